@@ -1,4 +1,4 @@
-//! A measured figure, beside the anchor it is compared with and the target derived from it.
+//! A measured figure, beside the reference it is compared with and the target derived from it.
 
 use serde::Serialize;
 
@@ -11,12 +11,12 @@ pub(crate) struct Figure {
     pub(crate) value: f64,
     /// Of what.
     pub(crate) unit: &'static str,
-    /// What must be reached, if anything.
+    /// The target, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) target: Option<FigureTarget>,
 }
 
-/// A bound.
+/// A limit.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum FigureTarget {
@@ -27,7 +27,7 @@ pub(crate) enum FigureTarget {
 }
 
 impl Figure {
-    /// A figure without a target.
+    /// Creates a figure without a target.
     pub(crate) fn new(name: impl Into<String>, value: f64, unit: &'static str) -> Self {
         Self { name: name.into(), value, unit, target: None }
     }

@@ -1,6 +1,6 @@
 //! Benchmarks. Each subcommand measures one part in one run and prints a table, or JSON with `--json`.
 //!
-//! Figures of this machine are only comparable within one run: the ratios are what counts.
+//! Figures are only comparable within one run: the ratios count.
 
 mod build;
 mod figure;
@@ -13,14 +13,15 @@ mod world;
 
 use clap::{Parser, Subcommand};
 
-/// The server's own: a fifth of a client's time is the system's allocator otherwise, on the same two cores.
+/// The server's own allocator: with the system's, a client would spend a fifth of its time in it, on the same two
+/// cores.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The result of a measurement.
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Measures Homeostat.
+/// Measure Homeostat
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -31,21 +32,21 @@ struct Arguments {
 enum Command {
     /// The API server: over TLS as its own process, then in this process
     Server(server::ServerOptions),
-    /// What an operator costs to build, beside kube-runtime: half an hour and more
+    /// What an operator costs to build, beside kube-runtime; takes half an hour or more
     Build(build::BuildOptions),
-    /// Pods as processes: a thousand come up and go away
+    /// Pods as processes: a thousand start and end
     Pods(pods::PodsOptions),
     /// The runtime: dispatch, cache and latency, beside kube-runtime
     Runtime(runtime::RuntimeOptions),
-    /// Handlers: objects handled to the end, beside Kopf
+    /// Handlers: objects that are handled completely, beside Kopf
     Handlers(handlers::HandlersOptions),
-    /// Handles objects and says when: a child of `handlers`
+    /// Handles objects and prints when: a child of `handlers`
     #[command(hide = true)]
     Handle(handlers::child::HandleArguments),
-    /// Caches objects and says how much memory that takes: a child of `runtime`
+    /// Caches objects and prints how much memory that takes: a child of `runtime`
     #[command(hide = true)]
     Hold(runtime::memory::HoldArguments),
-    /// Hears of objects and says how much memory that takes: a child of `runtime`
+    /// Receives events and prints how much memory that takes: a child of `runtime`
     #[command(hide = true)]
     Listen(runtime::events::ListenArguments),
     /// A world outside the cluster: what a full pass costs, by size

@@ -1,4 +1,4 @@
-//! What a measurement says, and how it is printed: ours, theirs, the target and whether it is reached.
+//! The report of a comparison: ours, theirs, the target and whether it is reached.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ pub(crate) struct ReportRow {
     is_reached: bool,
 }
 
-/// What ours must reach.
+/// The target for ours.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ReportTarget {
@@ -29,7 +29,7 @@ pub(crate) enum ReportTarget {
 }
 
 impl ReportRow {
-    /// A line beside the other.
+    /// Creates a line that compares both.
     pub(crate) fn beside(
         name: impl Into<String>,
         unit: &'static str,
@@ -40,7 +40,7 @@ impl ReportRow {
         Self::new(name.into(), unit, ours, Some(theirs), target)
     }
 
-    /// A line of ours alone.
+    /// Creates a line about ours alone.
     pub(crate) fn alone(
         name: impl Into<String>,
         unit: &'static str,

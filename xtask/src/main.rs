@@ -46,7 +46,7 @@ fn fail(message: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The repository: this package sits in a folder directly below it.
+/// Returns the repository's folder: this package is in a folder directly below it.
 fn root() -> PathBuf {
     let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     package.parent().map_or(package.clone(), PathBuf::from)

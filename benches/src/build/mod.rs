@@ -1,8 +1,8 @@
-//! What it costs to build an operator: the same small one on Homeostat with and without the embedded control plane, and on
-//! kube-runtime, each as a project of its own in a folder of its own.
+//! Measures what it costs to build an operator: the same small one on Homeostat with and without the embedded control
+//! plane, and on kube-runtime, each as its own project in its own folder.
 //!
-//! Measured is processor time, which other work on the machine changes little, and the clock. The first build compiles every
-//! dependency; the second follows a change of one letter. Downloads are made before the clock runs.
+//! It measures processor time, which other work on the machine changes little, and elapsed time. The first build
+//! compiles every dependency; the second follows a change of one letter. Downloads happen before the measurement.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use tokio::time::Instant;
 
 use crate::figure::{Figure, FigureTarget, print};
 
-/// What is replaced by another word of the same length between the two builds.
+/// The word that is replaced by another one of the same length between the two builds.
 const MARK: &str = "CHANGE-ME";
 
-/// What it becomes.
+/// The other word.
 const CHANGED: &str = "CHANGE-MY";
 
 /// Measures how long operators take to build.
@@ -29,7 +29,7 @@ pub(crate) struct BuildOptions {
     /// Build without optimisation
     #[arg(long)]
     debug: bool,
-    /// Where the projects are made, and kept afterwards (a temporary folder unless told)
+    /// Folder for the projects, which is kept afterwards [default: a temporary folder]
     #[arg(long)]
     folder: Option<PathBuf>,
     /// Build only these: embedded, client, kube-runtime
@@ -45,7 +45,7 @@ struct BuiltProject {
     targets: BuildTargets,
 }
 
-/// What is to be reached.
+/// The limits to reach.
 #[derive(Clone, Copy, Default)]
 struct BuildTargets {
     first_minutes: Option<f64>,
@@ -65,7 +65,7 @@ pub(crate) fn run(options: &BuildOptions) -> Result<(), Box<dyn Error>> {
         .map(|project| project.measure(&folder.join(project.name), options.debug))
         .collect();
     if options.folder.is_none() {
-        // What could not be removed is in the system's own temporary folder.
+        // Whatever cannot be removed is in the system's own temporary folder.
         let _ = std::fs::remove_dir_all(&temporary);
     }
     let figures: Vec<Figure> = measured?.into_iter().flatten().collect();
@@ -105,7 +105,7 @@ fn projects() -> [BuiltProject; 3] {
     ]
 }
 
-/// What an operator depends on by itself, as the guide tells its author.
+/// The direct dependencies of an operator, as the guide lists them.
 const SHARED: &str = r#"k8s-openapi = { version = "0.29", default-features = false, features = ["std", "v1_36", "schemars"] }
 kube = { version = "5", default-features = false, features = ["client", "config", "derive", "rustls-tls", "ring"] }
 schemars = "1"
@@ -118,7 +118,7 @@ const THEIRS: &str = r#"futures = { version = "0.3", default-features = false, f
 kube-runtime = { version = "5", default-features = false }
 "#;
 
-/// The folder of the workspace.
+/// Returns the workspace's folder.
 fn root() -> PathBuf {
     let benches = Path::new(env!("CARGO_MANIFEST_DIR"));
     benches.parent().unwrap_or(benches).to_owned()
@@ -129,7 +129,7 @@ impl BuiltProject {
         let source = folder.join("src/main.rs");
         std::fs::create_dir_all(folder.join("src"))?;
         std::fs::write(folder.join("Cargo.toml"), self.manifest())?;
-        // The versions of the workspace, so that all build the same.
+        // The workspace's versions, so that all build the same.
         std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
         std::fs::write(&source, &self.source)?;
         cargo(folder, &["fetch"])?;
@@ -137,10 +137,10 @@ impl BuiltProject {
         if !is_debug {
             build.push("--release");
         }
-        eprintln!("{}: the first build", self.name);
+        eprintln!("{}: first build", self.name);
         let first = timed(|| cargo(folder, &build))?;
         std::fs::write(&source, self.source.replace(MARK, CHANGED))?;
-        eprintln!("{}: the build after a change", self.name);
+        eprintln!("{}: build after a change", self.name);
         let again = timed(|| cargo(folder, &build))?;
         let profile = if is_debug { "debug" } else { "release" };
         let bytes = std::fs::metadata(folder.join("target").join(profile).join("operator"))?.len();
@@ -172,36 +172,38 @@ impl BuiltProject {
         ]
     }
 
+    /// Returns the manifest, with the profile that `homeostat new` writes.
     fn manifest(&self) -> String {
         format!(
             "[package]\nname = \"operator\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[dependencies]\n{}\n\
-             [profile.release]\nstrip = \"debuginfo\"\n\n[workspace]\n",
+             [profile.release]\nstrip = \"symbols\"\n\n[workspace]\n",
             self.dependencies
         )
     }
 }
 
-/// What a build took.
+/// What a build cost.
 #[derive(Clone, Copy)]
 struct BuildCost {
     processor: Duration,
     clock: Duration,
 }
 
-/// Runs what starts other processes and waits for them.
+/// Runs `work`, which starts other processes and waits for them, and returns what it cost.
 fn timed(work: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<BuildCost, Box<dyn Error>> {
     let (before, began) = (processor_time()?, Instant::now());
     work()?;
     Ok(BuildCost { processor: processor_time()?.saturating_sub(before), clock: began.elapsed() })
 }
 
-/// The kernel's unit of processor time towards programs, a hundredth of a second on every architecture.
+/// The unit in which the kernel reports processor time, a hundredth of a second on every architecture.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What the processes that this one waited for, and theirs, have used.
+/// Returns the processor time of the processes that this one waited for, and of theirs.
 fn processor_time() -> Result<Duration, Box<dyn Error>> {
     let line = std::fs::read_to_string("/proc/self/stat")?;
-    // The program's name, in brackets, may hold anything; after it, user and system time of children are 14th and 15th.
+    // The program's name, in brackets, may contain anything; user and system time of children are the 14th and 15th
+    // after it.
     let fields = line.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
     let ticks: Vec<u32> = fields.skip(13).take(2).map(str::parse).collect::<Result<_, _>>()?;
     Ok(TICK * ticks.iter().sum::<u32>())

@@ -1,4 +1,4 @@
-//! The handler of the comparison, as we have it, in a process of its own: says which object was handled and when.
+//! Runs our side of the handler comparison in its own process, and prints which object was handled and when.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::{Client, ResourceExt};
 
-/// How the child process is called.
+/// The child process's arguments.
 #[derive(clap::Args)]
 pub(crate) struct HandleArguments {
     #[arg(long)]
@@ -25,12 +25,12 @@ pub(crate) async fn handle(options: &HandleArguments) -> Result<(), Box<dyn std:
     });
     let control = Controller::new().labels("app=bench").handlers(handlers);
     let operator = Operator::new("handlers.bench.homeostat.dev").control(control);
-    // Ended by its parent.
+    // Its parent ends it.
     operator.run_on(Client::try_from(config)?, CancellationToken::new()).await?;
     Ok(())
 }
 
-/// The time both sides can tell: that of the machine.
+/// Returns the time that both processes can compare: the machine's.
 #[expect(clippy::disallowed_methods, reason = "two processes compare their clocks")]
 pub(super) fn now_ns() -> u128 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos()

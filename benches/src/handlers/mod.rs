@@ -1,7 +1,7 @@
-//! Handlers beside Kopf: the same create handler on the same server, each in a process of its own. Both keep a durable
-//! record on the object that it was handled, so both pay one write per object.
+//! Compares handlers with Kopf's: the same create handler on the same server, each in its own process. Both keep a
+//! durable record on the object that it was handled, so both pay one write per object.
 //!
-//! Kopf runs with its own defaults, but for events, which ours does not post either.
+//! Kopf runs with its own defaults, except for events, which ours does not post either.
 
 pub(crate) mod child;
 
@@ -16,22 +16,22 @@ use crate::Outcome;
 use crate::report::{self, ReportRow, ReportTarget};
 use crate::server::{LoadGenerator, NAMESPACE, ServerProcess, resident_kilobytes};
 
-/// What Kopf runs.
+/// The operator that Kopf runs.
 const OPERATOR: &str = include_str!("operator.py");
-/// Clients that create the objects there are at the start.
+/// How many clients create the initial objects.
 const CLIENTS: usize = 64;
-/// Objects created one after the other under a running operator.
+/// How many objects are created one after the other while the operator runs.
 const LIVE: usize = 100;
-/// Longer than the slower of the two takes for an object, by far.
+/// Much longer than the slower of the two takes for an object.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How to measure handlers.
+/// Measure handlers
 #[derive(clap::Args)]
 pub(crate) struct HandlersOptions {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Objects that are there when the operator starts
+    /// Objects that exist when the operator starts
     #[arg(long, default_value_t = 1000)]
     objects: usize,
     /// A Python that has Kopf
@@ -45,7 +45,7 @@ pub(crate) async fn run(options: &HandlersOptions) -> Outcome<()> {
     if !has_kopf.is_ok_and(|status| status.success()) {
         let python = options.python.display();
         return Err(format!(
-            "{python} has no Kopf: {python} -m pip install kopf, or name another with --python"
+            "{python} has no Kopf: run {python} -m pip install kopf, or name another Python with --python"
         )
         .into());
     }
@@ -106,7 +106,7 @@ async fn measure(options: &HandlersOptions, side: HandlerFramework) -> Outcome<H
     })
 }
 
-/// An operator at work, killed when dropped, and what it says.
+/// A running operator, killed when dropped, and its output.
 struct OperatorProcess {
     process: Child,
     lines: Receiver<String>,
@@ -143,7 +143,7 @@ impl OperatorProcess {
         Ok(Self { process, lines })
     }
 
-    /// The next object handled, and when.
+    /// Returns the next handled object, and when it was handled.
     fn handled(&self) -> Outcome<(String, u128)> {
         let line = self.lines.recv_timeout(PATIENCE).map_err(|error| match error {
             RecvTimeoutError::Timeout => "nothing was handled for a long time",
@@ -165,7 +165,7 @@ impl OperatorProcess {
 
 impl Drop for OperatorProcess {
     fn drop(&mut self) {
-        // Both may fail only if the process is gone already.
+        // Both fail only if the process is gone already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

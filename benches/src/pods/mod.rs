@@ -1,6 +1,6 @@
-//! Pods as processes: a thousand that sleep come up and go away, through the server as users run it.
+//! Measures Pods as processes: a thousand that sleep start and end, through the server as users run it.
 //!
-//! Memory is what the kernel counts as resident: of the server, of the supervisor of the processes, and of one of them.
+//! Memory is the resident memory that the kernel reports: of the server, of the supervisor, and of one process.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use tokio::time::{Instant, sleep};
 use crate::figure::{Figure, print};
 use crate::server::process::{ServerProcess, resident_kilobytes};
 
-/// Pods created at once.
+/// How many Pods are created at a time.
 const CLIENTS: usize = 32;
-/// Between two looks at all Pods; what is measured takes seconds.
+/// The pause between two looks at all Pods; the measured times are seconds.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Longer than anything measured here.
+/// Seconds that are longer than anything measured here.
 const FOR_EVER: &str = "100000";
 
-/// How to measure Pods.
+/// Measure Pods
 #[derive(clap::Args)]
 pub(crate) struct PodsOptions {
     /// Print JSON
@@ -43,7 +43,7 @@ pub(crate) async fn run(options: &PodsOptions) -> Result<(), Box<dyn std::error:
     create(&pods, options.pods).await?;
     figures.push(Figure::new(format!("{} Pods created", options.pods), begun.elapsed().as_secs_f64(), "s"));
     until(&pods, |phases| phases.iter().filter(|phase| *phase == "Running").count() == options.pods).await?;
-    figures.push(Figure::new("all of them run", begun.elapsed().as_secs_f64(), "s"));
+    figures.push(Figure::new("all of them running", begun.elapsed().as_secs_f64(), "s"));
     figures.push(Figure::new("memory, server", process.memory_mb()?, "MB"));
     let only = |parent: u32| children(parent).first().copied();
     let supervisor =
@@ -104,7 +104,7 @@ async fn until(pods: &Api<Pod>, is_so: impl Fn(&[String]) -> bool) -> Result<(),
     }
 }
 
-/// The processes a process started.
+/// Returns the children of a process.
 fn children(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let texts = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());

@@ -1,4 +1,4 @@
-//! The same controller of ConfigMaps on either runtime: what differs between the two is here and nowhere else.
+//! The same controller of ConfigMaps on both runtimes: everything that differs between the two is here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use kube_runtime::controller::Action as TheirAction;
 use kube_runtime::watcher;
 use tokio::task::JoinHandle;
 
-/// Which runtime.
+/// The runtime to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum RuntimeKind {
     Ours,
     Theirs,
 }
 
-/// What a reconcile asks for.
+/// What a reconcile returns.
 #[derive(Clone, Copy)]
 pub(super) enum ReconcileResult {
     Settled,
@@ -34,15 +34,15 @@ pub(super) type ReconcileFn = Arc<dyn Fn(String) -> BoxFuture<'static, Reconcile
 /// How the controller is built.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ControllerSetup<'a> {
-    /// Six more kinds are watched as owned.
+    /// Watches six more kinds as owned.
     pub(super) with_children: bool,
-    /// Reconciles at a time; each runtime's own default when absent.
+    /// Reconciles at a time; each runtime's own default if absent.
     pub(super) concurrency: Option<u16>,
-    /// Only objects with these labels.
+    /// Selects objects by these labels.
     pub(super) labels: Option<&'a str>,
 }
 
-/// A controller at work; ended when dropped.
+/// A running controller; ended when dropped.
 pub(super) struct RunningController {
     stop: CancellationToken,
     task: JoinHandle<()>,
@@ -52,7 +52,7 @@ impl RunningController {
     /// Ends it and waits for the end.
     pub(super) async fn end(mut self) {
         self.stop.cancel();
-        // Theirs runs its stream to no end, and may have died of a panic.
+        // Theirs runs its stream without end, and may have died of a panic.
         if tokio::time::timeout(Duration::from_secs(2), &mut self.task).await.is_err() {
             self.task.abort();
         }

@@ -1,4 +1,4 @@
-//! Reconciles per second when the reconciler does nothing: the price of the queue, the workers and the bookkeeping.
+//! Reconciles per second if the reconciler does nothing: the cost of the queue, the workers and the bookkeeping.
 //! Measured from the first to the last reconcile of N listed objects, all of them ready.
 
 use std::sync::Arc;
@@ -17,15 +17,16 @@ use super::fake_server::FakeServer;
 use crate::report::{ReportRow, ReportTarget};
 
 /// Few, many, and more than any operator should have: the rate must not fall. Each with how often it is measured: a
-/// thousand keys are through in a millisecond, of which nobody can tell the rate.
+/// thousand keys take a millisecond, which is too short to measure a rate.
 const KEYS: [(usize, u32); 3] = [(1_000, 50), (100_000, 2), (1_000_000, 1)];
 
-/// Who is not done so long after its first reconcile is judged by what it did; before it, a million objects are read.
+/// A runtime that is not done this long after its first reconcile is judged by what it did; reading a million objects
+/// comes before.
 const PATIENCE: Duration = Duration::from_secs(20);
 const READING_MAX: Duration = Duration::from_secs(60);
 
-/// The slowest rate beside the fastest. A thousand objects fit the processor's caches and a million do not: half is
-/// what memory costs, and a queue that grows with its keys would be far below it.
+/// The slowest rate divided by the fastest. A thousand objects fit the processor's caches and a million do not: memory
+/// costs half, and a queue that gets slower with its keys would be far below.
 const FLAT: f64 = 0.5;
 
 pub(super) async fn measure() -> Vec<ReportRow> {
@@ -54,7 +55,7 @@ pub(super) async fn measure() -> Vec<ReportRow> {
     rows
 }
 
-/// Reconciles and the time they took, over all rounds.
+/// Reconciles and how long they took, over all rounds.
 #[derive(Default)]
 struct ReconcileRate {
     reconciles: u32,
@@ -72,7 +73,7 @@ impl ReconcileRate {
     }
 }
 
-/// Counts to the last reconcile and remembers when the first was.
+/// Counts to the last reconcile and remembers the time of the first.
 struct ReconcileCounter {
     left: AtomicUsize,
     first: std::sync::OnceLock<Instant>,
@@ -100,7 +101,7 @@ impl ReconcileCounter {
         }
     }
 
-    /// How many reconciles, and the time from the first to the last or until patience ends.
+    /// Returns how many reconciles there were, and the time from the first to the last or until the limit.
     async fn rate(&self, keys: usize) -> (u32, Duration) {
         let _ = tokio::time::timeout(READING_MAX, self.begun.notified()).await;
         let _ = tokio::time::timeout(PATIENCE, self.done.notified()).await;

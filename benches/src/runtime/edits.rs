@@ -1,5 +1,6 @@
-//! How long from the edit of an object, sent to a server over TLS, to the reconcile it triggers, beside 10 000 cached
-//! objects that rest. The server's part is in it, the same on both sides: it is what an operator's users wait for.
+//! Measures the time from the edit of an object, sent to a server over TLS, to the reconcile it triggers, beside 10 000
+//! idle cached objects. It includes the server's part, which is the same on both sides: an operator's users wait for
+//! all of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::Outcome;
 use crate::report::{ReportRow, ReportTarget};
 use crate::server::NAMESPACE;
 
-/// Edits of each side, one after the other, each waited for.
+/// Edits on each side, one after the other, each waited for.
 const EDITS: usize = 500;
 
 /// The longest wait for a reconcile.
@@ -37,7 +38,7 @@ pub(super) async fn measure(client: &Client, objects: usize) -> Outcome<Vec<Repo
     Ok(vec![row("edit to reconcile, TLS, p50", 0.5), row("edit to reconcile, TLS, p99", 0.99)])
 }
 
-/// The times of all edits, in order of length.
+/// Returns the times of all edits, sorted.
 async fn latencies(side: RuntimeKind, client: &Client, objects: usize) -> Outcome<Vec<Duration>> {
     let (sender, mut heard) = mpsc::unbounded_channel();
     let reconcile: ReconcileFn = Arc::new(move |name| {
@@ -54,7 +55,7 @@ async fn latencies(side: RuntimeKind, client: &Client, objects: usize) -> Outcom
     let mut times = Vec::new();
     for edit in 0..EDITS {
         let name = format!("many-{}", edit % objects);
-        // The side is in it, so that what the second one writes is a change, too.
+        // It contains the side, so that the second side's writes are changes, too.
         let patch = Patch::Merge(json!({"metadata": {"annotations": {"edit": format!("{side:?}-{edit}")}}}));
         let start = Instant::now();
         maps.patch(&name, &PatchParams::default(), &patch).await?;
@@ -71,5 +72,5 @@ async fn latencies(side: RuntimeKind, client: &Client, objects: usize) -> Outcom
 
 async fn next(heard: &mut mpsc::UnboundedReceiver<(String, Instant)>) -> Outcome<(String, Instant)> {
     let next = tokio::time::timeout(PATIENCE, heard.recv()).await;
-    Ok(next.map_err(|_| "no reconcile in 30 s")?.ok_or("the controller ended")?)
+    Ok(next.map_err(|_| "no reconcile within 30 s")?.ok_or("the controller ended")?)
 }

@@ -1,5 +1,5 @@
-//! What event handlers cost in memory: a process that is shown few objects, and one that is shown many. Nothing is kept,
-//! so the two should need the same. A third keeps the objects, because a controller of the same kind does.
+//! Measures what event handlers cost in memory: one process gets events of few objects, another of many. Nothing is
+//! kept, so both should need the same. A third keeps the objects, because a controller of the same kind does.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -17,26 +17,26 @@ use crate::server::resident_kilobytes;
 const FEW: usize = 20_000;
 const MANY: usize = 100_000;
 
-/// What a process of few objects may need: most of it is the program.
+/// The most memory for a process with few objects: most of it is the program.
 const MEGABYTES_MAX: f64 = 40.0;
 
-/// How much more memory five times as many objects may take: what the allocator does not give back varies by that much.
+/// How much more memory five times as many objects may take: what the allocator does not return varies by that much.
 const FLAT: f64 = 1.5;
 
-/// How the child process is called.
+/// The child process's arguments.
 #[derive(clap::Args)]
 pub(crate) struct ListenArguments {
     #[arg(long)]
     objects: usize,
-    /// A controller of the same kind needs the objects.
+    /// A controller of the same kind needs the objects
     #[arg(long)]
     with_cache: bool,
 }
 
 pub(super) fn measure() -> Result<Vec<ReportRow>, Box<dyn std::error::Error>> {
-    let few = child(FEW, false)?;
-    let many = child(MANY, false)?;
-    let cached = child(MANY, true)?;
+    let few = child(FEW, ObjectCache::Without)?;
+    let many = child(MANY, ObjectCache::Without)?;
+    let cached = child(MANY, ObjectCache::With)?;
     let row = |name: &str, megabytes, target| ReportRow::alone(name, "MB", megabytes, target);
     Ok(vec![
         row("event handlers, memory with 20000 objects", few, ReportTarget::AtMost(MEGABYTES_MAX)),
@@ -45,11 +45,18 @@ pub(super) fn measure() -> Result<Vec<ReportRow>, Box<dyn std::error::Error>> {
     ])
 }
 
-/// The resident memory, in megabytes, of a process whose event handler has seen these objects.
-fn child(objects: usize, with_cache: bool) -> Result<f64, Box<dyn std::error::Error>> {
+/// Whether the child keeps the objects in a cache.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ObjectCache {
+    With,
+    Without,
+}
+
+/// Returns the resident memory, in megabytes, of a process whose event handler has seen these objects.
+fn child(objects: usize, cache: ObjectCache) -> Result<f64, Box<dyn std::error::Error>> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["listen", "--objects", &objects.to_string()]);
-    if with_cache {
+    if cache == ObjectCache::With {
         command.arg("--with-cache");
     }
     let output = command.output()?;
@@ -61,7 +68,7 @@ fn child(objects: usize, with_cache: bool) -> Result<f64, Box<dyn std::error::Er
     Ok(kilobytes / 1024.0)
 }
 
-/// The child: listens until it has heard of all objects and says how much memory it has.
+/// Runs the child: listens until it has seen all objects and prints how much memory it uses.
 pub(crate) async fn listen(options: &ListenArguments) -> Result<(), Box<dyn std::error::Error>> {
     let (left, bell) = (Arc::new(AtomicUsize::new(options.objects)), Arc::new(Notify::new()));
     let ring = bell.clone();

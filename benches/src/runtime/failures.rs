@@ -1,5 +1,5 @@
-//! One object in trouble beside many that are not: a reconciler that panics, a key that never rests, and ten thousand
-//! reconciles that all take their time.
+//! Measures one troubled object beside many healthy ones: a reconciler that panics, a key that never rests, and ten
+//! thousand reconciles that all take their time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,16 +13,16 @@ use super::controllers::{ControllerSetup, ReconcileFn, ReconcileResult, RuntimeK
 use super::fake_server::FakeServer;
 use crate::report::{ReportRow, ReportTarget};
 
-/// Objects beside the one that panics.
+/// How many objects there are beside the one that panics.
 const BYSTANDERS: usize = 1_000;
 
-/// Keys beside the hot one, and reconciles in flight.
+/// Keys beside the busy one, and reconciles in flight.
 const MANY: usize = 10_000;
 
-/// How long each slow reconcile takes: with all of them in flight, so long should it all take.
+/// How long each slow reconcile takes: with all of them in flight, all together should take this long.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// What is not done by then does not count as done.
+/// Whatever is not done by then does not count.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) async fn measure() -> Vec<ReportRow> {
@@ -48,7 +48,7 @@ pub(super) async fn measure() -> Vec<ReportRow> {
     ]
 }
 
-/// How many objects are reconciled on an edit after another object's reconciler has panicked.
+/// Returns how many objects are reconciled on an edit after another object's reconciler has panicked.
 async fn survivors(side: RuntimeKind) -> f64 {
     let silent = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
@@ -82,7 +82,7 @@ async fn survivors(side: RuntimeKind) -> f64 {
     f64::from(count)
 }
 
-/// The time until every cold key is reconciled beside one that asks again at once, for ever.
+/// Returns the time until every idle key is reconciled beside one that asks again immediately, for ever.
 async fn cold(side: RuntimeKind) -> f64 {
     timed(side, ControllerSetup::default(), |left| {
         Arc::new(move |name| {
@@ -116,7 +116,7 @@ async fn slow(side: RuntimeKind) -> f64 {
     .await
 }
 
-/// How many are left, and a bell for the last.
+/// How many are left, and a notification for the last.
 struct RemainingObjects {
     count: AtomicUsize,
     bell: Notify,
@@ -130,7 +130,7 @@ impl RemainingObjects {
     }
 }
 
-/// Milliseconds until all but one of the objects are done.
+/// Returns the milliseconds until all but one of the objects are done.
 async fn timed(
     side: RuntimeKind,
     setup: ControllerSetup<'_>,

@@ -1,5 +1,5 @@
-//! A server that costs nothing: ConfigMaps encoded beforehand, listed in pages or as a stream, and a watch that says
-//! what it is told. Other kinds are empty; one of them may fail. What is measured is the client's side.
+//! A server that costs nothing: ConfigMaps encoded beforehand, listed in pages or as a stream, and a watch of pushed
+//! events. Other kinds are empty; one of them may fail. So only the client's side is measured.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -20,7 +20,7 @@ use tokio::sync::broadcast;
 /// Events per chunk of a streamed list: what a real connection delivers in one read.
 const EVENTS_PER_CHUNK: usize = 64;
 
-/// Events pushed and not yet read by the watch. The measurements push one at a time or a few thousand at once.
+/// The most events pushed and not yet read by the watch. The measurements push one at a time or a few thousand at once.
 const PUSHED_MAX: usize = 1 << 14;
 
 /// The objects, as items of lists, and a way to push events.
@@ -31,7 +31,7 @@ struct FakeServerState {
     objects: ServedObjects,
     revision: AtomicUsize,
     events: broadcast::Sender<Bytes>,
-    /// Requests of paths that end so are refused.
+    /// Requests for paths with this ending are refused.
     broken: Option<&'static str>,
 }
 
@@ -39,7 +39,7 @@ struct FakeServerState {
 enum ServedObjects {
     /// Encoded beforehand, so that serving them costs next to nothing.
     Encoded(Vec<String>),
-    /// So many, encoded when they are asked for: they take no memory.
+    /// This many, encoded when they are requested: they take no memory.
     Made(usize),
 }
 
@@ -62,18 +62,18 @@ impl ServedObjects {
 type FakeBody = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
 impl FakeServer {
-    /// `count` small ConfigMaps in ten namespaces.
+    /// Serves `count` small ConfigMaps in ten namespaces.
     pub(super) fn new(count: usize) -> Self {
         Self::with(count, None)
     }
 
-    /// The same, and paths that end in `broken` answer 500.
+    /// Serves the same, and answers 500 for paths that end in `broken`.
     pub(super) fn with(count: usize, broken: Option<&'static str>) -> Self {
         let objects = (0..count).map(|number| object(number, number + 1)).collect();
         Self::serving(ServedObjects::Encoded(objects), broken)
     }
 
-    /// The same objects, which take no memory of this process.
+    /// Serves the same objects without using memory of this process.
     pub(super) fn without_memory(count: usize) -> Self {
         Self::serving(ServedObjects::Made(count), None)
     }
@@ -92,12 +92,12 @@ impl FakeServer {
         Client::new(self.clone(), "default")
     }
 
-    /// Does anybody watch the ConfigMaps?
+    /// Returns whether anybody watches the ConfigMaps.
     pub(super) fn is_watched(&self) -> bool {
         self.0.events.receiver_count() > 0
     }
 
-    /// Tells the watch that this object changed.
+    /// Sends an event to the watch that this object changed.
     pub(super) fn push(&self, number: usize) {
         let revision = self.0.revision.fetch_add(1, Ordering::Relaxed) + 1;
         let line = format!("{{\"type\":\"MODIFIED\",\"object\":{}}}\n", object(number, revision));
@@ -115,15 +115,15 @@ impl FakeServer {
         let has = |text: &str| query.contains(text);
         let is_main = path.ends_with("/configmaps");
         let chunks = match (has("watch=true"), has("sendInitialEvents=true")) {
-            (true, true) => self.initial(is_main).chain(self.told(is_main)).boxed(),
-            (true, false) => self.told(is_main),
+            (true, true) => self.initial_events(is_main).chain(self.pushed_events(is_main)).boxed(),
+            (true, false) => self.pushed_events(is_main),
             (false, _) => once(self.page(is_main, query)),
         };
         Response::new(body(chunks))
     }
 
-    /// What is pushed from now on.
-    fn told(&self, is_main: bool) -> BoxStream<'static, Bytes> {
+    /// Streams the events pushed from now on.
+    fn pushed_events(&self, is_main: bool) -> BoxStream<'static, Bytes> {
         if !is_main {
             return stream::pending().boxed();
         }
@@ -133,7 +133,7 @@ impl FakeServer {
         .boxed()
     }
 
-    fn initial(&self, is_main: bool) -> BoxStream<'static, Bytes> {
+    fn initial_events(&self, is_main: bool) -> BoxStream<'static, Bytes> {
         let shared = self.0.clone();
         let count = if is_main { shared.objects.len() } else { 0 };
         let chunk = move |number: usize| {

@@ -1,5 +1,5 @@
-//! Against a server in its own process, over TLS: how long from the start of a controller until it has
-//! reconciled every object that is there, and what a cached object costs in memory.
+//! Measures, against a server in its own process, over TLS, the time from the start of a controller until it has
+//! reconciled every existing object, and what a cached object costs in memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::server::{LoadGenerator, ServerProcess, client_of};
 const FIRST: usize = 10_000;
 const ALL: usize = 30_000;
 
-/// An odd number of rounds has a middle one.
+/// An odd number of rounds, which has a middle one.
 const ROUNDS: usize = 5;
 
-/// On `homeostat up`.
+/// Measures on `homeostat up`.
 pub(super) async fn measure() -> Outcome<Vec<ReportRow>> {
     let process = ServerProcess::start()?;
     let load = LoadGenerator::new(process.client().await?);
@@ -29,7 +29,7 @@ pub(super) async fn measure() -> Outcome<Vec<ReportRow>> {
     measure_with(&load, process.kubeconfig()).await
 }
 
-/// On the server of this kubeconfig, which is left as it was, but for the empty namespace.
+/// Measures on the server of this kubeconfig, which is left as it was, except for the empty namespace.
 pub(super) async fn measure_on(kubeconfig: &Path) -> Outcome<Vec<ReportRow>> {
     let load = LoadGenerator::new(client_of(kubeconfig).await?);
     load.namespace().await?;
@@ -43,7 +43,7 @@ async fn measure_with(load: &LoadGenerator, kubeconfig: &Path) -> Outcome<Vec<Re
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         for (side, times) in RuntimeKind::BOTH.into_iter().zip(&mut times) {
-            // Each in a process of its own, as operators start: nobody sweeps up after the other.
+            // Each in its own process, as operators start, so that neither cleans up after the other.
             times.push(memory::child(side, kubeconfig, memory::MANY, FIRST)?.milliseconds);
         }
     }
@@ -63,7 +63,7 @@ async fn measure_with(load: &LoadGenerator, kubeconfig: &Path) -> Outcome<Vec<Re
     Ok(rows)
 }
 
-/// A deed that does nothing but count, and a bell for the last.
+/// Returns a reconcile function that only counts, and a notification for the last object.
 pub(super) fn counting(objects: usize) -> (ReconcileFn, Arc<Notify>) {
     let (left, bell) = (AtomicUsize::new(objects), Arc::new(Notify::new()));
     let ring = bell.clone();

@@ -1,5 +1,5 @@
-//! What a cached object costs: two processes of each runtime, one that caches few objects and one that caches many;
-//! the difference of their resident memory, divided by the difference in objects.
+//! Measures what a cached object costs: two processes of each runtime, one that caches few objects and one that caches
+//! many; the difference in their resident memory, divided by the difference in objects.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,10 +14,10 @@ use crate::server::{SHARDS, client_of, resident_kilobytes};
 /// The label of every object.
 pub(super) const MANY: &str = "app=bench";
 
-/// Few are the objects of this many shards: enough to fill what has a fixed size, such as the journal.
+/// How many shards the process with few objects caches: enough to fill whatever has a fixed size, such as the journal.
 const FEW_SHARDS: usize = 20;
 
-/// How the child process is called.
+/// The child process's arguments.
 #[derive(clap::Args)]
 pub(crate) struct HoldArguments {
     #[arg(long)]
@@ -43,14 +43,14 @@ pub(super) fn measure(kubeconfig: &Path, objects: usize) -> Result<ReportRow, Bo
     Ok(ReportRow::beside("memory per cached object", "bytes", figures, ReportTarget::TimesLess(1.0)))
 }
 
-/// What a process says that has reconciled and caches these objects.
+/// The report of a process that has reconciled and caches these objects.
 pub(super) struct MemoryReport {
     kilobytes: f64,
-    /// From the start of the controller to its last first reconcile.
+    /// From the start of the controller until every object was reconciled once.
     pub(super) milliseconds: f64,
 }
 
-/// Starts a process that reconciles these objects, and hears what it says.
+/// Starts a process that reconciles these objects, and returns its report.
 pub(super) fn child(
     side: RuntimeKind,
     kubeconfig: &Path,
@@ -70,7 +70,7 @@ pub(super) fn child(
     }
 }
 
-/// The child: caches the objects and says how much memory it has and how long it took.
+/// Runs the child: caches the objects and prints how much memory it uses and how long it took.
 pub(crate) async fn hold(options: &HoldArguments) -> Result<(), Box<dyn std::error::Error>> {
     let (reconcile, all) = counting(options.objects);
     let setup = ControllerSetup { labels: Some(&options.labels), ..ControllerSetup::default() };

@@ -1,8 +1,8 @@
-//! The runtime against kube-runtime: same objects, same served bytes, same program.
+//! Compares the runtime with kube-runtime: same objects, same served bytes, same program.
 //!
-//! Where the client's side is measured, a server that costs nothing stands behind both ([`fake_server`]); where the whole
-//! way counts, both speak TLS to a server in another process ([`first_sync`], [`memory`], [`edits`]): `homeostat up`, or the one
-//! of a kubeconfig.
+//! Where the client's side is measured, both use a server that costs nothing ([`fake_server`]); where the whole path
+//! counts, both speak TLS to a server in another process ([`first_sync`], [`memory`], [`edits`]): `homeostat up`, or
+//! the one of a kubeconfig.
 
 mod controllers;
 mod dispatch;
@@ -23,14 +23,14 @@ use crate::report;
 /// What to measure and how to print it.
 #[derive(Args)]
 pub(crate) struct RuntimeOptions {
-    /// Print JSON instead of a table.
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Only the measurements whose name contains this: dispatch, events, first, latency, trouble.
+    /// Only the measurements whose name contains this: dispatch, events, first, latency, trouble
     #[arg(long, default_value = "")]
     only: String,
-    /// Only what needs a server, on that of this kubeconfig: it makes 30 000 ConfigMaps in the namespace `bench` and
-    /// deletes them in the end.
+    /// Only the measurements that need a server, on the one of this kubeconfig: creates 30 000 ConfigMaps in the
+    /// namespace `bench` and deletes them at the end
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }

@@ -1,7 +1,7 @@
-//! The load: creates, reads, lists, watches and deletes through a kube client.
+//! Generates load: creates, reads, lists, watches and deletes through a kube client.
 //!
-//! Bodies of lists and watches are counted, not decoded, so that the figure is the server's and not that of a JSON
-//! parser in the client.
+//! Bodies of lists and watches are counted, not decoded, so that the figure is the server's and not that of the
+//! client's JSON parser.
 #![expect(clippy::cast_precision_loss, reason = "counts and bytes are far below 2^52")]
 
 use std::error::Error;
@@ -20,20 +20,20 @@ use tokio::time::Instant;
 use crate::Outcome;
 
 pub(crate) const NAMESPACE: &str = "bench";
-/// Text in each object, so that it is about a kilobyte when stored.
+/// The length of the text in each object, so that it is about a kilobyte when stored.
 const PAYLOAD_BYTES: usize = 530;
-/// Where in an answer a continue token stands at the latest.
+/// A continue token is within this many bytes of an answer.
 const HEAD_BYTES: usize = 600;
-/// Lists of each sort; their median counts, since one alone may meet anything.
+/// How many lists of each sort are made; their median counts, because one alone may be disturbed.
 const LISTS: usize = 11;
 /// Rounds of updates under watch, for the same reason: each takes a tenth of a second.
 const WATCH_ROUNDS: usize = 7;
-/// Clients that update what is watched: as many as create and read.
+/// How many clients update watched objects: as many as create and read.
 const UPDATERS: usize = 64;
-/// Objects are spread over this many values of the label `shard`.
+/// How many values the label `shard` has, over which objects are spread.
 pub(crate) const SHARDS: usize = 100;
 
-/// How fast a number of calls was.
+/// The rate and the latencies of a number of calls.
 pub(crate) struct CallRate {
     pub(crate) per_second: f64,
     pub(crate) p50: Duration,
@@ -52,7 +52,7 @@ impl LoadGenerator {
         Self { client, maps }
     }
 
-    /// Makes the namespace everything happens in, unless it is there.
+    /// Creates the namespace for all objects, unless it exists.
     pub(crate) async fn namespace(&self) -> Outcome<()> {
         let metadata = ObjectMeta { name: Some(NAMESPACE.into()), ..ObjectMeta::default() };
         let namespace = Namespace { metadata, ..Namespace::default() };
@@ -64,14 +64,14 @@ impl LoadGenerator {
         }
     }
 
-    /// Deletes every object of ours.
+    /// Deletes all our objects.
     pub(crate) async fn clear(&self) -> Outcome<()> {
         let ours = ListParams::default().labels("app=bench");
         self.maps.delete_collection(&DeleteParams::default(), &ours).await?;
         Ok(())
     }
 
-    /// Creates `count` objects named after `prefix`, by `clients` at once.
+    /// Creates `count` objects named after `prefix`, with `clients` at once.
     pub(crate) async fn create(
         &self,
         clients: usize,
@@ -90,17 +90,17 @@ impl LoadGenerator {
         Ok(())
     }
 
-    /// Reads objects of the many, by `clients` at once.
+    /// Reads objects of the many, with `clients` at once.
     pub(crate) async fn get(&self, clients: usize, count: usize, objects: usize) -> Outcome<CallRate> {
         self.run(clients, count, move |maps, at| async move {
-            // A stride that visits all objects in no order the server could profit from.
+            // A stride that visits all objects in an order from which the server cannot profit.
             let name = format!("many-{}", (at * 7919) % objects);
             maps.get(&name).await.map(|_| ())
         })
         .await
     }
 
-    /// Deletes the many, by `clients` at once.
+    /// Deletes the many, with `clients` at once.
     pub(crate) async fn delete(&self, clients: usize, count: usize) -> Outcome<CallRate> {
         self.run(clients, count, |maps, at| async move {
             maps.delete(&format!("many-{at}"), &DeleteParams::default()).await.map(|_| ())
@@ -142,14 +142,14 @@ impl LoadGenerator {
         Ok(rate(times, start.elapsed()))
     }
 
-    /// Opens the connections that so many clients use: the calls are measured, not the handshakes before the first.
+    /// Opens the connections for this many clients, so that the first calls are measured without the handshakes.
     async fn connect(&self, clients: usize) -> Outcome<()> {
         let namespaces = Api::<Namespace>::all(self.client.clone());
         try_join_all((0..clients).map(|_| namespaces.get(NAMESPACE))).await?;
         Ok(())
     }
 
-    /// Lists with this query several times; the median, and megabytes.
+    /// Lists with this query several times; returns the median, and megabytes.
     pub(crate) async fn list(&self, query: &str) -> Outcome<(Duration, f64)> {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps?{query}");
         let (mut times, mut size) = (Vec::new(), 0);
@@ -161,7 +161,7 @@ impl LoadGenerator {
         Ok((median(times), size as f64 / 1e6))
     }
 
-    /// Lists page by page several times; the median of a whole list.
+    /// Lists page by page several times; returns the median of a whole list.
     pub(crate) async fn pages(&self, limit: usize) -> Outcome<Duration> {
         let mut times = Vec::new();
         for _ in 0..LISTS {
@@ -183,7 +183,7 @@ impl LoadGenerator {
         }
     }
 
-    /// The size of an answer, and how it begins.
+    /// Returns the size of an answer, and its beginning.
     async fn fetch(&self, path: &str) -> Outcome<(usize, Vec<u8>)> {
         let request = http::Request::get(path).body(Body::empty())?;
         let mut body = self.client.send(request).await?.into_body();
@@ -198,9 +198,9 @@ impl LoadGenerator {
         Ok((size, head))
     }
 
-    /// Updates objects `updates` times, by several clients, under the eyes of `watchers`; events delivered per second,
-    /// the median of several rounds. The watchers have a client of their own: they would take the connections of those
-    /// who update, and a part of the time measured would be new handshakes.
+    /// Updates objects `updates` times, with several clients, while `watchers` watch. Returns the events delivered per
+    /// second, the median of several rounds. The watchers have their own client: otherwise they would take the
+    /// connections of those who update, and part of the measured time would be new handshakes.
     pub(crate) async fn watch(&self, observer: &Client, watchers: usize, updates: usize) -> Outcome<f64> {
         let mut objects = Vec::new();
         for at in 0..UPDATERS {
@@ -216,7 +216,7 @@ impl LoadGenerator {
         Ok((watchers * updates) as f64 / median(times).as_secs_f64())
     }
 
-    /// One round: until every watch has seen every update. Returns the objects as they are then.
+    /// Runs one round, until every watch has seen every update. Returns the objects as they are then.
     async fn watched(
         &self,
         bodies: Vec<Body>,
@@ -237,7 +237,7 @@ impl LoadGenerator {
     }
 }
 
-/// Watches that begin after the newest of these objects.
+/// Opens watches that begin after the newest of these objects.
 async fn open(client: &Client, watchers: usize, objects: &[ConfigMap]) -> Outcome<Vec<Body>> {
     let revision = |object: &ConfigMap| object.metadata.resource_version.as_ref()?.parse::<u64>().ok();
     let from = objects.iter().filter_map(revision).max().unwrap_or_default();
@@ -252,7 +252,7 @@ async fn open(client: &Client, watchers: usize, objects: &[ConfigMap]) -> Outcom
     .await
 }
 
-/// Replaces an object `count` times, each time with what the server gave back.
+/// Replaces an object `count` times, each time with what the server returned.
 async fn update(maps: Api<ConfigMap>, mut object: ConfigMap, count: usize) -> kube::Result<ConfigMap> {
     let name = object.metadata.name.clone().unwrap_or_default();
     for at in 0..count {

@@ -1,7 +1,8 @@
-//! The API server under load: the calls of the design's table, over TLS against a process of its own and in process.
+//! Measures the API server under load: the calls of the design's table, over TLS against its own process and in
+//! process.
 //!
-//! The anchors are those of the design: kube-apiserver 1.36.4 with etcd, measured on a machine of two cores. Client and
-//! server share the machine here as there.
+//! The reference figures are those of the design: kube-apiserver 1.36.4 with etcd, measured on a machine with two
+//! cores. Client and server share the machine here as there.
 
 mod load;
 pub(crate) mod process;
@@ -17,12 +18,12 @@ use crate::figure::{Figure, FigureTarget, print};
 pub(crate) use load::{LoadGenerator, NAMESPACE, SHARDS};
 pub(crate) use process::{ServerProcess, client_of, resident_kilobytes};
 
-/// Clients that write or read at once.
+/// How many clients write or read at once.
 const CLIENTS: usize = 64;
-/// A server is at rest when its controllers have started and looked around.
+/// A server is idle when its controllers have started and looked around.
 const REST: Duration = Duration::from_secs(3);
 
-/// How to measure the server.
+/// Measure the server
 #[derive(clap::Args)]
 pub(crate) struct ServerOptions {
     /// Print JSON
@@ -34,7 +35,7 @@ pub(crate) struct ServerOptions {
     /// Leave out the run in process
     #[arg(long)]
     tls_only: bool,
-    /// After the objects are created, only what has this in its name (get, list, paged, watchers, delete)
+    /// After the objects are created, measure only what has this in its name (get, list, paged, watchers, delete)
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
 }
@@ -50,7 +51,7 @@ pub(crate) async fn run(options: ServerOptions) -> Result<(), Box<dyn std::error
     let mut figures = Vec::new();
     let process = ServerProcess::start()?;
     let client = process.client().await?;
-    eprintln!("server {} is up, measuring over TLS", process.url);
+    eprintln!("server {} is ready, measuring over TLS", process.url);
     tokio::time::sleep(REST).await;
     let at_rest = process.memory_mb()?;
     figures.push(
@@ -72,7 +73,7 @@ pub(crate) async fn run(options: ServerOptions) -> Result<(), Box<dyn std::error
     Ok(())
 }
 
-/// Every call once, through this client.
+/// Makes every call through this client.
 async fn over(
     client: &Client,
     way: &str,
@@ -119,11 +120,11 @@ async fn over(
     Ok(())
 }
 
-/// A figure of a list: what, how much, in which unit, and at most how much it may be.
+/// A figure of a list: name, value, unit, and maximum.
 type ListFigure = (&'static str, f64, &'static str, Option<f64>);
 
-/// The lists, read by one client with one thread. With several, it hands each piece it read to another of them, and that
-/// takes longer than everything the server does: up to three times as much, and another amount in each run.
+/// Measures lists with one client in one thread. With several threads, the client hands each piece it read to another
+/// thread, which takes longer than everything the server does: up to three times as long, and differently in each run.
 fn lists(
     client: &Client,
     options: &ServerOptions,
@@ -149,7 +150,7 @@ fn lists(
     })
 }
 
-/// A client with connections of its own, where there are any.
+/// Returns a client with its own connections, if there are any.
 async fn another(
     client: &Client,
     process: Option<&ServerProcess>,

@@ -1,4 +1,4 @@
-//! The server as users run it: the `homeostat` binary, in an empty folder, over TLS.
+//! Runs the server as users do: the `homeostat` binary, in an empty folder, over TLS.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,19 +13,19 @@ pub(crate) struct ServerProcess {
     child: Child,
     folder: PathBuf,
     kubeconfig: PathBuf,
-    /// Where it listens.
+    /// Its address.
     pub(crate) url: String,
-    /// From the start of the process to its ready line.
+    /// The time from the start of the process to its ready line.
     pub(crate) started_in: Duration,
 }
 
 impl ServerProcess {
-    /// Builds the binary if need be and starts it.
+    /// Builds the binary if necessary and starts it.
     pub(crate) fn start() -> Result<Self, Box<dyn std::error::Error>> {
         Self::start_with(&[])
     }
 
-    /// The same with further arguments.
+    /// Starts it with further arguments.
     pub(crate) fn start_with(arguments: &[&str]) -> Result<Self, Box<dyn std::error::Error>> {
         let binary = binary()?;
         let folder = std::env::temp_dir().join(format!("homeostat-bench-{}", std::process::id()));
@@ -42,41 +42,41 @@ impl ServerProcess {
         BufReader::new(stdout).read_line(&mut line)?;
         let started_in = start.elapsed();
         let mut words = line.split_whitespace().skip(1);
-        let url = words.next().ok_or("the server did not get ready")?.to_owned();
+        let url = words.next().ok_or("the server did not become ready")?.to_owned();
         let kubeconfig = words.next().and_then(|word| word.strip_prefix("kubeconfig="));
         let kubeconfig = folder.join(kubeconfig.ok_or("the ready line names a kubeconfig")?);
         Ok(Self { child, folder, kubeconfig, url, started_in })
     }
 
-    /// A client with the credentials the server wrote.
+    /// Returns a client with the credentials that the server wrote.
     pub(crate) async fn client(&self) -> Result<kube::Client, Box<dyn std::error::Error>> {
         client_of(&self.kubeconfig).await
     }
 
-    /// The kubeconfig it wrote.
+    /// Returns the path of the kubeconfig it wrote.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The process itself.
+    /// Returns the process's ID.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its resident memory.
+    /// Returns its resident memory.
     pub(crate) fn memory_mb(&self) -> Result<f64, Box<dyn std::error::Error>> {
         Ok(resident_kilobytes(self.child.id())? / 1024.0)
     }
 }
 
-/// A client for the server of this kubeconfig.
+/// Returns a client for the server of this kubeconfig.
 pub(crate) async fn client_of(kubeconfig: &Path) -> Result<kube::Client, Box<dyn std::error::Error>> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(kube::Client::try_from(config)?)
 }
 
-/// The resident memory of a process, as the kernel counts it.
+/// Returns the resident memory of a process, as the kernel counts it.
 pub(crate) fn resident_kilobytes(process: u32) -> Result<f64, Box<dyn std::error::Error>> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the kernel says VmRSS")?;
@@ -85,17 +85,17 @@ pub(crate) fn resident_kilobytes(process: u32) -> Result<f64, Box<dyn std::error
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // Both may fail only if the process or the folder is gone already.
+        // Both fail only if the process or the folder is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Names a program to measure instead of building one: for two builds in turn.
+/// The variable that names a program to measure instead of building one, to compare two builds.
 const PROGRAM_VARIABLE: &str = "HOMEOSTAT_BENCH_PROGRAM";
 
-/// The release binary beside this one, built now if it is not there or old.
+/// Returns the release binary beside this one, and builds it if it is missing or old.
 fn binary() -> Result<PathBuf, Box<dyn std::error::Error>> {
     if let Some(program) = std::env::var_os(PROGRAM_VARIABLE) {
         return Ok(program.into());
@@ -104,7 +104,7 @@ fn binary() -> Result<PathBuf, Box<dyn std::error::Error>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo).args(["build", "--release", "--bin", "homeostat"]).status()?;
     if !built.success() {
-        return Err("the server does not build".into());
+        return Err("cannot build the server".into());
     }
     let here = std::env::current_exe()?;
     Ok(here.with_file_name("homeostat"))

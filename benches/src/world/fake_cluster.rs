@@ -1,5 +1,5 @@
-//! The cluster's side of the measurement: ConfigMaps at rest, served from memory to one list and a silent watch. It
-//! takes no writes; a world at rest makes none.
+//! The cluster of the measurement: idle ConfigMaps, served from memory to one list and a silent watch. It accepts no
+//! writes; an idle world makes none.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -24,7 +24,7 @@ pub(super) struct FakeCluster(Arc<Vec<String>>);
 type Answer = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
 impl FakeCluster {
-    /// This many small ConfigMaps in ten namespaces, each with this finalizer.
+    /// Creates this many small ConfigMaps in ten namespaces, each with this finalizer.
     pub(super) fn new(size: usize, finalizer: &str) -> Self {
         let object = |number: usize| {
             format!(
@@ -40,7 +40,7 @@ impl FakeCluster {
         Client::new(self.clone(), "default")
     }
 
-    /// Every object, then the end of the initial events, then silence.
+    /// Streams every object, then the end of the initial events, then nothing.
     fn stream(&self) -> BoxStream<'static, Bytes> {
         let objects = self.0.clone();
         let end = format!(
@@ -56,7 +56,7 @@ impl FakeCluster {
         stream::iter(chunks).chain(stream::iter([Bytes::from(end)])).chain(stream::pending()).boxed()
     }
 
-    /// The whole list at once, for a client that does not stream it.
+    /// Returns the whole list at once, for a client that does not stream it.
     fn list(&self) -> BoxStream<'static, Bytes> {
         let head = format!(r#"{{"metadata":{{"resourceVersion":"{}"}},"items":["#, self.0.len() + 1);
         stream::iter([Bytes::from(head + &self.0.join(",") + "]}")]).boxed()

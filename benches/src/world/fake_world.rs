@@ -1,4 +1,4 @@
-//! The world that is measured: things in memory, answered at once, with a count of every call.
+//! The measured world: things in memory, answered immediately, with a count of every call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Things on a page: what APIs in the wild allow.
+/// Things per page: what real APIs allow.
 const PAGE: usize = 1000;
 
 /// The value every object wants.
@@ -34,7 +34,7 @@ struct FakeWorldState {
     last_call: Instant,
 }
 
-/// The field. Clones are the same field.
+/// The measured world. Clones share their things.
 #[derive(Clone)]
 pub(super) struct FakeWorld {
     state: Arc<Mutex<FakeWorldState>>,
@@ -42,7 +42,7 @@ pub(super) struct FakeWorld {
 }
 
 impl FakeWorld {
-    /// A field in which all is as wanted.
+    /// Creates a world in which everything is as wanted.
     pub(super) fn new(size: usize) -> Self {
         let name = |number| format!("namespace-{}.object-{number}", number % 10);
         let things = (0..size).map(|number| (name(number), VALUE.to_owned())).collect();
@@ -57,7 +57,7 @@ impl FakeWorld {
         Self { state: Arc::new(Mutex::new(state)), asked: Arc::new(Notify::new()) }
     }
 
-    /// Others change this many things, spread over the field.
+    /// Changes this many things, spread over the world, as others would.
     pub(super) fn drift(&self, count: usize) {
         let mut state = self.lock();
         let step = state.things.len() / count;
@@ -68,12 +68,12 @@ impl FakeWorld {
         state.spoilt = names;
     }
 
-    /// Asks for a full pass, by push.
+    /// Requests a full pass, by push.
     pub(super) fn ask_for_pass(&self) {
         self.asked.notify_one();
     }
 
-    /// When the last pass began; its calls are counted from there.
+    /// Returns when the last pass began; its calls are counted from there.
     pub(super) fn began(&self) -> Instant {
         self.lock().began
     }
@@ -82,7 +82,7 @@ impl FakeWorld {
         self.lock().count
     }
 
-    /// Waits until all is as wanted again; tells when that was.
+    /// Waits until everything is as wanted again, and returns when that was.
     pub(super) async fn repaired(&self) -> Instant {
         loop {
             {
@@ -142,7 +142,7 @@ impl World for FakeWorld {
     }
 
     async fn create(&self, _: &str, _: &String, _: &Mark) -> Answer<()> {
-        Err(Failure::refused("nothing is missing in this field"))
+        Err(Failure::refused("nothing is missing in this world"))
     }
 
     async fn update(&self, name: &str, change: Change<'_, Self>) -> Answer<()> {
@@ -155,7 +155,7 @@ impl World for FakeWorld {
 
     async fn delete(&self, _: &str, _: &String) -> Answer<()> {
         self.call().count.writes += 1;
-        Err(Failure::refused("nothing is unwanted in this field"))
+        Err(Failure::refused("nothing is unwanted in this world"))
     }
 
     fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>> {

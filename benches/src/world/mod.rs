@@ -1,5 +1,5 @@
-//! A full pass over a world: one list and a write per drifted thing, whatever the number of things; time and memory
-//! grow with the number of things and no faster.
+//! Measures a full pass over a world: one list and a write per drifted thing, whatever the number of things; time and
+//! memory grow with the number of things and no faster.
 
 mod fake_cluster;
 mod fake_world;
@@ -20,27 +20,27 @@ use tokio::time::Instant;
 use crate::figure::{Figure, FigureTarget, print};
 use crate::server::resident_kilobytes;
 
-/// How many things there are.
+/// The numbers of things.
 const SIZES: [usize; 3] = [10_000, 50_000, 100_000];
 
-/// Things that others change before the measured pass.
+/// How many things others change before the measured pass.
 const DRIFTED: usize = 10;
 
-/// The operator's name: the objects carry its finalizer already, as they do in a world at rest.
+/// The operator's name: the objects carry its finalizer already, as they do in an idle world.
 const OPERATOR: &str = "world.bench.dev";
 
-/// A large world at rest may cost this many times as much per thing as a small one, for caches are finite.
+/// How many times as much per thing a large idle world may cost as a small one, because caches are finite.
 const GROWTH_MAX: f64 = 2.0;
 
-/// How to print it.
+/// How to print the result.
 #[derive(Args)]
 pub(crate) struct WorldOptions {
-    /// Print JSON instead of a table.
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// What one size costs.
+/// What a pass over a world of one size costs.
 struct PassCost {
     quiet: Duration,
     drifted: Duration,
@@ -94,7 +94,7 @@ async fn measure(size: usize) -> Result<PassCost, Box<dyn std::error::Error>> {
     let quiet_now = all_settled.clone();
     operator.journal().fold(move |record| match record.entry {
         Entry::Surveyed { .. } => drop(sender.send(Instant::now())),
-        // The last of the first reconciles: from now on only passes are measured.
+        // This is the last of the first reconciles: from now on only passes are measured.
         Entry::Settled { .. } if settled.fetch_add(1, Ordering::Relaxed) + 1 == size => {
             quiet_now.notify_one();
         }
@@ -117,7 +117,7 @@ async fn measure(size: usize) -> Result<PassCost, Box<dyn std::error::Error>> {
     Ok(PassCost { quiet, drifted, calls, memory_mb })
 }
 
-/// Resident memory of this process.
+/// Returns the resident memory of this process.
 fn memory_mb() -> Result<f64, Box<dyn std::error::Error>> {
     Ok(resident_kilobytes(std::process::id())? / 1024.0)
 }

@@ -1,61 +1,69 @@
-//! What every request works with: the store, the registry, who may do what, time and chance.
+//! The parts that every request works with: the store, the registry, the authorizer, the clock and the source of
+//! randomness.
 //!
-//! **Invariant:** every write of the server passes through [`Backend::commit`], so the keeper sees each one, also when
-//! the client that asked for it is gone before it is answered.
+//! **Invariant:** every write of the server passes through [`Backend::commit`], so the background tasks see each one,
+//! even if the client disconnects before the answer.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
+use homeostat_api::kinds::core::service::SERVICE;
+use homeostat_api::kinds::core::service::allocator::ServiceAllocator;
+use homeostat_api::resource::Resource;
+use homeostat_api::status::Status;
+use homeostat_api::storage::Storage;
 use homeostat_core::{Clock, Entropy, Key};
 use homeostat_store::{Committed, Entry, Error, Expect, Op, SharedStore, Snapshot, Txn};
 
 use crate::auth::Authorizer;
-use crate::keeper::{Abandoned, Notices};
-use crate::kinds::core::service::SERVICE;
-use crate::kinds::core::service::allocator::Allocator;
 use crate::logs::LogSource;
-use crate::object::encode;
+use crate::notices::{AbandonedCommit, Notices};
 use crate::registry::Registry;
-use crate::resource::Resource;
-use crate::status::Status;
-use crate::storage::Storage;
+use crate::stored::encode;
 
-/// The largest object stored. Kubernetes' own limit is that of etcd's requests, and clients know it.
+/// The largest stored object. The limit in Kubernetes is that of etcd's requests, and clients know it.
 const OBJECT_BYTES_MAX: usize = 1536 * 1024;
 
-/// What all stored objects may take together: etcd's default. All of it is in memory, and its history besides.
+/// The default limit for the total size of all stored objects: that of etcd. All of it is in memory, plus its
+/// history.
 pub(crate) const STORE_BYTES_MAX: usize = 2 * 1024 * 1024 * 1024;
 
-/// How much all stored objects take together.
+/// The total size of all stored objects, and its limit.
 ///
-/// **Invariant:** it is the sum of the sizes of all entries; every commit of the server changes it.
-pub(crate) struct Space {
+/// **Invariant:** the size is the sum of the sizes of all entries; every commit of the server updates it.
+pub(crate) struct StoreSize {
     bytes: AtomicI64,
     bytes_max: usize,
 }
 
-impl Space {
-    /// So many bytes.
+impl StoreSize {
+    /// Creates a counter with this limit.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self { bytes: AtomicI64::new(0), bytes_max }
     }
 
-    /// Learns what is in the store.
+    /// Returns the same limit with the same size counted.
+    fn forked(&self) -> Self {
+        Self { bytes: AtomicI64::new(self.bytes.load(Ordering::Relaxed)), bytes_max: self.bytes_max }
+    }
+
+    /// Sets the size to that of the stored objects.
     pub(crate) fn observe(&self, snapshot: &Snapshot) {
         let bytes = snapshot.iter().map(|entry| entry.bytes.len() as u64).sum::<u64>();
         self.bytes.store(bytes.cast_signed(), Ordering::Relaxed);
     }
 
-    /// Is there room for a value in place of the old one? What grows nothing is always taken, and so is every deletion.
+    /// Returns whether a value may replace the old one. A value that is no larger is always accepted, and so is every
+    /// deletion.
     fn fits(&self, value: &[u8], old: Option<&Arc<Entry>>) -> bool {
         let growth = value.len().saturating_sub(old.map_or(0, |old| old.bytes.len()));
         let held = usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or_default();
         growth == 0 || held.saturating_add(growth) <= self.bytes_max
     }
 
-    fn settle(&self, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
+    fn record_change(&self, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
         let bytes =
             |entry: Option<&Arc<Entry>>| entry.map_or(0, |entry| entry.bytes.len() as u64).cast_signed();
         self.bytes.fetch_add(bytes(new) - bytes(old), Ordering::Relaxed);
@@ -70,26 +78,41 @@ pub(crate) struct Backend {
     pub(crate) registry: Registry,
     pub(crate) authorizer: Authorizer,
     pub(crate) notices: Notices,
-    /// Addresses and ports of Services.
-    pub(crate) services: Allocator,
-    /// How much is stored, and may be.
-    pub(crate) space: Space,
-    /// Whoever runs Pods, once somebody does.
+    /// Allocator of addresses and ports for Services.
+    pub(crate) services: ServiceAllocator,
+    /// The total size of the stored objects.
+    pub(crate) size: StoreSize,
+    /// The source of Pod logs, once a node has registered one.
     pub(crate) logs: OnceLock<Arc<dyn LogSource>>,
 }
 
 impl Backend {
-    /// Commits one write of one key and tells the keeper. `old` is what stood there.
+    /// Returns the same state over a copy of the store as it is now. Nothing is read again, so it costs microseconds.
+    pub(crate) fn forked(&self, store: SharedStore, clock: Clock, entropy: Entropy) -> Result<Self, Error> {
+        Ok(Self {
+            authorizer: Authorizer::new(Arc::clone(&store)),
+            registry: self.registry.forked(Arc::clone(&store))?,
+            notices: self.notices.forked(),
+            services: self.services.forked(),
+            size: self.size.forked(),
+            logs: OnceLock::new(),
+            store,
+            clock,
+            entropy,
+        })
+    }
+
+    /// Commits one write of one key and notifies the background tasks. `old` is the entry that it replaces.
     pub(crate) async fn commit(
         &self,
         key: Key,
         old: Option<&Arc<Entry>>,
         op: Op,
     ) -> Result<Committed, Error> {
-        self.commit_with(key, old, op, None, expected(old)).await
+        self.commit_with(key, old, op, None, expect_unchanged(old)).await
     }
 
-    /// Creates one key, if `condition` on another still holds at that moment.
+    /// Creates one key, if `condition` on another key still holds at that moment.
     pub(crate) async fn create(
         &self,
         key: Key,
@@ -113,7 +136,7 @@ impl Backend {
             return Err(Error::TooLarge);
         }
         if let Op::Put(value) = &op
-            && !self.space.fits(&value.bytes, old)
+            && !self.size.fits(&value.bytes, old)
         {
             return Err(Error::Full);
         }
@@ -121,50 +144,50 @@ impl Backend {
         if let Some((key, expect)) = condition {
             txn.steps.push((key, expect, Op::Check));
         }
-        let commit = Abandoned { key: key.clone(), old: old.cloned(), outcome: self.store.commit(txn) };
-        let committed = UnderWay { notices: &self.notices, commit: Some(commit) }.await?;
-        self.settle(&key, old, &committed);
+        let commit = AbandonedCommit { key: key.clone(), old: old.cloned(), outcome: self.store.commit(txn) };
+        let committed = PendingCommit { notices: &self.notices, commit: Some(commit) }.await?;
+        self.observe_commit(&key, old, &committed);
         Ok(committed)
     }
 
-    /// Waits for a commit whose client left, and does what would have followed it.
-    pub(crate) async fn finish(&self, commit: Abandoned) {
-        let Abandoned { key, old, outcome } = commit;
+    /// Waits for a commit whose client disconnected, and does what would have followed it.
+    pub(crate) async fn finish(&self, commit: AbandonedCommit) {
+        let AbandonedCommit { key, old, outcome } = commit;
         if let Ok(committed) = outcome.await {
-            self.settle(&key, old.as_ref(), &committed);
+            self.observe_commit(&key, old.as_ref(), &committed);
         }
     }
 
-    fn settle(&self, key: &Key, old: Option<&Arc<Entry>>, committed: &Committed) {
+    fn observe_commit(&self, key: &Key, old: Option<&Arc<Entry>>, committed: &Committed) {
         let new = committed.entries.first().and_then(Option::as_ref);
-        self.space.settle(old, new);
-        self.settle_addresses(key, old, new);
+        self.size.record_change(old, new);
+        self.update_addresses(key, old, new);
         self.notices.observe(key, old, new, || self.store.snapshot().get(key).cloned());
     }
 
-    /// What a Service no longer holds is free again; what it holds now is taken.
-    fn settle_addresses(&self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
+    /// Frees the addresses that a Service no longer holds, and takes those that it holds now.
+    fn update_addresses(&self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
         if Storage::of_key(key) == SERVICE.storage() {
             let decode = |entry: Option<&Arc<Entry>>| entry.map(|entry| encode::decode(entry));
             self.services.settle(decode(old).as_ref(), decode(new).as_ref());
         }
     }
 
-    /// Whole seconds, as timestamps are printed.
+    /// Returns the current time in whole seconds, as timestamps are printed.
     pub(crate) fn now_text(&self) -> String {
-        crate::object::meta::time(self.clock.now())
+        homeostat_api::object::meta::time(self.clock.now())
     }
 }
 
-/// A commit that somebody waits for. A submitted transaction cannot be taken back, so one whose future is dropped
-/// before its outcome is known (the client went away) becomes the keeper's to wait for.
-struct UnderWay<'a> {
+/// A commit that a request waits for. A submitted transaction cannot be withdrawn, so one whose future is dropped
+/// before its outcome is known (the client disconnected) is left for the background tasks to wait for.
+struct PendingCommit<'a> {
     notices: &'a Notices,
     /// Taken at the end.
-    commit: Option<Abandoned>,
+    commit: Option<AbandonedCommit>,
 }
 
-impl Future for UnderWay<'_> {
+impl Future for PendingCommit<'_> {
     type Output = Result<Committed, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -177,7 +200,7 @@ impl Future for UnderWay<'_> {
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for PendingCommit<'_> {
     fn drop(&mut self) {
         if let Some(commit) = self.commit.take() {
             self.notices.abandon(commit);
@@ -185,18 +208,18 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// That what stood there still does.
-pub(crate) fn expected(old: Option<&Arc<Entry>>) -> Expect {
+/// Expects the stored entry to be unchanged.
+pub(crate) fn expect_unchanged(old: Option<&Arc<Entry>>) -> Expect {
     old.map_or(Expect::Absent, |entry| Expect::At(entry.revision))
 }
 
-/// The key of an object.
+/// Returns the key of an object.
 pub(crate) fn key_of(resource: &Resource, namespace: &str, name: &str) -> Key {
     resource.storage().key(if resource.namespaced { namespace } else { "" }, name)
 }
 
-/// What a failed commit means to a client, conflicts aside.
-pub(crate) fn refusal(error: &Error) -> Status {
+/// Returns what a failed commit means to a client, conflicts aside.
+pub(crate) fn commit_refusal(error: &Error) -> Status {
     match error {
         Error::Busy => Status::too_many_requests("too many writes are waiting, please try again later", 1),
         Error::ReadOnly { .. } | Error::Closed => Status::unavailable(error.to_string()),

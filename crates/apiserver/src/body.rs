@@ -1,4 +1,4 @@
-//! The body of an answer: bytes that are ready, a list of shared pieces, or a stream of them.
+//! The body of an answer: ready bytes, a list of shared pieces, or a stream of pieces.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -11,8 +11,9 @@ use futures::Stream;
 use futures::stream::BoxStream;
 use http_body::{Frame, SizeHint};
 
-/// Bytes gathered before a piece is handed to the connection: large enough that few writes are made, small enough
-/// that the client reads the first while the next is made, and that a list of any size costs one such buffer.
+/// How many bytes are gathered before a piece is handed to the connection: enough that there are few writes, few
+/// enough that the client reads the first piece while the next is made, and that a list of any size costs one such
+/// buffer.
 pub(crate) const PIECE_BYTES: usize = 64 * 1024;
 
 /// The body of an answer.
@@ -21,24 +22,30 @@ pub enum Body {
     Empty,
     /// One piece.
     Full(Bytes),
-    /// Several pieces, sent as they are: a list is made of the stored bytes of its items.
+    /// Several pieces, sent as they are: a list consists of the stored bytes of its items.
     Pieces(VecDeque<Bytes>),
-    /// Pieces made while they are sent, of objects that are kept for them: a list.
-    List(BoxStream<'static, Bytes>, Arc<dyn Kept>),
-    /// Pieces that come over time: a watch, a log.
+    /// Pieces that are made while they are sent, from objects that are retained for them: a list.
+    List(BoxStream<'static, Bytes>, Arc<dyn RetainedObjects>),
+    /// Pieces that arrive over time: a watch, a log.
     Stream(BoxStream<'static, Bytes>),
 }
 
-/// What an unfinished answer keeps alive.
-pub trait Kept: Send + Sync {
-    /// The bytes of what only answers still need: objects that were changed or deleted since. Takes some time.
+/// The objects that an unfinished answer keeps alive.
+pub trait RetainedObjects: Send + Sync {
+    /// Returns how many bytes only answers still need: objects that were changed or deleted since. Takes some time.
     fn outdated_bytes(&self) -> usize;
 }
 
 impl Body {
-    /// A body of pieces that come over time.
+    /// Creates a body of pieces that arrive over time.
     pub fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self::Stream(Box::pin(pieces))
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        if bytes.is_empty() { Self::Empty } else { Self::Full(bytes) }
     }
 }
 

@@ -1,51 +1,51 @@
-//! `/healthz`, `/livez`, `/readyz` and `/version`, as kube-apiserver words them.
+//! `/healthz`, `/livez`, `/readyz` and `/version`, in the words of kube-apiserver.
 //!
-//! **Invariant:** why a check failed is told only on the check's own path, never in the summary, which anyone may
-//! read. Running the checks is the caller's part.
+//! **Invariant:** the reason of a failed check is shown only on the check's own path, never in the summary, which
+//! anyone may read. The caller runs the checks.
 
 use serde_json::{Value, json};
 
-use crate::negotiate::parameters;
+use crate::request::Query;
 
 /// The Kubernetes release whose API this is.
 const KUBERNETES: &str = "v1.36.4";
-/// What every probe offers: the server answers at all.
-pub const PING: Check<'static> = Check { name: "ping", failure: None };
+/// The check of every probe: the server answers at all.
+pub(crate) const PING: HealthCheck<'static> = HealthCheck { name: "ping", failure: None };
 
-/// The check that the store takes writes, under the name monitoring asks for.
-pub const STORE: &str = "etcd";
+/// The check that the store accepts writes, under the name that monitoring asks for.
+pub(crate) const STORE: &str = "etcd";
 
 /// The outcome of one check.
 #[derive(Clone, Copy, Debug)]
-pub struct Check<'a> {
+pub(crate) struct HealthCheck<'a> {
     /// Its name, as in `/readyz/<name>`.
-    pub name: &'a str,
+    pub(crate) name: &'a str,
     /// Why it failed, if it did.
-    pub failure: Option<&'a str>,
+    pub(crate) failure: Option<&'a str>,
 }
 
 /// An answer in plain text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub(crate) struct ProbeAnswer {
     /// HTTP status code.
-    pub code: u16,
+    pub(crate) code: u16,
     /// The body; its type is `text/plain; charset=utf-8`, with `X-Content-Type-Options: nosniff`.
-    pub text: String,
+    pub(crate) text: String,
 }
 
-/// Answers a probe: `path` is `/healthz`, `/livez`, `/readyz` or one of them with a check's name. `None`: no such
-/// path.
-pub fn probe(path: &str, query: &str, checks: &[Check<'_>]) -> Option<Answer> {
+/// Answers a probe: `path` is `/healthz`, `/livez`, `/readyz` or one of them followed by a check's name. Returns
+/// `None` for any other path.
+pub(crate) fn probe(path: &str, query: &Query, checks: &[HealthCheck<'_>]) -> Option<ProbeAnswer> {
     let mut parts = path.trim_start_matches('/').splitn(2, '/');
     let probe = parts.next().filter(|probe| matches!(*probe, "healthz" | "livez" | "readyz"))?;
     match parts.next() {
-        None | Some("") => Some(summary(probe, query, checks)),
-        Some(name) => checks.iter().find(|check| check.name == name).map(single),
+        None | Some("") => Some(answer_summary(probe, query, checks)),
+        Some(name) => checks.iter().find(|check| check.name == name).map(answer_single),
     }
 }
 
-/// What `/version` says.
-pub fn version() -> Value {
+/// Returns the content of `/version`.
+pub(crate) fn version() -> Value {
     json!({
         "major": "1",
         "minor": "36",
@@ -63,7 +63,7 @@ pub fn version() -> Value {
     })
 }
 
-/// In Go's words, which clients compare with their own.
+/// Returns the platform in Go's words, which clients compare with their own.
 fn platform() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -74,20 +74,19 @@ fn platform() -> String {
     format!("{system}/{architecture}")
 }
 
-fn single(check: &Check<'_>) -> Answer {
+fn answer_single(check: &HealthCheck<'_>) -> ProbeAnswer {
     match check.failure {
-        None => Answer { code: 200, text: "ok".into() },
-        Some(why) => Answer { code: 500, text: format!("internal server error: {why}\n") },
+        None => ProbeAnswer { code: 200, text: "ok".into() },
+        Some(why) => ProbeAnswer { code: 500, text: format!("internal server error: {why}\n") },
     }
 }
 
-fn summary(probe: &str, query: &str, checks: &[Check<'_>]) -> Answer {
-    let excluded: Vec<_> =
-        parameters(query).filter(|(key, _)| key == "exclude").map(|(_, name)| name).collect();
-    let is_excluded = |check: &Check<'_>| excluded.iter().any(|name| name == check.name);
-    let mut lines: String = checks.iter().map(|check| line(check, is_excluded(check))).collect();
+fn answer_summary(probe: &str, query: &Query, checks: &[HealthCheck<'_>]) -> ProbeAnswer {
+    let excluded: Vec<_> = query.all("exclude").collect();
+    let is_excluded = |check: &HealthCheck<'_>| excluded.contains(&check.name);
+    let mut lines: String = checks.iter().map(|check| check_line(check, is_excluded(check))).collect();
     let mut unknown: Vec<_> =
-        excluded.iter().filter(|name| !checks.iter().any(|check| check.name == &***name)).collect();
+        excluded.iter().filter(|name| !checks.iter().any(|check| check.name == **name)).collect();
     unknown.sort_unstable();
     unknown.dedup();
     if !unknown.is_empty() {
@@ -97,16 +96,16 @@ fn summary(probe: &str, query: &str, checks: &[Check<'_>]) -> Answer {
         lines.push('\n');
     }
     if checks.iter().any(|check| check.failure.is_some() && !is_excluded(check)) {
-        return Answer { code: 500, text: format!("{lines}{probe} check failed\n") };
+        return ProbeAnswer { code: 500, text: format!("{lines}{probe} check failed\n") };
     }
-    let is_verbose = parameters(query).any(|(key, _)| key == "verbose");
-    Answer {
+    let is_verbose = query.has("verbose");
+    ProbeAnswer {
         code: 200,
         text: if is_verbose { format!("{lines}{probe} check passed\n") } else { "ok".into() },
     }
 }
 
-fn line(check: &Check<'_>, is_excluded: bool) -> String {
+fn check_line(check: &HealthCheck<'_>, is_excluded: bool) -> String {
     match (is_excluded, check.failure) {
         (true, _) => format!("[+]{} excluded: ok\n", check.name),
         (false, None) => format!("[+]{} ok\n", check.name),
@@ -118,11 +117,11 @@ fn line(check: &Check<'_>, is_excluded: bool) -> String {
 mod tests {
     use super::*;
 
-    const STORE_DOWN: Check<'static> = Check { name: "store", failure: Some("disk is full") };
+    const STORE_DOWN: HealthCheck<'static> = HealthCheck { name: "store", failure: Some("disk is full") };
 
     #[track_caller]
-    fn check(path: &str, query: &str, checks: &[Check<'_>], expected: Option<(u16, &str)>) {
-        let got = probe(path, query, checks).map(|answer| (answer.code, answer.text));
+    fn check(path: &str, query: &str, checks: &[HealthCheck<'_>], expected: Option<(u16, &str)>) {
+        let got = probe(path, &Query::parse(Some(query)), checks).map(|answer| (answer.code, answer.text));
         assert_eq!(got, expected.map(|(code, text)| (code, text.to_owned())), "{path}?{query}");
     }
 
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_in_full_only_on_its_own_path() {
+    fn a_failure_is_described_only_on_its_own_path() {
         let failed = "[+]ping ok\n[-]store failed: reason withheld\nreadyz check failed\n";
         check("/readyz", "", &[PING, STORE_DOWN], Some((500, failed)));
         let alone = Some((500, "internal server error: disk is full\n"));
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_can_be_left_out() {
+    fn checks_can_be_excluded() {
         let passed = "[+]ping ok\n[+]store excluded: ok\nreadyz check passed\n";
         check("/readyz", "verbose=1&exclude=store", &[PING, STORE_DOWN], Some((200, passed)));
         let warned = "[+]ping ok\nwarn: some health checks cannot be excluded: no matches for \"b\",\"c\"\n\

@@ -1,46 +1,37 @@
-//! The Kubernetes API over a [`homeostat_store::Store`]: a tower service, plus what serves it over TLS.
+//! The Kubernetes API over a [`homeostat_store::Store`]: a tower service, and a TLS server for it. The rules about
+//! objects are in `homeostat-api`; this crate stores objects, answers requests and does the background work.
 //!
-//! Reading order: [`server`] (from request to response), `request` and [`negotiate`] (what is asked), `verbs` (one
-//! file each), [`resource`] and `registry` (what is served), `storage` and [`migration`] (where it is kept), `object`,
-//! [`schema`], [`kinds`] and [`patch`] (what happens to an object), `keeper` (what happens afterwards), [`auth`] (who
-//! may), then the documents: [`discovery`], `table`, `openapi`.
+//! Reading order: [`server`] (from request to response), `request` (parsing of requests), `verbs` (one file each,
+//! with the write path in `verbs/pipeline.rs`), `registry` (the served resources), `stored` (objects as entries of
+//! the store) and [`migration`] (earlier formats), `backend` (the shared parts of every request), `notices` and
+//! [`background`] (work after a write), [`bootstrap`] (default objects), [`auth`] (authentication and authorization),
+//! `expensive` (requests that take long), then the network side: [`serve`] within [`limits`], `health`, `metrics`.
 
+mod api_services;
 pub mod auth;
 mod backend;
+pub mod background;
 pub mod body;
 pub mod bootstrap;
-mod convert;
+mod continue_token;
 mod crd;
-pub mod decode;
-pub mod discovery;
-pub mod field;
-pub mod health;
-mod heavy;
-pub mod keeper;
-pub mod kinds;
+mod expensive;
+mod health;
+mod history;
+pub mod limits;
 pub mod logs;
-pub mod metadata;
 mod metrics;
 pub mod migration;
 mod namespace;
-pub mod negotiate;
-mod object;
-pub mod openapi;
-mod ordered;
-mod page;
-pub mod patch;
-mod protobuf;
+mod notices;
+mod refusals;
 mod registry;
 mod request;
-pub mod resource;
 mod rewrite;
-pub mod schema;
 pub mod serve;
 pub mod server;
-pub mod status;
-mod storage;
-pub mod table;
+mod stored;
 mod verbs;
 
-pub use keeper::Keeper;
+pub use background::BackgroundWorker;
 pub use server::ApiServer;

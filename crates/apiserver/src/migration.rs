@@ -1,28 +1,42 @@
-//! The formats of the data folder, and how older ones become the present one.
+//! The formats of the data folder, and the migrations from older ones.
 //!
-//! - **0**, the first edition: custom and built-in objects are kept under the same keys, `group/resource/…`.
-//! - **1**: custom objects are kept under `crd:group/resource/…`, see `storage`.
+//! - **0**, the first edition: custom and built-in objects are stored under the same keys, `group/resource/…`.
+//! - **1**: custom objects are stored under `crd:group/resource/…`, see `storage`.
+//! - **2**: what gets defaults whenever it is read has a tag (`stored::encode`); before, its JSON began with a space.
 //!
-//! The number is that of the whole data folder, although the store keeps it: whoever changes how anything beside the store is
-//! kept raises it, too. The store is opened before anything else in the folder is looked at.
+//! The number applies to the whole data folder, although the store keeps it: a change of any other file format raises it,
+//! too. The store is opened before anything else in the folder is read.
 //!
-//! **Invariant:** a step is a pure function of a key and its value, and stays as it is for ever: folders of that format are
-//! out there. So it knows the built-in kinds of its edition, not those of today.
+//! **Invariant:** a step is a pure function of a key and its value, and never changes: folders of that format exist. So
+//! it knows the built-in kinds of its edition, not those of today.
 
+use homeostat_api::storage::Storage;
 use homeostat_core::Key;
-use homeostat_store::disk::{Contents, KeyMigration};
+use homeostat_store::Value;
+use homeostat_store::disk::{Contents, KeyMigration, Migration};
 use serde::Deserialize;
 
-use crate::storage::Storage;
+use crate::stored::encode::NEEDS_DEFAULTS;
 
-/// The present format, to be handed to the store when it is opened.
-pub const CONTENTS: Contents = Contents { migrations: &[CUSTOM_OBJECTS_APART] };
+/// The current format, for opening the store.
+pub const CONTENTS: Contents = Contents { migrations: &[CUSTOM_OBJECTS_APART, TAGS] };
 
 /// From 0 to 1.
-const CUSTOM_OBJECTS_APART: KeyMigration = KeyMigration { new_name: custom_key, moves: is_custom };
+const CUSTOM_OBJECTS_APART: Migration =
+    Migration::Keys(KeyMigration { new_name: custom_key, moves: is_custom });
 
-/// Where a custom object is kept from now on. The events of both groups were one storage in the first edition, also for a
-/// definition of that name, and the core group has no definitions.
+/// From 1 to 2.
+const TAGS: Migration = Migration::Values(tagged);
+
+/// Returns a value whose JSON begins with a space without it and with the tag that says the same.
+fn tagged(_: &Key, value: &Value) -> Option<Value> {
+    let rest = value.bytes.strip_prefix(b"{ ")?;
+    let bytes = [b"{", rest].concat().into();
+    Some(Value { bytes, hole: value.hole.map(|hole| hole - 1), tag: NEEDS_DEFAULTS, view: None })
+}
+
+/// Returns the new key of a custom object. In the first edition the events of both groups shared one storage, even
+/// for a definition of that name, and the core group has no definitions.
 fn custom_key(key: &Key) -> Key {
     let group = match (key.group(), key.resource()) {
         ("", "events") => "events.k8s.io",
@@ -31,23 +45,23 @@ fn custom_key(key: &Key) -> Key {
     Storage::Custom(group, key.resource()).key(key.namespace(), key.name())
 }
 
-/// Does the value belong to a definition? One could have the name of a built-in resource, so an object of that name is
-/// built-in only if it is what the built-in kind stores: of its scope, its kind and its versions.
+/// Returns whether the value belongs to a definition. A definition could have the name of a built-in resource, so an
+/// object under that name is built-in only if it has the scope, kind and version that the built-in kind stores.
 fn is_custom(key: &Key, bytes: &[u8]) -> bool {
     let row = FIRST_EDITION.iter().find(|row| (row.0, row.1) == (key.group(), key.resource()));
-    // The core group has no definitions; what else is in it is the server's own.
+    // The core group has no definitions; anything else in it belongs to the server.
     let Some((group, _, is_namespaced, kind, versions)) = row else { return !key.group().is_empty() };
     if *is_namespaced == key.namespace().is_empty() {
         return true;
     }
-    let stored = serde_json::from_slice::<Type>(bytes).unwrap_or_default();
+    let stored = serde_json::from_slice::<TypeMeta>(bytes).unwrap_or_default();
     let (of, version) = stored.api_version.split_once('/').unwrap_or(("", &stored.api_version));
     stored.kind != *kind || of != *group || !versions.contains(&version)
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Type {
+struct TypeMeta {
     api_version: String,
     kind: String,
 }
@@ -153,8 +167,9 @@ const FIRST_EDITION: &[(&str, &str, bool, &str, &[&str])] = &[
 
 #[cfg(test)]
 mod tests {
+    use homeostat_api::resource::Resource;
+
     use super::*;
-    use crate::resource::Resource;
 
     #[track_caller]
     fn check(key: &str, api_version: &str, kind: &str, expected: &str) {
@@ -180,7 +195,16 @@ mod tests {
     }
 
     #[test]
-    fn what_took_over_a_built_in_resource_is_told_from_it() {
+    fn a_leading_space_becomes_a_tag() {
+        let key = Key::new("crd:demo.dev", "lamps", "a", "x");
+        let marked = Value { hole: Some(7), ..Value::plain(r#"{ "rv":""}"#) };
+        let value = tagged(&key, &marked).expect("it is marked");
+        assert_eq!((&*value.bytes, value.hole, value.tag), (&br#"{"rv":""}"#[..], Some(6), NEEDS_DEFAULTS));
+        assert!(tagged(&key, &Value::plain(r#"{"a":1}"#)).is_none());
+    }
+
+    #[test]
+    fn objects_that_took_over_a_built_in_resource_are_recognized() {
         let bindings = "rbac.authorization.k8s.io/clusterrolebindings";
         let stays = format!("{bindings}//x");
         check(&stays, "rbac.authorization.k8s.io/v1", "ClusterRoleBinding", &stays);
@@ -200,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_kinds_of_the_first_edition_are_still_kept_where_they_were() {
-        let rows = Resource::built_in();
+        let rows = homeostat_api::kinds::built_in_rows();
         for (group, plural, is_namespaced, kind, versions) in FIRST_EDITION {
             for version in *versions {
                 let is_meant = |row: &&Resource| {

@@ -1,24 +1,26 @@
-//! What namespaces mean to the objects in them: they must exist, and nothing new begins in one that ends.
+//! What namespaces mean for the objects in them: they must exist, and nothing is created in one that is being
+//! deleted.
 
+use homeostat_api::kinds::core::namespace::NAMESPACE;
+use homeostat_api::object::meta;
+use homeostat_api::resource::Resource;
+use homeostat_api::status::{ResourceName, Status};
+use homeostat_api::storage::Storage;
 use homeostat_core::Key;
 use homeostat_store::Expect;
 
 use crate::backend::Backend;
-use crate::kinds::core::namespace::NAMESPACE;
-use crate::object::{encode, meta};
-use crate::resource::Resource;
-use crate::status::{About, Status};
-use crate::storage::Storage;
+use crate::stored::encode;
 
-/// Where namespaces are kept.
+/// The storage of namespaces.
 const STORAGE: Storage<'static> = NAMESPACE.storage();
 
-/// The key of a namespace.
+/// Returns the key of a namespace.
 pub(crate) fn key(name: &str) -> Key {
     STORAGE.key("", name)
 }
 
-/// May an object begin here? Gives what must still hold when it is committed.
+/// Checks that an object may be created here. Returns the condition that must still hold when it is committed.
 pub(crate) fn check_create(
     backend: &Backend,
     resource: &Resource,
@@ -31,9 +33,9 @@ pub(crate) fn check_create(
     let key = key(namespace);
     let snapshot = backend.store.snapshot();
     let Some(entry) = snapshot.get(&key) else {
-        return Err(Status::not_found(&About { group: "", resource: "namespaces", name: namespace }));
+        return Err(Status::not_found(&ResourceName { group: "", resource: "namespaces", name: namespace }));
     };
-    // Cheap test first: only an object that carries the word can be marked.
+    // The cheap test comes first: only an object that contains the word can be marked.
     let may_end = memchr::memmem::find(&entry.bytes, b"\"deletionTimestamp\"").is_some();
     if may_end && meta::is_deleting(&encode::decode(entry)) {
         let why =

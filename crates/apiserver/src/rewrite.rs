@@ -1,17 +1,17 @@
-//! Changes the server itself makes to stored objects: a finalizer taken off, an owner forgotten, a condition set.
+//! Changes that the server itself makes to stored objects: removing a finalizer or an owner, setting a condition.
 
+use homeostat_api::resource::Resource;
+use homeostat_api::resource::deletion;
+use homeostat_api::status::Status;
 use homeostat_core::Key;
 use homeostat_store::{Error as StoreError, Op};
 use serde_json::Value;
 
-use crate::backend::{Backend, refusal};
-use crate::convert;
-use crate::kinds::deletion;
-use crate::object::encode;
-use crate::resource::Resource;
-use crate::status::Status;
+use crate::backend::{Backend, commit_refusal};
+use crate::stored::convert;
+use crate::stored::encode;
 
-/// Changes the object under `key` with `change`, if it is there. A dying object that nothing holds any more goes.
+/// Changes the object under `key` with `change`, if it exists. Deletes a marked object that nothing holds any more.
 pub(crate) async fn rewrite(
     backend: &Backend,
     resource: &Resource,
@@ -35,7 +35,7 @@ pub(crate) async fn rewrite(
         match backend.commit(key.clone(), Some(entry), op).await {
             Ok(_) => return Ok(()),
             Err(StoreError::Conflict { .. }) => {}
-            Err(error) => return Err(refusal(&error)),
+            Err(error) => return Err(commit_refusal(&error)),
         }
     }
 }

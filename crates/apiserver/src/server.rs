@@ -1,10 +1,12 @@
 //! The server as a tower service: from request to response.
 //!
-//! The order is Kubernetes': who asks, as whom, may they, then what. In-process callers (a [`kube::Client`] on top
-//! of this service) need no credentials and act as the identity the server was built with; the TLS listener puts the
-//! authenticated [`Identity`] into the request's extensions.
+//! The order is that of Kubernetes: authentication, impersonation, authorization, then the verb. In-process callers
+//! (a [`kube::Client`] on top of this service) need no credentials and act as the identity that the server was built
+//! with; the TLS listener puts the authenticated [`Identity`] into the request's extensions.
 //!
 //! [`kube::Client`]: https://docs.rs/kube
+
+mod fork;
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -14,6 +16,10 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use homeostat_api::discovery::{self, DiscoveryDocuments};
+use homeostat_api::kinds::core::service::SERVICE;
+use homeostat_api::openapi;
+use homeostat_api::status::Status;
 use homeostat_core::{Clock, Entropy};
 use homeostat_store::SharedStore;
 use http::request::Parts;
@@ -21,49 +27,44 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use tokio::time::Instant;
 
 use crate::auth::{Attributes, Authenticator, Authorizer, Identity, Reviewer, impersonate};
-use crate::backend::{Backend, STORE_BYTES_MAX, Space};
+use crate::backend::{Backend, STORE_BYTES_MAX, StoreSize};
+use crate::background::BackgroundWorker;
 use crate::body::Body;
 use crate::bootstrap;
-use crate::discovery::{self, Documents};
+use crate::expensive::{EXPENSIVE_BYTES, ExpensiveRequests, RequestCost};
 use crate::health;
-use crate::heavy::{Heavy, Weight};
-use crate::keeper::{Keeper, Notices};
-use crate::kinds::core::service::SERVICE;
-use crate::metrics::{self, Metrics, Noted};
-use crate::negotiate::{self, Asked, Endpoint, Forms, Representation};
-use crate::object::encode;
-use crate::openapi;
+use crate::metrics::{self, Metrics, RequestLabels};
+use crate::notices::Notices;
 use crate::registry::Registry;
 use crate::request::{
-    AnyBody, BoxError, Query, ResourcePath, Target, Verb, collect, decode_path, served, timeout,
+    AnyBody, BoxError, Query, Target, Verb, accept_headers, collect_body, decode_path,
+    negotiate_representation, refusal_representation, routing, text_header, timeout,
 };
-use crate::resource::Resource;
-use crate::status::Status;
-use crate::table;
-use crate::verbs::{Answer, Call, failure};
+use crate::stored::encode;
+use crate::verbs::{Answer, Call, refusal_response};
 
 /// The Kubernetes API over a store. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiServer {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     identity: Identity,
 }
 
-struct Shared {
+struct ServerState {
     backend: Arc<Backend>,
     authenticator: Arc<Authenticator>,
     metrics: Metrics,
-    heavy: Heavy,
-    documents: Mutex<Option<(u64, Arc<Cached>)>>,
+    expensive: ExpensiveRequests,
+    documents: Mutex<Option<(u64, Arc<CachedDocuments>)>>,
 }
 
-/// Documents that follow from the rows of one generation.
-struct Cached {
-    discovery: Documents,
-    openapi: openapi::Documents,
+/// Documents derived from the rows of one generation.
+struct CachedDocuments {
+    discovery: DiscoveryDocuments,
+    openapi: openapi::OpenApiDocuments,
 }
 
-/// How a server is put together.
+/// Builds a server.
 pub struct Builder {
     store: SharedStore,
     clock: Clock,
@@ -76,66 +77,68 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The clock; the machine's by default.
+    /// Sets the clock; the machine's by default.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The source of chance; the machine's by default.
+    /// Sets the source of randomness; the machine's by default.
     #[must_use]
     pub fn entropy(mut self, entropy: Entropy) -> Self {
         self.entropy = entropy;
         self
     }
 
-    /// Whom in-process callers act as; the administrator by default.
+    /// Sets the identity of in-process callers; the administrator by default.
     #[must_use]
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = identity;
         self
     }
 
-    /// Who answers token reviews and issues tokens.
+    /// Sets the authenticator that answers token reviews and issues tokens.
     #[must_use]
     pub fn authenticator(mut self, authenticator: Arc<Authenticator>) -> Self {
         self.authenticator = Some(authenticator);
         self
     }
 
-    /// The certificate authority put into every namespace.
+    /// Sets the certificate authority that is written into every namespace.
     #[must_use]
     pub fn root_ca(mut self, pem: impl Into<String>) -> Self {
         self.root_ca = pem.into();
         self
     }
 
-    /// How many bytes all objects may take together, 2 GiB by default, as in etcd. Beyond it nothing can be added; what makes
-    /// nothing larger still can be written, and everything can be deleted.
+    /// Limits the total size of all objects; 2 GiB by default, as in etcd. Beyond it nothing can be added; writes
+    /// that do not enlarge an object and deletions are still accepted.
     #[must_use]
     pub fn store_bytes_max(mut self, bytes: usize) -> Self {
         self.store_bytes_max = bytes;
         self
     }
 
-    /// Where the server listens, for programs that look it up; none by default.
+    /// Sets the address on which the server listens, for programs that look it up; none by default.
     #[must_use]
     pub fn address(mut self, address: SocketAddr) -> Self {
         self.address = Some(address);
         self
     }
 
-    /// Writes what every cluster has from the start, and gives the server and the keeper its owner must run.
+    /// Writes the default objects of a cluster, and returns the server and the background tasks that its owner must
+    /// run.
     ///
     /// # Errors
-    /// When the store refuses to write.
-    pub fn build(self) -> BoxFuture<'static, Result<(ApiServer, Keeper), homeostat_store::Error>> {
+    ///
+    /// Fails if the store refuses to write.
+    pub fn build(self) -> BoxFuture<'static, Result<(ApiServer, BackgroundWorker), homeostat_store::Error>> {
         // Boxed here, so that it is compiled here and not in every program that starts a server.
         Box::pin(self.start())
     }
 
-    async fn start(self) -> Result<(ApiServer, Keeper), homeostat_store::Error> {
+    async fn start(self) -> Result<(ApiServer, BackgroundWorker), homeostat_store::Error> {
         let registry = Registry::new(Arc::clone(&self.store))?;
         let authenticator = self.authenticator.unwrap_or_else(|| Arc::new(Authenticator::new(self.clock)));
         let backend = Arc::new(Backend {
@@ -145,29 +148,29 @@ impl Builder {
             entropy: self.entropy,
             registry,
             notices: Notices::default(),
-            services: crate::kinds::core::service::allocator::Allocator::default(),
-            space: Space::new(self.store_bytes_max),
+            services: homeostat_api::kinds::core::service::allocator::ServiceAllocator::default(),
+            size: StoreSize::new(self.store_bytes_max),
             logs: std::sync::OnceLock::new(),
         });
         let born = bootstrap::objects::Config { address: self.address, ca_pem: self.root_ca };
         bootstrap::write(&backend, &born).await?;
         observe_services(&backend);
-        backend.space.observe(&backend.store.snapshot());
-        let keeper = Keeper::new(Arc::clone(&backend), born);
+        backend.size.observe(&backend.store.snapshot());
+        let background = BackgroundWorker::new(Arc::clone(&backend), born);
         let metrics = Metrics::new(backend.clock.now());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             backend,
             authenticator,
             metrics,
-            heavy: Heavy::new(),
+            expensive: ExpensiveRequests::new(),
             documents: Mutex::new(None),
         });
-        Ok((ApiServer { shared, identity: self.identity }, keeper))
+        Ok((ApiServer { shared, identity: self.identity }, background))
     }
 }
 
 impl ApiServer {
-    /// A server over this store.
+    /// Returns a builder for a server over this store.
     pub fn builder(store: SharedStore) -> Builder {
         Builder {
             store,
@@ -181,13 +184,14 @@ impl ApiServer {
         }
     }
 
-    /// The same server for in-process callers who act as somebody else.
+    /// Returns the same server for in-process callers that act as another user.
     #[must_use]
     pub fn acting_as(&self, identity: Identity) -> Self {
         Self { shared: Arc::clone(&self.shared), identity }
     }
 
-    /// From now on the logs of Pods on this source's node are read there. There is one source; the first counts.
+    /// Reads the logs of Pods on this source's node from this source from now on. There is one source; the first one
+    /// counts.
     pub fn serve_logs(&self, source: Arc<dyn crate::logs::LogSource>) {
         let _ = self.shared.backend.logs.set(source);
     }
@@ -204,18 +208,23 @@ impl ApiServer {
     async fn answer(self, request: Request<AnyBody>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let started = Instant::now();
-        let mut noted = Noted::default();
-        let mut response = match self.route(&parts, body, &mut noted).await {
+        let mut labels = RequestLabels::default();
+        let mut response = match self.route(&parts, body, &mut labels).await {
             Ok(response) => response,
-            Err(status) if status.is_plain => text(status.code, status.message),
-            Err(status) => failure(&status, refusal_representation(&parts)),
+            Err(status) if status.is_plain => text_response(status.code, status.message),
+            Err(status) => refusal_response(&status, refusal_representation(&parts)),
         };
-        stamp(&self.shared.backend, &parts.headers, &mut response);
+        add_audit_id(&self.shared.backend, &parts.headers, &mut response);
         let code = response.status().as_u16();
-        response.map(|body| self.shared.metrics.end(&noted, code, started.elapsed(), body))
+        response.map(|body| self.shared.metrics.end_request(&labels, code, started.elapsed(), body))
     }
 
-    async fn route(&self, parts: &Parts, body: AnyBody, noted: &mut Noted) -> Result<Response<Body>, Status> {
+    async fn route(
+        &self,
+        parts: &Parts,
+        body: AnyBody,
+        labels: &mut RequestLabels,
+    ) -> Result<Response<Body>, Status> {
         let backend = &self.shared.backend;
         let decoded = decode_path(parts.uri.path())?;
         let target = Target::parse(&decoded);
@@ -226,41 +235,41 @@ impl ApiServer {
             Ok::<_, Status>(other.unwrap_or_else(|| who.clone()))
         };
         let Target::Resource(path) = target else {
-            noted.path(&parts.method, &decoded);
+            labels.set_path(&parts.method, &decoded);
             let verb = parts.method.as_str().to_ascii_lowercase();
             let what = Attributes::Path { verb: &verb, path: &decoded };
-            backend.authorizer.check(&acting(&what)?, &what)?;
+            backend.authorizer.authorize(&acting(&what)?, &what)?;
             return if target == Target::Nowhere {
                 Err(Status::no_such_path())
             } else {
-                self.document(parts, &decoded, who).await
+                self.answer_document(parts, &decoded, who).await
             };
         };
-        let verb = Verb::of(&parts.method, &path, &query);
-        let judged = Verb::judged(&parts.method, &path, &query);
-        let name = path.judged_name(judged, &query);
-        let judged = judged.map_or("", Verb::name);
-        let who = acting(&path.attributes(judged, &name))?;
-        let resource = served::find(&backend.registry.table(), &path);
+        let verb = Verb::of_request(&parts.method, &path, &query);
+        let authorized_verb = Verb::to_authorize(&parts.method, &path, &query);
+        let name = path.authorized_name(authorized_verb, &query);
+        let authorized_verb = authorized_verb.map_or("", Verb::name);
+        let who = acting(&path.attributes(authorized_verb, &name))?;
+        let resource = routing::find_resource(&backend.registry.table(), &path);
         if let Ok(resource) = &resource {
-            noted.resource(verb, &path, resource, query.has("dryRun"));
+            labels.set_resource(verb, &path, resource, query.has("dryRun"));
         }
-        let _under_way = self.shared.metrics.begin(verb);
+        let _under_way = self.shared.metrics.begin_request(verb);
         if verb != Some(Verb::Watch) {
-            timeout::check(query.get("timeout"))?;
+            timeout::check_timeout(query.get("timeout"))?;
         }
-        backend.authorizer.check(&who, &path.attributes(judged, &name))?;
+        backend.authorizer.authorize(&who, &path.attributes(authorized_verb, &name))?;
         let resource = resource?;
-        let verb = served::check(&resource, &path, &parts.method, verb)?;
-        // As in Kubernetes, what comes with a request to read is not looked at; nor is it kept.
-        let body = if parts.method == Method::GET { Bytes::new() } else { collect(body).await? };
-        let accepted = accepted(parts, verb, &resource, &path)?;
+        let verb = routing::check_verb(&resource, &path, &parts.method, verb)?;
+        // As in Kubernetes, the body of a GET is ignored; it is not kept either.
+        let body = if parts.method == Method::GET { Bytes::new() } else { collect_body(body).await? };
+        let accepted = negotiate_representation(parts, verb, &resource, &path)?;
         let user = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
         let call = Call {
             backend: Arc::clone(backend),
             headers: parts.headers.clone(),
-            lane: self.shared.heavy.lane(user),
-            is_heavy: false,
+            queue: self.shared.expensive.user_queue(user),
+            is_expensive: false,
             verb,
             resource,
             path,
@@ -268,58 +277,67 @@ impl ApiServer {
             who,
             accepted,
         };
-        self.run(parts, call, body).await
+        self.run_call(parts, call, body).await
     }
 
-    /// Runs an authorised request, once there is room for as much work as it is.
-    async fn run(&self, parts: &Parts, call: Call, body: Bytes) -> Result<Response<Body>, Status> {
+    /// Runs an authorized request, once there is capacity for its cost.
+    async fn run_call(&self, parts: &Parts, call: Call, body: Bytes) -> Result<Response<Body>, Status> {
         let user = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
         let reviewer = Reviewer {
             who: &call.who.clone(),
             authorizer: &self.shared.backend.authorizer,
             authenticator: &self.shared.authenticator,
         };
-        let weight = call.weight(&body);
-        if let Some(asked) = crate::verbs::Review::of(&call) {
+        let cost = call.cost(&body);
+        if let Some(asked) = crate::verbs::Review::of_call(&call) {
             let answer = async { asked.answer(&call, &reviewer, &body) };
-            return Ok(self.shared.heavy.run(weight, user, answer).await?.into_response());
+            return Ok(self.shared.expensive.run(cost, user, answer).await?.into_response());
         }
         let is_write = parts.method != Method::GET;
         let deprecation = call.resource.deprecation_warning().map(ToOwned::to_owned);
-        let heavy = &self.shared.heavy;
-        let weight = if is_write { heavy.weigh_write(weight, user, &call.resource) } else { weight };
-        let call = Call { is_heavy: weight.is_heavy(), ..call };
+        let expensive = &self.shared.expensive;
+        let cost = if is_write { expensive.cost_of_write(cost, user, &call.resource) } else { cost };
+        let call = Call { is_expensive: cost.is_expensive(), ..call };
         let resource = Arc::clone(&call.resource);
         let work = Box::pin(call.run(body));
         let done = if is_write {
-            heavy.run_write(weight, user, &resource, work).await
+            expensive.run_write(cost, user, &resource, work).await
         } else {
-            heavy.run(weight, user, work).await
+            expensive.run(cost, user, work).await
         };
         let mut response = match done {
             Ok(answer) => answer.into_response(),
-            Err(status) => failure(&status, refusal_representation(parts)),
+            Err(status) => refusal_response(&status, refusal_representation(parts)),
         };
         if let Some(warning) = deprecation {
-            crate::verbs::warn(&mut response, &warning);
+            crate::verbs::add_warning(&mut response, &warning);
         }
         Ok(response)
     }
 
     /// Runs the health checks, if the path is one of theirs.
-    fn probe(&self, path: &str, query: &str) -> Option<health::Answer> {
+    fn probe(&self, path: &str, query: &Query) -> Option<health::ProbeAnswer> {
         let failure = self.shared.backend.store.check().err().map(|error| error.to_string());
-        let store = health::Check { name: health::STORE, failure: failure.as_deref() };
+        let store = health::HealthCheck { name: health::STORE, failure: failure.as_deref() };
         health::probe(path, query, &[health::PING, store])
     }
 
-    /// Answers paths that are not resources. Some documents answer any method, as in Kubernetes.
-    async fn document(&self, parts: &Parts, path: &str, who: &Identity) -> Result<Response<Body>, Status> {
+    /// Answers paths that are not resources. As in Kubernetes, some documents answer any method.
+    async fn answer_document(
+        &self,
+        parts: &Parts,
+        path: &str,
+        who: &Identity,
+    ) -> Result<Response<Body>, Status> {
         let is_schema = path.starts_with("/openapi/");
-        let weight = if is_schema { self.cached().openapi.weight(path) } else { Weight::default() };
+        let cost = if is_schema {
+            document_cost(&self.cached_documents().openapi, path)
+        } else {
+            RequestCost::default()
+        };
         let finding = async { self.find_document(parts, path) };
-        let answer = self.shared.heavy.run(weight, who, finding).await?;
-        if parts.method != Method::GET && is_for_get_alone(path) {
+        let answer = self.shared.expensive.run(cost, who, finding).await?;
+        if parts.method != Method::GET && answers_get_only(path) {
             return Err(Status::method_not_allowed());
         }
         Ok(answer)
@@ -327,23 +345,23 @@ impl ApiServer {
 
     /// Finds the document at a path: discovery, OpenAPI, health, metrics, version.
     fn find_document(&self, parts: &Parts, path: &str) -> Result<Response<Body>, Status> {
-        if let Some(answer) = self.probe(path, parts.uri.query().unwrap_or_default()) {
-            return Ok(text(answer.code, answer.text));
+        if let Some(answer) = self.probe(path, &Query::parse(parts.uri.query())) {
+            return Ok(text_response(answer.code, answer.text));
         }
         if path == "/metrics" {
-            let Shared { metrics, authenticator, backend, .. } = &*self.shared;
+            let ServerState { metrics, authenticator, backend, .. } = &*self.shared;
             let counted = metrics::render(metrics, &authenticator.refusals, &backend.store.snapshot());
             return Ok(Answer::body(200, metrics::CONTENT_TYPE, counted.into()).into_response());
         }
-        let cached = self.cached();
+        let cached = self.cached_documents();
         if path.starts_with("/version/") && path != "/version/" {
             return Err(Status::no_such_resource());
         }
         if path == "/version" || path == "/version/" {
-            return Ok(json(&health::version()));
+            return Ok(json_response(&health::version()));
         }
         if path == "/" || path == "/index.html" {
-            return Ok(json(&cached.discovery.paths()));
+            return Ok(json_response(&cached.discovery.paths()));
         }
         let authority = parts.uri.authority().map(http::uri::Authority::as_str);
         let host = text_header(parts, &header::HOST).or(authority).unwrap_or_default();
@@ -351,16 +369,16 @@ impl ApiServer {
         if let Some((media, value)) = issuer.and_then(|issuer| issuer.document(path, host)) {
             return Ok(Answer::body(200, media, value.to_string().into()).into_response());
         }
-        let request = discovery::Request {
+        let request = discovery::DiscoveryRequest {
             path,
-            asked: asked(parts),
+            asked: accept_headers(parts),
             if_none_match: text_header(parts, &header::IF_NONE_MATCH),
             address: text_header(parts, &header::HOST).unwrap_or_default(),
         };
         if let Some(answer) = cached.discovery.answer(&request) {
-            return answer;
+            return answer.map(|answer| answer.map(Body::from));
         }
-        let request = openapi::Request {
+        let request = openapi::OpenApiRequest {
             path,
             query: parts.uri.query().unwrap_or_default(),
             accept: request.asked.accept,
@@ -368,23 +386,23 @@ impl ApiServer {
             now: self.shared.backend.clock.now(),
         };
         if let Some(answer) = cached.openapi.answer(&request) {
-            return Ok(answer);
+            return Ok(answer.map(Body::from));
         }
         Err(Status::no_such_path())
     }
 
-    /// The documents of the current rows.
-    fn cached(&self) -> Arc<Cached> {
+    /// Returns the documents of the current rows.
+    fn cached_documents(&self) -> Arc<CachedDocuments> {
         let table = self.shared.backend.registry.table();
         let mut documents = self.shared.documents.lock().unwrap_or_else(PoisonError::into_inner);
         match &*documents {
             Some((generation, cached)) if *generation == table.generation => Arc::clone(cached),
             _ => {
-                // What was made of the rows before is let go first: there is never need of both.
+                // The documents of the previous rows are dropped first: both are never needed together.
                 *documents = None;
-                let cached = Arc::new(Cached {
-                    discovery: Documents::new(&table.rows),
-                    openapi: openapi::Documents::new(&table.rows),
+                let cached = Arc::new(CachedDocuments {
+                    discovery: DiscoveryDocuments::new(&table.rows),
+                    openapi: openapi::OpenApiDocuments::new(&table.rows),
                 });
                 *documents = Some((table.generation, Arc::clone(&cached)));
                 cached
@@ -412,9 +430,9 @@ where
     }
 }
 
-/// True of the documents that Kubernetes serves to GET only, not even to HEAD: versions of groups and of the server, and
-/// the keys of tokens. The list of groups and what is about a whole group answer any method.
-fn is_for_get_alone(path: &str) -> bool {
+/// Returns whether Kubernetes serves the document to GET only, not even to HEAD: versions of groups and of the
+/// server, and the keys of tokens. The list of groups and the documents about a whole group answer any method.
+fn answers_get_only(path: &str) -> bool {
     match path.trim_matches('/').split('/').next() {
         Some("api" | "version" | "openid" | ".well-known") => true,
         Some("apis") => path.trim_matches('/').split('/').count() > 2,
@@ -422,7 +440,7 @@ fn is_for_get_alone(path: &str) -> bool {
     }
 }
 
-/// Addresses that stored Services hold are taken.
+/// Takes the addresses that stored Services hold.
 fn observe_services(backend: &Backend) {
     let snapshot = backend.store.snapshot();
     for entry in snapshot.range(&SERVICE.storage().prefix(), "") {
@@ -430,56 +448,19 @@ fn observe_services(backend: &Backend) {
     }
 }
 
-/// How a refusal is shown: as asked, or as JSON when that cannot be had. It has no other form than its own, and can be
-/// encoded where a custom object cannot.
-fn refusal_representation(parts: &Parts) -> Representation {
-    let endpoint = Endpoint { forms: Forms::Plain, is_custom: false, is_collection: true };
-    negotiate::representation(&asked(parts), endpoint).unwrap_or_default()
-}
-
-/// Returns the form and encoding to answer in, or refuses a request that accepts none of those there are.
-fn accepted(
-    parts: &Parts,
-    verb: Verb,
-    resource: &Resource,
-    path: &ResourcePath,
-) -> Result<Representation, Status> {
-    let endpoint = Endpoint {
-        forms: table::forms(resource, Some(&*path.subresource).filter(|name| !name.is_empty())),
-        is_custom: resource.is_custom(),
-        is_collection: path.name.is_empty(),
-    };
-    match verb {
-        Verb::Watch => negotiate::watch_representation(&asked(parts), endpoint),
-        _ => negotiate::representation(&asked(parts), endpoint),
-    }
-}
-
-fn asked(parts: &Parts) -> Asked<'_> {
-    Asked {
-        accept: text_header(parts, &header::ACCEPT),
-        query: parts.uri.query().unwrap_or_default(),
-        user_agent: text_header(parts, &header::USER_AGENT),
-    }
-}
-
-fn text_header<'a>(parts: &'a Parts, name: &header::HeaderName) -> Option<&'a str> {
-    parts.headers.get(name).and_then(|value| value.to_str().ok())
-}
-
-fn text(code: u16, text: impl Display) -> Response<Body> {
+fn text_response(code: u16, text: impl Display) -> Response<Body> {
     let body = text.to_string().into();
     let mut response = Answer::body(code, "text/plain; charset=utf-8", body).into_response();
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
-fn json(value: &serde_json::Value) -> Response<Body> {
+fn json_response(value: &serde_json::Value) -> Response<Body> {
     Answer::body(200, "application/json", value.to_string().into()).into_response()
 }
 
-/// Every answer carries an audit id: the caller's, or a fresh one.
-fn stamp(backend: &Backend, asked: &HeaderMap, response: &mut Response<Body>) {
+/// Gives every answer an audit id: the caller's, or a new one.
+fn add_audit_id(backend: &Backend, asked: &HeaderMap, response: &mut Response<Body>) {
     let name = header::HeaderName::from_static("audit-id");
     let id = asked
         .get(&name)
@@ -487,5 +468,14 @@ fn stamp(backend: &Backend, asked: &HeaderMap, response: &mut Response<Body>) {
         .or_else(|| HeaderValue::from_str(homeostat_core::Uid::random(&backend.entropy).as_str()).ok());
     if let Some(id) = id {
         response.headers_mut().insert(name, id);
+    }
+}
+
+/// Returns the cost of an OpenAPI document: building one is work, sending a finished one is not.
+fn document_cost(documents: &openapi::OpenApiDocuments, path: &str) -> RequestCost {
+    if documents.is_made(path) {
+        RequestCost::default()
+    } else {
+        RequestCost { bytes: EXPENSIVE_BYTES, memory: 0 }
     }
 }

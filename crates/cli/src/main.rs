@@ -1,6 +1,6 @@
 //! The `homeostat` binary: one file per command; this one chooses the command.
 //!
-//! Answers go to stdout, everything else to stderr. An error is one line and exit code 1; wrong usage is 2.
+//! Results go to stdout, everything else to stderr. An error is one line and exit code 1; wrong usage is 2.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -10,10 +10,11 @@ use tracing_subscriber::EnvFilter;
 
 mod demo;
 mod new;
+mod sim;
 mod temporary_folder;
 mod up;
 
-/// Small objects by the thousand, made and dropped by several threads: what this allocator is for.
+/// This allocator suits many small objects that several threads create and drop.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -30,6 +31,7 @@ enum Command {
     Up(up::Up),
     Demo(demo::Demo),
     New(new::New),
+    Sim(sim::Sim),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Command::Up(up) => up.run(),
         Command::Demo(demo) => demo.run(),
         Command::New(new) => new.run(),
+        Command::Sim(sim) => return sim.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -58,10 +61,11 @@ fn main() -> ExitCode {
 }
 
 impl Command {
-    /// Returns the default log level. The demo breaks things on purpose, so its warnings are not shown.
+    /// Returns the default log level. The demo and the simulator break things on purpose, so their warnings are not
+    /// shown.
     fn default_log_level(&self) -> tracing::Level {
         match self {
-            Self::Demo(_) => tracing::Level::ERROR,
+            Self::Demo(_) | Self::Sim(_) => tracing::Level::ERROR,
             Self::Up(_) | Self::New(_) => tracing::Level::WARN,
         }
     }

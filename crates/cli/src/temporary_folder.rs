@@ -1,8 +1,9 @@
-//! A folder of one's own that is gone at the end.
+//! A temporary folder that is removed at the end.
 //!
-//! Its owner holds a lock in it for as long as it lives. **Invariant:** whose lock nobody holds is of a process that was killed:
-//! the next one removes it, with what a node in it left running. Folders of others, and of a release that took no lock, are
-//! left alone. A killed owner's node may still be ending its Pods; then the one after that removes it.
+//! Its owner holds a lock in it for as long as it lives. **Invariant:** a folder whose lock nobody holds belonged to a
+//! process that was killed: the next process removes it, and ends what a node in it left running. Other users' folders,
+//! and those of a release that took no lock, are left alone. A killed owner's node may still be ending its Pods; then a
+//! later process removes it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -13,34 +14,35 @@ use homeostat::embedded::{end_leftover_processes, remove_folder};
 use homeostat_core::Entropy;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-/// Owner enters, nobody else: the kubeconfig in it is a secret.
+/// The mode of the folder: only its owner may enter, because the kubeconfig in it is a secret.
 const MODE: u32 = 0o700;
-/// Letters of the name's end: 27^10 names, so nobody can guess and take it first.
+/// The number of random letters in the name: 27^10 names, so nobody can guess one and take it first.
 const SUFFIX_LETTERS: usize = 10;
-/// How its name begins.
+/// The prefix of its name.
 const PREFIX: &str = "homeostat-";
-/// Locked by its owner.
+/// The file that its owner locks.
 const LOCK: &str = "owner.lock";
-/// Where in it a node lives.
+/// The node's folder in it.
 const NODE: &str = "node";
 
-/// A fresh folder, removed with all it contains when dropped.
+/// A new folder, removed with everything in it when dropped.
 pub(crate) struct TemporaryFolder {
     path: PathBuf,
     _lock: File,
 }
 
 impl TemporaryFolder {
-    /// Makes one where the system keeps such things, and removes those whose owners were killed. Fails if the name is taken.
+    /// Creates one where the system keeps temporary files, and removes those of killed owners. Fails if the name is
+    /// taken.
     pub(crate) async fn create(entropy: &Entropy) -> io::Result<Self> {
         remove_abandoned_folders().await;
         loop {
             let path = std::env::temp_dir().join(format!("{PREFIX}{}", entropy.suffix(SUFFIX_LETTERS)));
             let made = DirBuilder::new().mode(MODE).create(&path).and_then(|()| take_lock(&path));
             let lock = made.map_err(|error| {
-                io::Error::new(error.kind(), format!("cannot make the folder {}: {error}", path.display()))
+                io::Error::new(error.kind(), format!("cannot create the folder {}: {error}", path.display()))
             })?;
-            // Without a lock somebody took it for abandoned in its first moment, and removes it.
+            // If the lock fails, another process found the new folder without a lock, and is removing it as abandoned.
             if let Some(lock) = lock {
                 return Ok(Self { path, _lock: lock });
             }
@@ -51,7 +53,7 @@ impl TemporaryFolder {
         &self.path
     }
 
-    /// Where in it a node lives.
+    /// Returns the node's folder in it.
     pub(crate) fn node(&self) -> PathBuf {
         self.path.join(NODE)
     }
@@ -65,7 +67,7 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// Takes the lock of a new folder; none if somebody else has it or had it.
+/// Takes the lock of a new folder; `None` if somebody else has or had it.
 fn take_lock(folder: &Path) -> io::Result<Option<File>> {
     let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(LOCK))?;
     let is_ours = is_locked(&lock) && lock.metadata()?.nlink() > 0;
@@ -81,7 +83,7 @@ async fn remove_abandoned_folders() {
     let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
         let path = entry.path();
-        // Held until the folder is gone: nobody else shall find it abandoned as well.
+        // Held until the folder is gone, so that nobody else finds it abandoned as well.
         let Some(_lock) = lock_of_abandoned(&path) else { continue };
         if end_leftover_processes(&path.join(NODE)).await
             && let Err(error) = remove_folder(&path)
@@ -91,7 +93,7 @@ async fn remove_abandoned_folders() {
     }
 }
 
-/// The lock of a folder of this user that nobody holds.
+/// Returns the lock of this user's folder if nobody holds it.
 fn lock_of_abandoned(folder: &Path) -> Option<File> {
     let meta = fs::symlink_metadata(folder).ok()?;
     let is_ours = meta.is_dir() && meta.uid() == rustix::process::getuid().as_raw();

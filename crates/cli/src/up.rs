@@ -1,4 +1,4 @@
-//! `homeostat up`: the embedded control plane, from the store to the socket.
+//! `homeostat up`: runs the embedded control plane.
 //!
 //! **Invariant:** the line `ready …` is printed once, when requests are answered, and nothing else goes to stdout.
 //! The store is opened (and locked) before anything in the data folder is written.
@@ -22,7 +22,7 @@ use crate::temporary_folder::TemporaryFolder;
 #[derive(clap::Args)]
 #[command(
     after_help = "Prints one line as soon as it answers requests:\n    ready https://127.0.0.1:PORT kubeconfig=FILE\n\
-    Stops on ctrl-c and SIGTERM; a second one ends it at once. HOMEOSTAT_LOG=debug logs more, to stderr."
+    Stops on ctrl-c and SIGTERM; a second one ends it immediately. HOMEOSTAT_LOG=debug logs more, to stderr."
 )]
 pub(crate) struct Up {
     /// Address to listen on; port 0 takes any free port
@@ -37,11 +37,11 @@ pub(crate) struct Up {
     #[arg(long, conflicts_with = "data_dir")]
     ephemeral: bool,
 
-    /// Where to write the kubeconfig; other entries of the file are kept [default: in the data folder]
+    /// Where to write the kubeconfig; other entries in the file are kept [default: in the data folder]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// Run only the API, without the controllers of Deployments, Jobs and so on
+    /// Run only the API, without the controllers for Deployments, Jobs and so on
     #[arg(long)]
     no_workloads: bool,
 
@@ -49,21 +49,21 @@ pub(crate) struct Up {
     #[arg(long)]
     node: bool,
 
-    /// Pretend to be this many Nodes, for things that need several; all of them are this machine
+    /// Register this machine as this many Nodes, for whatever needs several
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
     node_count: u32,
 
-    /// Run all Pods as this user of the machine (name or number), with its rights. Without it, each Pod runs as a user of its
-    /// own if the server is root, and otherwise as your user, without access to the data of the server
+    /// Run all Pods as this user of the machine (name or number), with its rights. Without it, each Pod runs as its own
+    /// user if the server is root, and otherwise as your user, without access to the server's data
     #[arg(long, value_name = "USER")]
     node_as: Option<String>,
 
-    /// Command to run for containers of this image that have none of their own; words are split at spaces
+    /// Command for containers that use this image and have no command; words are split at spaces
     #[arg(long, value_name = "NAME=COMMAND", value_parser = parse_image)]
     image: Vec<(String, Vec<String>)>,
 }
 
-/// The largest number of Nodes: each costs a heartbeat, and nobody needs more on one machine.
+/// The most Nodes: each costs a heartbeat, and nobody needs more on one machine.
 const NODES_MAX: i64 = 100;
 
 /// Parses `127.0.0.1:6443`, or a host name with a port.
@@ -98,10 +98,10 @@ impl Up {
     }
 
     async fn serve(self) -> Result<(), Box<dyn Error>> {
-        // A file that may not grow (`ulimit -f`) makes a write fail, which the store reports. Without a handler the signal would
-        // end the process.
+        // A file that may not grow (`ulimit -f`) makes a write fail, which the store reports. Without a handler, the
+        // signal would end the process.
         let _heard = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
-        // Before anything else: a signal during the start must not leave a folder behind.
+        // First of all: a signal during the start must not leave a folder behind.
         let stop = CancellationToken::new();
         let signals = tokio::spawn(stop_on_signal(stop.clone())?);
         let entropy = Entropy::system();
@@ -145,14 +145,14 @@ impl Up {
         images.fold(options, |options, (name, command)| options.image(name, command))
     }
 
-    /// Returns what to tell the user about the rights of Pods, if this process runs any.
+    /// Returns the notice about the rights of Pods, if this process runs any.
     fn node_notice(&self) -> Option<String> {
         let is_root = rustix::process::geteuid().is_root();
         let who = match &self.node_as {
             _ if !self.node => return None,
             Some(user) => format!("each Pod as {user}, with all the rights that {user} has on this machine"),
             None if is_root => {
-                "each Pod as a user of its own without rights on this machine; --node-as USER runs all of them as one user"
+                "each Pod as its own user without rights on this machine; --node-as USER runs all of them as one user"
                     .to_owned()
             }
             None => "all Pods as your own user, with the rights you have here: they can read and change your files (~/.ssh and \
@@ -173,12 +173,12 @@ impl Up {
     }
 }
 
-/// A second signal within this time counts as the first: `timeout` and some supervisors send it to the process and to its
-/// group.
+/// How long after the first signal another one counts as the same: `timeout` and some supervisors send it to the
+/// process and to its group.
 const SAME_SIGNAL_TIME: Duration = Duration::from_millis(500);
 
-/// Cancels `stop` at the first ctrl-c or SIGTERM; the future ends when `stop` is cancelled. A second signal ends the process
-/// at once, in case something hangs.
+/// Cancels `stop` at the first ctrl-c or SIGTERM; the future ends when `stop` is cancelled. A second signal ends the
+/// process immediately, in case something hangs.
 pub(crate) fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {
@@ -199,11 +199,11 @@ async fn end_on_signal() -> std::io::Result<()> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    tracing::warn!("stopped at once by a second signal");
+    tracing::warn!("a second signal ended the process immediately");
     std::process::exit(1);
 }
 
-/// Prints the one line on stdout. It does not matter if nobody reads it.
+/// Prints the only line on stdout. It does not matter if nobody reads it.
 fn print_ready_line(plane: &ControlPlane) -> std::io::Result<()> {
     let kubeconfig = plane.kubeconfig().unwrap_or(Path::new("")).display();
     let line = format!("ready {} kubeconfig={kubeconfig}\n", plane.url().unwrap_or_default());

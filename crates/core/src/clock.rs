@@ -16,17 +16,17 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The machine's clock, read afresh each time (it follows clock adjustments).
+    /// Returns the machine's clock, read anew each time (it follows clock adjustments).
     pub fn system() -> Self {
         Self { base: Timestamp::UNIX_EPOCH, origin: None }
     }
 
-    /// A clock that stands at `base` now and moves with tokio's (possibly paused) time. Needs a tokio runtime.
+    /// Returns a clock that stands at `base` now and moves with tokio's (possibly paused) time. Needs a tokio runtime.
     pub fn virtual_from(base: Timestamp) -> Self {
         Self { base, origin: Some(Instant::now()) }
     }
 
-    /// Wall time.
+    /// Returns the wall time.
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
     pub fn now(&self) -> Timestamp {
         match self.origin {
@@ -35,12 +35,12 @@ impl Clock {
         }
     }
 
-    /// Monotonic time, for deadlines and durations.
+    /// Returns the monotonic time, for deadlines and durations.
     pub fn instant(&self) -> Instant {
         Instant::now()
     }
 
-    /// How long since `earlier`.
+    /// Returns how long ago `earlier` was.
     pub fn since(&self, earlier: Instant) -> Duration {
         self.instant().saturating_duration_since(earlier)
     }

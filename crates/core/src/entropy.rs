@@ -1,5 +1,5 @@
-//! What chance gives: uids, name suffixes, jitter, tokens. Seeded from the operating system in production and from a
-//! number under simulation.
+//! Randomness: uids, name suffixes, jitter, tokens. Seeded from the operating system in production and from a number
+//! under simulation.
 //!
 //! **Invariant:** the only source of randomness. A seeded source repeats exactly; the system source is the kernel's
 //! cryptographic generator, so its draws are fit for tokens.
@@ -23,17 +23,17 @@ enum Source {
 }
 
 impl Entropy {
-    /// The operating system's randomness.
+    /// Uses the operating system's randomness.
     pub fn system() -> Self {
         Self(Arc::new(Source::System(Mutex::default())))
     }
 
-    /// A stream that repeats exactly for the same seed.
+    /// Creates a stream that repeats exactly for the same seed.
     pub fn seeded(seed: u64) -> Self {
         Self(Arc::new(Source::Seeded(Mutex::new(seed))))
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn next_u64(&self) -> u64 {
         match &*self.0 {
             Source::System(pool) => draw(&mut pool.lock().unwrap_or_else(PoisonError::into_inner)),
@@ -41,20 +41,20 @@ impl Entropy {
         }
     }
 
-    /// A number below `bound` (0 when `bound` is 0).
+    /// Returns a number below `bound` (0 when `bound` is 0).
     pub fn below(&self, bound: u64) -> u64 {
         // The bias of the multiply-shift is below bound / 2^64.
         u64::try_from((u128::from(self.next_u64()) * u128::from(bound)) >> 64)
             .expect("the product of two 64-bit numbers shifted by 64 fits 64 bits")
     }
 
-    /// A number in `[0, 1)`.
+    /// Returns a number in `[0, 1)`.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit an f64 exactly")]
     pub fn unit(&self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A suffix as `generateName` appends it.
+    /// Returns a suffix as `generateName` appends it.
     pub fn suffix(&self, length: usize) -> String {
         let count = SUFFIX_LETTERS.len() as u64;
         (0..length)
@@ -78,7 +78,7 @@ fn draw(pool: &mut Vec<u8>) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// SplitMix64: one addition and three mixing steps, passes BigCrush, and any seed is a good seed.
+/// Computes SplitMix64: one addition and three mixing steps; it passes BigCrush, and any seed is a good seed.
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;

@@ -1,14 +1,14 @@
-//! FNV-1a, for what outlives a process: names, shards and numbers that every release must compute alike.
+//! FNV-1a, for what outlives a process: names, shards and numbers that every release must compute in the same way.
 //!
-//! **Invariant:** the values never change. Not for hash maps, and not against people who choose their input: whoever does can
-//! make two texts collide.
+//! **Invariant:** the values never change. Not for hash maps, and not where others choose the input: they could make two
+//! texts collide.
 
-/// FNV-1a of 32 bits. Its upper bits are poor for short texts: mix them before taking some.
+/// Computes FNV-1a of 32 bits. Its upper bits are poor for short texts: mix them before taking some.
 pub fn fnv_32(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// FNV-1a of 64 bits. Likewise.
+/// Computes FNV-1a of 64 bits. Its upper bits are poor for short texts, too.
 pub fn fnv_64(bytes: &[u8]) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325;
     bytes.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))

@@ -45,7 +45,7 @@ pub enum Entry {
         /// What the decoder said.
         error: String,
     },
-    /// A function of the operator that runs outside of reconciles panicked over an object and was passed over.
+    /// A function of the operator that runs outside of reconciles panicked on an object and was skipped.
     Panicked {
         /// The object.
         object: Key,
@@ -101,7 +101,7 @@ pub enum Entry {
         /// Paths that changed, when known.
         diff: Vec<String>,
     },
-    /// Actual state had left desired state without us.
+    /// Somebody else changed actual state away from desired state.
     Drifted {
         /// Who was being reconciled.
         object: Key,
@@ -177,7 +177,7 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// The object this entry is about; none for watches, worlds and leases.
+    /// Returns the object this entry is about; none for watches, worlds and leases.
     pub fn object(&self) -> Option<&Key> {
         match self {
             Self::Observed { object, .. }
@@ -207,7 +207,7 @@ pub enum Change {
     Added,
     /// Changed.
     Modified,
-    /// Deleted, told by the watch.
+    /// Deleted, as the watch says.
     Deleted,
     /// Deleted while nobody was watching; found by a list that no longer holds it.
     Missed,
@@ -285,7 +285,7 @@ pub enum Verb {
     Release,
 }
 
-/// What came of a write.
+/// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "camelCase")]
 pub enum WriteOutcome {
@@ -305,7 +305,7 @@ pub enum WriteOutcome {
     },
 }
 
-/// What came of the call of a handler.
+/// The result of a call of a handler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "camelCase")]
 pub enum HandlerOutcome {
@@ -380,7 +380,7 @@ pub enum WatchState {
 pub struct Source(Arc<str>);
 
 impl Source {
-    /// The text form.
+    /// Returns the text form.
     pub fn as_str(&self) -> &str {
         &self.0
     }

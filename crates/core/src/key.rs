@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct Key(Arc<str>);
 
 impl Key {
-    /// The key of an object; `namespace` is empty for cluster-scoped kinds, `group` is empty for the core group.
+    /// Creates the key of an object; `namespace` is empty for cluster-scoped kinds, `group` is empty for the core group.
     pub fn new(group: &str, resource: &str, namespace: &str, name: &str) -> Self {
         let mut text = String::with_capacity(group.len() + resource.len() + namespace.len() + name.len() + 3);
         for (index, segment) in [group, resource, namespace, name].into_iter().enumerate() {
@@ -35,32 +35,32 @@ impl Key {
         has_four_segments(text).then(|| Self(text.into()))
     }
 
-    /// Has it four segments? Not if one of those it was made of contains a slash.
+    /// Returns whether it has four segments: it has more if one of the parts it was made of contains a slash.
     pub fn is_well_formed(&self) -> bool {
         has_four_segments(&self.0)
     }
 
-    /// The text form.
+    /// Returns the text form.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// API group, empty for the core group.
+    /// Returns the API group, empty for the core group.
     pub fn group(&self) -> &str {
         self.segment(0)
     }
 
-    /// Plural resource name.
+    /// Returns the plural resource name.
     pub fn resource(&self) -> &str {
         self.segment(1)
     }
 
-    /// Namespace, empty for cluster-scoped objects.
+    /// Returns the namespace, empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         self.segment(2)
     }
 
-    /// Object name.
+    /// Returns the object's name.
     pub fn name(&self) -> &str {
         self.segment(3)
     }
@@ -116,27 +116,27 @@ impl<'de> Deserialize<'de> for Key {
 pub struct Prefix(Arc<str>);
 
 impl Prefix {
-    /// Every object of a resource, in all namespaces.
+    /// Covers every object of a resource, in all namespaces.
     pub fn resource(group: &str, resource: &str) -> Self {
         Self(format!("{group}/{resource}/").into())
     }
 
-    /// Every object of a resource in one namespace (empty: the cluster-scoped ones).
+    /// Covers every object of a resource in one namespace (empty: the cluster-scoped ones).
     pub fn namespace(group: &str, resource: &str, namespace: &str) -> Self {
         Self(format!("{group}/{resource}/{namespace}/").into())
     }
 
-    /// The text form, ending in `/`.
+    /// Returns the text form, ending in `/`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Does the key lie under this prefix?
+    /// Returns whether the key lies under this prefix.
     pub fn covers(&self, key: &Key) -> bool {
         key.as_str().starts_with(&*self.0)
     }
 
-    /// The part `group/resource/` that names the resource.
+    /// Returns the part `group/resource/` that names the resource.
     pub fn topic(&self) -> &str {
         let end = self.0.match_indices('/').nth(1).map_or(self.0.len(), |(at, _)| at + 1);
         &self.0[..end]

@@ -1,10 +1,10 @@
-//! The vocabulary every other crate speaks: what an object is called ([`Key`]), when it changed ([`Revision`]),
-//! which one it is ([`Uid`]), which ones are meant ([`selector`]), what time it is ([`clock`]), what chance gives
-//! ([`entropy`]), what is computed alike for ever ([`hash`]), what happened ([`journal`]) and which log is meant ([`log`]). Two notations of
+//! The vocabulary every other crate speaks: what an object is called ([`Key`]), when it changed ([`Revision`]), which
+//! one it is ([`Uid`]), which ones are meant ([`selector`]), what time it is ([`clock`]), what is random ([`entropy`]),
+//! hashes that never change ([`hash`]), what happened ([`journal`]) and which log is meant ([`log`]). Two notations of
 //! Kubernetes are parsed here for everyone: amounts with units ([`quantity`]) and schedules ([`cron`]).
 //!
-//! **Invariant:** no I/O and no tasks here. Time and chance enter the system only through [`clock`] and
-//! [`entropy`], so the simulator owns both.
+//! **Invariant:** no I/O and no tasks here. Time and randomness enter the system only through [`clock`] and [`entropy`],
+//! so the simulator owns both.
 
 #![deny(clippy::exit)]
 

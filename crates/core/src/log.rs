@@ -1,5 +1,5 @@
-//! What is asked of a container's log, and why there may be none: the words between the server, which answers `pods/log`,
-//! and the node, which has the files. Neither knows the other.
+//! What is asked of a container's log, and why there may be none: the types shared by the server, which answers
+//! `pods/log`, and the node, which has the files. Neither knows the other.
 
 use jiff::Timestamp;
 

@@ -17,17 +17,17 @@ impl Revision {
     /// Before the first commit.
     pub const ZERO: Self = Self(0);
 
-    /// The revision with this number.
+    /// Returns the revision with this number.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number itself.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The one after.
+    /// Returns the revision after this one.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)

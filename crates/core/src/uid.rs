@@ -12,7 +12,7 @@ use crate::Entropy;
 pub struct Uid(Box<str>);
 
 impl Uid {
-    /// A fresh random one.
+    /// Creates a random one.
     pub fn random(entropy: &Entropy) -> Self {
         let bits = (u128::from(entropy.next_u64()) << 64) | u128::from(entropy.next_u64());
         // Version 4 in the high nibble of byte 6, variant 10 in the top bits of byte 8 (RFC 9562).
@@ -23,7 +23,7 @@ impl Uid {
         Self(text.into())
     }
 
-    /// The text form.
+    /// Returns the text form.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,8 +1,8 @@
-//! Keep actual state equal to desired state: the crate operators depend on.
+//! Keeps actual state equal to desired state: the crate that operators depend on.
 //!
-//! An operator is a function per kind, called with an object whenever something that concerns it changed. It says what
-//! should be, asks the [`Context`] to make it so, and returns when it wants to be called again. See
-//! `examples/greeting.rs` for a complete one.
+//! An operator has a function per kind, which is called with an object whenever something that concerns it has changed.
+//! The function decides what should be, asks the [`Context`] to apply it, and returns when it wants to be called again.
+//! See `examples/greeting.rs` for a complete one.
 //!
 //! Everything is in the [`prelude`]; the parts are explained in [`runtime`].
 
@@ -12,6 +12,8 @@
 pub mod embedded;
 #[cfg(feature = "embedded")]
 mod log;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 #[cfg(feature = "embedded")]
 pub use embedded::run;
@@ -19,12 +21,14 @@ pub use homeostat_core as core;
 pub use homeostat_runtime as runtime;
 pub use homeostat_runtime::world;
 pub use homeostat_runtime::{Context, Controller, Operator};
+#[cfg(feature = "sim")]
+pub use homeostat_sim as sim;
 pub use k8s_openapi;
 pub use kube;
 pub use schemars;
 pub use serde;
 
-/// What an operator's source begins with: `use homeostat::prelude::*;`.
+/// The imports of an operator: `use homeostat::prelude::*;`.
 pub mod prelude {
     pub use std::sync::Arc;
     pub use std::time::Duration;
@@ -32,7 +36,7 @@ pub mod prelude {
     pub use homeostat_runtime::handlers::{Diff, Field, Is, RawEvent, Turn};
     pub use homeostat_runtime::{
         Action, Backoff, Context, Control, Controller, Error, Fault, Handlers, Metadata, Operator, Predicate,
-        Result, Severity, StatusBase, Target, changed, condition, retry_after, terminal,
+        Result, Severity, StatusBase, Target, changed, condition, from_json, retry_after, terminal,
     };
     pub use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
     pub use k8s_openapi::api::batch::v1::{CronJob, Job};

@@ -1,4 +1,5 @@
-//! What a reconciler asks for when all went well. An error asks for nothing, so "the error wins" needs no rule.
+//! What a reconciler asks for after it succeeded. An error carries no action, so no rule is needed for which of the two
+//! wins.
 
 use std::time::Duration;
 
@@ -10,17 +11,18 @@ use crate::queue::Outcome;
 pub struct Action(Option<Duration>);
 
 impl Action {
-    /// When it, or something it depends on, changes.
+    /// Reconciles the object again when it, or something it depends on, changes.
     pub const fn await_change() -> Self {
         Self(None)
     }
 
-    /// After this time, or earlier on a change.
+    /// Reconciles the object again after this time, or earlier if something changes.
     pub const fn requeue(after: Duration) -> Self {
         Self(Some(after))
     }
 
-    /// At once, behind the objects already waiting. Rarely what you want: it is a loop without a pause.
+    /// Reconciles the object again at once, after the objects that are already waiting. Rarely what you want: it is a
+    /// loop without a pause.
     pub const fn requeue_now() -> Self {
         Self(Some(Duration::ZERO))
     }
@@ -29,7 +31,7 @@ impl Action {
         self.0.map_or(Outcome::AwaitChange, Outcome::Requeue)
     }
 
-    /// Is this the end of the work, as far as the reconciler knows?
+    /// Returns whether the work is done, as far as the reconciler knows.
     pub(crate) fn is_settled(self) -> bool {
         self.0.is_none()
     }

@@ -5,6 +5,9 @@ use std::fmt;
 use homeostat_core::Key;
 use kube::core::Status;
 
+/// Any error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// An error of the runtime.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
@@ -19,7 +22,7 @@ pub enum Error {
         /// The server's words.
         status: Box<Status>,
     },
-    /// The API server could not be reached, or its answer not be read.
+    /// The API server could not be reached, or its answer could not be read.
     #[error("{verb} {target} got no answer")]
     Transport {
         /// What was tried.
@@ -28,15 +31,15 @@ pub enum Error {
         target: String,
         /// Why.
         #[source]
-        source: crate::fault::BoxError,
+        source: BoxError,
     },
-    /// A kind is read that no controller declared.
+    /// The reconciler read a kind that no controller declared.
     #[error("{resource} is not watched: declare it with owns, watches, references or reads")]
     NotDeclared {
         /// `group/resource`.
         resource: String,
     },
-    /// A kind is read of which only metadata is kept.
+    /// The reconciler read a whole object of a kind of which only metadata is kept.
     #[error(
         "only the metadata of {resource} is kept: read it as Metadata<{kind}>, or remove metadata_only::<{kind}>() from \
          the controller"
@@ -47,7 +50,7 @@ pub enum Error {
         /// The kind.
         kind: String,
     },
-    /// A kind is read whose watch has not yet seen the whole state.
+    /// The reconciler read a kind whose watch has not yet seen the whole state.
     #[error("the cache of {resource} is not complete: {reason}")]
     NotSynced {
         /// `group/resource`.
@@ -61,20 +64,22 @@ pub enum Error {
         /// What would have been written.
         target: Key,
     },
-    /// The operator lost the lease under which the reconcile began that made this request; it was not sent.
+    /// The operator lost the lease under which the reconcile that made this request began; the request was not sent.
     #[error("{request} was not sent: this operator no longer holds its lease")]
     FencedRequest {
         /// Method and path.
         request: String,
     },
-    /// Somebody else wrote what we were about to write, after we had read it. What they wrote was left alone.
-    #[error("{target} was not written: somebody else wrote the same since it was read; it is read again")]
+    /// Somebody else changed what we were about to write after we had read it. Their change was left alone.
+    #[error(
+        "{target} was not written: somebody else changed the same field after it was read; the next run reads it again"
+    )]
     Overtaken {
         /// What would have been written.
         target: Key,
     },
     /// The parent that a child reports to is gone, or another object has its name by now.
-    #[error("{parent} is gone: there is nobody to report to")]
+    #[error("{parent} is gone, so nothing can be reported to it")]
     ParentGone {
         /// Which parent.
         parent: Key,
@@ -95,7 +100,7 @@ pub enum Error {
     NotOurs {
         /// Which object.
         target: Key,
-        /// What is known of whose it is.
+        /// What is known about its owner.
         holder: String,
     },
     /// An object to be written is incomplete.
@@ -129,14 +134,14 @@ pub enum Error {
     },
 }
 
-/// As people read it, with its causes: this is what a `main` that returns it prints.
+/// Shows it as people read it, with its causes: this is what a `main` that returns it prints.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", chain(self))
     }
 }
 
-/// An error and its causes in one line.
+/// Returns an error and its causes in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -152,7 +157,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 impl Error {
-    /// The HTTP code of the server's refusal.
+    /// Returns the HTTP code with which the server refused.
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Api { status, .. } => Some(status.code),
@@ -160,23 +165,23 @@ impl Error {
         }
     }
 
-    /// Does the object not exist?
+    /// Returns whether the object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.code() == Some(404)
     }
 
-    /// Was there no server at the other end: no answer, or one by a proxy that has nobody behind it?
+    /// Returns whether no server answered: there was no answer at all, or one from a proxy that reached no server.
     pub(crate) fn is_cut_off(&self) -> bool {
         matches!(self, Self::Transport { .. }) || matches!(self.code(), Some(502..=504))
     }
 
-    /// Did somebody else write in between, or is the name taken?
+    /// Returns whether somebody else wrote in between, or the name is taken.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }
 
-    /// Does the namespace take nothing new because it is being deleted, or is it gone? Whoever wanted something there
-    /// goes with it.
+    /// Returns whether the namespace is gone or accepts nothing new because it is being deleted. Whoever wanted to
+    /// create something there is deleted with it.
     pub fn is_namespace_ending(&self) -> bool {
         let Self::Api { status, .. } = self else { return false };
         let Some(details) = &status.details else { return false };
@@ -184,7 +189,7 @@ impl Error {
         (status.code == 403 && is_ending()) || (status.code == 404 && details.kind == "namespaces")
     }
 
-    /// Is this very object gone?
+    /// Returns whether this very object is gone.
     pub(crate) fn is_loss_of(&self, key: &Key) -> bool {
         matches!(self, Self::Api { target, .. } if self.is_not_found() && target == key.as_str())
     }

@@ -1,5 +1,5 @@
 //! Why a reconcile failed, and what follows. Any error becomes a fault with `?` and is retried with backoff; two
-//! functions say otherwise: [`terminal`] and [`retry_after`].
+//! functions change that: [`terminal`] and [`retry_after`].
 //!
 //! ```
 //! use std::time::Duration;
@@ -15,16 +15,15 @@
 //! # classify(std::io::Error::other("x"));
 //! ```
 
+use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
 use homeostat_core::Key;
 
-use crate::error::Error;
+use crate::error::{BoxError, Error};
+use crate::panics::describe_panic;
 use crate::queue::Outcome;
-
-/// Any error.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What reconcilers return.
 pub type Result<T = crate::Action, E = Fault> = std::result::Result<T, E>;
@@ -33,7 +32,7 @@ pub type Result<T = crate::Action, E = Fault> = std::result::Result<T, E>;
 pub struct Fault {
     class: Class,
     error: BoxError,
-    /// The reconciler left an event about it in words of its own.
+    /// The reconciler left an event of its own about it.
     is_told: bool,
 }
 
@@ -45,12 +44,13 @@ enum Class {
     Panic,
 }
 
-/// An error that only a change of the object can cure: no retry until it is edited, and its status says so.
+/// Returns a fault that only a change of the object can cure: it is not retried until the object is edited, and the
+/// object's status says so.
 pub fn terminal(error: impl Into<BoxError>) -> Fault {
     Fault::new(Class::Terminal, error)
 }
 
-/// An error that says itself when to try again.
+/// Returns a fault that is retried after this time instead of the usual backoff.
 pub fn retry_after(after: Duration, error: impl Into<BoxError>) -> Fault {
     Fault::new(Class::After(after), error)
 }
@@ -60,7 +60,7 @@ impl Fault {
         Self { class, error: error.into(), is_told: false }
     }
 
-    /// Has the reconciler warned of it itself? Then nobody else needs to.
+    /// Returns whether the reconciler left a warning of its own about it, so that no other is needed.
     pub(crate) fn is_told(&self) -> bool {
         self.is_told
     }
@@ -69,51 +69,58 @@ impl Fault {
         self.is_told = true;
     }
 
+    /// Returns the fault of a reconciler that panicked.
+    pub(crate) fn from_panic(panic: &(dyn Any + Send)) -> Self {
+        Self::panic(describe_panic(panic))
+    }
+
     pub(crate) fn panic(message: String) -> Self {
         Self::new(Class::Panic, message)
     }
 
-    /// Is a retry pointless until the object changes?
+    /// Returns whether a retry is pointless until the object changes.
     pub fn is_terminal(&self) -> bool {
         self.class == Class::Terminal
     }
 
-    /// Did the reconciler panic?
+    /// Returns whether the reconciler panicked.
     pub fn is_panic(&self) -> bool {
         self.class == Class::Panic
     }
 
-    /// Is something in the way that belongs to somebody else? Only a person can settle it, so it is told at once.
+    /// Returns whether something that belongs to somebody else is in the way. Only a person can resolve that, so it is
+    /// reported at once.
     pub(crate) fn is_conflict_of_owners(&self) -> bool {
         matches!(self.error.downcast_ref(), Some(crate::Error::NotOurs { .. }))
     }
 
-    /// The error itself.
+    /// Returns the error itself.
     pub fn error(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
         &*self.error
     }
 
-    /// The error and its causes in one line.
+    /// Returns the error and its causes in one line.
     pub fn chain(&self) -> String {
         crate::error::chain(&*self.error)
     }
 
-    /// Is it part of how things go, and no news: the object or its namespace is gone, or a write came second or too late?
+    /// Returns whether the fault is part of normal operation: the object or its namespace is gone, or another write came
+    /// first.
     pub(crate) fn is_expected(&self, key: &Key, failures: u32) -> bool {
-        /// So often in a row a write may be late: what is being deleted loses its children one by one.
+        /// How often in a row a write may be late: an object that is being deleted loses its children one by one.
         const LATE_MAX: u32 = 3;
         let Some(error) = self.error.downcast_ref::<Error>() else { return false };
         let is_late = error.is_conflict() || error.is_not_found();
         (failures < LATE_MAX && is_late) || error.is_loss_of(key) || error.is_namespace_ending()
     }
 
-    /// Was it only that the API server could not be reached? Then its return is the cure.
+    /// Returns whether the only cause is that the API server could not be reached, so that its return is the cure.
     pub(crate) fn is_cut_off(&self) -> bool {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&*self.error);
         while let Some(error) = cause {
             let is_unanswered = match error.downcast_ref() {
                 Some(kube::Error::HyperError(_)) => true,
-                // A request that we refused ourselves did not fail for want of a server.
+                // A request that we refused ourselves did not fail because of the server.
                 Some(kube::Error::Service(cause)) => !cause.is::<Error>(),
                 _ => false,
             };

@@ -1,11 +1,11 @@
 //! The journal: a bounded ring of what this operator did, and the folds that live on it (metrics, console, oracles).
 //!
-//! Thousands of objects that are looked at or changed must not push out why one of them fails. So what a record in the
-//! ring said of an object outlives it there when it was a change or a failure: the last few of each object are kept, for
-//! the objects it happened to last. Failures have a room of their own, so that no change takes their place.
+//! Thousands of objects that are looked at or changed must not push out why one of them fails. So records of changes and
+//! failures are kept when they leave the ring: the last few of each object, for the objects that had one most recently.
+//! Failures are kept apart, so that no change takes their place.
 //!
-//! **Invariant:** writing never waits for a reader and never fails; when the ring is full the oldest record goes, and
-//! memory is bounded. Folds see every record, also those that are dropped.
+//! **Invariant:** writing never waits for a reader and never fails; when the ring is full the oldest record is dropped,
+//! so memory is bounded. Folds see every record, also those that are dropped later.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -17,10 +17,10 @@ use jiff::Timestamp;
 /// Records in the ring: about four megabytes, some minutes of a busy operator and days of a quiet one.
 const RECORDS_MAX: usize = 16_384;
 
-/// Failures kept of one object, and as many changes: how it fails, and what was done before.
+/// How many failures of one object are kept, and how many changes: they show how it fails, and what was done before.
 pub(crate) const KEPT_PER_OBJECT: usize = 4;
 
-/// Objects of which failures are kept, and as many of which changes are: each as much memory again as the ring.
+/// For how many objects failures are kept, and for how many changes: each takes as much memory as the ring.
 pub(crate) const KEPT_OBJECTS: usize = 4096;
 
 type Fold = Arc<dyn Fn(&Record) + Send + Sync>;
@@ -31,15 +31,15 @@ pub struct Journal(Arc<JournalShared>);
 
 struct JournalShared {
     clock: Clock,
-    held: Mutex<Held>,
+    held: Mutex<JournalState>,
     folds: RwLock<Vec<Fold>>,
 }
 
 #[derive(Default)]
-struct Held {
+struct JournalState {
     ring: VecDeque<Record>,
-    troubles: KeptRecord,
-    changes: KeptRecord,
+    failures: KeptRecords,
+    changes: KeptRecords,
     dropped: u64,
 }
 
@@ -48,25 +48,25 @@ struct Held {
 pub(crate) struct Reach {
     /// The time of the oldest record in the ring; none when it is empty.
     pub(crate) since: Option<Timestamp>,
-    /// Records that were before.
+    /// How many records were dropped before it.
     pub(crate) dropped: u64,
 }
 
 impl Journal {
-    /// An empty journal on this clock.
+    /// Creates an empty journal on this clock.
     pub fn new(clock: Clock) -> Self {
-        let held = Held { ring: VecDeque::with_capacity(RECORDS_MAX), ..Held::default() };
-        Self(Arc::new(JournalShared { clock, held: Mutex::new(held), folds: RwLock::default() }))
+        // The ring grows as it is filled: a simulator makes thousands of operators a second that say little.
+        Self(Arc::new(JournalShared { clock, held: Mutex::default(), folds: RwLock::default() }))
     }
 
-    /// Writes down what was done.
+    /// Records what was done.
     pub fn record(&self, source: &Source, entry: Entry) {
         let record = Record { at: self.0.clock.now(), source: source.clone(), entry };
         for fold in self.0.folds.read().unwrap_or_else(PoisonError::into_inner).iter() {
             fold(&record);
         }
-        // What the oldest record held is freed outside the lock.
-        let oldest = self.held().push(record);
+        // The oldest record is freed outside the lock.
+        let oldest = self.state().push(record);
         drop(oldest);
     }
 
@@ -75,20 +75,21 @@ impl Journal {
         self.0.folds.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(fold));
     }
 
-    /// What the ring holds, oldest first.
+    /// Returns what the ring holds, oldest first.
     pub fn records(&self) -> Vec<Record> {
-        self.held().ring.iter().cloned().collect()
+        self.state().ring.iter().cloned().collect()
     }
 
-    /// What is known about one object, oldest first: what the ring holds, and before that its last changes and failures.
+    /// Returns what is known about one object, oldest first: what the ring holds, and before that its last changes and
+    /// failures.
     pub fn about(&self, object: &Key) -> Vec<Record> {
         self.about_any(|key| key == object)
     }
 
-    /// The same about the objects that are meant.
+    /// Returns what is known about the objects for which `is_meant` is true, oldest first.
     pub(crate) fn about_any(&self, is_meant: impl Fn(&Key) -> bool) -> Vec<Record> {
-        let held = self.held();
-        let kept = held.troubles.objects.iter().chain(&held.changes.objects);
+        let held = self.state();
+        let kept = held.failures.objects.iter().chain(&held.changes.objects);
         let kept = kept.filter(|(key, _)| is_meant(key));
         let mut known: Vec<&(u64, Record)> = kept.flat_map(|(_, records)| records).collect();
         known.sort_by_key(|(number, _)| *number);
@@ -97,64 +98,65 @@ impl Journal {
     }
 
     pub(crate) fn reach(&self) -> Reach {
-        let held = self.held();
+        let held = self.state();
         Reach { since: held.ring.front().map(|record| record.at), dropped: held.dropped }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn state(&self) -> MutexGuard<'_, JournalState> {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
-    /// Takes a record in; returns one that is no longer needed.
+impl JournalState {
+    /// Adds a record; returns one that is no longer needed.
     fn push(&mut self, record: Record) -> Option<Record> {
         let oldest = if self.ring.len() == RECORDS_MAX { self.ring.pop_front() } else { None };
         self.ring.push_back(record);
         let oldest = oldest?;
         self.dropped += 1;
-        match room(&oldest.entry) {
-            Some(Room::Troubles) => self.troubles.push(self.dropped, oldest),
-            Some(Room::Changes) => self.changes.push(self.dropped, oldest),
+        match kept_as(&oldest.entry) {
+            Some(KeptAs::Failure) => self.failures.push(self.dropped, oldest),
+            Some(KeptAs::Change) => self.changes.push(self.dropped, oldest),
             None => Some(oldest),
         }
     }
 }
 
-/// Where a record goes that outlives the ring.
-enum Room {
-    Troubles,
-    Changes,
+/// Where a record that outlives the ring is kept.
+enum KeptAs {
+    Failure,
+    Change,
 }
 
-/// Did something fail or change? Only looking at an object, which is most of what happens, is forgotten with the ring.
-fn room(entry: &Entry) -> Option<Room> {
+/// Returns where an entry is kept after it left the ring: failures and changes are kept, mere looks at an object, which
+/// are most of what happens, are not.
+fn kept_as(entry: &Entry) -> Option<KeptAs> {
     match entry {
         Entry::Failed { .. }
         | Entry::Quarantined { .. }
         | Entry::Panicked { .. }
         | Entry::Wrote { outcome: WriteOutcome::Failed { .. }, .. }
         | Entry::Handled { outcome: HandlerOutcome::Retry { .. } | HandlerOutcome::GaveUp { .. }, .. } => {
-            Some(Room::Troubles)
+            Some(KeptAs::Failure)
         }
         Entry::Wrote { outcome: WriteOutcome::Done { .. } | WriteOutcome::Fenced, .. }
         | Entry::Drifted { .. }
-        | Entry::Settled { next: Next::Gone, .. } => Some(Room::Changes),
+        | Entry::Settled { next: Next::Gone, .. } => Some(KeptAs::Change),
         _ => None,
     }
 }
 
-/// What outlives the ring, object by object.
+/// Records that outlive the ring, by object.
 #[derive(Default)]
-struct KeptRecord {
-    /// The last records of each with their numbers, oldest first, never none.
+struct KeptRecords {
+    /// The last records of each object with their numbers, oldest first; at least one.
     objects: HashMap<Key, VecDeque<(u64, Record)>>,
     /// The objects in the order in which something was last kept of them.
     order: BTreeMap<u64, Key>,
 }
 
-impl KeptRecord {
-    /// Takes a record in, whose number is above all before; returns one that is no longer needed.
+impl KeptRecords {
+    /// Adds a record whose number is higher than all before; returns one that is no longer needed.
     fn push(&mut self, number: u64, record: Record) -> Option<Record> {
         let Some(object) = record.entry.object().cloned() else { return Some(record) };
         self.order.insert(number, object.clone());
@@ -256,7 +258,7 @@ mod tests {
         fill(&journal, |number| wrote(thing(number)), KEPT_OBJECTS + 1);
         fill(&journal, |number| looked_at(thing(number)), RECORDS_MAX);
         assert_eq!(known(), [failed(sick.clone(), 1), failed(sick.clone(), 2)]);
-        let held = journal.held();
+        let held = journal.state();
         assert_eq!((held.changes.objects.len(), held.changes.order.len()), (KEPT_OBJECTS, KEPT_OBJECTS));
     }
 
@@ -267,8 +269,8 @@ mod tests {
         journal.record(&"test".into(), failed(thing(0), 2));
         fill(&journal, |number| failed(thing(KEPT_OBJECTS + number), 1), 10);
         fill(&journal, |_| looked_at(Key::new("", "things", "", "crowd")), RECORDS_MAX);
-        let held = journal.held();
-        let KeptRecord { objects, order } = &held.troubles;
+        let held = journal.state();
+        let KeptRecords { objects, order } = &held.failures;
         assert_eq!((objects.len(), order.len()), (KEPT_OBJECTS, KEPT_OBJECTS));
         drop(held);
         assert_eq!(journal.about(&thing(0)).len(), 2);

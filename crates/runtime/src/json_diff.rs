@@ -1,4 +1,4 @@
-//! Comparing JSON: what of the desired state the actual state lacks.
+//! Compares JSON: what the actual state lacks of the desired state.
 
 use serde_json::Value;
 
@@ -14,8 +14,9 @@ pub(crate) fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// The paths at which `actual` does not hold what `desired` says. What `desired` does not mention may be anything.
-/// Lists must agree item by item, so a list the server reorders counts as different: an apply too many, never too few.
+/// Returns the paths at which `actual` does not hold what `desired` says. What `desired` does not mention may be
+/// anything. Lists must agree item by item, so a list that the server reorders counts as different: an apply too many,
+/// never too few.
 pub(crate) fn differences(desired: &Value, actual: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare(desired, actual, &mut String::new(), &mut found);

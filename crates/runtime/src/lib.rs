@@ -2,72 +2,63 @@
 //! they fail, and explained by a journal.
 //!
 //! ```text
-//! watch (list/watch machine) → cache (shared, indexed) → relations (who must reconcile)
-//!    → queue (dedupe, fairness, backoff, causes) → workers → reconcile → settle → journal
+//! watch (list/watch protocol) → cache (shared, indexed) → relations (who must reconcile)
+//!    → queue (dedupe, fairness, backoff, causes) → workers → engine → context → settle → journal
 //! ```
-//! Reading order for users: [`Operator`], [`Controller`], [`Context`], [`Action`] and [`Fault`]. For maintainers:
-//! `queue`, `watch::machine`, `cache`, `relations`, `engine`, `worker`, `operator`.
+//! Reading order for users: [`Operator`], [`Controller`], [`Context`], [`Action`] and [`Fault`]. For maintainers: the groups
+//! below from top to bottom. A module uses only modules above it or in its own group, never in a circle.
 
 #![deny(clippy::exit)]
 
+// How objects, errors and what happened are called.
 mod action;
-mod admin;
-mod assemble;
-pub mod cache;
-mod caches;
-mod connect;
-mod context;
-mod controller;
-mod controller_queue;
-mod declared;
-mod definitions;
-mod election;
-mod engine;
 mod error;
-mod events;
 mod fault;
-mod fence;
-pub mod handlers;
 pub mod journal;
 mod json_diff;
 pub mod kind;
-mod launch;
-mod manifests;
-mod metrics;
-mod object;
+mod panics;
+pub mod queue;
+mod recent;
+
+// What is exchanged with the API server: objects, requests, the right to act, events, permissions.
+pub mod cache;
+mod events;
+mod fence;
+mod request;
+mod rights;
+mod watch;
+
+// What controllers share, and what one reconcile holds.
+mod context;
+mod shared;
+
+// How work is found, handed out and divided among replicas.
+mod election;
+mod relations;
+mod workers;
+
+// How controllers are described, in three styles, and how they run.
+mod controller;
+pub mod handlers;
+pub mod world;
+
+// The program around them.
+mod admin;
 mod operator;
 #[cfg(feature = "otel")]
 pub mod otel;
-mod panics;
-mod predicate;
-pub mod queue;
-mod recent;
-mod relations;
-mod request;
-mod rights;
-mod rule;
-mod run;
-mod shared;
-mod span_links;
-mod states;
-mod takeover;
-mod tasks;
-mod watch;
-mod worker;
-pub mod world;
 
 pub use action::Action;
-pub use assemble::Control;
 pub use context::{Context, Parent, StatusBase, condition};
-pub use controller::Controller;
-pub use error::Error;
+pub use controller::{Control, Controller};
+pub use error::{BoxError, Error};
 pub use events::Severity;
-pub use fault::{BoxError, Fault, Result, retry_after, terminal};
+pub use fault::{Fault, Result, retry_after, terminal};
 pub use handlers::Handlers;
 pub use journal::Journal;
-pub use kind::{Kind, Metadata, Target};
+pub use kind::{Kind, Metadata, Target, from_json};
 pub use operator::{Connect, Operator};
-pub use predicate::{Predicate, changed};
 pub use queue::Backoff;
-pub use relations::Selector;
+pub use relations::{Predicate, Selector, changed};
 pub use tokio_util::sync::CancellationToken;

@@ -42,8 +42,8 @@ const ANSWER_MAX: std::time::Duration = std::time::Duration::from_secs(10);
 pub struct Exporter(SdkTracerProvider);
 
 impl Exporter {
-    /// An exporter for the operator of this name to the collector at this address (`http://localhost:4318`). Needs a
-    /// tokio runtime.
+    /// Creates an exporter for the operator of this name to the collector at this address (`http://localhost:4318`).
+    /// Needs a tokio runtime.
     pub fn new(service: &str, collector: &str) -> Result<Self, Error> {
         let hyper = HyperClient::with_default_connector(ANSWER_MAX, None);
         let client = OnRuntime { client: Arc::new(hyper), runtime: Handle::current() };
@@ -57,8 +57,8 @@ impl Exporter {
         Ok(Self(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build()))
     }
 
-    /// The layer for the subscriber. It takes every span and event the subscriber lets through; `reconcile` and
-    /// `observe` are of level debug.
+    /// Returns the layer for the subscriber. It exports every span and event that the subscriber lets through;
+    /// `reconcile` and `observe` are of level debug.
     pub fn layer<S>(&self) -> OpenTelemetryLayer<S, SdkTracer>
     where
         S: tracing::Subscriber + for<'span> LookupSpan<'span>,
@@ -66,7 +66,7 @@ impl Exporter {
         tracing_opentelemetry::layer().with_tracer(self.0.tracer("homeostat"))
     }
 
-    /// Sends what is waiting and ends. Spans made later are lost; dropping it instead loses those that wait.
+    /// Sends the waiting spans and ends. Spans made later are lost; dropping the exporter instead loses those that wait.
     pub async fn shutdown(self) {
         let ended = tokio::task::spawn_blocking(move || self.0.shutdown()).await;
         if let Ok(Err(error)) = ended {

@@ -1,5 +1,5 @@
-//! Panics in the user's code that runs in our own tasks: mappings, predicates, indexes, decoders. One that panics over an
-//! object is told, and must harm neither the other objects nor the task.
+//! Panics in the user's code that runs in our own tasks: mappings, predicates, indexes, decoders. A panic on one object
+//! is reported, and must harm neither the other objects nor the task.
 //!
 //! Reconcilers and handlers are not called through here: their panics are failures of a run (`engine`).
 
@@ -10,14 +10,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// What the code shares with others may be half changed after a panic; whatever we share with it is consistent, because
 /// none of our locks is held while it changes something of ours.
-pub(crate) fn contain<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| message_of(&*panic))
 }
 
-/// What a panic said.
+/// Describes a panic of a reconciler, handler or world.
+pub(crate) fn describe_panic(panic: &(dyn Any + Send)) -> String {
+    format!("the reconciler panicked: {}", message_of(panic))
+}
+
+/// Returns the message of a panic.
 pub(crate) fn message_of(panic: &(dyn Any + Send)) -> String {
-    let words = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without words".to_owned())
+    let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    message
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "without a message".to_owned())
 }
 
 #[cfg(test)]
@@ -26,9 +33,9 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_its_message() {
-        assert_eq!(contain(|| 1), Ok(1));
-        assert_eq!(contain(|| -> u8 { panic!("odd") }), Err("odd".to_owned()));
-        assert_eq!(contain(|| -> u8 { panic!("{} odd", 1) }), Err("1 odd".to_owned()));
-        assert_eq!(contain(|| -> u8 { std::panic::panic_any(7) }), Err("without words".to_owned()));
+        assert_eq!(catch_panic(|| 1), Ok(1));
+        assert_eq!(catch_panic(|| -> u8 { panic!("odd") }), Err("odd".to_owned()));
+        assert_eq!(catch_panic(|| -> u8 { panic!("{} odd", 1) }), Err("1 odd".to_owned()));
+        assert_eq!(catch_panic(|| -> u8 { std::panic::panic_any(7) }), Err("without a message".to_owned()));
     }
 }

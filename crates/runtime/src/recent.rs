@@ -1,12 +1,12 @@
-//! A map of bounded size: when it is full, what was set longest ago goes.
+//! A map of bounded size: when it is full, the entry that was set longest ago is dropped.
 //!
-//! For what is worth remembering but must not be remembered for ever, where nobody tells that a key is gone. Looking
-//! something up does not make it younger.
+//! For what is worth remembering but not for ever, where nothing reports that a key is gone. Looking something up does
+//! not make it younger.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// A map that holds at most so many entries.
+/// A map that holds a limited number of entries.
 pub(crate) struct Recent<K, V> {
     entries: HashMap<K, (u64, V)>,
     /// The keys in the order in which they were set.

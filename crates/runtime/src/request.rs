@@ -1,6 +1,6 @@
-//! One request to the API server and its answer, decoded once and without managed fields. Everything the runtime
-//! sends, except lists and watches, goes through here, and nothing of it waits for ever: a connection may die without
-//! a word, and whoever waits on it would never be heard of again.
+//! One request to the API server and its answer, decoded once and without managed fields. Everything the runtime sends,
+//! except lists and watches, goes through here, and none of it waits for ever: a connection may die silently, and
+//! whoever waits on it would hang.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,14 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::kind::KindInfo;
-use crate::object::Object;
+use crate::kind::object::Object;
 use crate::watch::without_managed_fields;
 
-/// Servers give a request up after 60 seconds; one that has not answered a little later never will.
+/// How long to wait for an answer. Servers give up on a request after 60 seconds; one that has not answered a little
+/// later never will.
 const ANSWER_MAX: Duration = Duration::from_secs(65);
 
-/// What is tried on what, for the error message.
+/// The verb and target of a request, for the error message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestLabel<'a> {
     pub(crate) verb: &'static str,
@@ -29,12 +30,12 @@ pub(crate) struct RequestLabel<'a> {
 }
 
 impl RequestLabel<'_> {
-    /// The target as people write it, if it is a key.
+    /// Returns the target as people write it, if it is a key.
     fn describe_target(self) -> String {
         Key::parse(self.target).map_or_else(|| self.target.to_owned(), |key| key.to_string())
     }
 
-    fn unanswered(self, source: impl Into<crate::fault::BoxError>) -> Error {
+    fn unanswered(self, source: impl Into<crate::error::BoxError>) -> Error {
         Error::Transport { verb: self.verb, target: self.describe_target(), source: source.into() }
     }
 }
@@ -51,7 +52,7 @@ pub(crate) async fn call<T: DeserializeOwned>(
     call_within(ANSWER_MAX, client, label, request).await
 }
 
-/// The same for those who have less time.
+/// Sends a request and decodes the answer, for callers who have less time.
 pub(crate) async fn call_within<T: DeserializeOwned>(
     limit: Duration,
     client: &Client,
@@ -88,7 +89,7 @@ pub(crate) async fn call_as<T>(
     decode(&without_managed_fields(text)).map_err(|error| label.unanswered(error))
 }
 
-/// The same with managed fields.
+/// Sends a request and decodes the answer, with managed fields.
 pub(crate) async fn call_whole<T: DeserializeOwned>(
     client: &Client,
     label: RequestLabel<'_>,

@@ -1,13 +1,13 @@
-//! The durable store: everything lives in memory, a log makes it last.
+//! The durable store: everything is in memory, and a log makes it durable.
 //!
-//! Reading order: [`files`] (the door to the disk), `frame` (checksums, torn or damaged), `record` (what is
-//! written), `format` (in which version), `log`, `acknowledged` (how far it must reach), `checkpoint`, `recover`, `migrate`
-//! (from an older version), `queue` (what waits), `log_writer` (the thread that writes).
-//! `docs/why/store.md` has the engines this was measured against.
+//! Reading order: [`files`] (all access to the disk), `frame` (checksums, torn or damaged), `record` (what is written),
+//! `format` (in which version), `log`, `acknowledged` (how far it must reach), `checkpoint`, `recover`, `migrate` (from
+//! an older version), `queue` (what waits), `log_writer` (the thread that writes). `docs/why/store.md` has the engines
+//! this was measured against.
 //!
-//! **Invariant:** a commit is synced to disk before anybody sees it or hears of it. When the disk refuses a write or
-//! a sync, the store becomes read-only for the rest of the process: what happened to the data is unknown then, and
-//! a later success would prove nothing.
+//! **Invariant:** a commit is synced to disk before anybody sees it or is told about it. If the disk refuses a write or
+//! a sync, the store becomes read-only for the rest of the process: the state of the data is then unknown, and a later
+//! success would prove nothing.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,34 +31,35 @@ mod frame;
 mod log;
 mod log_writer;
 mod migrate;
+mod payload;
 mod queue;
-mod record;
 mod recover;
 
 use files::{Files, Folder};
-pub use format::{Contents, KeyMigration};
+pub use format::{Contents, KeyMigration, Migration};
 use log_writer::{LogWriter, WriterStatus};
 use queue::{Queue, Request};
 
-/// How a disk store behaves. The default is right for a control plane of one machine.
+/// The settings of a disk store. The default suits a control plane on one machine.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Decides how old history is.
+    /// The clock that determines the age of history.
     pub clock: Clock,
     /// How much history is kept, also across restarts.
     pub history: Limits,
-    /// A log file is followed by the next when it has this size.
+    /// The size at which the next log file is begun.
     pub segment_bytes: u64,
-    /// The version of what is stored. Folders of older ones are migrated when opened, folders of newer ones refused.
+    /// The version of the contents. Folders with older contents are migrated when opened, folders with newer ones are
+    /// refused.
     pub contents: Contents,
-    /// A checkpoint is written when so much of the log is no longer needed (and at least as much as the last
-    /// checkpoint has, so that a write costs at most one more write).
+    /// How much needless log makes a checkpoint worth writing. It is written when at least this much, and at least as
+    /// much as the last checkpoint has, is no longer needed, so that a write costs at most one more write.
     pub checkpoint_bytes: u64,
 }
 
 impl Default for Config {
-    /// 8 MiB of log are replayed in some 20 ms, and a start holds the last file in memory; 16 MiB of needless log is less
-    /// than a small store's history.
+    /// 8 MiB of log are replayed in about 20 ms, and a start holds the last file in memory; 16 MiB of needless log is
+    /// less than a small store's history.
     fn default() -> Self {
         Self {
             clock: Clock::system(),
@@ -80,12 +81,12 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Opens the store in a folder, made if needed. Blocks until everything is in memory.
+    /// Opens the store in a folder, and creates the folder if necessary. Blocks until everything is in memory.
     pub fn open(path: impl AsRef<Path>, config: &Config) -> Result<Self, Error> {
         Self::open_on(Arc::new(Folder::open(path.as_ref())?), config)
     }
 
-    /// Opens the store on files of your own; for tests of what a disk can do to it.
+    /// Opens the store on your own implementation of [`Files`]; for tests of what a disk can do to it.
     pub fn open_on(files: Arc<dyn Files>, config: &Config) -> Result<Self, Error> {
         let published = Arc::new(Published::default());
         let mut writer = Writer::new(Arc::clone(&published), config.clock, config.history);
@@ -97,7 +98,7 @@ impl Disk {
         Ok(Self { published, queue, status, log_writer: Mutex::new(Some(thread)) })
     }
 
-    /// Hands a request to the writer and waits for its answer.
+    /// Sends a request to the writer and waits for its answer.
     fn ask<T: Send + 'static>(
         &self,
         request: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Request,
@@ -147,12 +148,12 @@ impl Store for Disk {
 }
 
 impl Drop for Disk {
-    /// Finishes what was accepted, so that the folder is free when this returns.
+    /// Finishes accepted requests, so that the folder is free when this returns.
     fn drop(&mut self) {
         self.queue.close();
         let thread = self.log_writer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the thread that writes the store panicked");
+            tracing::error!("the store's writer thread panicked");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What is stored: encoded bytes with a hole where the revision of their commit is written.
+//! What is stored: encoded bytes with a hole for the revision of their commit.
 //!
 //! The API server encodes an object once, before its `resourceVersion` is known. [`Value`] is that encoding plus the
-//! place of the hole; the store fills it at commit, so a read is the stored bytes and nothing is encoded twice.
+//! position of the hole; the store fills it at commit, so a read returns the stored bytes and nothing is encoded twice.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -14,19 +14,21 @@ use homeostat_core::{Key, Revision};
 pub struct Value {
     /// The encoding without the revision.
     pub bytes: Bytes,
-    /// Where in `bytes` the decimal revision is inserted; `None`: nowhere.
+    /// Where in `bytes` the decimal revision is inserted; `None` if it is not.
     pub hole: Option<u32>,
-    /// The parsed view of the bytes, when the writer has it at hand; see [`Entry::view`].
+    /// A number that the writer stores beside the bytes. The store does not look at it.
+    pub tag: u8,
+    /// The parsed view of the bytes, if the writer has it at hand; see [`Entry::view`].
     pub view: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Value {
-    /// Bytes without a hole.
+    /// Creates a value without a hole.
     pub fn plain(bytes: impl Into<Bytes>) -> Self {
-        Self { bytes: bytes.into(), hole: None, view: None }
+        Self { bytes: bytes.into(), hole: None, tag: 0, view: None }
     }
 
-    /// The bytes as of `revision`, and where the digits stand in them.
+    /// Returns the bytes as of `revision`, and where the digits are in them.
     pub fn fill(&self, revision: Revision) -> (Bytes, Option<(u32, u32)>) {
         let Some(hole) = self.hole else { return (self.bytes.clone(), None) };
         let digits = revision.to_string();
@@ -40,41 +42,51 @@ impl Value {
     }
 }
 
+/// A value as it is on disk, with the revision filled in.
+pub(crate) struct StoredValue {
+    pub(crate) bytes: Bytes,
+    pub(crate) digits: Option<(u32, u32)>,
+    pub(crate) tag: u8,
+}
+
 /// One stored object as of one revision. Shared by the map, history, readers and watchers.
 #[derive(Debug)]
 pub struct Entry {
-    /// Its name.
+    /// The key.
     pub key: Key,
-    /// The commit that wrote this version.
+    /// The revision of the commit that wrote this version.
     pub revision: Revision,
-    /// The encoding, revision filled in.
+    /// The encoding, with the revision filled in.
     pub bytes: Bytes,
-    /// Where the digits of the revision stand in `bytes`.
+    /// Where the digits of the revision are in `bytes`.
     pub digits: Option<(u32, u32)>,
+    /// The number that the writer stored beside the bytes.
+    pub tag: u8,
     view: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Entry {
-    /// The version of `key` that the commit `revision` writes.
+    /// Creates the version of `key` that the commit `revision` writes.
     pub fn new(key: Key, revision: Revision, value: &Value) -> Self {
         let (bytes, digits) = value.fill(revision);
         let view = value.view.clone().map_or_else(OnceLock::new, OnceLock::from);
-        Self { key, revision, bytes, digits, view }
+        Self { key, revision, bytes, digits, tag: value.tag, view }
     }
 
-    /// An entry as it was stored, read back.
-    pub(crate) fn stored(key: Key, revision: Revision, bytes: Bytes, digits: Option<(u32, u32)>) -> Self {
-        Self { key, revision, bytes, digits, view: OnceLock::new() }
+    /// Creates an entry from its stored form.
+    pub(crate) fn stored(key: Key, revision: Revision, stored: StoredValue) -> Self {
+        let StoredValue { bytes, digits, tag } = stored;
+        Self { key, revision, bytes, digits, tag, view: OnceLock::new() }
     }
 
-    /// A parsed view of the bytes, made at most once and kept beside them. All callers of one store must use the
-    /// same type.
+    /// Returns a parsed view of the bytes, which is made at most once and kept beside them. All callers of one store
+    /// must use the same type.
     pub fn view<T: Send + Sync + 'static>(&self, make: impl FnOnce(&Self) -> T) -> Arc<T> {
         let view = self.view.get_or_init(|| Arc::new(make(self)));
         Arc::clone(view).downcast().expect("one store has one type of view")
     }
 
-    /// The bytes with another revision in the hole, as three slices: how a deletion shows the last state.
+    /// Returns the bytes with another revision in the hole, as three slices: a deletion shows the last state like this.
     pub fn restamped(&self, revision: Revision) -> [Bytes; 3] {
         let Some((from, to)) = self.digits else { return [self.bytes.clone(), Bytes::new(), Bytes::new()] };
         [
@@ -84,12 +96,14 @@ impl Entry {
         ]
     }
 
-    /// The value as it was committed, hole and all.
+    /// Returns the value as it was committed, with its hole.
     pub fn value(&self) -> Value {
-        let Some((from, to)) = self.digits else { return Value::plain(self.bytes.clone()) };
+        let Some((from, to)) = self.digits else {
+            return Value { tag: self.tag, ..Value::plain(self.bytes.clone()) };
+        };
         let mut bytes = BytesMut::with_capacity(self.bytes.len());
         bytes.put_slice(&self.bytes[..from as usize]);
         bytes.put_slice(&self.bytes[to as usize..]);
-        Value { bytes: bytes.freeze(), hole: Some(from), view: None }
+        Value { bytes: bytes.freeze(), hole: Some(from), tag: self.tag, view: None }
     }
 }

@@ -1,42 +1,42 @@
-//! What can go wrong, one variant per thing a caller can do about it.
+//! The errors of the store, one variant per thing a caller can do about it.
 
 use homeostat_core::{Key, Revision};
 
-/// An error of the store.
+/// Why the store refused or failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An expectation did not hold; read again and decide anew.
+    /// An expectation did not hold; read again and decide again.
     #[error("{key} is at revision {actual}, not as expected")]
     Conflict {
         /// The key whose expectation failed.
         key: Key,
-        /// Its current revision; zero when absent.
+        /// Its current revision; zero if it is absent.
         actual: Revision,
     },
-    /// The revision is older than the history kept; start from the present.
+    /// The revision is older than the history; start from the present.
     #[error("revision {asked} was compacted, history starts after {oldest}")]
     Compacted {
-        /// What was asked for.
+        /// The requested revision.
         asked: Revision,
-        /// The oldest revision a watch may start from.
+        /// The oldest revision from which a watch may start.
         oldest: Revision,
     },
     /// The revision has not happened yet.
     #[error("revision {asked} is in the future, the store is at {current}")]
     Future {
-        /// What was asked for.
+        /// The requested revision.
         asked: Revision,
         /// The newest revision.
         current: Revision,
     },
-    /// The disk refused a write; the store answers reads only until it is restarted.
+    /// The disk refused a write; the store only answers reads until it is restarted.
     #[error("the store is read-only: {reason}")]
     ReadOnly {
-        /// What happened and what to do.
+        /// What happened, and what to do.
         reason: String,
     },
-    /// Too many writes wait; try again shortly.
+    /// Too many writes are waiting; try again shortly.
     #[error("too many writes are waiting")]
     Busy,
     /// The key could not be read back; choose another name.
@@ -45,7 +45,7 @@ pub enum Error {
         /// The key.
         key: Key,
     },
-    /// The value is larger than the store takes; make it smaller.
+    /// The value is larger than the store accepts; make it smaller.
     #[error("the value is too large")]
     TooLarge,
     /// There is no room for more; delete something.
@@ -62,7 +62,7 @@ pub enum Error {
         /// What was found, and what to do.
         reason: String,
     },
-    /// The folder was written by a newer version; run that one, or take another folder. Nothing was changed.
+    /// The folder was written by a newer version; use that version, or choose another folder. Nothing was changed.
     #[error(
         "the data in {path} was written by a newer version of this program (format {found}, and this version knows {known}): \
          use the newer version, or choose another folder to start empty; nothing was changed"
@@ -70,9 +70,9 @@ pub enum Error {
     Newer {
         /// The folder.
         path: String,
-        /// What it is written in.
+        /// Its format.
         found: String,
-        /// What this version writes.
+        /// The format that this version writes.
         known: String,
     },
     /// The folder cannot be opened.
@@ -80,7 +80,7 @@ pub enum Error {
     Open {
         /// The folder.
         path: String,
-        /// What happened and what to do.
+        /// What happened, and what to do.
         reason: String,
     },
 }

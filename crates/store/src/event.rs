@@ -1,4 +1,4 @@
-//! What changed: one event per key and commit. Topics keep events in order, and watches deliver them.
+//! Changes: one event per key and commit. Topics keep events in order, and watches deliver them.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::Entry;
 /// One change of one key.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The commit.
+    /// The revision of the commit.
     pub revision: Revision,
     /// The key.
     pub key: Key,
-    /// The entry after the commit; `None`: deleted.
+    /// The entry after the commit; `None` if it was deleted.
     pub new: Option<Arc<Entry>>,
-    /// The entry before the commit; `None`: created.
+    /// The entry before the commit; `None` if it was created.
     pub old: Option<Arc<Entry>>,
 }

@@ -1,9 +1,9 @@
-//! How far back history reaches: the events kept, oldest first, bounded by bytes and by age.
+//! The history: the events that are kept, oldest first, bounded by bytes and by age.
 //!
-//! Counted are only the bytes that nothing else keeps: an event's old entry left the live map with that event, its
-//! new entry either lives there or is counted where it became old. So a store that only grows has a cheap history.
+//! Only bytes that nothing else keeps are counted: an event's old entry left the live map with that event; its new
+//! entry is either still there or counted where it became old. So a store that only grows has a cheap history.
 //!
-//! **Invariant:** a commit is forgotten whole.
+//! **Invariant:** a commit is forgotten as a whole.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,22 +21,22 @@ use crate::topic::Topic;
 pub struct Limits {
     /// Bytes kept for history alone.
     pub bytes: u64,
-    /// Older commits are forgotten even when there is room.
+    /// Older commits are forgotten even if there is room.
     pub age: Duration,
 }
 
 impl Default for Limits {
-    /// Five minutes is how long an apiserver's etcd keeps history by default; 64 MiB is about 60 000 overwrites of
-    /// 1 KB, in the range of the 100 000 events an apiserver caches at most.
+    /// Five minutes is how long an apiserver's etcd keeps history by default; 64 MiB is about 60 000 overwrites of 1
+    /// KB, in the range of the 100 000 events that an apiserver caches at most.
     fn default() -> Self {
         Self { bytes: 64 << 20, age: Duration::from_mins(5) }
     }
 }
 
-/// What an event costs beside its old entry's bytes: the event, two references to it, its record here, the entry.
+/// The cost of an event besides its old entry's bytes: the event, two references to it, its record here, the entry.
 const EVENT_BYTES: u64 = 256;
 
-/// The writer's account of the events in the logs.
+/// The writer's account of the events in all topics.
 #[derive(Debug)]
 pub(crate) struct History {
     limits: Limits,
@@ -57,7 +57,7 @@ impl History {
         Self { limits, records: VecDeque::new(), bytes: 0 }
     }
 
-    /// Appends an event to its log.
+    /// Appends an event to its topic.
     pub(crate) fn append(&mut self, event: Arc<Event>, topic: &Arc<Topic>, at: Timestamp) {
         let bytes = EVENT_BYTES + event.old.as_ref().map_or(0, |old| old.bytes.len() as u64);
         self.bytes += bytes;
@@ -70,7 +70,7 @@ impl History {
         topic.append(event);
     }
 
-    /// Forgets what is over the limits.
+    /// Forgets what exceeds the limits.
     pub(crate) fn trim(&mut self, published: &Published, now: Timestamp) {
         let oldest = now.checked_sub(self.limits.age).unwrap_or(Timestamp::MIN);
         published.pins().expire(now, oldest);

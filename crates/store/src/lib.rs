@@ -1,8 +1,8 @@
 //! A revisioned, watchable key-value store: one global [`Revision`] per commit, consistent snapshots in O(1), ordered
 //! gapless watches over a bounded window of history, and writes that are durable before they are acknowledged.
 //!
-//! Reading order: [`entry`] (what is stored), [`txn`] (what is asked), [`snapshot`] (what is read), [`watch`] (what
-//! is followed), then the implementations [`memory`] and [`disk`], which share everything but durability. One
+//! Reading order: [`entry`] (what is stored), [`txn`] (what is written), [`snapshot`] (what is read), [`watch`] (what
+//! is followed), then the implementations [`memory`] and [`disk`], which share everything except durability. One
 //! contract suite runs on both (`tests/it`).
 
 use std::sync::Arc;
@@ -36,33 +36,33 @@ pub use watch::Watch;
 
 /// The store as the API server sees it. Reads never wait for writes.
 pub trait Store: Send + Sync + 'static {
-    /// The newest visible (hence durable) state. O(1).
+    /// Returns the newest visible, and therefore durable, state. O(1).
     fn snapshot(&self) -> Snapshot;
 
-    /// The state as of `revision`: [`Error::Compacted`] when it left the history window, [`Error::Future`] when it
+    /// Returns the state as of `revision`: [`Error::Compacted`] if it left the history window, [`Error::Future`] if it
     /// has not happened yet.
     fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, Error>;
 
-    /// Keeps a snapshot at hand for [`snapshot_at`](Self::snapshot_at): a list calls it when it hands out a token
-    /// for its next page. Only a few are kept, the most recently used.
+    /// Keeps a snapshot at hand for [`snapshot_at`](Self::snapshot_at): a list calls it when it returns a token for its
+    /// next page. Only a few are kept, the most recently used.
     fn pin(&self, snapshot: &Snapshot);
 
     /// Checks every expectation and, if all hold, applies all operations under one new revision. Resolves when the
     /// commit is durable and visible. The call itself submits the transaction: dropping the future does not undo it.
     fn commit(&self, txn: Txn) -> BoxFuture<'static, Result<Committed, Error>>;
 
-    /// Every event under `prefix` after `from`, in order and without gaps: [`Error::Compacted`] when `from` left the
-    /// history window. A revision in the future is fine: the watch waits and delivers what comes after it.
+    /// Watches every event under `prefix` after `from`, in order and without gaps: [`Error::Compacted`] if `from` left
+    /// the history window. A revision in the future is fine: the watch waits and delivers what comes after it.
     fn watch(&self, prefix: &Prefix, from: Revision) -> Result<Watch, Error>;
 
     /// Forgets history at and before `revision`; the current state is untouched. It frees memory, it does not erase:
     /// after a restart some of that history may be known again.
     fn compact(&self, revision: Revision) -> BoxFuture<'static, Result<(), Error>>;
 
-    /// Would a commit be accepted now? [`Error::ReadOnly`] after a failed write: health checks ask.
+    /// Returns whether a commit would be accepted now: [`Error::ReadOnly`] after a failed write. For health checks.
     fn check(&self) -> Result<(), Error>;
 
-    /// Stops accepting writes, finishes those accepted, releases the files. Idempotent.
+    /// Stops accepting writes, finishes accepted ones, and releases the files. Idempotent.
     fn close(&self) -> BoxFuture<'static, ()>;
 }
 

@@ -1,4 +1,4 @@
-//! A store that forgets everything with its process: for tests, the simulator and `--ephemeral`.
+//! A store that forgets everything when its process ends: for tests, the simulator and `--ephemeral`.
 //!
 //! A commit happens inside the call, under a mutex, with no task or thread: on one tokio thread with paused time its
 //! order is the order of the calls.
@@ -12,7 +12,7 @@ use homeostat_core::{Clock, Prefix, Revision};
 use crate::history::Limits;
 use crate::published::Published;
 use crate::writer::Writer;
-use crate::{Committed, Error, Snapshot, Store, Txn, Watch};
+use crate::{Committed, Error, Event, Snapshot, Store, Txn, Watch};
 
 /// A store without durability.
 #[derive(Debug)]
@@ -22,16 +22,30 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// An empty store on the machine's clock, with the default history.
+    /// Creates an empty store on the machine's clock, with the default history.
     pub fn new() -> Self {
         Self::with(Clock::system(), Limits::default())
     }
 
-    /// An empty store; `clock` decides how old history is.
+    /// Creates an empty store; `clock` determines the age of history.
     pub fn with(clock: Clock, limits: Limits) -> Self {
         let published = Arc::new(Published::default());
         let writer = Mutex::new(Writer::new(Arc::clone(&published), clock, limits));
         Self { published, writer }
+    }
+
+    /// A store that begins with what `snapshot` holds, at its revision and without history. O(1): the entries are shared.
+    pub fn holding(snapshot: Snapshot, clock: Clock, limits: Limits) -> Self {
+        let store = Self::with(clock, limits);
+        let mut writer = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.replay(snapshot).finish();
+        drop(writer);
+        store
+    }
+
+    /// Returns every change after `revision`, in order: [`Error::Compacted`] when some of them left the history window.
+    pub fn changes_after(&self, revision: Revision) -> Result<Vec<Arc<Event>>, Error> {
+        self.published.changes_after(revision)
     }
 
     fn commit_now(&self, txn: Txn) -> Result<Committed, Error> {
@@ -82,7 +96,7 @@ impl Store for Memory {
     }
 
     fn close(&self) -> BoxFuture<'static, ()> {
-        // Under the writer's lock, so that no commit slips in after the watches were told to end.
+        // Under the writer's lock, so that no commit slips in after the watches were ended.
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         self.published.close();
         ready(()).boxed()

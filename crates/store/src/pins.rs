@@ -1,7 +1,8 @@
-//! A few past snapshots kept at hand, so that a list read in pages costs one roll-back at most.
+//! Keeps a few past snapshots at hand, so that a list read in pages costs at most one rollback.
 //!
-//! PinnedSnapshots outlive the history window on purpose: a page of a slow client must not fail because others write much. They
-//! are bounded by count and by the age of history, counted from their last use; compaction drops them at once.
+//! Pinned snapshots outlive the history window on purpose: a slow client's page must not fail because others write a
+//! lot. They are bounded by count and by the age of history, counted from their last use; compaction drops them
+//! immediately.
 
 use std::collections::VecDeque;
 
@@ -10,8 +11,8 @@ use jiff::Timestamp;
 
 use crate::Snapshot;
 
-/// Past snapshots kept. Each shares with the present whatever did not change; the worst case is so many copies of
-/// the store.
+/// The most past snapshots kept. Each shares with the present whatever did not change; in the worst case they are this
+/// many copies of the store.
 const PINS_MAX: usize = 8;
 
 /// Past snapshots, the most recently used last.
@@ -21,7 +22,7 @@ pub(crate) struct PinnedSnapshots(VecDeque<Pin>);
 #[derive(Debug)]
 struct Pin {
     snapshot: Snapshot,
-    /// The first time the writer came by since the last use.
+    /// The first time that the writer saw it unused since its last use.
     idle_since: Option<Timestamp>,
 }
 
@@ -42,12 +43,12 @@ impl PinnedSnapshots {
         }
     }
 
-    /// Drops what shows a state before `revision`.
+    /// Drops snapshots of a state before `revision`.
     pub(crate) fn forget(&mut self, revision: Revision) {
         self.0.retain(|pin| pin.snapshot.revision() >= revision);
     }
 
-    /// Drops what has been idle since before `oldest`.
+    /// Drops snapshots that have been idle since before `oldest`.
     pub(crate) fn expire(&mut self, now: Timestamp, oldest: Timestamp) {
         self.0.retain_mut(|pin| *pin.idle_since.get_or_insert(now) >= oldest);
     }

@@ -1,9 +1,9 @@
-//! What everybody may see: the newest snapshot, the logs of the resources, and how far history reaches back.
+//! What everybody may see: the newest snapshot, the topics of the resources, and how far back history reaches.
 //!
-//! Readers and watchers touch only this; the writer hands over a whole batch at a time, durable by then.
+//! Readers and watchers touch only this; the writer hands over a whole batch at a time, which is durable by then.
 //!
-//! **Invariant:** the order of publication is logs, snapshot, visible revision, wake-ups. So whoever learns a
-//! revision finds its state, and whoever reads the visible revision finds every event up to it in the logs.
+//! **Invariant:** the order of publication is topics, snapshot, visible revision, wake-ups. So whoever learns a
+//! revision finds its state, and whoever reads the visible revision finds every event up to it in the topics.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use crate::{Error, Event, Snapshot};
 pub(crate) struct Published {
     current: ArcSwap<Snapshot>,
     visible: AtomicU64,
-    /// The last revision forgotten: history is whole after it.
+    /// The last forgotten revision: history is whole after it.
     floor: AtomicU64,
     topics: RwLock<BTreeMap<Box<str>, Arc<Topic>>>,
     pins: Mutex<PinnedSnapshots>,
@@ -45,7 +45,7 @@ impl Published {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Is history after `revision` whole?
+    /// Checks that the history after `revision` is whole.
     pub(crate) fn check_kept(&self, revision: Revision) -> Result<(), Error> {
         if revision < self.floor() { Err(self.compacted(revision)) } else { Ok(()) }
     }
@@ -54,7 +54,7 @@ impl Published {
         Error::Compacted { asked, oldest: self.floor() }
     }
 
-    /// The log of a resource, begun when first asked for.
+    /// Returns a resource's topic, which is created when first asked for.
     pub(crate) fn topic(&self, name: &str) -> Arc<Topic> {
         let topics = self.topics.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(topic) = topics.get(name) {
@@ -69,15 +69,15 @@ impl Published {
         self.topics.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Makes a batch visible whose events are in the logs already.
+    /// Makes a batch visible whose events are in the topics already.
     pub(crate) fn publish(&self, snapshot: Snapshot) {
         let revision = snapshot.revision();
         self.current.store(Arc::new(snapshot));
         self.visible.store(revision.get(), Ordering::Release);
     }
 
-    /// Declares history up to `floor` forgotten. Called before the events are trimmed, so that a watch which passed
-    /// its check under the log's lock finds its events.
+    /// Declares history up to `floor` forgotten. Called before the events are trimmed, so that a watch that passed its
+    /// check under the topic's lock finds its events.
     pub(crate) fn forget(&self, floor: Revision) {
         self.floor.store(floor.get(), Ordering::Release);
     }
@@ -94,7 +94,7 @@ impl Published {
         self.pins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state as of `revision`: the present, a pinned snapshot, or the present with newer events undone.
+    /// Returns the state as of `revision`: the present, a pinned snapshot, or the present with newer events undone.
     pub(crate) fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, Error> {
         let current = self.snapshot();
         if revision == current.revision() {
@@ -111,8 +111,19 @@ impl Published {
         Ok(past)
     }
 
-    /// Collects what lies between `current` and a past `revision`. Quick: undoing is left to [`Undo::apply`], which
-    /// may take its time while history moves on.
+    /// Every change after `revision`, oldest first.
+    pub(crate) fn changes_after(&self, revision: Revision) -> Result<Vec<Arc<Event>>, Error> {
+        let topics = self.topics.read().unwrap_or_else(PoisonError::into_inner);
+        let mut events: Vec<_> = topics.values().flat_map(|topic| topic.read().back_to(revision)).collect();
+        drop(topics);
+        self.check_kept(revision)?;
+        // A stable sort on what comes newest first: the changes of one commit are of different keys.
+        events.sort_by(|one, other| (one.revision, &one.key).cmp(&(other.revision, &other.key)));
+        Ok(events)
+    }
+
+    /// Collects the events between `current` and a past `revision`. This is quick: [`Undo::apply`] undoes them later
+    /// and may take its time while history moves on.
     pub(crate) fn undo(&self, current: Snapshot, revision: Revision) -> Result<Undo, Error> {
         let newest = current.revision();
         let mut events = Vec::new();
@@ -120,7 +131,7 @@ impl Published {
             let newer = topic.read().back_to(revision);
             events.extend(newer.into_iter().filter(|event| event.revision <= newest));
         }
-        // Checked last: had anything needed been trimmed meanwhile, the floor would have passed the revision.
+        // Checked last: if anything needed had been trimmed meanwhile, the floor would have passed the revision.
         self.check_kept(revision)?;
         Ok(Undo { current, revision, events })
     }
@@ -157,8 +168,8 @@ mod tests {
     use crate::writer::Writer;
     use crate::{Expect, Op, Txn, Value};
 
-    /// Found by a million overwrites: no checkpoint was ever written, because the floor had always moved on before
-    /// the state at the floor was ready.
+    /// Found by a million overwrites: no checkpoint was ever written, because the floor had always moved on before the
+    /// state at the floor was ready.
     #[test]
     fn the_way_back_holds_while_history_is_forgotten() {
         let published = Arc::new(Published::default());

@@ -16,7 +16,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// A snapshot of these entries; for implementations of the store.
+    /// Creates a snapshot of these entries; for implementations of the store.
     pub fn new(revision: Revision, entries: OrdMap<Key, Arc<Entry>>) -> Self {
         Self { revision, entries }
     }
@@ -29,17 +29,17 @@ impl Snapshot {
         self.entries
     }
 
-    /// The revision it shows.
+    /// Returns the revision it shows.
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// The entry of a key.
+    /// Returns the entry of a key.
     pub fn get(&self, key: &Key) -> Option<&Arc<Entry>> {
         self.entries.get(key)
     }
 
-    /// Entries under `prefix` in key order, starting after the key text `after` (empty: from the first).
+    /// Returns the entries under `prefix` in key order, starting after the key text `after` (empty: from the first).
     pub fn range<'a>(
         &'a self,
         prefix: &'a Prefix,
@@ -53,17 +53,17 @@ impl Snapshot {
             .map(|(_, entry)| entry)
     }
 
-    /// Every entry, in key order.
+    /// Returns every entry, in key order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.entries.values()
     }
 
-    /// The number of entries in the whole store.
+    /// Returns the number of entries in the whole store.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Is the store empty?
+    /// Returns whether the store is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

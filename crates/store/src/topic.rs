@@ -1,7 +1,7 @@
-//! The log of one resource: the recent events of one topic (`group/resource/`), shared by all its watches.
+//! The recent events of one topic (`group/resource/`), shared by all its watches.
 //!
-//! Every event has an absolute place that never changes; trimming moves the first place up. A watch is a place and
-//! nothing more, so the number of watches costs the writer only their wake-ups.
+//! Every event has an absolute position that never changes; trimming moves the first position up. A watch is a position
+//! and nothing more, so the number of watches costs the writer only their wake-ups.
 //!
 //! **Invariant:** only the writer appends and trims, and it appends before it makes the revision visible.
 
@@ -18,15 +18,15 @@ use crate::Event;
 #[derive(Debug, Default)]
 pub(crate) struct Topic {
     log: RwLock<TopicEvents>,
-    /// The place after the last event, readable without the lock.
+    /// The position after the last event, readable without the lock.
     end: AtomicU64,
-    /// Rung after the writer has made new events visible.
+    /// Notified after the writer has made new events visible.
     pub(crate) arrived: Notify,
-    /// Held by every watch, to be counted. The topic itself is held by every event of the history, too.
+    /// Every watch holds it, to be counted. Every event in the history holds the topic itself, too.
     pub(crate) watches: Arc<()>,
 }
 
-/// Events in order of revision, and the place of the first of them.
+/// Events in order of revision, and the position of the first one.
 #[derive(Debug, Default)]
 pub(crate) struct TopicEvents {
     first: u64,
@@ -63,18 +63,18 @@ impl Topic {
 }
 
 impl TopicEvents {
-    /// The place of the first event after `revision`.
+    /// Returns the position of the first event after `revision`.
     pub(crate) fn place_after(&self, revision: Revision) -> u64 {
         self.first + self.events.partition_point(|event| event.revision <= revision) as u64
     }
 
-    /// The events from `place` on; `None` when that place was trimmed.
+    /// Returns the events from `place` on; `None` if that position was trimmed.
     pub(crate) fn from(&self, place: u64) -> Option<impl Iterator<Item = &Arc<Event>>> {
         let skip = usize::try_from(place.checked_sub(self.first)?).ok()?;
         Some(self.events.range(skip.min(self.events.len())..))
     }
 
-    /// The events after `revision`, newest first: the order in which they are undone.
+    /// Returns the events after `revision`, newest first: the order in which they are undone.
     pub(crate) fn back_to(&self, revision: Revision) -> Vec<Arc<Event>> {
         self.events.iter().rev().take_while(|event| event.revision > revision).cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! What is asked: expectations about current revisions, and the writes to make if all of them hold.
+//! What is written: expectations about current revisions, and the writes to make if all of them hold.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use homeostat_core::{Key, Revision};
 
 use crate::{Entry, Value};
 
-/// What must hold for a key at the moment of commit.
+/// What must hold for a key at the moment of the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// Anything goes.
+    /// No expectation.
     Any,
     /// The key must be absent.
     Absent,
@@ -22,7 +22,7 @@ pub enum Expect {
 pub enum Op {
     /// Store this value under the key.
     Put(Value),
-    /// Remove the key. Deleting an absent key is no operation.
+    /// Remove the key. Deleting an absent key has no effect.
     Delete,
     /// Only check the expectation.
     Check,
@@ -31,18 +31,18 @@ pub enum Op {
 /// A set of expectations and writes that happen together or not at all. A key appears at most once.
 #[derive(Clone, Debug, Default)]
 pub struct Txn {
-    /// Key, expectation, write.
+    /// Key, expectation and write of each step.
     pub steps: Vec<(Key, Expect, Op)>,
 }
 
 impl Txn {
-    /// A transaction of one write.
+    /// Creates a transaction with one write.
     pub fn one(key: Key, expect: Expect, op: Op) -> Self {
         Self { steps: vec![(key, expect, op)] }
     }
 }
 
-/// A commit that took place.
+/// A commit that succeeded.
 #[derive(Clone, Debug)]
 pub struct Committed {
     /// Its revision.

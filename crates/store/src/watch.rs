@@ -1,10 +1,10 @@
-//! What is followed: events of one prefix, in order, without gaps, from a shared log.
+//! What is followed: events of one prefix, in order, without gaps, from a shared topic.
 //!
-//! A watch is a cursor into the log of its resource, not a queue of its own: a slow watcher costs the others
-//! nothing, and is cut off with [`Error::Compacted`] once history has left it behind.
+//! A watch is a cursor into its resource's topic, not a queue of its own: a slow watcher costs the others nothing, and
+//! is cut off with [`Error::Compacted`] once history has left it behind.
 //!
-//! **Invariant:** an event is delivered only once the state that contains it is visible, and by the time the commit
-//! that made it is acknowledged.
+//! **Invariant:** an event is delivered only once the state that contains it is visible, and it can be delivered by the
+//! time the commit that made it is acknowledged.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::published::Published;
 use crate::topic::Topic;
 use crate::{Error, Event};
 
-/// Events delivered at once: enough to fill a socket buffer with small objects, few enough that one watcher never
-/// holds the log of its resource for long. A commit is never split, so a batch may be longer by one commit.
+/// How many events are delivered at once: enough to fill a socket buffer with small objects, few enough that one
+/// watcher never holds its resource's topic for long. A commit is never split, so a batch may be longer by one commit.
 pub const BATCH_EVENTS: usize = 256;
 
 /// A cursor over the events of one prefix.
@@ -24,11 +24,11 @@ pub struct Watch {
     published: Arc<Published>,
     topic: Arc<Topic>,
     prefix: Prefix,
-    /// The place in the topic's log of the first event not yet looked at.
+    /// The position in the topic of the first event not yet looked at.
     place: u64,
     /// Everything up to here was delivered.
     delivered: Revision,
-    /// One of those that are counted.
+    /// Held so that this watch is counted.
     seat: Arc<()>,
 }
 
@@ -36,7 +36,7 @@ impl Watch {
     pub(crate) fn new(published: Arc<Published>, prefix: &Prefix, from: Revision) -> Result<Self, Error> {
         let topic = published.topic(prefix.topic());
         let place = {
-            // Under the lock nothing is trimmed, so what the check allows is still there.
+            // Nothing is trimmed under the lock, so whatever the check allows still exists.
             let log = topic.read();
             published.check_kept(from)?;
             log.place_after(from)
@@ -45,8 +45,8 @@ impl Watch {
         Ok(Self { published, topic, prefix: prefix.clone(), place, delivered: from, seat })
     }
 
-    /// Waits for events and returns all that are there, at most about [`BATCH_EVENTS`]. Never empty. Dropping the
-    /// future loses nothing. [`Error::Compacted`]: this watch was too slow; [`Error::Closed`]: all was delivered and
+    /// Waits for events and returns all there are, at most about [`BATCH_EVENTS`]. Never empty. Dropping the future
+    /// loses nothing. [`Error::Compacted`]: this watch was too slow; [`Error::Closed`]: everything was delivered and
     /// nothing will follow.
     pub async fn next(&mut self) -> Result<Vec<Arc<Event>>, Error> {
         loop {
@@ -62,8 +62,8 @@ impl Watch {
         }
     }
 
-    /// What [`next`](Self::next) would return without waiting; empty when there is nothing. Costs two atomic loads
-    /// when nothing happened in this resource.
+    /// Returns what [`next`](Self::next) would return without waiting; empty if there is nothing. Costs two atomic
+    /// loads if nothing happened in this resource.
     pub fn try_next(&mut self) -> Result<Vec<Arc<Event>>, Error> {
         let visible = self.published.visible();
         if self.place == self.topic.end() {
@@ -91,16 +91,16 @@ impl Watch {
         Ok(batch)
     }
 
-    /// How many watches follow the same resource, this one included.
+    /// Returns how many watches follow the same resource, including this one.
     pub fn companions(&self) -> usize {
         // The topic holds one more.
         Arc::strong_count(&self.seat) - 1
     }
 
-    /// Everything up to this revision was delivered. It moves with commits to any resource, so it is what a bookmark
-    /// may say.
+    /// Returns the revision up to which everything was delivered. It moves with commits to any resource, so a bookmark
+    /// may report it.
     pub fn progress(&self) -> Revision {
-        // Visible first: an event at or below it is in the log by then.
+        // The visible revision first: an event at or below it is in the topic by then.
         let visible = self.published.visible();
         let waiting =
             self.topic.read().from(self.place).map(|mut events| events.next().map(|event| event.revision));

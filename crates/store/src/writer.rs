@@ -1,8 +1,8 @@
-//! The one writer: checks transactions in order against the working state, gives each that changes something its own
-//! revision, and publishes a whole batch once it is durable.
+//! The only writer: checks transactions in order against the working state, gives each one that changes something its
+//! own revision, and publishes a whole batch once it is durable.
 //!
-//! No I/O here: [`Writer::prepare`] touches nothing others see, so a batch that cannot be made durable is dropped
-//! without a trace. The memory store publishes at once, the disk store after its log has been synced.
+//! No I/O here: [`Writer::prepare`] touches nothing that others see, so a batch that cannot be made durable is dropped
+//! without a trace. The memory store publishes immediately, the disk store after its log was synced.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ pub(crate) struct Writer {
     clock: Clock,
 }
 
-/// Transactions checked and applied to a private copy of the state.
+/// Transactions that were checked and applied to a private copy of the state.
 #[derive(Debug)]
 pub(crate) struct Batch {
     /// The state after the batch.
     pub(crate) snapshot: Snapshot,
     /// Every change, in order of revision.
     pub(crate) events: Vec<Arc<Event>>,
-    /// One per transaction, to be handed out once the batch is durable.
+    /// One result per transaction, to be handed out once the batch is durable.
     pub(crate) results: Vec<Result<Committed, Error>>,
     /// When it was made.
     pub(crate) at: Timestamp,
@@ -54,7 +54,7 @@ impl Writer {
         Batch { snapshot, events: work.events, results, at: self.clock.now() }
     }
 
-    /// Makes a durable batch visible and returns the answers. The caller hands them out, then wakes the watchers.
+    /// Makes a durable batch visible and returns the results. The caller hands them out, then wakes the watchers.
     pub(crate) fn publish(&mut self, batch: Batch) -> (Vec<Result<Committed, Error>>, PendingWakeups) {
         let mut wake = PendingWakeups::default();
         for event in batch.events {
@@ -79,18 +79,18 @@ impl Writer {
     }
 }
 
-/// A change of one key as a log keeps it; the old entry is found again by replaying.
+/// A change of one key as the log keeps it; replaying finds the old entry again.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) revision: Revision,
     pub(crate) key: Key,
-    /// `None`: deleted.
+    /// `None` if it was deleted.
     pub(crate) new: Option<Arc<Entry>>,
 }
 
-/// Commits of the past being brought back, from a checkpoint on.
+/// Restores past commits, from a checkpoint on.
 #[derive(Debug)]
-pub(crate) struct Replay<'a> {
+pub(crate) struct LogReplay<'a> {
     writer: &'a mut Writer,
     start: Revision,
     revision: Revision,
@@ -98,20 +98,20 @@ pub(crate) struct Replay<'a> {
 }
 
 impl Writer {
-    /// Starts from a past state; nothing is visible before [`Replay::finish`].
-    pub(crate) fn replay(&mut self, start: Snapshot) -> Replay<'_> {
+    /// Starts from a past state; nothing is visible before [`LogReplay::finish`].
+    pub(crate) fn replay(&mut self, start: Snapshot) -> LogReplay<'_> {
         self.published.forget(start.revision());
         let revision = start.revision();
-        Replay { writer: self, start: revision, revision, entries: start.into_entries() }
+        LogReplay { writer: self, start: revision, revision, entries: start.into_entries() }
     }
 }
 
-impl Replay<'_> {
+impl LogReplay<'_> {
     pub(crate) fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// Applies changes made at `at`, those before the start left out.
+    /// Applies changes made at `at`, except those before the start.
     pub(crate) fn apply(&mut self, changes: Vec<Change>, at: Timestamp) {
         let start = self.start;
         for Change { revision, key, new } in changes.into_iter().filter(|change| change.revision > start) {
@@ -133,9 +133,9 @@ impl Replay<'_> {
     }
 }
 
-/// The topics that got events, each once. Ringing them is left to the caller because answers go first.
+/// The topics that got events, each once. The caller notifies them, because results go first.
 #[derive(Debug, Default)]
-#[must_use = "watchers sleep until rung"]
+#[must_use = "watchers sleep until they are notified"]
 pub(crate) struct PendingWakeups(Vec<Arc<Topic>>);
 
 impl PendingWakeups {
@@ -188,7 +188,7 @@ impl WorkingState {
     }
 
     fn step(&mut self, revision: Revision, key: Key, op: Op) -> Option<Arc<Entry>> {
-        // The name is shared with the version before it, so a key costs its text once.
+        // The name is shared with the previous version, so a key costs its text once.
         let key = self.entries.get(&key).map_or(key, |entry| entry.key.clone());
         let (new, old) = match op {
             Op::Check => return None,
@@ -204,7 +204,7 @@ impl WorkingState {
     }
 }
 
-/// The part `group/resource/` of a key.
+/// Returns the part `group/resource/` of a key.
 fn topic_of(key: &Key) -> &str {
     let text = key.as_str();
     let end = text.match_indices('/').nth(1).map_or(text.len(), |(at, _)| at + 1);

@@ -1,4 +1,4 @@
-//! The kind: what a person writes, and what they read.
+//! The kind At: what people write and what they read.
 
 use homeostat::prelude::*;
 
@@ -13,13 +13,13 @@ use homeostat::prelude::*;
 #[kube(printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#)]
 #[serde(rename_all = "camelCase")]
 pub struct AtSpec {
-    /// The moment, as an RFC 3339 time: `2026-07-03T02:00:00Z`.
+    /// When to run it, as an RFC 3339 time: `2026-07-03T02:00:00Z`.
     pub schedule: String,
     /// The command, run by a shell.
     pub command: String,
 }
 
-/// How far it is.
+/// The progress of an At.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Phase {
@@ -28,15 +28,15 @@ pub enum Phase {
     Pending,
     /// Its time has come, and its Pod has not ended.
     Running,
-    /// Its Pod has ended, well or not.
+    /// Its Pod has ended, successfully or not.
     Done,
 }
 
-/// What is known about it. The condition `Scheduled` says whether its schedule can be read, `Complete` how it ended.
+/// The status. The condition `Scheduled` says whether the schedule can be read, `Complete` how the command ended.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct AtStatus {
-    /// How far it is; absent until it was looked at for the first time.
+    /// The progress; absent until the At was first reconciled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     /// The Pod that runs the command.

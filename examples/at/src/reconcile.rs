@@ -1,4 +1,4 @@
-//! The operator: looks at an At and its Pod, asks [`step`](crate::step) what is next, and does it.
+//! The reconciler: looks at an At and its Pod, asks [`step`](crate::step) what is next, and does it.
 
 use homeostat::prelude::*;
 use serde_json::json;
@@ -6,10 +6,10 @@ use serde_json::json;
 use crate::at::{At, Phase};
 use crate::step::{Ending, Step, next};
 
-/// What runs the command where containers have images; a node of processes runs the host's own shell.
+/// The image that runs the command on nodes with images; a node of processes runs the host's own shell.
 const IMAGE: &str = "busybox";
 
-/// The operator, ready to run.
+/// Returns the operator.
 pub fn operator() -> Operator {
     let ats = Controller::<At>::new().owns::<Pod>().reconcile(reconcile);
     Operator::new("at.cnat.programming-kubernetes.info").crd::<At>().control(ats)
@@ -34,10 +34,10 @@ async fn reconcile(at: Arc<At>, cx: Context<At>) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-/// A schedule that cannot be read: only an edit of the At helps.
+/// Refuses a schedule that cannot be read: only an edit of the At helps.
 fn refuse(at: &At, cx: &Context<At>, error: &jiff::Error) -> Fault {
     let message = format!(
-        "the schedule {:?} is no time as RFC 3339 has it, such as 2026-07-03T02:00:00Z: {error}",
+        "the schedule {:?} is not an RFC 3339 time, such as 2026-07-03T02:00:00Z: {error}",
         at.spec.schedule
     );
     cx.status(|status| status.phase = Some(Phase::Pending));
@@ -48,8 +48,8 @@ fn refuse(at: &At, cx: &Context<At>, error: &jiff::Error) -> Fault {
 
 fn wait(at: &At, cx: &Context<At>) {
     let message = format!("runs at {}", at.spec.schedule);
-    let is_told = at.status.as_ref().is_some_and(|status| status.phase.is_some());
-    if !is_told {
+    let is_known = at.status.as_ref().is_some_and(|status| status.phase.is_some());
+    if !is_known {
         cx.event(Severity::Normal, "Scheduled", message.as_str());
     }
     cx.status(|status| status.phase = Some(Phase::Pending));
@@ -66,7 +66,7 @@ async fn launch(at: &At, cx: &Context<At>) -> Result<()> {
     let pod: Arc<Pod> = match cx.create(pod_of(at)?).await {
         Ok(pod) => pod,
         Err(error) => {
-            let message = format!("its Pod cannot be made: {error}");
+            let message = format!("cannot create its Pod: {error}");
             cx.event(Severity::Warning, "NotStarted", message.as_str());
             cx.condition(condition("Complete", false, "NotStarted", message));
             return Err(error.into());
@@ -86,9 +86,9 @@ fn finish(cx: &Context<At>, ending: Ending) {
     cx.condition(condition("Complete", true, reason, ending.message));
 }
 
-/// The Pod that runs the command, once.
+/// Returns the Pod that runs the command once.
 fn pod_of(at: &At) -> Result<Pod> {
-    Ok(serde_json::from_value(json!({
+    Ok(from_json(&json!({
         "metadata": {
             "name": format!("{}-pod", short_name(at)),
             "labels": {"app.kubernetes.io/managed-by": "at", "app.kubernetes.io/instance": short_name(at)},
@@ -104,11 +104,11 @@ fn pod_of(at: &At) -> Result<Pod> {
     }))?)
 }
 
-/// The name, or what fits of it into a label and a Pod's host name, told apart from others by the uid.
+/// Returns the name, shortened to fit into a label and a Pod's host name, and made unique by the uid.
 fn short_name(at: &At) -> String {
-    /// A label's 63 letters less `-pod`, which makes it the Pod's name.
+    /// A label's 63 letters without `-pod`, which makes it the Pod's name.
     const LETTERS_MAX: usize = 59;
-    /// Enough of a uid to tell objects of similar names apart.
+    /// Enough letters of a uid to distinguish objects with similar names.
     const UID_LETTERS: usize = 8;
     let (name, uid) = (at.name_any(), at.uid().unwrap_or_default());
     if name.len() <= LETTERS_MAX {
@@ -119,7 +119,7 @@ fn short_name(at: &At) -> String {
     format!("{}-{uid}", head.trim_end_matches(['-', '.']))
 }
 
-/// The shell gets the text as it is written: Kubernetes would replace `$(NAME)` and `$$` before.
+/// Escapes the text, so that the shell gets it as written: Kubernetes would replace `$(NAME)` and `$$`.
 fn literal(text: &str) -> String {
     text.replace('$', "$$")
 }

@@ -1,6 +1,6 @@
-//! What to do next with an At, decided from what is: no I/O, no clock.
+//! Decides what to do next with an At: no I/O, no clock.
 //!
-//! **Invariant:** a phase only moves forward, one step per reconcile: what is written comes back as the next trigger.
+//! **Invariant:** a phase only moves forward, one step per reconcile: each write triggers the next reconcile.
 
 use std::time::Duration;
 
@@ -11,36 +11,36 @@ use jiff::fmt::temporal::Pieces;
 
 use crate::at::{At, Phase};
 
-/// The next step.
+/// The next step of an At.
 #[derive(Debug, PartialEq)]
 pub enum Step {
-    /// It waits for its time, this long.
+    /// Wait this long for its time.
     Wait(Duration),
-    /// Its time has come.
+    /// Its time has come: start.
     Begin,
-    /// Its Pod must be made.
+    /// Create its Pod.
     Launch,
-    /// Its Pod has not ended: its events will tell.
+    /// Wait for its Pod: its events trigger the next reconcile.
     Watch,
-    /// Its Pod has ended, and how.
+    /// Its Pod has ended: record how.
     Finish(Ending),
-    /// All is done.
+    /// Do nothing: everything is done.
     Rest,
 }
 
 /// How a Pod ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// Did the command end with 0?
+    /// Whether the command exited with code 0.
     pub is_success: bool,
-    /// In words.
+    /// A description.
     pub message: String,
 }
 
-/// The next step of `at`, whose Pod is `pod`, at the time `now`.
+/// Returns the next step of `at`, whose Pod is `pod`, at the time `now`.
 ///
 /// # Errors
-/// When the schedule cannot be read. Once the time has come it is not asked any more.
+/// If the schedule cannot be read. Once the time has come, the schedule is not read any more.
 pub fn next(at: &At, pod: Option<&Pod>, now: Timestamp) -> Result<Step, jiff::Error> {
     Ok(match phase(at) {
         Phase::Pending => {
@@ -58,7 +58,7 @@ pub fn next(at: &At, pod: Option<&Pod>, now: Timestamp) -> Result<Step, jiff::Er
     })
 }
 
-/// The moment. The last hours of the year 9999 have no [`Timestamp`]; the last there is will do.
+/// Parses the schedule. The last hours of the year 9999 have no [`Timestamp`]; the last possible one is used instead.
 fn moment(schedule: &str) -> Result<Timestamp, jiff::Error> {
     schedule.parse().or_else(|error| {
         let pieces = Pieces::parse(schedule)?;
@@ -68,12 +68,12 @@ fn moment(schedule: &str) -> Result<Timestamp, jiff::Error> {
     })
 }
 
-/// The phase; an At that was never looked at is pending.
+/// Returns the phase; an At that was never reconciled is pending.
 fn phase(at: &At) -> Phase {
     at.status.as_ref().and_then(|status| status.phase).unwrap_or_default()
 }
 
-/// How the Pod ended, if it has.
+/// Returns how the Pod ended, if it has.
 fn ending(pod: &Pod) -> Option<Ending> {
     let status = pod.status.as_ref()?;
     let is_success = match status.phase.as_deref()? {
@@ -81,9 +81,9 @@ fn ending(pod: &Pod) -> Option<Ending> {
         "Failed" => false,
         _ => return None,
     };
-    let code = exit_code(pod).map(|code| format!("the command ended with {code}"));
-    let told = status.message.clone().or_else(|| status.reason.clone());
-    let message = code.or(told).unwrap_or_else(|| "the Pod has ended".to_owned());
+    let code = exit_code(pod).map(|code| format!("the command exited with code {code}"));
+    let reported = status.message.clone().or_else(|| status.reason.clone());
+    let message = code.or(reported).unwrap_or_else(|| "the Pod has ended".to_owned());
     Some(Ending { is_success, message })
 }
 
@@ -138,7 +138,7 @@ mod tests {
             "name": "command", "image": "", "imageID": "", "ready": false, "restartCount": 0,
             "state": {"terminated": {"exitCode": 3}},
         }]});
-        check(Some("RUNNING"), Some(exited), DUE, finish(false, "the command ended with 3"));
+        check(Some("RUNNING"), Some(exited), DUE, finish(false, "the command exited with code 3"));
         check(Some("RUNNING"), Some(json!({"phase": "Succeeded"})), DUE, finish(true, "the Pod has ended"));
     }
 

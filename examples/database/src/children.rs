@@ -1,4 +1,4 @@
-//! What should be, built from the spec and nothing else: the same spec gives the same children.
+//! Builds the desired children from the spec and nothing else: the same spec gives the same children.
 
 use std::path::{Path, PathBuf};
 
@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 use crate::database::Database;
 use crate::settings::Settings;
 
-/// What runs where containers have images; a node of processes runs the host's own PostgreSQL.
+/// The image on nodes with images; a node of processes runs the host's own PostgreSQL.
 const IMAGE: &str = "postgres:17";
 
 /// The label that leads from a Pod to its Database.
 pub(crate) const LABEL: &str = "database.example.com/name";
 
-/// The container that makes the data folder.
+/// The name of the container that creates the data folder.
 pub(crate) const PREPARE: &str = "prepare";
 
-/// Letters of a password: with 27 to choose from, 142 bits.
+/// The length of a password: with 27 letters to choose from, 142 bits.
 const PASSWORD_LETTERS: usize = 30;
 
 /// What the children are built from.
@@ -25,7 +25,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) database: &'a Database,
     pub(crate) settings: &'a Settings,
     pub(crate) port: u16,
-    /// Changes when the Secret does: the Pod must take up the new password.
+    /// Changes with the Secret, so that the Pod is replaced and gets the new password.
     pub(crate) secret_version: String,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn pod_name(database: &Database) -> String {
     format!("{}-0", database.name_any())
 }
 
-/// The folder of this database's data. Names and namespaces are DNS labels, so they lead nowhere else.
+/// Returns the folder of this database's data. Names and namespaces are DNS labels, so they cannot lead elsewhere.
 pub(crate) fn data_folder(database: &Database, root: &Path) -> PathBuf {
     root.join(database.namespace().unwrap_or_default()).join(database.name_any())
 }
@@ -46,9 +46,9 @@ pub(crate) fn labels(database: &Database) -> Value {
     json!({LABEL: database.name_any(), "app.kubernetes.io/managed-by": "database"})
 }
 
-/// A Secret with a password nobody has seen.
+/// Returns a Secret with a new random password.
 pub(crate) fn secret(database: &Database, settings: &Settings) -> Result<Secret> {
-    Ok(serde_json::from_value(json!({
+    Ok(from_json(&json!({
         "metadata": {"name": secret_name(database), "labels": labels(database)},
         "stringData": {
             "username": database.spec.username,
@@ -59,7 +59,7 @@ pub(crate) fn secret(database: &Database, settings: &Settings) -> Result<Secret>
 }
 
 pub(crate) fn service(plan: &Plan<'_>) -> Result<Service> {
-    Ok(serde_json::from_value(json!({
+    Ok(from_json(&json!({
         "metadata": {"name": plan.database.name_any(), "labels": labels(plan.database)},
         "spec": {
             "type": "ClusterIP",
@@ -72,12 +72,13 @@ pub(crate) fn service(plan: &Plan<'_>) -> Result<Service> {
 
 pub(crate) fn stateful_set(plan: &Plan<'_>) -> Result<StatefulSet> {
     let name = plan.database.name_any();
-    Ok(serde_json::from_value(json!({
+    Ok(from_json(&json!({
         "metadata": {"name": name, "labels": labels(plan.database)},
         "spec": {
             "serviceName": name,
             "replicas": 1,
-            // In order would mean: a Pod that never becomes ready is never replaced, not even when the spec was mended.
+            // With OrderedReady, a Pod that never becomes ready would never be replaced, not even after the spec was
+            // corrected.
             "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": {LABEL: name}},
             "template": {
@@ -108,7 +109,7 @@ fn pod(plan: &Plan<'_>) -> Value {
     })
 }
 
-/// PostgreSQL's arguments: ours, then those of the spec.
+/// Returns PostgreSQL's arguments: ours, then those of the spec.
 fn arguments(plan: &Plan<'_>) -> Vec<String> {
     let spec = &plan.database.spec;
     let own = [format!("port={}", plan.port), format!("max_connections={}", spec.max_connections)];
@@ -137,9 +138,9 @@ fn container(plan: &Plan<'_>, name: &str, text: &str) -> Value {
     })
 }
 
-/// The Pod that removes the data when the Database is deleted.
+/// Returns the Pod that erases the data when the Database is deleted.
 pub(crate) fn eraser(database: &Database, settings: &Settings) -> Result<Pod> {
-    Ok(serde_json::from_value(json!({
+    Ok(from_json(&json!({
         "metadata": {"name": eraser_name(database), "labels": labels(database)},
         "spec": {
             "restartPolicy": "OnFailure",
@@ -163,7 +164,8 @@ fn script(text: &str) -> Value {
     json!(["sh", "-euc", format!("{}{text}", include_str!("scripts/path.sh")), "database"])
 }
 
-/// The folder of all databases, at the same path inside and outside: a process that is no container finds it, too.
+/// Returns the folder of all databases, at the same path inside and outside, so that a process that is not a container
+/// finds it.
 fn volume(settings: &Settings) -> Value {
     json!({"name": "databases", "hostPath": {"path": settings.folder, "type": "DirectoryOrCreate"}})
 }

@@ -1,7 +1,8 @@
-//! The end of a Database whose data is to go with it: first PostgreSQL stops, then a Pod erases the folder where it lies.
+//! Cleans up a Database whose data is deleted with it: first PostgreSQL stops, then a Pod erases the folder where it
+//! is.
 //!
 //! The operator never touches the folder itself: it may run on another machine. In a namespace that is being deleted
-//! nothing can be made any more; the Pod that erases is then made in the one that is always there.
+//! nothing can be created any more; then the Pod that erases is created in the namespace that always exists.
 
 use homeostat::prelude::*;
 
@@ -10,7 +11,7 @@ use crate::database::Database;
 use crate::problem::check_name;
 use crate::settings::Settings;
 
-/// How often to look whether the last step is done, in case nobody tells.
+/// How often to check whether the last step is done, in case no event arrives.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The namespace that cannot be deleted.
@@ -31,7 +32,7 @@ pub(crate) async fn cleanup(database: Arc<Database>, cx: Context<Database>) -> R
     let elsewhere = cx.get::<Pod>((REFUGE, refuge_name(&database)))?;
     match elsewhere.or(cx.get::<Pod>(&*eraser_name(&database))?) {
         Some(pod) if has_succeeded(&pod) => {
-            // Not owned, because owners are in the same namespace: it would stay.
+            // Not owned, because owners must be in the same namespace: it would stay.
             if pod.name_any() == refuge_name(&database) {
                 cx.delete(&*pod).await?;
             }
@@ -50,13 +51,13 @@ async fn erase(database: &Database, cx: &Context<Database>, settings: &Settings)
             let mut pod = eraser(database, settings)?;
             pod.metadata.namespace = Some(REFUGE.to_owned());
             pod.metadata.name = Some(refuge_name(database));
-            // A Service of a Database there must not take it for its own.
+            // The Service of a Database there must not select it.
             pod.metadata.labels.get_or_insert_default().remove(LABEL);
             let _: Arc<Pod> = cx.create_unowned(pod).await?;
         }
         made => drop(made?),
     }
-    cx.event(Severity::Normal, "Erasing", "PostgreSQL has ended; its data is being erased");
+    cx.event(Severity::Normal, "Erasing", "PostgreSQL has stopped; its data is being erased");
     Ok(())
 }
 
@@ -64,7 +65,7 @@ fn refuge_name(database: &Database) -> String {
     format!("erase-{}", database.uid().unwrap_or_default())
 }
 
-/// Is the namespace being deleted?
+/// Returns whether the namespace is being deleted.
 fn is_terminating(error: &Error) -> bool {
     let Error::Api { status, .. } = error else { return false };
     let causes = status.details.iter().flat_map(|details| &details.causes);

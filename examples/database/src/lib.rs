@@ -1,13 +1,13 @@
 //! The Database operator: a real PostgreSQL for every Database object.
 //!
 //! ```text
-//! Database ── owns ─▶ Secret       a password, made once and kept
+//! Database ── owns ─▶ Secret       a password, created once and kept
 //!          ├─ owns ─▶ Service      a stable name
-//!          └─ owns ─▶ StatefulSet ──▶ Pod: `prepare` makes the data folder, `postgres` serves it
+//!          └─ owns ─▶ StatefulSet ──▶ Pod: `prepare` creates the data folder, `postgres` serves it
 //! ```
-//! Reading order: `database` (what people write and read), `reconcile` (the loop: children, then status),
-//! `children` (what should be, built from the spec), `observe` (what is), `problem` (which errors are worth a retry),
-//! `cleanup` (the data folder's end), `settings` (what the operator's user decides).
+//! Reading order: `database` (what people write and read), `reconcile` (the loop: children, then status), `children`
+//! (the desired state, built from the spec), `observe` (the actual state), `problem` (which errors are worth a retry),
+//! `cleanup` (the end of the data folder), `settings` (what the operator's user decides).
 
 mod children;
 mod cleanup;

@@ -1,21 +1,21 @@
-//! What is: how the Pod of a Database does, in one word and one sentence.
+//! Describes the state of a Database's Pod in one word and one sentence.
 
 use homeostat::prelude::*;
 use k8s_openapi::api::core::v1::ContainerStatus;
 
 use crate::children::PREPARE;
 
-/// The shell's own code for a command that is not there, and the one of `prepare.sh`.
+/// The exit code of a shell for a missing command, and of `prepare.sh`.
 const NOT_INSTALLED: i32 = 127;
 
-/// The code of `serve.sh` for a port that another program has (EADDRINUSE).
+/// The exit code of `serve.sh` if another program has the port (EADDRINUSE).
 const PORT_TAKEN: i32 = 98;
 
 /// What to do without PostgreSQL.
 const HOW_TO_INSTALL: &str = "PostgreSQL is not installed where the Pods run: apt-get install postgresql, \
-    dnf install postgresql-server or brew install postgresql; it is found by itself then";
+    dnf install postgresql-server or brew install postgresql; it is then found automatically";
 
-/// How a Database does.
+/// The health of a Database.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Health {
     pub(crate) is_ready: bool,
@@ -23,9 +23,9 @@ pub(crate) struct Health {
     pub(crate) message: String,
 }
 
-/// How the Pod does; none is one that is being made.
+/// Returns the health of the Pod; a missing one is being created.
 pub(crate) fn health(pod: Option<&Pod>) -> Health {
-    let Some(pod) = pod else { return not("Starting", "its Pod is being made") };
+    let Some(pod) = pod else { return not("Starting", "its Pod is being created") };
     if pod.metadata.deletion_timestamp.is_some() {
         return not("Restarting", "its Pod is being replaced");
     }
@@ -35,7 +35,10 @@ pub(crate) fn health(pod: Option<&Pod>) -> Health {
     if let Some(code) = prepare.and_then(failure) {
         return match code {
             NOT_INSTALLED => not("PostgresNotInstalled", HOW_TO_INSTALL),
-            code => not("PrepareFailed", format!("prepare ended with {code}: see kubectl logs -c {PREPARE}")),
+            code => not(
+                "PrepareFailed",
+                format!("prepare exited with code {code}: see kubectl logs -c {PREPARE}"),
+            ),
         };
     }
     match serve {
@@ -44,14 +47,14 @@ pub(crate) fn health(pod: Option<&Pod>) -> Health {
         }
         Some(serve) => match failure(serve) {
             Some(PORT_TAKEN) => not("PortTaken", port_taken_words(pod)),
-            Some(code) => not("Crashed", format!("postgres ended with {code}: see kubectl logs")),
+            Some(code) => not("Crashed", format!("postgres exited with code {code}: see kubectl logs")),
             None => not("Starting", "it does not answer yet"),
         },
-        None => not("Starting", "its Pod waits to run"),
+        None => not("Starting", "its Pod is waiting to run"),
     }
 }
 
-/// The port of this Pod, if another program has it.
+/// Returns this Pod's port if another program has it.
 pub(crate) fn taken_port(pod: &Pod) -> Option<u16> {
     let serve = named(pod.status.as_ref()?.container_statuses.as_deref(), "postgres")?;
     failure(serve).filter(|code| *code == PORT_TAKEN)?;
@@ -66,7 +69,7 @@ fn port(pod: &Pod) -> Option<u16> {
 fn port_taken_words(pod: &Pod) -> String {
     let port = port(pod).map_or_else(|| "its port".to_owned(), |port| format!("port {port}"));
     format!(
-        "{port} is used by another program where its Pod runs: end that, or ask for another port, or for none"
+        "another program on the Pod's machine uses {port}: stop it, choose another port, or leave the port out"
     )
 }
 
@@ -78,7 +81,7 @@ fn named<'a>(all: Option<&'a [ContainerStatus]>, name: &str) -> Option<&'a Conta
     all?.iter().find(|status| status.name == name)
 }
 
-/// The code a container ended with, if it ended badly and does not run now.
+/// Returns the code a container exited with, if it failed and does not run now.
 fn failure(status: &ContainerStatus) -> Option<i32> {
     let now = status.state.as_ref();
     if now.is_some_and(|state| state.running.is_some()) {

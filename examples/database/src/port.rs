@@ -1,7 +1,7 @@
-//! The port of a Database: the one asked for, else the one it has, else a free one.
+//! Chooses the port of a Database: the requested one, or the one it has, or a free one.
 //!
-//! Pods that are processes share the machine's ports, so a free one is found by asking the machine. Between the asking and
-//! the start of PostgreSQL somebody else may take it; the Pod then says so, and another is chosen unless it was asked for.
+//! Pods that are processes share the machine's ports, so a free one is found by asking the machine. Somebody else may
+//! take it before PostgreSQL starts; the Pod then reports it, and another one is chosen unless the port was requested.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -10,7 +10,7 @@ use homeostat::prelude::*;
 use crate::database::Database;
 use crate::problem::Problem;
 
-/// The port, and nobody else's; `lost` is one that another program was found to have.
+/// Returns a port that no other Database has; `lost` is one that another program turned out to have.
 pub(crate) fn choose(database: &Database, all: &[Arc<Database>], lost: Option<u16>) -> Result<u16, Problem> {
     let taken = |port: u16| {
         all.iter().find(|other| {
@@ -29,14 +29,14 @@ pub(crate) fn choose(database: &Database, all: &[Arc<Database>], lost: Option<u1
     }
 }
 
-/// The port a Database has, or will have.
+/// Returns the port that a Database has or will have.
 fn port_of(database: &Database) -> Option<u16> {
     let kept = database.status.as_ref().and_then(|status| status.port);
-    // Of two that ask for the same port the one that has it keeps it.
+    // If two request the same port, the one that has it keeps it.
     kept.filter(|port| database.spec.port.is_none_or(|asked| asked == *port))
 }
 
-/// Two that were asked for at once may both have been given the port: then the older has it.
+/// Orders Databases: if two requested at the same time were given the same port, the older one has it.
 fn precedence(database: &Database) -> impl Ord {
     let metadata = &database.metadata;
     let age = metadata.creation_timestamp.as_ref().map(|time| time.0);
@@ -48,7 +48,7 @@ fn is_same(one: &Database, other: &Database) -> bool {
 }
 
 fn free(is_fine: impl Fn(u16) -> bool) -> Result<u16, Problem> {
-    /// Any port the system gives is fine unless another Database is about to use it: rare, and not twice in a row.
+    /// Any port the system offers is fine unless another Database is about to use it: rare, and not twice in a row.
     const ATTEMPTS: usize = 8;
     for _ in 0..ATTEMPTS {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
@@ -59,7 +59,7 @@ fn free(is_fine: impl Fn(u16) -> bool) -> Result<u16, Problem> {
             return Ok(port);
         }
     }
-    Err(Problem::NoPort(std::io::Error::other("every port offered belongs to another Database")))
+    Err(Problem::NoPort(std::io::Error::other("every offered port belongs to another Database")))
 }
 
 #[cfg(test)]

@@ -1,32 +1,32 @@
-//! What can go wrong, and which of it is worth a retry.
+//! What can go wrong, and which problems are worth a retry.
 //!
 //! ```text
-//! transient   time may cure it and we know how long to wait       retry_after
-//! permanent   only an edit of the object cures it                 terminal
+//! transient   time may fix it, and we know how long to wait        retry_after
+//! permanent   only an edit of the object fixes it                 terminal
 //! unknown     everything else: errors of the API and of the code  `?`, retried with growing pauses
 //! ```
 
 use homeostat::prelude::*;
 
-/// When to look again whether somebody gave a port back.
+/// How soon to check whether a port is free again.
 const PORT_RETRY: Duration = Duration::from_secs(10);
 
-/// An error of our own, of a known class.
+/// An error of a known class.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Problem {
-    /// Transient: another Database may give it back.
-    #[error("port {port} belongs to the Database {by}: ask for another, or none")]
+    /// Transient: another Database may release it.
+    #[error("port {port} belongs to the Database {by}: choose another port, or leave it out")]
     PortTaken { port: u16, by: String },
-    /// Transient: the machine has no port to give.
-    #[error("no free port")]
+    /// Transient: the machine has no free port.
+    #[error("the machine has no free port")]
     NoPort(#[source] std::io::Error),
     /// Permanent: the spec must change.
-    #[error("the parameter {0} is the operator's own: use the fields of the spec")]
+    #[error("the operator sets the parameter {0} itself: use the fields of the spec")]
     OwnParameter(String),
     /// Permanent: the spec must change.
-    #[error("{0:?} is no name of a parameter")]
+    #[error("{0:?} is not a valid parameter name")]
     NoParameter(String),
-    /// Permanent: there must be another object.
+    /// Permanent: another object is needed.
     #[error(
         "the children cannot have names made from {0:?}: name it with lower case letters, digits and dashes, \
         a letter first, at most {NAME_LETTERS_MAX}"
@@ -35,7 +35,7 @@ pub(crate) enum Problem {
 }
 
 impl Problem {
-    /// As the condition says it.
+    /// Returns the reason for the condition.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::PortTaken { .. } => "PortTaken",
@@ -45,7 +45,7 @@ impl Problem {
         }
     }
 
-    /// What follows.
+    /// Converts it to what the runtime does about it.
     pub(crate) fn fault(self) -> Fault {
         match self {
             Self::PortTaken { .. } | Self::NoPort(_) => retry_after(PORT_RETRY, self),
@@ -54,11 +54,11 @@ impl Problem {
     }
 }
 
-/// A label of the Pods is this name, a dash and ten letters; labels have 63.
+/// The longest name: a Pod's label is this name, a dash and ten letters, and labels have 63.
 const NAME_LETTERS_MAX: usize = 52;
 
-/// Settings the operator makes itself, and those that lead out of the data folder: to other files, and to commands. Who
-/// may make a Database may not for that reason run programs.
+/// Settings that the operator makes itself, and those that lead out of the data folder, to other files or to commands.
+/// The right to create a Database must not include the right to run programs.
 const OWN_PARAMETERS: [&str; 22] = [
     "archive_cleanup_command",
     "archive_command",
@@ -84,14 +84,15 @@ const OWN_PARAMETERS: [&str; 22] = [
     "unix_socket_permissions",
 ];
 
-/// Can the children have names made from this one? The Service's must be a label, the StatefulSet's leaves room for more.
+/// Checks that the children's names can be made from this one: the Service's must be a label, and the StatefulSet's
+/// needs room.
 pub(crate) fn check_name(name: &str) -> Result<(), Problem> {
     let is_label = name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-');
     if is_label && name.len() <= NAME_LETTERS_MAX { Ok(()) } else { Err(Problem::BadName(name.to_owned())) }
 }
 
-/// Are these parameters fit for a command line? PostgreSQL does not tell capitals from small letters in their names.
+/// Checks that these parameters are safe on a command line. PostgreSQL ignores case in their names.
 pub(crate) fn check_parameters<'a>(names: impl Iterator<Item = &'a String>) -> Result<(), Problem> {
     for name in names {
         if OWN_PARAMETERS.contains(&&*name.to_ascii_lowercase()) {

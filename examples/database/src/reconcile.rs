@@ -1,6 +1,6 @@
-//! The loop: read what is, build what should be, apply it, say how it is.
+//! The reconcile loop: reads the actual state, builds the desired state, applies it, and writes the status.
 //!
-//! **Invariant:** the password is made once. Whatever else is lost can be built again from the spec; it cannot.
+//! **Invariant:** the password is created once. Everything else can be built again from the spec; the password cannot.
 
 use homeostat::core::selector::LabelSelector;
 use homeostat::prelude::*;
@@ -14,7 +14,7 @@ use crate::port;
 use crate::problem::{Problem, check_name, check_parameters};
 use crate::settings::Settings;
 
-/// The operator, ready to run.
+/// Returns the operator.
 pub fn operator(settings: Settings) -> Operator {
     let databases = Controller::<Database>::new()
         .owns::<StatefulSet>()
@@ -51,7 +51,7 @@ async fn reconcile(database: Arc<Database>, cx: Context<Database>) -> Result<Act
     Ok(Action::await_change())
 }
 
-/// The port, if the spec can be had at all.
+/// Chooses the port, if the spec is valid.
 fn plan_port(database: &Database, cx: &Context<Database>) -> Result<Result<u16, Problem>> {
     let all = cx.list::<Database>()?;
     let lost = cx.get::<Pod>(&*pod_name(database))?.and_then(|pod| taken_port(&pod));
@@ -60,7 +60,7 @@ fn plan_port(database: &Database, cx: &Context<Database>) -> Result<Result<u16, 
         .and_then(|()| port::choose(database, &all, lost)))
 }
 
-/// A port that turned out to be another's is given back, with what would listen on it; the data stays.
+/// Gives up a port that belongs to another, and deletes what would listen on it; the data stays.
 async fn give_up(database: &Database, cx: &Context<Database>, problem: &Problem) -> Result<()> {
     let kept = database.status.as_ref().and_then(|status| status.port);
     if let Problem::PortTaken { port, .. } = problem
@@ -74,7 +74,7 @@ async fn give_up(database: &Database, cx: &Context<Database>, problem: &Problem)
     Ok(())
 }
 
-/// Says what is wrong with the Database; what runs goes on as it was.
+/// Reports what is wrong with the Database; whatever runs continues.
 fn refuse(cx: &Context<Database>, problem: Problem) -> Fault {
     let message = problem.to_string();
     cx.event(Severity::Warning, problem.reason(), message.as_str());
@@ -82,7 +82,7 @@ fn refuse(cx: &Context<Database>, problem: Problem) -> Fault {
     problem.fault()
 }
 
-/// The Secret: made if missing, completed if somebody took the password out, else left alone.
+/// Creates the Secret if it is missing, completes it if somebody removed the password, and otherwise leaves it alone.
 async fn reconcile_secret(
     database: &Database,
     cx: &Context<Database>,
@@ -90,7 +90,7 @@ async fn reconcile_secret(
 ) -> Result<Arc<Secret>> {
     let wanted = children::secret(database, settings)?;
     let Some(secret) = cx.get::<Secret>(&*secret_name(database))? else {
-        cx.event(Severity::Normal, "SecretCreated", "a password was made");
+        cx.event(Severity::Normal, "SecretCreated", "created a password");
         return Ok(cx.create(wanted).await?);
     };
     let data = secret.data.as_ref();
@@ -114,8 +114,8 @@ async fn reconcile_secret(
     Ok(cx.patch(&*secret, json!({ "stringData": patch })).await?)
 }
 
-/// The Service. What others put beside our ports and our selector is taken out first: an apply would leave it there, two
-/// ports of one name are refused, and a selector with more in it selects nothing.
+/// Applies the Service. First removes what others added to our ports and our selector: an apply would leave it there,
+/// two ports with one name are refused, and a selector with additions selects nothing.
 async fn reconcile_service(plan: &Plan<'_>, cx: &Context<Database>) -> Result<()> {
     let wanted = children::service(plan)?;
     if let Some(service) = cx.get::<Service>(&*plan.database.name_any())?
@@ -127,7 +127,7 @@ async fn reconcile_service(plan: &Plan<'_>, cx: &Context<Database>) -> Result<()
     Ok(())
 }
 
-/// The patch that takes out what others put in, if they did.
+/// Returns the patch that removes what others added, if they did.
 fn without_foreign(service: &Service, wanted: &Service) -> Option<serde_json::Value> {
     let mut patch = json!({});
     if numbers(service) != numbers(wanted) {

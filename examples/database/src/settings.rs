@@ -1,29 +1,29 @@
-//! What the user of the operator decides, not the authors of objects: above all where data lies on the machine.
+//! What the operator's user decides, rather than the authors of objects: above all, where data is on the machine.
 
 use std::path::{Path, PathBuf};
 
 use homeostat::core::Entropy;
 
-/// Names another folder for the data.
+/// The variable that names another folder for the data.
 const VARIABLE: &str = "DATABASE_FOLDER";
 
-/// How the operator works.
+/// The operator's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The folder that holds the data of all databases, on the machine that runs the Pods.
+    /// The folder with the data of all databases, on the machine that runs the Pods.
     pub folder: PathBuf,
-    /// Where passwords come from.
+    /// The source of passwords.
     pub entropy: Entropy,
 }
 
 impl Settings {
-    /// Data in this folder.
+    /// Keeps data in this folder.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), entropy: Entropy::system() }
     }
 
-    /// Data in `DATABASE_FOLDER`, else where the system keeps such things: `/var/lib` for root, the home folder for
-    /// others.
+    /// Keeps data in `DATABASE_FOLDER`, or else where the system keeps such data: `/var/lib` for root, the home folder
+    /// for others.
     pub fn from_environment() -> Self {
         let given = std::env::var_os(VARIABLE).map(PathBuf::from);
         Self::in_folder(given.unwrap_or_else(usual_folder))

@@ -1,8 +1,8 @@
-//! Drafts: a file is written under a hidden name beside its place and then put there. A process that is killed in between
-//! leaves its draft behind; the next pass that finds it old removes it.
+//! Drafts: a file is written under a hidden name beside its place and then moved there. A process that is killed in
+//! between leaves its draft behind; the next pass that finds it old removes it.
 //!
-//! **Invariant:** only regular files with exactly such a name and of our own user go, and only when no living process can
-//! still be writing them.
+//! **Invariant:** only regular files of our own user with exactly such a name are removed, and only when no living
+//! process can still be writing them.
 
 use std::io;
 use std::path::Path;
@@ -11,18 +11,18 @@ use std::time::Duration;
 use homeostat::core::{Clock, Entropy};
 use rustix::fs::{AtFlags, FileType};
 
-use crate::tree::{Entry, walk};
+use crate::walk::{Entry, walk};
 
 const PREFIX: &str = ".homeostat-";
 const SUFFIX: &str = ".draft";
 
-/// Letters of a draft's name: nobody guesses them, and if somebody did, creating it would fail.
+/// The number of random letters in a draft's name: nobody can guess them, and if somebody did, creating it would fail.
 const LETTERS: usize = 16;
 
-/// A draft is written in a moment; one that was last written this long ago has no writer any more.
+/// When a draft counts as abandoned. It is written in a moment; one last written this long ago has no writer any more.
 const ABANDONED_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// A name for a draft.
+/// Returns a name for a draft.
 pub(crate) fn name() -> String {
     format!("{PREFIX}{}{SUFFIX}", Entropy::system().suffix(LETTERS))
 }
@@ -58,7 +58,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes a file that was last written this long ago.
+    /// Creates a file that was last written this long ago.
     fn old(root: &Path, name: &str, age: Duration) {
         let file = fs::File::create(root.join(name)).unwrap();
         let now = file.metadata().unwrap().modified().unwrap();

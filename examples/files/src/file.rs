@@ -1,8 +1,8 @@
-//! The kind: what a person writes.
+//! The kind File: what people write.
 
 use homeostat::prelude::*;
 
-/// A file that should be.
+/// A file in the operator's directory.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(group = "files.demo.dev", version = "v1", kind = "File", namespaced, status = "FileStatus")]
 #[kube(printcolumn = r#"{"name": "Path", "type": "string", "jsonPath": ".spec.path"}"#)]
@@ -10,11 +10,11 @@ use homeostat::prelude::*;
     printcolumn = r#"{"name": "Synced", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Synced\")].status"}"#
 )]
 pub struct FileSpec {
-    /// Where, below the directory of the operator: `etc/motd`. No part of it may begin with a dot.
+    /// Its path below the operator's directory: `etc/motd`. No part of it may begin with a dot.
     pub path: String,
-    /// What is in it.
+    /// Its text.
     pub content: String,
-    /// Who may read and write it, in octal as `chmod` takes it.
+    /// Its mode in octal, as for `chmod`.
     #[serde(default = "readable")]
     pub mode: String,
 }
@@ -23,7 +23,7 @@ fn readable() -> String {
     "0644".to_owned()
 }
 
-/// What is known about it: the condition `Synced` says whether the file is as it should be.
+/// The status. The condition `Synced` says whether the file is as it should be.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct FileStatus {
     #[allow(missing_docs, reason = "flattened: its fields are documented where they are declared")]

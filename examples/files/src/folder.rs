@@ -1,8 +1,8 @@
-//! A directory as a world: what a file should be, what it is, and what the kernel's errors mean. `tree` does the work on
-//! the disk.
+//! A directory as a world: what a file should be, what it is, and what the kernel's errors mean. `tree` does the work
+//! on the disk.
 //!
-//! Hidden files are not seen, links are not followed, empty directories are left behind. Files that are not ours are never
-//! written; those we may not read are passed over.
+//! Hidden files are ignored, links are not followed, empty directories are left behind. Files that are not ours are
+//! never written; those we may not read are skipped.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,13 +19,13 @@ use crate::drafts;
 use crate::file::{File, FileSpec};
 use crate::tree::{self, Found, Placing, Trace};
 
-/// How often the directory is looked at for changes: a `stat` per file.
+/// How often the directory is checked for changes: a `stat` per file.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Content {
-    /// Its text; none when it is no text, no regular file, or not ours to read.
+    /// Its text; `None` if it is not text, not a regular file, or not ours to read.
     pub content: Option<String>,
     /// The mode in octal.
     pub mode: String,
@@ -44,33 +44,37 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// This directory; it is made when the first file is.
+    /// Uses this directory, which is created with the first file.
     pub fn new(root: &Path) -> Self {
         Self { root: root.into() }
     }
 
-    /// Runs `work` on the directory where it may block; it does this deed to the file of this name.
-    async fn on<T: Send + 'static>(
+    /// Runs `work` on the directory where it may block; `verb` and `name` describe it in errors.
+    async fn run_blocking<T: Send + 'static>(
         &self,
-        (deed, name): (&'static str, &str),
+        verb: &'static str,
+        name: &str,
         work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
     ) -> Answer<T> {
         let (root, path) = (self.root.clone(), self.root.join(name));
-        tokio::task::spawn_blocking(move || work(&root)).await?.map_err(|error| told(deed, &path, &error))
+        tokio::task::spawn_blocking(move || work(&root))
+            .await?
+            .map_err(|error| describe_failure(verb, &path, &error))
     }
 
     async fn put(&self, name: &str, want: &FileSpec, placing: Placing) -> Answer<()> {
         let (path, want) = (name.to_owned(), want.clone());
         let mode = mode(&want.mode).map_err(Failure::refused)?;
-        self.on(("write", name), move |root| tree::put(root, &path, &want.content, mode, placing)).await
+        self.run_blocking("write", name, move |root| tree::put(root, &path, &want.content, mode, placing))
+            .await
     }
 }
 
-/// What the kernel's errors mean: a no to this file, or trouble that concerns all. In words: what could not be done to
-/// what.
-fn told(deed: &str, path: &Path, error: &io::Error) -> Failure {
+/// Converts a kernel error to a refusal of this file or a failure that concerns all. The message says what could not be
+/// done to what.
+fn describe_failure(verb: &str, path: &Path, error: &io::Error) -> Failure {
     let kind = error.kind();
-    let error = io::Error::new(kind, format!("cannot {deed} {}: {error}", path.display()));
+    let error = io::Error::new(kind, format!("cannot {verb} {}: {error}", path.display()));
     match kind {
         io::ErrorKind::AlreadyExists => Failure::Exists,
         io::ErrorKind::PermissionDenied
@@ -101,7 +105,7 @@ impl World for Folder {
         let mut differences = Vec::new();
         if have.content.as_ref() != Some(&want.content) {
             let bytes = |text: &String| format!("{} bytes", text.len());
-            let found = have.content.as_ref().map_or_else(|| "no text we can read".to_owned(), bytes);
+            let found = have.content.as_ref().map_or_else(|| "no text that we can read".to_owned(), bytes);
             differences.push(Difference::new("/content", bytes(&want.content), found));
         }
         if mode(&want.mode).map(octal).as_ref() != Ok(&have.mode) {
@@ -111,10 +115,10 @@ impl World for Folder {
     }
 
     async fn list(&self, _: Option<&str>) -> Answer<Page<Content>> {
-        let things = self.on(("list", ""), |root| {
+        let things = self.run_blocking("list", "", |root| {
             drafts::sweep(root)?;
             let names = tree::scan(root)?.into_keys();
-            // What cannot be looked at now is passed over: each of ours is looked at by itself, too.
+            // What cannot be read now is skipped: each of our files is also looked at on its own.
             let found = names.filter_map(|name| Some((tree::look(root, &name).ok()??.into(), name)));
             Ok(found.map(|(content, name)| (name, content)).collect())
         });
@@ -123,7 +127,7 @@ impl World for Folder {
 
     async fn get(&self, name: &str) -> Answer<Option<Content>> {
         let path = name.to_owned();
-        Ok(self.on(("read", name), move |root| tree::look(root, &path)).await?.map(Content::from))
+        Ok(self.run_blocking("read", name, move |root| tree::look(root, &path)).await?.map(Content::from))
     }
 
     async fn create(&self, name: &str, want: &FileSpec, _: &Mark) -> Answer<()> {
@@ -136,13 +140,13 @@ impl World for Folder {
 
     async fn delete(&self, name: &str, _: &Content) -> Answer<()> {
         let path = name.to_owned();
-        self.on(("remove", name), move |root| tree::remove(root, &path)).await
+        self.run_blocking("remove", name, move |root| tree::remove(root, &path)).await
     }
 
     fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>> {
         let looks = futures::stream::unfold((self.clone(), None), |(folder, before)| async move {
             tokio::time::sleep(LOOK).await;
-            let after = folder.on(("list", ""), tree::scan).await.unwrap_or_default();
+            let after = folder.run_blocking("list", "", tree::scan).await.unwrap_or_default();
             let pushes = changed(before.as_ref(), &after);
             Some((futures::stream::iter(pushes), (folder, Some(after))))
         });
@@ -150,24 +154,26 @@ impl World for Folder {
     }
 }
 
-/// The mode in octal digits. One that its owner may not read could not be looked after.
+/// Parses a mode in octal digits. A file that its owner may not read could not be maintained.
 fn mode(text: &str) -> Result<Mode, String> {
     const BITS_MAX: u32 = 0o7777;
     let is_octal = !text.is_empty() && text.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
     let bits = u32::from_str_radix(text, 8).ok().filter(|bits| is_octal && *bits <= BITS_MAX);
-    let bits = bits.ok_or_else(|| format!("{text:?} is no mode: write octal digits, such as 0644"))?;
+    let bits = bits.ok_or_else(|| format!("{text:?} is not a mode: write octal digits, such as 0644"))?;
     let mode = Mode::from_raw_mode(bits);
     if mode.contains(Mode::RUSR) {
         return Ok(mode);
     }
-    Err(format!("the mode {text} does not let the owner read: the file could not be looked after; add 0400"))
+    Err(format!(
+        "the mode {text} does not let the owner read the file, so it could not be maintained; add 0400"
+    ))
 }
 
 fn octal(mode: Mode) -> String {
     format!("{:04o}", mode.as_raw_mode())
 }
 
-/// The names that came, went or changed. The first look tells nothing.
+/// Returns the names that appeared, disappeared or changed. The first look returns nothing.
 fn changed(before: Option<&BTreeMap<String, Trace>>, after: &BTreeMap<String, Trace>) -> Vec<String> {
     let Some(before) = before else { return vec![] };
     let gone = before.keys().filter(|name| !after.contains_key(*name));
@@ -193,12 +199,12 @@ mod tests {
 
     #[test]
     fn bad_values_are_no_outage() {
-        let told = |errno: io::Error| told("write", Path::new("/dir/x"), &errno);
+        let failure = |errno: io::Error| describe_failure("write", Path::new("/dir/x"), &errno);
         for errno in [Errno::NAMETOOLONG, Errno::INVAL, Errno::NOTDIR, Errno::ISDIR] {
-            assert!(matches!(told(errno.into()), Failure::Refused(_)), "{errno:?}");
+            assert!(matches!(failure(errno.into()), Failure::Refused(_)), "{errno:?}");
         }
-        assert!(matches!(told(Errno::NOSPC.into()), Failure::Unavailable(_)));
-        assert!(matches!(told(Errno::IO.into()), Failure::Unavailable(_)));
+        assert!(matches!(failure(Errno::NOSPC.into()), Failure::Unavailable(_)));
+        assert!(matches!(failure(Errno::IO.into()), Failure::Unavailable(_)));
     }
 
     #[tokio::test]

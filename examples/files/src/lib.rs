@@ -1,13 +1,14 @@
-//! Files in a directory, kept as objects say: a `File` in the cluster is a real file with that content and mode. Whoever
-//! edits or deletes the file finds it restored; other files are left alone.
+//! Keeps files in a directory as objects describe them: a `File` in the cluster is a real file with that content and
+//! mode. If somebody edits or deletes the file, it is restored; other files are left alone.
 //!
-//! A file can carry no mark that every file system keeps, so this world is owned by records: an `OutsideRecord` in the
-//! cluster for every file of ours.
+//! A file cannot carry a mark that every file system keeps, so this world is owned by records: the cluster has an
+//! `OutsideRecord` for each of our files.
 
 mod drafts;
 mod file;
 mod folder;
 mod tree;
+mod walk;
 
 pub use file::{File, FileSpec, FileStatus};
 pub use folder::{Content, Folder};
@@ -17,19 +18,19 @@ use std::path::Path;
 use homeostat::prelude::*;
 use homeostat::world::{Limits, Outside, Ownership};
 
-/// Calls a second that the directory takes. The usual 20 are for an API that belongs to others and counts; this disk is ours,
-/// a call is a few system calls, and at 20 ten thousand files would take half an hour. What is left of a limit keeps a
-/// mistake from filling the machine.
+/// How many calls per second the directory allows. The default of 20 is for somebody else's API that counts calls; this
+/// disk is ours, a call is a few system calls, and at 20 ten thousand files would take half an hour. A limit remains so
+/// that a mistake cannot fill the machine.
 const CALLS_PER_SECOND: u32 = 5_000;
 
-/// The operator that keeps the files in this directory.
+/// Returns the operator that keeps the files in this directory.
 pub fn operator(root: &Path) -> Operator {
     let limits =
         Limits { per_second: f64::from(CALLS_PER_SECOND), burst: CALLS_PER_SECOND, ..Limits::default() };
     let files = Outside::new(Folder::new(root))
         .ownership(Ownership::Records)
         .limits(limits)
-        // A local directory shows at once what was written.
+        // A local directory shows immediately what was written.
         .settle(Duration::ZERO);
     Operator::new("files.demo.dev").crd::<File>().control(files.control())
 }

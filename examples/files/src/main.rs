@@ -1,5 +1,5 @@
-//! Keeps the files in the directory that `FILES_ROOT` names (`./files` unless told), on the cluster of `--kubeconfig`,
-//! `KUBECONFIG` or the Pod's account, or on a control plane of its own.
+//! Keeps the files in the directory that `FILES_ROOT` names (`./files` by default), on the cluster of `--kubeconfig`,
+//! `KUBECONFIG` or the Pod's account, or on its own control plane.
 
 use std::path::PathBuf;
 

@@ -1,68 +1,66 @@
-//! Files below one directory, each reached from it by handles: part by part, no link is followed, so nothing outside the
-//! directory is ever read or written, whoever puts links into it meanwhile.
+//! Reads and writes files below one directory by handles: name by name, without following links, so nothing outside the
+//! directory is ever read or written, whatever links others put into it meanwhile.
 //!
 //! **Invariant:** nothing here waits for another process (a pipe is looked at, never opened), and a file appears whole
-//! under its name or not at all. A crash leaves at most a hidden draft (`drafts` sweeps it). Empty directories are left
-//! behind.
+//! under its name or not at all. A crash leaves at most a hidden draft (`drafts` removes it). Empty directories are
+//! left behind.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use rustix::fd::{BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::drafts;
+use crate::walk::{PATH_BYTES_MAX, below, enter, open_folder, open_root, parts, walk};
 
 /// The longest name of a file or directory, as most file systems have it.
 const NAME_BYTES_MAX: usize = 255;
 
-/// The longest path below the directory: others must be able to open it by its full path (4096 bytes on Linux).
-const PATH_BYTES_MAX: usize = 2048;
-
 /// No object is this large, so no larger file is as wanted.
 const CONTENT_BYTES_MAX: u64 = 4 << 20;
 
-/// What is found under a name.
+/// What was found under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// What it holds; none unless it is a regular file of text that we may read.
+    /// Its text; `None` unless it is a regular file of text that we may read.
     pub(crate) content: Option<String>,
     pub(crate) mode: Mode,
 }
 
-/// What tells a file from its former self without reading it.
+/// Distinguishes a file from its former self without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trace([i128; 5]);
 
-/// How a file takes its place.
+/// How a file is put in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placing {
-    /// Only where nothing is.
+    /// Only if nothing is there.
     New,
-    /// Whatever is there is replaced, unless it is a directory.
+    /// Replaces whatever is there, unless it is a directory.
     Over,
 }
 
-/// Is this the path of a file below the directory? Says what is wrong with it.
+/// Checks that this is the path of a file below the directory. Returns what is wrong with it.
 pub(crate) fn check_path(path: &str) -> Result<(), &'static str> {
     if path.len() > PATH_BYTES_MAX {
         return Err("is longer than 2048 bytes");
     }
     for part in path.split('/') {
         match part {
-            "" => return Err("begins or ends with a slash, or has a name of no letters"),
+            "" => return Err("begins or ends with a slash, or contains an empty name"),
             _ if part.starts_with('.') => return Err("leads to a hidden file, or out of the directory"),
-            _ if part.contains('\0') => return Err("has a zero byte"),
-            _ if part.len() > NAME_BYTES_MAX => return Err("has a name longer than 255 bytes"),
+            _ if part.contains('\0') => return Err("contains a zero byte"),
+            _ if part.len() > NAME_BYTES_MAX => return Err("contains a name longer than 255 bytes"),
             _ => {}
         }
     }
     Ok(())
 }
 
-/// What is there. Under a link nothing is.
+/// Returns what is there; nothing below a link.
 pub(crate) fn look(root: &Path, path: &str) -> io::Result<Option<Found>> {
     let (folders, leaf) = split(path);
     let look = || {
@@ -76,13 +74,13 @@ pub(crate) fn look(root: &Path, path: &str) -> io::Result<Option<Found>> {
     }
 }
 
-/// Writes a file beside its place and puts it there.
+/// Writes a file beside its place and moves it there.
 pub(crate) fn put(root: &Path, path: &str, content: &str, mode: Mode, placing: Placing) -> io::Result<()> {
     let (folders, leaf) = split(path);
     let parent = make_folders(root, folders)?;
     let draft = drafts::name();
     let placed = write_draft(&parent, &draft, content, mode).and_then(|()| match placing {
-        // A link fails where something is; a rename would replace it.
+        // A hard link fails if something is there; a rename would replace it.
         Placing::New => Ok(rustix::fs::linkat(&parent, &*draft, &parent, leaf, AtFlags::empty())?),
         Placing::Over => Ok(rustix::fs::renameat(&parent, &*draft, &parent, leaf)?),
     });
@@ -92,7 +90,7 @@ pub(crate) fn put(root: &Path, path: &str, content: &str, mode: Mode, placing: P
     placed
 }
 
-/// Removes a file without a look into it. A directory is none of ours.
+/// Removes a file without looking into it. A directory is not ours.
 pub(crate) fn remove(root: &Path, path: &str) -> io::Result<()> {
     let (folders, leaf) = split(path);
     let removed =
@@ -103,8 +101,8 @@ pub(crate) fn remove(root: &Path, path: &str) -> io::Result<()> {
     }
 }
 
-/// Every file that is not hidden. What we may not look into, and what has no name as text, is not ours and is passed
-/// over; a directory that is not there has none.
+/// Returns every file that is not hidden. What we may not look into, and what has no name as text, is not ours and is
+/// skipped; a missing directory has none.
 pub(crate) fn scan(root: &Path) -> io::Result<BTreeMap<String, Trace>> {
     let mut found = BTreeMap::new();
     walk(root, |entry| {
@@ -113,57 +111,6 @@ pub(crate) fn scan(root: &Path) -> io::Result<BTreeMap<String, Trace>> {
         }
     })?;
     Ok(found)
-}
-
-/// Something found below the directory, hidden or not.
-pub(crate) struct Entry<'a> {
-    pub(crate) parent: BorrowedFd<'a>,
-    /// The path of the directory it is in.
-    pub(crate) folder: &'a str,
-    pub(crate) name: &'a str,
-    pub(crate) stat: Stat,
-}
-
-/// Visits everything in directories that are not hidden.
-pub(crate) fn walk(root: &Path, mut visit: impl FnMut(Entry<'_>)) -> io::Result<()> {
-    let mut folders = vec![String::new()];
-    while let Some(folder) = folders.pop() {
-        let entries = match enter(root, &folder).and_then(Dir::new) {
-            Err(Errno::NOENT) => continue,
-            Err(_) if !folder.is_empty() => continue,
-            entries => entries?,
-        };
-        walk_folder(&folder, entries, &mut folders, &mut visit)?;
-    }
-    Ok(())
-}
-
-fn walk_folder(
-    folder: &str,
-    mut entries: Dir,
-    folders: &mut Vec<String>,
-    visit: &mut impl FnMut(Entry<'_>),
-) -> io::Result<()> {
-    while let Some(entry) = entries.read() {
-        let entry = entry?;
-        let Some(name) = entry.file_name().to_str().ok().filter(|name| !matches!(*name, "." | "..")) else {
-            continue;
-        };
-        let parent = entries.fd()?;
-        // It may be gone between the two looks.
-        let Ok(stat) = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-        let path = below(folder, name);
-        let is_folder = FileType::from_raw_mode(stat.st_mode).is_dir();
-        if is_folder && !name.starts_with('.') && path.len() <= PATH_BYTES_MAX {
-            folders.push(path);
-        }
-        visit(Entry { parent, folder, name, stat });
-    }
-    Ok(())
-}
-
-fn below(folder: &str, name: &str) -> String {
-    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }
 
 fn trace(stat: &Stat) -> Trace {
@@ -176,27 +123,9 @@ fn mode_of(stat: &Stat) -> Mode {
     Mode::from_raw_mode(stat.st_mode)
 }
 
-/// The directories a path goes through, and its last name.
+/// Splits a path into its directories and its last name.
 fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
-}
-
-fn open_folder(parent: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(parent, name, flags, Mode::empty())
-}
-
-/// The directory itself may be reached by links: whoever started the operator chose it.
-fn open_root(root: &Path) -> rustix::io::Result<OwnedFd> {
-    rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-}
-
-fn parts(folders: &str) -> impl Iterator<Item = &str> {
-    folders.split('/').filter(|part| !part.is_empty())
-}
-
-fn enter(root: &Path, folders: &str) -> rustix::io::Result<OwnedFd> {
-    parts(folders).try_fold(open_root(root)?, |parent, name| open_folder(&parent, name))
 }
 
 fn make_folders(root: &Path, folders: &str) -> io::Result<OwnedFd> {
@@ -219,7 +148,7 @@ fn write_draft(parent: &OwnedFd, draft: &str, content: &str, mode: Mode) -> io::
     Ok(rustix::fs::fchmod(file, mode)?)
 }
 
-/// What a file holds, if it is a regular file of text that we may read.
+/// Returns a file's text, if it is a regular file of text that we may read.
 fn text(parent: &OwnedFd, name: &str, stat: &Stat) -> rustix::io::Result<Option<String>> {
     if !FileType::from_raw_mode(stat.st_mode).is_file() {
         return Ok(None);
@@ -257,7 +186,7 @@ mod tests {
 
     const MODE: Mode = Mode::RUSR;
 
-    /// Runs `work` as somebody who may not do everything.
+    /// Runs `work` as a user who may not do everything.
     fn as_nobody(work: impl FnOnce() + Send) {
         const NOBODY: u32 = 65534;
         std::thread::scope(|scope| {

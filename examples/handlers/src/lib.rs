@@ -1,8 +1,8 @@
 //! Ephemeral volume claims: the operator of Kopf's tutorial, one handler for each thing that happens to a claim.
 //!
-//! An `EphemeralVolumeClaim` asks for a volume of a size. It gets a PersistentVolumeClaim that it owns: made when the
-//! claim is (step 1), resized when its size changes (step 2), labelled as it is labelled (step 3), and gone with it by
-//! ownership, without any code (step 4). Claims of a [`VolumePool`] report to it (step 5).
+//! An `EphemeralVolumeClaim` asks for a volume of a size. It gets a PersistentVolumeClaim that it owns: created with
+//! the claim (step 1), resized when its size changes (step 2), labelled like the claim (step 3), and deleted with it
+//! through ownership, without any code (step 4). Claims of a [`VolumePool`] report to it (step 5).
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ mod pool;
 
 pub use pool::{POOL, VolumePool, VolumePoolSpec, VolumePoolStatus};
 
-/// How large a volume.
+/// A claim for a volume of a size.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default)]
 #[kube(
     group = "kopf.dev",
@@ -27,23 +27,23 @@ pub use pool::{POOL, VolumePool, VolumePoolSpec, VolumePoolStatus};
     status = "EphemeralVolumeClaimStatus"
 )]
 pub struct EphemeralVolumeClaimSpec {
-    /// A quantity: `1G`.
+    /// The size, as a quantity: `1G`.
     #[serde(default)]
     pub size: String,
 }
 
-/// What the handlers returned, each under its id.
+/// The results of the handlers, each under its id.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct EphemeralVolumeClaimStatus {
-    /// What `create` made.
+    /// The result of `create`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create: Option<Created>,
-    /// Whether the handlers get through: the condition `Handled`.
+    /// The condition `Handled`: whether the handlers have finished.
     #[serde(flatten)]
     pub base: StatusBase,
 }
 
-/// What `create` made.
+/// The result of `create`.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Created {
@@ -51,7 +51,7 @@ pub struct Created {
     pub pvc_name: String,
 }
 
-/// The operator, ready to run.
+/// Returns the operator.
 pub fn operator() -> Operator {
     let handlers = Handlers::<EphemeralVolumeClaim>::new()
         .on_create("create", create)
@@ -69,14 +69,14 @@ pub fn operator() -> Operator {
         .control(pool::pools())
 }
 
-/// Step 1: the volume is made. What is returned is stored in `status.create`.
+/// Step 1: creates the volume. The result is stored in `status.create`.
 async fn create(claim: Arc<EphemeralVolumeClaim>, cx: Turn<EphemeralVolumeClaim>) -> Result<Created> {
     let volume = cx.apply(volume(&claim)?).await?;
-    cx.event(Severity::Normal, "Created", format!("made the volume claim {}", volume.name_any()));
+    cx.event(Severity::Normal, "Created", format!("created the volume claim {}", volume.name_any()));
     Ok(Created { pvc_name: volume.name_any() })
 }
 
-/// Step 2: the size changed, and the volume follows.
+/// Step 2: resizes the volume when the size has changed.
 async fn resize(diff: Diff<EphemeralVolumeClaim>, cx: Turn<EphemeralVolumeClaim>) -> Result<()> {
     if diff.touches(&["spec", "size"]) {
         cx.apply(volume(&diff.new)?).await?;
@@ -84,7 +84,7 @@ async fn resize(diff: Diff<EphemeralVolumeClaim>, cx: Turn<EphemeralVolumeClaim>
     Ok(())
 }
 
-/// Step 3: labels that appeared, changed or went do the same on the volume; its other labels are left alone.
+/// Step 3: makes the same changes to the volume's labels; its other labels are left alone.
 async fn relabel(
     labels: Field<BTreeMap<String, String>>,
     claim: Arc<EphemeralVolumeClaim>,
@@ -105,12 +105,13 @@ fn labels(claim: &EphemeralVolumeClaim) -> BTreeMap<String, String> {
     claim.labels().clone()
 }
 
-/// The volume of a claim. Step 4 is in here: `apply` makes the claim its owner, so it goes with the claim.
+/// Returns the volume of a claim. Step 4 is in here: `apply` makes the claim its owner, so it is deleted with the
+/// claim.
 fn volume(claim: &EphemeralVolumeClaim) -> Result<PersistentVolumeClaim> {
     if claim.spec.size.is_empty() {
         return Err(terminal("spec.size must be set"));
     }
-    Ok(serde_json::from_value(json!({
+    Ok(from_json(&json!({
         "metadata": {"name": claim.name_any()},
         "spec": {
             "accessModes": ["ReadWriteOnce"],

@@ -1,4 +1,4 @@
-//! Runs the operator on the cluster of `--kubeconfig` or `KUBECONFIG`, or on a control plane of its own.
+//! Runs the operator on the cluster of `--kubeconfig` or `KUBECONFIG`, or on its own control plane.
 
 use homeostat::runtime::Error;
 

@@ -1,7 +1,7 @@
-//! Pools of volumes: claims with the label `pool` report to the pool of that name, which adds up what it has.
+//! Pools of volumes: claims with the label `pool` report to the pool with that name, which counts them.
 //!
 //! Each claim writes one entry of the pool's status, `status.children.{claim}`, however many others do so at the same
-//! moment; the pool reacts to that field and knows nothing of claims otherwise.
+//! moment; the pool reacts to that field and otherwise knows nothing about claims.
 
 use std::collections::BTreeMap;
 
@@ -17,21 +17,21 @@ pub const POOL: &str = "pool";
 #[kube(group = "kopf.dev", version = "v1", kind = "VolumePool", namespaced, status = "VolumePoolStatus")]
 pub struct VolumePoolSpec {}
 
-/// What the claims of a pool say, and what the pool makes of it.
+/// The reports of a pool's claims, and their sum.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VolumePoolStatus {
-    /// By claim: its size.
+    /// The size of each claim, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub children: BTreeMap<String, String>,
     /// How many claims there are.
     #[serde(default)]
     pub claims: usize,
-    /// Whether the handlers get through: the condition `Handled`.
+    /// The condition `Handled`: whether the handlers have finished.
     #[serde(flatten)]
     pub base: StatusBase,
 }
 
-/// What a claim tells, and to whom.
+/// A claim's report, and the pool that gets it.
 #[derive(Serialize, Deserialize, Clone, PartialEq)]
 pub(crate) struct Membership {
     pool: Option<String>,
@@ -42,7 +42,7 @@ pub(crate) fn membership(claim: &EphemeralVolumeClaim) -> Membership {
     Membership { pool: claim.labels().get(POOL).cloned(), size: claim.spec.size.clone() }
 }
 
-/// Step 5: a claim tells its pool its size, and takes that back from a pool it has left.
+/// Step 5: reports a claim's size to its pool, and withdraws the report from a pool it has left.
 pub(crate) async fn report(
     membership: Field<Membership>,
     claim: Arc<EphemeralVolumeClaim>,
@@ -59,7 +59,7 @@ pub(crate) async fn report(
     Ok(())
 }
 
-/// A claim that goes is no longer part of its pool.
+/// Removes a deleted claim from its pool.
 pub(crate) async fn leave(claim: Arc<EphemeralVolumeClaim>, cx: Turn<EphemeralVolumeClaim>) -> Result<()> {
     if let Some(pool) = claim.labels().get(POOL) {
         cx.withdraw_report::<VolumePool>(pool.as_str(), claim.name_any()).await?;
@@ -67,7 +67,7 @@ pub(crate) async fn leave(claim: Arc<EphemeralVolumeClaim>, cx: Turn<EphemeralVo
     Ok(())
 }
 
-/// The other half of step 5: the pool reacts to what its claims say.
+/// Returns the other half of step 5: the pool reacts to its claims' reports.
 pub(crate) fn pools() -> Control {
     Controller::new().handlers(Handlers::new().on_field("tally", children, tally))
 }

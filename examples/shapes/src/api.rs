@@ -1,4 +1,4 @@
-//! What is said between the cloud and its clients: shapes, pages of them, and changes, as JSON.
+//! The messages between the cloud and its clients: shapes, pages of them, and changes, as JSON.
 
 use std::collections::BTreeMap;
 
@@ -16,34 +16,34 @@ pub struct CloudShape {
     pub form: Form,
     /// Its color.
     pub color: String,
-    /// Whatever its makers want to remember.
+    /// Labels for the clients' own use.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
 }
 
-/// A part of the list of all shapes.
+/// A page of the list of all shapes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Shapes {
     /// In order of their names.
     pub shapes: Vec<CloudShape>,
-    /// The name the next page begins with.
+    /// The name with which the next page begins.
     pub next: Option<String>,
 }
 
-/// Something happened to a shape.
+/// A change of a shape.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Event {
     /// `create`, `update` or `delete`.
     pub verb: String,
-    /// Which shape.
+    /// The name of the shape.
     pub name: String,
-    /// The shape after it; none when it is gone.
+    /// The shape after the change; `None` if it is gone.
     pub shape: Option<CloudShape>,
     /// Who did it, by the header `x-by`.
     pub by: String,
 }
 
-/// What is broken.
+/// What is broken on purpose.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Faults {

@@ -1,4 +1,4 @@
-//! The cloud's API as a world: forty lines say what a shape is, the rest is HTTP.
+//! The cloud's API as a world: forty lines describe a shape, the rest is HTTP.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub struct Cloud {
 }
 
 impl Cloud {
-    /// The cloud at this address: `http://127.0.0.1:8080`.
+    /// Uses the cloud at this address: `http://127.0.0.1:8080`.
     pub fn new(url: &str) -> Self {
         Self { authority: url.trim_start_matches("http://").trim_end_matches('/').to_owned() }
     }
@@ -118,7 +118,7 @@ fn push(line: &str) -> Option<Push> {
 }
 
 impl Cloud {
-    /// One request on a connection of its own: the cloud is near, and a kept connection would have to be minded.
+    /// Sends one request on its own connection: the cloud is near, and a kept connection would need care.
     async fn send(
         &self,
         method: Method,
@@ -138,13 +138,13 @@ impl Cloud {
             .header(http::header::HOST, &self.authority)
             .header("x-by", "operator")
             .body(Full::new(body))?;
-        // The connection lives as long as somebody reads its answer, and ends by itself.
+        // The connection lives as long as somebody reads its answer, and ends on its own.
         tokio::spawn(connection);
         Ok(sender.send_request(request).await?)
     }
 }
 
-/// What the cloud's codes mean.
+/// Converts the cloud's status codes.
 async fn done(answer: http::Response<Incoming>) -> Answer<()> {
     let code = answer.status();
     if code.is_success() {
@@ -154,7 +154,7 @@ async fn done(answer: http::Response<Incoming>) -> Answer<()> {
         return Err(Failure::Exists);
     }
     let words = answer.into_body().collect().await?.to_bytes();
-    let error = format!("the cloud says {code}: {}", String::from_utf8_lossy(&words).trim());
+    let error = format!("the cloud answered {code}: {}", String::from_utf8_lossy(&words).trim());
     Err(if code.is_client_error() { Failure::refused(error) } else { error.into() })
 }
 
@@ -162,12 +162,12 @@ async fn read<T: DeserializeOwned>(answer: http::Response<Incoming>) -> Answer<T
     let (head, body) = answer.into_parts();
     if !head.status.is_success() {
         done(http::Response::from_parts(head, body)).await?;
-        return Err("no shape in the answer".into());
+        return Err("the cloud's answer contains no shape".into());
     }
     Ok(serde_json::from_slice(&body.collect().await?.to_bytes())?)
 }
 
-/// The lines of a body as they come.
+/// Streams the lines of a body.
 fn lines(body: Incoming) -> impl futures::Stream<Item = Answer<String>> {
     let state = (BodyStream::new(body), Vec::new());
     futures::stream::try_unfold(state, |(mut body, mut held)| async move {

@@ -1,5 +1,5 @@
-//! Assume there is a cloud API to make shapes. This wraps it into a declarative system: a `Shape` object in the cluster
-//! for every shape that should be, and an operator that keeps both equal, in both directions.
+//! Assume that there is a cloud API for shapes. This wraps it into a declarative system: the cluster has a `Shape`
+//! object for every shape that should exist, and an operator keeps both equal, in both directions.
 //!
 //! [`server`] is the cloud: a real HTTP server that knows nothing of Kubernetes, with switches to break it and a page
 //! that shows what happens. [`cloud`] makes its API a [`World`](homeostat::world::World). [`operator()`] is the rest.

@@ -1,5 +1,5 @@
-//! One program, five parts: the cloud, a control plane, the operator between them, and two commands that make and
-//! remove `Shape` objects. `break.sh` runs them all and breaks what can be broken.
+//! One program with five parts: the cloud, a control plane, the operator between them, and two commands that create and
+//! delete `Shape` objects. `break.sh` runs them all and breaks what can be broken.
 
 use std::error::Error;
 use std::io::IsTerminal as _;
@@ -35,18 +35,18 @@ enum Command {
         #[arg(long)]
         kubeconfig: PathBuf,
     },
-    /// Run the operator: in the cluster that KUBECONFIG names, or else on a control plane of its own
+    /// Run the operator: in the cluster that KUBECONFIG names, or else on its own control plane
     Operator {
         /// The cloud
         #[arg(long)]
         cloud: String,
         #[command(flatten)]
         options: Options,
-        /// What every operator understands, such as --kubeconfig FILE, manifests or --help
+        /// Arguments that every operator understands, such as --kubeconfig FILE, manifests or --help
         #[arg(last = true)]
         operator: Vec<String>,
     },
-    /// Make or change a Shape object
+    /// Create or change a Shape object
     Make {
         /// Its name
         name: String,

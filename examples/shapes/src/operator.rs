@@ -1,4 +1,4 @@
-//! The operator: the cloud as a world, and how it is treated.
+//! The operator: the cloud as a world, and its settings.
 
 use clap::{Args, ValueEnum};
 use homeostat::prelude::*;
@@ -7,7 +7,7 @@ use homeostat::world::{Drift, Outside, Ownership, Sweep, Use};
 use crate::cloud::Cloud;
 use crate::shape::Shape;
 
-/// What names begin with when that is how we know our shapes.
+/// The prefix of our shapes' names, if that is how we know them.
 const PREFIX: &str = "k8s-";
 
 /// How we know which shapes are ours.
@@ -22,35 +22,35 @@ pub enum Mode {
     Records,
 }
 
-/// Who else makes shapes.
+/// Whether others use the cloud, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Share {
-    /// Others do: theirs are left alone.
+    /// Others do: their shapes are left alone.
     #[default]
     Shared,
-    /// Nobody: what nobody wants is removed.
+    /// Nobody else does: shapes that no object wants are removed.
     Exclusive,
 }
 
-/// How the cloud is treated.
+/// The operator's settings.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// How we know which shapes are ours
     #[arg(long, value_enum, default_value_t)]
     pub ownership: Mode,
-    /// Who else makes shapes
+    /// Whether others use the cloud, too
     #[arg(long = "use", value_enum, default_value_t)]
     pub share: Share,
     /// Seconds between full passes
     #[arg(long, default_value_t = 60)]
     pub poll: u64,
-    /// Seconds the cloud may take to show what was made
+    /// Seconds that the cloud may take to show a new shape
     #[arg(long, default_value_t = 30)]
     pub settle: u64,
     /// Seconds a shape must have been unwanted before it is removed
     #[arg(long, default_value_t = 600)]
     pub min_age: u64,
-    /// Only report what others change or delete, instead of putting it right
+    /// Only report what others change or delete, instead of repairing it
     #[arg(long)]
     pub report_drift: bool,
 }
@@ -68,7 +68,7 @@ impl Default for Options {
     }
 }
 
-/// The operator of the cloud at this address.
+/// Returns the operator for the cloud at this address.
 pub fn operator(url: &str, options: &Options) -> Operator {
     let ownership = match options.ownership {
         Mode::Prefix => Ownership::Prefix(PREFIX.to_owned()),

@@ -1,8 +1,8 @@
-//! The kind: what a person writes.
+//! The kind Shape: what people write.
 
 use homeostat::prelude::*;
 
-/// A shape that should be.
+/// A shape in the cloud.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug)]
 #[kube(group = "shapes.demo.dev", version = "v1", kind = "Shape", namespaced, status = "ShapeStatus")]
 #[kube(printcolumn = r#"{"name": "Type", "type": "string", "jsonPath": ".spec.type"}"#)]
@@ -31,7 +31,7 @@ pub enum Form {
     Triangle,
 }
 
-/// What is known about it: the condition `Synced` says whether the cloud has it as it should be.
+/// The status. The condition `Synced` says whether the cloud has the shape as it should be.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default)]
 pub struct ShapeStatus {
     #[allow(missing_docs, reason = "flattened: its fields are documented where they are declared")]

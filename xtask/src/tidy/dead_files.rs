@@ -1,5 +1,5 @@
-//! Every Rust file is reached from a crate root by `mod` declarations. One that is not is never compiled: its tests
-//! never run and nothing says so.
+//! Checks that `mod` declarations lead from a crate root to every Rust file. A file without one is never compiled: its
+//! tests never run, and nothing says so.
 //!
 //! All `cfg`s count as on, and `#[path]` is followed. `include!` is not: nothing here uses it for code.
 
@@ -12,7 +12,7 @@ use super::Problem;
 use super::source::Source;
 use super::workspace::Workspace;
 
-/// The files no crate root leads to.
+/// Returns the files to which no crate root leads.
 pub(crate) fn check(workspace: &Workspace, sources: &[Source]) -> Vec<Problem> {
     let by_path: BTreeMap<&Path, &Source> = sources.iter().map(|s| (s.path.as_path(), s)).collect();
     let mut reached = BTreeSet::new();
@@ -31,7 +31,7 @@ fn folder_of_root(root: &Path) -> PathBuf {
     root.parent().map(PathBuf::from).unwrap_or_default()
 }
 
-/// Marks `file` and all it declares. `folder` is where its child modules lie.
+/// Marks `file` and everything it declares. `folder` is where its child modules are.
 fn visit(file: &Path, folder: &Path, by_path: &BTreeMap<&Path, &Source>, reached: &mut BTreeSet<PathBuf>) {
     let Some(source) = by_path.get(file) else { return };
     if !reached.insert(file.to_owned()) {
@@ -44,7 +44,8 @@ fn visit(file: &Path, folder: &Path, by_path: &BTreeMap<&Path, &Source>, reached
     }
 }
 
-/// The files the items may mean, each with the folder of its own children. Those that do not exist fall out later.
+/// Collects the files that the items may mean, each with its children's folder. Those that do not exist are dropped
+/// later.
 fn collect(items: &[Item], beside: &Path, folder: &Path, declared: &mut Vec<(PathBuf, PathBuf)>) {
     for item in items {
         let Item::Mod(module) = item else { continue };
@@ -52,7 +53,7 @@ fn collect(items: &[Item], beside: &Path, folder: &Path, declared: &mut Vec<(Pat
         if let Some((_, items)) = &module.content {
             collect(items, beside, &children, declared);
         } else if let Some(path) = path_attribute(module) {
-            // Beside the declaring file, or, within an inline module, below its folder.
+            // Beside the declaring file, or, in an inline module, below its folder.
             for file in [beside.join(&path), folder.join(&path)] {
                 declared.push((file.clone(), folder_of_root(&file)));
             }

@@ -1,22 +1,23 @@
-//! The documents follow the code: README and ARCHITECTURE name every crate, CHANGELOG has the current version, and
-//! docs/why/dependencies.md has a row for every dependency; the operator in the README is the example that compiles.
+//! Checks that the documents follow the code: README and ARCHITECTURE name every crate, CHANGELOG has the current
+//! version, and docs/why/dependencies.md has a row for every dependency; the operator in the README is the example that
+//! compiles.
 //!
-//! Only what can be said exactly is checked; whether the words are true is for people.
+//! Only exact facts are checked; whether the words are true is for people.
 
 use std::path::Path;
 
 use super::workspace::Workspace;
 use super::{Problem, read};
 
-/// A newcomer reads it in one sitting.
+/// The most lines, so that a newcomer reads it in one sitting.
 const ARCHITECTURE_LINES_MAX: usize = 300;
 
 /// The operator on the README's first page. It is an example of its package, so every test run compiles it.
 const EXAMPLE: &str = "crates/homeostat/examples/greeting.rs";
-/// It must be taken in at a glance.
+/// The most lines, so that it can be taken in at a glance.
 const EXAMPLE_LINES_MAX: usize = 25;
 
-/// What the documents fail to say.
+/// Returns what the documents are missing.
 pub(crate) fn check(root: &Path, workspace: &Workspace) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut with = |file: &str, judge: &dyn Fn(&str) -> Vec<Problem>| match read(&root.join(file)) {
@@ -95,14 +96,14 @@ fn dependencies_explained(text: &str, manifest: &str) -> Vec<Problem> {
     missing.chain(stale).collect()
 }
 
-/// The first cells of the tables, with their lines.
+/// Returns the first cells of the tables, with their lines.
 fn explained(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let rows =
         text.lines().enumerate().filter_map(|(index, line)| Some((index + 1, line.strip_prefix("| `")?)));
     rows.filter_map(|(line, row)| Some((line, row.split_once('`')?.0)))
 }
 
-/// Names in `[workspace.dependencies]` with their lines, ours left out.
+/// Returns the names in `[workspace.dependencies]` with their lines, except our own.
 fn declared(manifest: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = manifest.lines().enumerate().map(|(index, line)| (index + 1, line));
     let section = lines.skip_while(|(_, line)| *line != "[workspace.dependencies]").skip(1);

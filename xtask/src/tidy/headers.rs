@@ -1,6 +1,7 @@
-//! Every Rust file opens with a `//!` header: what it is for, its invariant, what it deliberately does not do.
+//! Checks that every Rust file opens with a `//!` header: what it is for, its invariant, what it deliberately does not
+//! do.
 //!
-//! The aim is three to eight lines; only its presence, its place and a first sentence are checked, because a padded
+//! The aim is three to eight lines; only its presence, its position and a first sentence are checked, because a padded
 //! header is worse than a short one.
 
 use super::Problem;
@@ -9,7 +10,7 @@ use super::source::Source;
 /// A header shorter than this says nothing.
 const CHARACTERS_MIN: usize = 20;
 
-/// Whether the file opens with its header.
+/// Returns a problem unless the file opens with its header.
 pub(crate) fn check(source: &Source) -> Option<Problem> {
     let header: Vec<&str> = source.text.lines().map_while(|line| line.strip_prefix("//!")).collect();
     let length: usize = header.iter().map(|line| line.trim().len()).sum();

@@ -1,6 +1,6 @@
-//! What the compiler cannot check: one check per file, each a pure function from what was loaded to [`Problem`]s.
-//! `workspace` and `source` load; `arrows`, `dead_files`, `headers`, `names`, `words` and `documents` check; `sizes`, `type_names`
-//! and `module_cycles` count, and `ratchet` compares the counts with their limits.
+//! Checks what the compiler cannot: one check per file, each a pure function from what was loaded to [`Problem`]s.
+//! `workspace` and `source` load; `arrows`, `dead_files`, `headers`, `names`, `words` and `documents` check; `sizes`,
+//! `type_names` and `module_cycles` count, and `ratchet` compares the counts with their limits.
 //!
 //! **Invariant:** a check never writes; only [`lower`] touches a file, and only to tighten `xtask/ratchet.txt`.
 
@@ -26,7 +26,7 @@ use ratchet::Ratchet;
 use source::Source;
 use workspace::Workspace;
 
-/// One thing to put right.
+/// One problem to fix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Problem {
     /// Relative to the repository.
@@ -51,14 +51,15 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What one run looked at and found.
+/// The result of one run.
 pub(crate) struct Report {
     pub(crate) packages: usize,
     pub(crate) files: usize,
     pub(crate) problems: Vec<Problem>,
 }
 
-/// Runs every check on the repository at `root`. An error means that it could not look, not that it found something.
+/// Runs every check on the repository at `root`. An error means that the check could not run, not that it found
+/// something.
 pub(crate) fn run(root: &Path) -> Result<Report, String> {
     let workspace = Workspace::load(root)?;
     let (sources, mut problems) = source::load(root, &workspace)?;
@@ -75,7 +76,7 @@ pub(crate) fn run(root: &Path) -> Result<Report, String> {
     Ok(Report { packages: workspace.packages.len(), files: sources.len(), problems })
 }
 
-/// Lowers every ratchet entry to what the code needs now and removes those it no longer needs. Never raises one.
+/// Lowers every ratchet entry to what the code needs now and removes unnecessary ones. Never raises one.
 pub(crate) fn lower(root: &Path) -> Result<(), String> {
     let workspace = Workspace::load(root)?;
     let (sources, _) = source::load(root, &workspace)?;

@@ -1,8 +1,8 @@
-//! The top modules of a crate form no cycles: each can be read and moved without the others that use it. Exceptions are in
-//! `xtask/ratchet.txt` and may only shrink.
+//! Checks that the top modules of a crate form no cycles: each can be read and moved without the others that use it.
+//! Exceptions are in `xtask/ratchet.txt` and may only shrink.
 //!
-//! A module uses another if one of its paths begins with it: `crate::other`, `super::other`, or a name that the crate root
-//! re-exports from it. Test code does not count, and neither do macros, whose tokens are not parsed.
+//! A module uses another if one of its paths begins with it: `crate::other`, `super::other`, or a name that the crate
+//! root re-exports from it. Test code does not count, and neither do macros, whose tokens are not parsed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::measure::Measure;
 use super::source::{Source, is_test_only};
 use super::workspace::Workspace;
 
-/// Which top modules each top module uses.
+/// The top modules that each top module uses.
 type ModuleGraph = BTreeMap<String, BTreeSet<String>>;
 
 /// Returns, for every library and program, how many of its top modules are in cycles.
@@ -45,7 +45,7 @@ pub(crate) fn measure(workspace: &Workspace, sources: &[Source]) -> Vec<Measure>
     measures
 }
 
-/// `name (uses a, b)`, with the modules of its cycle only.
+/// Formats `name (uses a, b)`, with only the modules in its cycle.
 fn describe(name: &str, graph: &ModuleGraph) -> String {
     let cyclic = graph[name].iter().filter(|used| reaches(graph, used, name));
     format!("{name} (uses {})", cyclic.cloned().collect::<Vec<_>>().join(", "))
@@ -70,7 +70,7 @@ fn graph(root: &Source, folder: &Path, sources: &[Source]) -> ModuleGraph {
     graph
 }
 
-/// The names the crate root takes from its modules, each with the module.
+/// Returns the names that the crate root re-exports from its modules, each with its module.
 fn reexports(root: &Source, graph: &ModuleGraph) -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     for item in &root.syntax.items {
@@ -87,7 +87,7 @@ fn reexports(root: &Source, graph: &ModuleGraph) -> BTreeMap<String, String> {
     names
 }
 
-/// The modules from the crate root to a file.
+/// Returns the modules from the crate root to a file.
 fn module_path(folder: &Path, file: &Path) -> Vec<String> {
     let below = file.strip_prefix(folder).unwrap_or(file).with_extension("");
     let mut path: Vec<String> = below.iter().map(|part| part.to_string_lossy().into_owned()).collect();
@@ -97,7 +97,7 @@ fn module_path(folder: &Path, file: &Path) -> Vec<String> {
     path
 }
 
-/// Every path that a `use` brings in.
+/// Returns every path that a `use` imports.
 fn leaves(tree: &UseTree) -> Vec<Vec<String>> {
     let with = |name: String, tree: &UseTree| {
         let rest = leaves(tree).into_iter();
@@ -120,7 +120,7 @@ fn plain(ident: &syn::Ident) -> String {
     ident.to_string().trim_start_matches("r#").to_owned()
 }
 
-/// Collects what the paths of one file begin with, as seen from the crate root.
+/// Collects the modules with which one file's paths begin, as seen from the crate root.
 struct ModuleUses {
     module: Vec<String>,
     used: BTreeSet<String>,
@@ -206,8 +206,9 @@ mod tests {
         let sources: Vec<Source> = files.iter().map(|(file, text)| sample(file, text)).collect();
         let workspace = Workspace { packages: vec![sample_package("p", &["src/lib.rs"])] };
         let found = measure(&workspace, &sources);
-        let told: Option<&str> = found.first().and_then(|one| one.fix.split_once(": ")).map(|(_, told)| told);
-        assert_eq!(told, expected);
+        let modules: Option<&str> =
+            found.first().and_then(|one| one.fix.split_once(": ")).map(|(_, modules)| modules);
+        assert_eq!(modules, expected);
         assert_eq!(
             found.first().map(|one| one.subject.as_str()),
             expected.map(|_| "p top modules in cycles")

@@ -1,6 +1,6 @@
-//! Names and attributes that say less than they should: drawer modules, ignored tests, exceptions without a reason.
+//! Checks names and attributes that say too little: drawer modules, ignored tests, exceptions without a reason.
 //!
-//! What clippy can deny is denied in Cargo.toml; this holds only what it cannot see or what differs in tests.
+//! What clippy can deny is denied in Cargo.toml; this checks only what clippy cannot see or what differs in tests.
 
 use syn::visit::{self, Visit};
 use syn::{Attribute, ItemMod};
@@ -8,10 +8,10 @@ use syn::{Attribute, ItemMod};
 use super::Problem;
 use super::source::{Source, line};
 
-/// A module named so collects whatever has no other place.
+/// Module names that attract whatever has no other place.
 const DRAWERS: &[&str] = &["common", "helper", "helpers", "misc", "util", "utils"];
 
-/// The problems of one file.
+/// Returns the problems of one file.
 pub(crate) fn check(source: &Source) -> Vec<Problem> {
     let mut visitor = Names { file: &source.file, problems: Vec::new() };
     visitor.visit_file(&source.syntax);
@@ -41,7 +41,7 @@ impl<'ast> Visit<'ast> for Names<'_> {
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {
         let path = attribute.path();
         if path.is_ident("ignore") {
-            self.refuse(line(attribute), "test is ignored", "make it fast and sure, or delete it");
+            self.refuse(line(attribute), "test is ignored", "make it fast and reliable, or delete it");
         }
         if (path.is_ident("allow") || path.is_ident("expect")) && !has_reason(attribute) {
             self.refuse(
@@ -56,7 +56,7 @@ impl<'ast> Visit<'ast> for Names<'_> {
 fn has_reason(attribute: &Attribute) -> bool {
     let mut found = false;
     // Stops at the first part that is not a plain path or `name = value`, such as a lint of a nested tool: by then
-    // every part before it was seen, and `reason` may only come last, so parse all that can be parsed.
+    // every part before it was seen, and `reason` may only come last, so everything that can be parsed is.
     let _ = attribute.parse_nested_meta(|meta| {
         found |= meta.path.is_ident("reason");
         if meta.input.peek(syn::Token![=]) {

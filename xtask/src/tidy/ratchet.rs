@@ -1,8 +1,8 @@
-//! The list of exceptions: what may exceed a limit, and by how much exactly. It only shrinks: an entry that is higher than the
-//! code needs, or that nothing needs, is a problem of its own.
+//! The list of exceptions: what may exceed a limit, and by how much exactly. It only shrinks: an entry that is higher
+//! than the code needs, or that nothing needs, is a problem itself.
 //!
-//! One line per entry, a subject and a number: `path 510`, `path::function 80`, `package type Name 5`. `#` starts a comment.
-//! Plain text, so that a merge conflict can be read at a glance.
+//! One line per entry, a subject and a number: `path 510`, `path::function 80`, `package type Name 5`. `#` starts a
+//! comment. Plain text, so that a merge conflict can be read at a glance.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::path::Path;
 use super::measure::Measure;
 use super::{Problem, read};
 
-/// Where the list lies.
+/// The path of the list.
 pub(crate) const FILE: &str = "xtask/ratchet.txt";
 
 /// The parsed list, with its opening comment.
@@ -22,7 +22,7 @@ pub(crate) struct Ratchet {
 #[derive(Clone, Copy)]
 struct Exception {
     amount: usize,
-    /// Where it stands in the list.
+    /// Its line in the list.
     line: usize,
 }
 
@@ -88,7 +88,7 @@ impl Ratchet {
         self.entries.iter().filter_map(problem).collect()
     }
 
-    /// The same list without what [`Ratchet::stale`] complains about.
+    /// Returns the list without the entries that [`Ratchet::stale`] reports.
     pub(crate) fn lowered(&self, measures: &[Measure]) -> Self {
         let lower = |(subject, entry): (&String, &Exception)| {
             let amount = needed(subject, measures)?.min(entry.amount);
@@ -109,7 +109,8 @@ impl Ratchet {
     }
 }
 
-/// The largest amount of that subject, if it is over its limit. Two impls of one type may name a function alike.
+/// Returns the largest amount of that subject, if it exceeds its limit. Two impls of one type may have functions of the
+/// same name.
 fn needed(subject: &str, measures: &[Measure]) -> Option<usize> {
     let over = measures.iter().filter(|m| m.subject == subject && m.amount > m.amount_max);
     over.map(|measure| measure.amount).max()

@@ -1,7 +1,7 @@
-//! Functions end at 70 lines, files at 500. What was longer when it came stands in `xtask/ratchet.txt` and may only
-//! shrink. Test code is not measured: its tables may be long.
+//! Checks that functions have at most 70 lines and files at most 500. What was longer when it was added is in
+//! `xtask/ratchet.txt` and may only shrink. Test code is not measured: its tables may be long.
 //!
-//! A table outside the tests says so: `// tidy-table: why` right above the function, or in the first lines of the
+//! A table outside the tests has a marker: `// tidy-table: why` right above the function, or in the first lines of the
 //! file. A function counts from `fn` to its closing brace; a file counts without its `#[cfg(test)]` items.
 
 use syn::spanned::Spanned;
@@ -19,10 +19,10 @@ const UNIT: &str = "lines";
 const FIX: &str = "split it where the subject changes; a table gets `// tidy-table: why` above it";
 /// Followed by the reason.
 const MARKER: &str = "// tidy-table: ";
-/// The marker of a file stands with its header.
+/// A file's marker is within this many lines, beside its header.
 const MARKER_LINES: usize = 15;
 
-/// Every file and function outside the tests that is not marked as a table.
+/// Measures every file and function outside the tests that is not marked as a table.
 pub(crate) fn measure(sources: &[Source]) -> Vec<Measure> {
     sources.iter().filter(|source| !source.is_test()).flat_map(measure_source).collect()
 }
@@ -55,7 +55,7 @@ fn test_lines(items: &[Item]) -> usize {
 
 struct Functions<'a> {
     source: &'a Source,
-    /// The type whose `impl` or `trait` we are in.
+    /// The type of the enclosing `impl` or `trait`.
     scope: Vec<String>,
     measures: Vec<Measure>,
 }
@@ -80,7 +80,7 @@ impl Functions<'_> {
         });
     }
 
-    /// Whether the comments and attributes right above the function carry the marker.
+    /// Returns whether the comments and attributes right above the function contain the marker.
     fn is_table(&self, line: usize) -> bool {
         let above: Vec<&str> = self.source.text.lines().take(line - 1).map(str::trim).collect();
         let attached = |text: &&&str| text.starts_with("//") || text.starts_with('#');

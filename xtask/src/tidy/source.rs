@@ -1,7 +1,7 @@
-//! Every Rust file of the workspace, read and parsed once for all checks.
+//! Reads and parses every Rust file of the workspace once, for all checks.
 //!
 //! Files are found on disk, not in git, so that a file counts before it is committed. A file that does not parse is a
-//! problem of its own and is left out of the rest.
+//! problem itself, and the other checks skip it.
 
 use std::path::{Path, PathBuf};
 
@@ -33,14 +33,14 @@ impl Source {
         }
     }
 
-    /// Whether everything in the file is test code, by where it lies.
+    /// Returns whether everything in the file is test code, by its path.
     pub(crate) fn is_test(&self) -> bool {
         let has = |folder: &str| self.file.split('/').any(|part| part == folder);
         has("tests") || self.file.ends_with("/tests.rs") || self.file.ends_with("_tests.rs")
     }
 }
 
-/// The files below the source folders of every package, in order of their paths.
+/// Loads the files below the source folders of every package, sorted by path.
 pub(crate) fn load(root: &Path, workspace: &Workspace) -> Result<(Vec<Source>, Vec<Problem>), String> {
     let mut paths = Vec::new();
     for package in &workspace.packages {
@@ -63,7 +63,7 @@ pub(crate) fn load(root: &Path, workspace: &Workspace) -> Result<(Vec<Source>, V
     Ok((sources, problems))
 }
 
-/// Rust files below `folder`, leaving out nested packages, which are members of their own.
+/// Finds Rust files below `folder`, except in nested packages, which are separate members.
 fn find(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), String> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
     if folder.join("Cargo.toml").exists() {
@@ -80,17 +80,17 @@ fn find(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), String> {
     Ok(())
 }
 
-/// Where something starts, counted from one.
+/// Returns the line on which something starts, counted from one.
 pub(crate) fn line(node: &impl Spanned) -> usize {
     node.span().start().line
 }
 
-/// How many lines a span covers.
+/// Returns how many lines a span covers.
 pub(crate) fn lines(from: Span, to: Span) -> usize {
     to.end().line + 1 - from.start().line
 }
 
-/// Whether the item is compiled for tests only.
+/// Returns whether the item is compiled only for tests.
 pub(crate) fn is_test_only(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let path = attribute.path();
@@ -101,7 +101,7 @@ pub(crate) fn is_test_only(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-/// A source for the tests of the checks.
+/// Returns a source for the tests of the checks.
 #[cfg(test)]
 pub(crate) fn sample(file: &str, text: &str) -> Source {
     Source::parse(PathBuf::from("/r").join(file), file.to_owned(), text.to_owned()).unwrap()

@@ -1,5 +1,5 @@
-//! A type name stands for one thing: two types of a package may share a name, a third may not. Exceptions are in
-//! `xtask/ratchet.txt` and may only shrink.
+//! Checks that a type name stands for one thing: two types of a package may share a name, a third may not. Exceptions
+//! are in `xtask/ratchet.txt` and may only shrink.
 //!
 //! Structs, enums, unions, traits and type aliases of all modules below `src` count, private ones too. Tests and types
 //! inside functions do not.
@@ -52,7 +52,7 @@ fn of_name(package: &Package, name: &str, places: &[(&str, usize)]) -> Measure {
     }
 }
 
-/// Adds the names of the types of these items and of the modules among them.
+/// Adds the names of the types among these items and in their modules.
 fn collect<'a>(items: &'a [Item], found: &mut Vec<&'a Ident>) {
     for item in items {
         match item {

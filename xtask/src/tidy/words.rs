@@ -1,7 +1,7 @@
-//! Words that do not belong in what is committed: notes to oneself, and paths of the machine it was written on.
+//! Checks for words that must not be committed: notes to oneself, and paths of the author's machine.
 //!
-//! Text search on purpose: these hide in comments, strings, scripts and documents alike. The words are put together
-//! here from halves, so that this file does not accuse itself.
+//! This is a text search on purpose: such words hide in comments, strings, scripts and documents alike. The words are
+//! put together from halves here, so that this file does not accuse itself.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ const WORDS: &[Word] = &[
     Word { text: concat!("/wo", "rk/"), what: "path of one machine", fix: PATH },
 ];
 
-/// Documents, scripts and settings that are searched besides the Rust files. Folders are searched whole.
+/// Documents, scripts and settings that are searched besides the Rust files. Folders are searched completely.
 const PLACES: &[&str] = &[
     ".cargo",
     ".ci",
@@ -44,7 +44,7 @@ const PLACES: &[&str] = &[
     "scripts",
 ];
 
-/// Every line of the project that has one of the words.
+/// Returns every line of the project that has one of the words.
 pub(crate) fn check(root: &Path, sources: &[Source]) -> Result<Vec<Problem>, String> {
     let mut problems: Vec<Problem> = sources.iter().flat_map(|s| search(&s.file, &s.text)).collect();
     let mut paths = Vec::new();
@@ -83,7 +83,8 @@ fn search(file: &str, text: &str) -> Vec<Problem> {
     text.lines().enumerate().filter_map(on_line).collect()
 }
 
-/// Whether the word stands alone: nothing that could belong to it comes right before or, for a letter, after it.
+/// Returns whether the word is on its own: nothing that could belong to it comes right before or, for a letter, after
+/// it.
 fn contains(line: &str, word: &str) -> bool {
     let is_letter = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(start, _)| {

@@ -1,18 +1,18 @@
-//! The packages of the workspace, as `cargo metadata` tells them.
+//! The packages of the workspace, as `cargo metadata` reports them.
 //!
-//! Only path dependencies between members are kept: what comes from a registry is `cargo deny`'s business.
+//! Only path dependencies between members are kept: `cargo deny` checks those from a registry.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-/// Every member of the workspace.
+/// All members of the workspace.
 pub(crate) struct Workspace {
     pub(crate) packages: Vec<Package>,
 }
 
-/// One member.
+/// One member of the workspace.
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,
@@ -31,7 +31,7 @@ pub(crate) struct Arrow {
     pub(crate) kind: Kind,
 }
 
-/// How a member is depended upon.
+/// How a member depends on another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Always,
@@ -40,7 +40,7 @@ pub(crate) enum Kind {
 }
 
 impl Workspace {
-    /// Asks cargo. Does no network access: only the members are looked at.
+    /// Asks cargo. This needs no network access: only the members are looked at.
     pub(crate) fn load(root: &Path) -> Result<Self, String> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
@@ -99,12 +99,12 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-/// The path as people write it: from the repository, with forward slashes.
+/// Returns the path relative to the repository, with forward slashes.
 pub(crate) fn relative(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/")
 }
 
-/// A package in `/r` for the tests of the checks.
+/// Returns a package in `/r` for the tests of the checks.
 #[cfg(test)]
 pub(crate) fn sample_package(name: &str, roots: &[&str]) -> Package {
     Package {

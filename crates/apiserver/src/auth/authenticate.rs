@@ -1,66 +1,67 @@
-//! Who asks: a client certificate, a bearer token, a service account's token, or nobody.
+//! Authentication: by client certificate, bearer token or service account token, or as the anonymous user.
 //!
-//! **Invariant:** credentials that were presented and do not hold are refused with 401, even where anonymous
-//! requests are allowed; the first that hold decide. Tokens are kept as hashes and compared in constant time.
+//! **Invariant:** credentials that are presented but invalid are refused with 401, even where anonymous requests are
+//! allowed; the first valid credentials decide. Tokens are kept as hashes and compared in constant time.
 
+use homeostat_api::status::Status;
 use homeostat_core::Clock;
 use http::{HeaderMap, header};
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use super::Identity;
-use super::service_account::{Accepted, ISSUER, Issuer};
-use crate::metrics::Refusals;
-use crate::status::Status;
+use super::service_account::{AcceptedToken, ISSUER, TokenIssuer};
+use crate::refusals::RefusalCounts;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// What a token is told that is nobody's, or not for the audience asked for.
+/// The message for a token that belongs to nobody, or not to the requested audience.
 const INVALID: &str = "invalid bearer token";
-/// How browsers, which cannot set headers on WebSockets, send a token.
+/// The prefix with which browsers send a token, since they cannot set headers on WebSockets.
 const WEBSOCKET_TOKEN_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// What the other end of a connection proved at the TLS handshake.
+/// What the other end of a connection proved in the TLS handshake.
 #[derive(Clone, Debug, Default)]
 pub enum Peer {
     /// No certificate.
     #[default]
     Unnamed,
-    /// A certificate our CA issued.
+    /// A certificate issued by our CA.
     Named {
-        /// Whom it names.
+        /// The user it names.
         identity: Identity,
         /// When it expires: a connection may outlive it.
         until: Timestamp,
     },
-    /// A certificate we do not trust.
+    /// A certificate that we do not trust.
     Untrusted,
 }
 
-/// Finds out who asks.
+/// Finds out who sent a request.
 pub struct Authenticator {
     tokens: Vec<([u8; 32], Identity)>,
-    issuer: Option<Issuer>,
+    issuer: Option<TokenIssuer>,
     allows_anonymous: bool,
     clock: Clock,
-    /// Whom the listener sent away: counted here because the API shows it, and this is what both have.
-    pub(crate) refusals: Refusals,
+    /// Counts of the requests that the listener refused. They are here because the API shows them, and both parts
+    /// share the authenticator.
+    pub(crate) refusals: RefusalCounts,
 }
 
 impl Authenticator {
-    /// Knows nobody yet: everyone is anonymous, every token is refused.
+    /// Creates an authenticator that knows nobody: everyone is anonymous, and every token is refused.
     pub fn new(clock: Clock) -> Self {
         Self {
             tokens: Vec::new(),
             issuer: None,
             allows_anonymous: true,
             clock,
-            refusals: Refusals::default(),
+            refusals: RefusalCounts::default(),
         }
     }
 
-    /// Accepts this token as that user. Only its hash is kept.
+    /// Accepts this token as that user. Keeps only its hash.
     #[must_use]
     pub fn with_token(mut self, token: &str, identity: Identity) -> Self {
         self.tokens.push((Sha256::digest(token).into(), identity));
@@ -69,7 +70,7 @@ impl Authenticator {
 
     /// Issues and accepts tokens of service accounts.
     #[must_use]
-    pub fn with_issuer(mut self, issuer: Issuer) -> Self {
+    pub fn with_issuer(mut self, issuer: TokenIssuer) -> Self {
         self.issuer = Some(issuer);
         self
     }
@@ -81,17 +82,17 @@ impl Authenticator {
         self
     }
 
-    /// The issuer of service account tokens, if there is one.
-    pub fn issuer(&self) -> Option<&Issuer> {
+    /// Returns the issuer of service account tokens, if there is one.
+    pub fn issuer(&self) -> Option<&TokenIssuer> {
         self.issuer.as_ref()
     }
 
-    /// The time reviews are stamped with.
+    /// Returns the time with which reviews are stamped.
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Who sent these headers over a connection with this peer.
+    /// Returns the user who sent these headers over a connection with this peer.
     pub fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Identity, Status> {
         if let Peer::Named { identity, until } = peer
             && self.clock.now() < *until
@@ -110,19 +111,19 @@ impl Authenticator {
         }
     }
 
-    /// Whose token it is, if it is good for one of the audiences (none: for this server).
-    pub fn accept(&self, token: &str, audiences: &[String]) -> Result<Accepted, String> {
+    /// Returns the owner of a token that is valid for one of the audiences (for this server if there are none).
+    pub fn accept(&self, token: &str, audiences: &[String]) -> Result<AcceptedToken, String> {
         let ours = [ISSUER.to_owned()];
         let audiences = if audiences.is_empty() { &ours } else { audiences };
         let hash = <[u8; 32]>::from(Sha256::digest(token));
-        if let Some((_, identity)) = self.tokens.iter().find(|(known, _)| equals(known, &hash)) {
-            // Such a token names no audience: it is for this server and for nobody else.
+        if let Some((_, identity)) = self.tokens.iter().find(|(known, _)| constant_time_eq(known, &hash)) {
+            // Such a token names no audience: it is valid for this server only.
             let audiences = audiences.iter().filter(|one| *one == ISSUER).cloned().collect::<Vec<_>>();
             let identity = identity.clone();
             return if audiences.is_empty() {
                 Err(INVALID.into())
             } else {
-                Ok(Accepted { identity, audiences })
+                Ok(AcceptedToken { identity, audiences })
             };
         }
         let issuer = self.issuer.as_ref().ok_or(INVALID)?;
@@ -130,12 +131,12 @@ impl Authenticator {
     }
 }
 
-/// Compares without telling by its time where the first difference is.
-fn equals(left: &[u8; 32], right: &[u8; 32]) -> bool {
+/// Compares in constant time, so that the duration does not reveal where the first difference is.
+fn constant_time_eq(left: &[u8; 32], right: &[u8; 32]) -> bool {
     std::hint::black_box(left.iter().zip(right).fold(0, |difference, (a, b)| difference | (a ^ b))) == 0
 }
 
-/// The token in the headers. An empty one, or another scheme, is none.
+/// Returns the token in the headers. An empty token, or one of another scheme, counts as none.
 fn bearer_token(headers: &HeaderMap) -> Option<String> {
     let Some(value) = headers.get(header::AUTHORIZATION) else { return websocket_token(headers) };
     let value = String::from_utf8_lossy(value.as_bytes());
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_count_while_they_are_good() {
+    fn certificates_count_until_they_expire() {
         let identity = Identity { name: "jane".into(), ..Identity::default() };
         let named = |until| Peer::Named { identity: identity.clone(), until };
         let check = |authenticator: &Authenticator, peer: &Peer, expected: Option<&str>| {
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_sends_its_token_as_a_protocol() {
+    fn a_browser_sends_its_token_as_a_websocket_protocol() {
         let mut headers = HeaderMap::new();
         let protocols =
             format!("v5.channel.k8s.io, {WEBSOCKET_TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode("secret"));

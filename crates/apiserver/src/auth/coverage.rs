@@ -1,12 +1,12 @@
-//! Which of the permissions somebody wants to grant they do not hold themselves.
+//! Finds out which of the permissions that a user wants to grant the user does not hold.
 //!
-//! A rule permits every combination of its groups, resources, names and verbs: a box. It may be granted if the boxes of the
-//! rules held cover it together. Kubernetes takes the box apart into its combinations, and sixty entries in each list
-//! are 13 million of them. Here entries that the same held rules know are one, and a list is taken apart only as far as the
-//! rules held differ in it.
+//! A rule permits every combination of its groups, resources, names and verbs: a box. It may be granted if the boxes
+//! of the held rules cover it together. Kubernetes expands the box into its combinations, and sixty entries in each
+//! list make 13 million of them. This code treats entries that are covered by the same held rules as one, and expands
+//! a list only as far as the held rules differ in it.
 //!
-//! **Invariant:** every comparison is paid for out of one [budget](COMPARISONS_MAX); what cannot be compared within it is
-//! refused, never granted.
+//! **Invariant:** every comparison is paid for out of one [budget](COMPARISONS_MAX); permissions that cannot be
+//! compared within it are refused, never granted.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,40 +14,43 @@ use super::policy::RuleSet;
 use super::rule::{ANY, Rule, path_matches};
 use super::text_list::TextList;
 
-/// Comparisons of one entry with one held rule that a check may take: some 50 ms. The largest roles in use (an
-/// administrator's, granted by somebody with a hundred rules) take some 50 000.
+/// How many comparisons of one entry with one held rule a check may take: about 50 ms. The largest roles in use (an
+/// administrator's, granted by a user with a hundred rules) take some 50 000.
 pub(super) const COMPARISONS_MAX: usize = 1_000_000;
-/// Bytes of missing permissions listed in a refusal: some 500 of them, more than anybody reads.
+/// Bytes of missing permissions listed in a refusal: some 500 permissions, more than anybody reads.
 const GAPS_BYTES_MAX: usize = 32 << 10;
 
-/// What is missing.
+/// The permissions that the user lacks.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Missing {
+pub(super) enum MissingPermissions {
     /// These permissions, as refusals list them; never empty.
     Rules(Vec<String>),
-    /// It would take too many comparisons to tell.
+    /// It would take too many comparisons to find out.
     Unknown,
 }
 
-/// Are all permissions of the `wanted` rules among those of the `held` ones?
-pub(super) fn check(wanted: &[&Rule], held: &[RuleSet]) -> Result<(), Missing> {
-    let held =
-        held.iter().flat_map(|set| set.iter().flat_map(|part| &**part)).map(Held::new).collect::<Vec<_>>();
+/// Checks that the `held` rules include all permissions of the `wanted` rules.
+pub(super) fn check_coverage(wanted: &[&Rule], held: &[RuleSet]) -> Result<(), MissingPermissions> {
+    let held = held
+        .iter()
+        .flat_map(|set| set.iter().flat_map(|part| &**part))
+        .map(HeldRule::new)
+        .collect::<Vec<_>>();
     let mut gaps = Gaps::default();
-    let mut budget = Budget(COMPARISONS_MAX);
+    let mut budget = ComparisonBudget(COMPARISONS_MAX);
     for rule in wanted {
         if gaps.is_full {
             break;
         }
-        find_gaps(rule, &held, &mut budget, &mut gaps).map_err(|OutOfBudget| Missing::Unknown)?;
+        find_gaps(rule, &held, &mut budget, &mut gaps).map_err(|OutOfBudget| MissingPermissions::Unknown)?;
     }
-    if gaps.is_empty() { Ok(()) } else { Err(Missing::Rules(gaps.shown())) }
+    if gaps.is_empty() { Ok(()) } else { Err(MissingPermissions::Rules(gaps.shown())) }
 }
 
 fn find_gaps<'a>(
     rule: &'a Rule,
-    held: &[Held<'_>],
-    budget: &mut Budget,
+    held: &[HeldRule<'_>],
+    budget: &mut ComparisonBudget,
     gaps: &mut Gaps<'a>,
 ) -> Result<(), OutOfBudget> {
     for path in &rule.non_resource_urls {
@@ -61,28 +64,28 @@ fn find_gaps<'a>(
     if rule.api_groups.is_empty() || rule.resources.is_empty() || rule.verbs.is_empty() {
         return Ok(());
     }
-    let wanted = Wanted::new(rule, held, budget)?;
+    let wanted = WantedRule::new(rule, held, budget)?;
     let everyone = (0..wanted.candidates).collect::<Vec<_>>();
     wanted.walk(0, &everyone, [&[], &[], &[]], budget, gaps)
 }
 
-/// A rule that is held, ready to be asked about single entries.
-struct Held<'a> {
+/// A held rule, prepared for questions about single entries.
+struct HeldRule<'a> {
     rule: &'a Rule,
-    groups: Entries<'a>,
-    resources: Entries<'a>,
-    verbs: Entries<'a>,
-    /// `None`: it is about every name.
+    groups: RuleEntries<'a>,
+    resources: RuleEntries<'a>,
+    verbs: RuleEntries<'a>,
+    /// `None` means every name.
     names: Option<HashSet<&'a str>>,
 }
 
 /// The entries of one list of a rule.
-struct Entries<'a> {
+struct RuleEntries<'a> {
     has_any: bool,
     listed: HashSet<&'a str>,
 }
 
-impl<'a> Entries<'a> {
+impl<'a> RuleEntries<'a> {
     fn new(list: &'a [Box<str>]) -> Self {
         let listed = list.iter().map(|one| &**one).collect::<HashSet<_>>();
         Self { has_any: listed.contains(ANY), listed }
@@ -93,19 +96,19 @@ impl<'a> Entries<'a> {
     }
 }
 
-impl<'a> Held<'a> {
+impl<'a> HeldRule<'a> {
     fn new(rule: &'a Rule) -> Self {
         let names = rule.resource_names.iter().map(|name| &**name).collect::<HashSet<_>>();
         Self {
             rule,
-            groups: Entries::new(&rule.api_groups),
-            resources: Entries::new(&rule.resources),
-            verbs: Entries::new(&rule.verbs),
+            groups: RuleEntries::new(&rule.api_groups),
+            resources: RuleEntries::new(&rule.resources),
+            verbs: RuleEntries::new(&rule.verbs),
             names: (!names.is_empty()).then_some(names),
         }
     }
 
-    /// A subresource is also covered by that of every resource.
+    /// A subresource is also covered by the same subresource of every resource.
     fn covers_resource(&self, resource: &str) -> bool {
         let of_every = || resource.split_once('/').map(|(_, sub)| format!("{ANY}/{sub}"));
         self.resources.has(resource) || of_every().is_some_and(|every| self.resources.has(&every))
@@ -116,27 +119,31 @@ impl<'a> Held<'a> {
     }
 }
 
-/// The lists of a rule in the order they are taken apart. Verbs come last: refusals join them.
+/// The lists of a rule, in the order in which they are expanded. Verbs come last because refusals join them.
 const LISTS: usize = 4;
 const VERBS: usize = LISTS - 1;
 
-/// A rule that is wanted, compared with every held rule that has something of each of its lists.
-struct Wanted<'a> {
-    lists: [Vec<Compared<'a>>; LISTS],
-    /// For each held rule and list: does it cover the whole list?
+/// A wanted rule, compared with every held rule that shares an entry with each of its lists.
+struct WantedRule<'a> {
+    lists: [Vec<ComparedEntry<'a>>; LISTS],
+    /// For each held rule and list: whether the rule covers the whole list.
     is_whole: Vec<[bool; LISTS]>,
     candidates: usize,
 }
 
-/// An entry of a list, and which of the held rules cover it.
-struct Compared<'a> {
-    /// `None`: every name.
+/// An entry of a list, and the held rules that cover it.
+struct ComparedEntry<'a> {
+    /// `None` means every name.
     text: Option<&'a str>,
     covered_by: Vec<bool>,
 }
 
-impl<'a> Wanted<'a> {
-    fn new(rule: &'a Rule, held: &[Held<'_>], budget: &mut Budget) -> Result<Self, OutOfBudget> {
+impl<'a> WantedRule<'a> {
+    fn new(
+        rule: &'a Rule,
+        held: &[HeldRule<'_>],
+        budget: &mut ComparisonBudget,
+    ) -> Result<Self, OutOfBudget> {
         let entries = |list: &'a [Box<str>]| list.iter().map(|text| Some(&**text)).collect::<Vec<_>>();
         let names = match &*rule.resource_names {
             [] => vec![None],
@@ -149,7 +156,7 @@ impl<'a> Wanted<'a> {
             .filter(|one| (0..LISTS).all(|list| lists[list].iter().any(|text| covers(one, list, *text))))
             .collect::<Vec<_>>();
         let compare = |list: usize| {
-            let compared = |text: Option<&'a str>| Compared {
+            let compared = |text: Option<&'a str>| ComparedEntry {
                 text,
                 covered_by: candidates.iter().map(|one| covers(one, list, text)).collect(),
             };
@@ -162,14 +169,14 @@ impl<'a> Wanted<'a> {
         Ok(Self { candidates: candidates.len(), lists: compared, is_whole })
     }
 
-    /// Looks for gaps in the part of the box that lies `before` and is still open from `list` on; `covering` are the held
-    /// rules that cover what lies before.
+    /// Looks for gaps in the part of the box that is fixed by `before` and still open from `list` on; `covering` are
+    /// the held rules that cover the fixed part.
     fn walk(
         &self,
         list: usize,
         covering: &[usize],
         before: [&[Option<&'a str>]; VERBS],
-        budget: &mut Budget,
+        budget: &mut ComparisonBudget,
         gaps: &mut Gaps<'a>,
     ) -> Result<(), OutOfBudget> {
         budget.pay(covering.len() + 1)?;
@@ -180,7 +187,7 @@ impl<'a> Wanted<'a> {
         }
         budget.pay(covering.len() * self.lists[list].len())?;
         if list == VERBS {
-            let is_missing = |verb: &&Compared<'_>| !covering.iter().any(|one| verb.covered_by[*one]);
+            let is_missing = |verb: &&ComparedEntry<'_>| !covering.iter().any(|one| verb.covered_by[*one]);
             let verbs = self.lists[VERBS].iter().filter(is_missing).filter_map(|verb| verb.text);
             let verbs = verbs.collect::<Vec<_>>();
             if !verbs.is_empty() {
@@ -188,7 +195,7 @@ impl<'a> Wanted<'a> {
             }
             return Ok(());
         }
-        // Entries that the same rules cover share their fate.
+        // Entries that are covered by the same rules have the same result.
         let mut alike = BTreeMap::<Vec<usize>, Vec<Option<&'a str>>>::new();
         for entry in &self.lists[list] {
             let by = covering.iter().copied().filter(|one| entry.covered_by[*one]).collect();
@@ -203,7 +210,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-fn covers(held: &Held<'_>, list: usize, entry: Option<&str>) -> bool {
+fn covers(held: &HeldRule<'_>, list: usize, entry: Option<&str>) -> bool {
     match (list, entry) {
         (0, Some(group)) => held.groups.has(group),
         (1, Some(resource)) => held.covers_resource(resource),
@@ -215,23 +222,23 @@ fn covers(held: &Held<'_>, list: usize, entry: Option<&str>) -> bool {
 
 struct OutOfBudget;
 
-/// Comparisons that may still be made.
-struct Budget(usize);
+/// How many comparisons may still be made.
+struct ComparisonBudget(usize);
 
-impl Budget {
+impl ComparisonBudget {
     fn pay(&mut self, comparisons: usize) -> Result<(), OutOfBudget> {
         self.0 = self.0.checked_sub(comparisons).ok_or(OutOfBudget)?;
         Ok(())
     }
 }
 
-/// Permissions that are missing, the verbs of each place together.
+/// Missing permissions; verbs of the same resource and name are kept together.
 #[derive(Default)]
 struct Gaps<'a> {
     places: BTreeMap<[Option<&'a str>; VERBS], Vec<&'a str>>,
     paths: Vec<(&'a str, &'a str)>,
     bytes: usize,
-    /// There are more than there is room for. Nothing further is looked for then.
+    /// Whether there are more gaps than there is room for. The search stops then.
     is_full: bool,
 }
 
@@ -240,7 +247,7 @@ impl<'a> Gaps<'a> {
         self.places.is_empty() && self.paths.is_empty() && !self.is_full
     }
 
-    /// Takes room for a text; answers whether there was some.
+    /// Reserves room for a text; returns whether there was enough.
     fn reserve(&mut self, bytes: usize) -> bool {
         self.bytes += bytes;
         self.is_full |= self.bytes > GAPS_BYTES_MAX;
@@ -270,7 +277,7 @@ impl<'a> Gaps<'a> {
         }
     }
 
-    /// As Kubernetes lists them, sorted.
+    /// Returns the gaps as Kubernetes lists them, sorted.
     fn shown(&self) -> Vec<String> {
         let list = |entry: Option<&str>| entry.map(Box::from).into_iter().collect::<TextList>();
         let boxed = |verbs: &[&str]| verbs.iter().map(|verb| Box::from(*verb)).collect();
@@ -309,17 +316,17 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    fn missing(held: Value, wanted: Value) -> Result<(), Missing> {
+    fn missing(held: Value, wanted: Value) -> Result<(), MissingPermissions> {
         let (held, wanted) = (rules(held), rules(wanted));
-        check(&wanted.iter().collect::<Vec<_>>(), &[Arc::new([held.into()])])
+        check_coverage(&wanted.iter().collect::<Vec<_>>(), &[Arc::new([held.into()])])
     }
 
     #[track_caller]
     fn check_missing(held: Value, wanted: Value, expected: &[&str]) {
         let found = match missing(held, wanted) {
             Ok(()) => Vec::new(),
-            Err(Missing::Rules(rules)) => rules,
-            Err(Missing::Unknown) => panic!("so few can be compared"),
+            Err(MissingPermissions::Rules(rules)) => rules,
+            Err(MissingPermissions::Unknown) => panic!("the budget suffices for these rules"),
         };
         assert_eq!(found, expected);
     }
@@ -371,7 +378,7 @@ mod tests {
         );
     }
 
-    /// What the real server would take apart into 13 million rules, and what no budget is enough for.
+    /// Kubernetes would expand this into 13 million rules, and no budget would suffice.
     #[test]
     fn long_lists_are_compared_without_being_multiplied() {
         let texts =
@@ -386,9 +393,12 @@ mod tests {
             "resources": texts("r", count)[count / 2..]}])
         };
         assert_eq!(missing(halves(1000), wanted(1000)), Ok(()));
-        let Err(Missing::Rules(listed)) = missing(json!([]), wanted(60)) else { panic!("nothing is held") };
+        let Err(MissingPermissions::Rules(listed)) = missing(json!([]), wanted(60)) else {
+            panic!("nothing is held")
+        };
         assert!(listed.concat().len() < 2 * GAPS_BYTES_MAX, "{}", listed.concat().len());
-        // Everything is held in two rules, and no two entries are alike: each further rule has one more of every list.
+        // Two rules hold everything, and no two entries are alike: each further rule has one more entry of every
+        // list.
         let verbs = texts("v", 200);
         let any = json!(["*"]);
         let mut held = vec![
@@ -397,10 +407,10 @@ mod tests {
         ];
         let more = |count: usize| json!({"verbs": texts("v", count), "apiGroups": texts("g", 200 - count), "resources": texts("r", count)});
         held.extend((1..200).map(more));
-        assert_eq!(missing(held.into(), wanted(200)), Err(Missing::Unknown));
+        assert_eq!(missing(held.into(), wanted(200)), Err(MissingPermissions::Unknown));
     }
 
-    /// The definition: take apart, compare one by one.
+    /// The definition: expand everything and compare one by one.
     fn missing_by_parts(held: &[Rule], wanted: &[Rule]) -> bool {
         let has = |list: &[Box<str>], entry: &str| list.iter().any(|one| &**one == "*" || &**one == entry);
         let names = |rule: &Rule| match &*rule.resource_names {
@@ -429,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_is_that_of_taking_everything_apart() {
+    fn the_answer_equals_that_of_expanding_everything() {
         let entropy = Entropy::seeded(15);
         let some = |letters: &[&str], least: u64| {
             let count = least + entropy.below(letters.len() as u64);
@@ -448,7 +458,7 @@ mod tests {
             let held = (0..entropy.below(8)).map(|_| rule()).collect::<Vec<_>>();
             let wanted = [rule()];
             let expected = missing_by_parts(&held, &wanted);
-            let found = check(&[&wanted[0]], &[Arc::new([held.clone().into()])]);
+            let found = check_coverage(&[&wanted[0]], &[Arc::new([held.clone().into()])]);
             assert_eq!(found.is_err(), expected, "case {case}: {held:?} for {wanted:?}");
             covered += usize::from(!expected);
         }

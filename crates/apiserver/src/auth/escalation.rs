@@ -1,32 +1,32 @@
-//! Nobody grants what they do not have: the checks on writing roles and bindings.
+//! Prevents privilege escalation: checks that nobody grants permissions that they do not hold.
 //!
-//! A role's writer must hold every rule in it, or the verb `escalate` on it; a binding's writer must hold every rule
-//! of the role it names, or the verb `bind` on that role. Members of `system:masters` pass.
+//! The writer of a role must hold every rule in it, or the verb `escalate` on it; the writer of a binding must hold
+//! every rule of the role that it names, or the verb `bind` on that role. Members of `system:masters` pass.
 
+use homeostat_api::status::{ResourceName, Status};
+use homeostat_api::storage::Storage;
 use serde_json::Value;
 
-use super::coverage::{self, COMPARISONS_MAX, Missing};
-use super::identity::MASTERS;
+use super::MASTERS;
+use super::coverage::{self, COMPARISONS_MAX, MissingPermissions};
 use super::policy::{GROUP, RoleRef, RuleSet};
 use super::rule::{Rule, quoted};
 use super::text_list::TextList;
 use super::{Attributes, Authorizer, Identity};
-use crate::status::{About, Status};
-use crate::storage::Storage;
 
-/// What is written, by where it will be kept: what an object says of itself decides nothing.
+/// The object being written, identified by where it will be stored: its own content decides nothing.
 pub(crate) struct RoleWrite<'a> {
-    /// Where.
+    /// The storage it is written to.
     pub(crate) storage: Storage<'a>,
     /// Namespace, or empty.
     pub(crate) namespace: &'a str,
-    /// The name in the path, empty when a collection was posted to.
+    /// The name in the path; empty for a POST to a collection.
     pub(crate) name: &'a str,
 }
 
 impl Authorizer {
-    /// May they write this? Asked for every object a client writes; only roles and bindings are refused. `old` is what the
-    /// write replaces.
+    /// Checks that the user may write this object. Called for every object that a client writes; refuses only roles
+    /// and bindings. `old` is the object that the write replaces.
     pub(crate) fn check_role_write(
         &self,
         who: &Identity,
@@ -38,20 +38,21 @@ impl Authorizer {
         if who.is_in(MASTERS) || old.is_some_and(|old| changes_only_owners(new, old)) {
             return Ok(());
         }
-        let check = Check { authorizer: self, who, write, resource, new };
+        let check = EscalationCheck { authorizer: self, who, write, resource, new };
         match (resource, write.namespace) {
             ("clusterroles", "") => check.check_role(old),
             ("clusterrolebindings", "") => check.check_binding(),
             ("roles", namespace) if !namespace.is_empty() => check.check_role(old),
             ("rolebindings", namespace) if !namespace.is_empty() => check.check_binding(),
-            // There is nothing else in this group. If there ever is, it is the administrators' until it has a check here.
+            // This group has no other resources. A future one is reserved to administrators until it has its own
+            // check here.
             _ => Err(check.refusal("only members of system:masters may write this resource")),
         }
     }
 }
 
-/// One write being judged.
-struct Check<'a> {
+/// The check of one write.
+struct EscalationCheck<'a> {
     authorizer: &'a Authorizer,
     who: &'a Identity,
     write: &'a RoleWrite<'a>,
@@ -59,12 +60,12 @@ struct Check<'a> {
     new: &'a Value,
 }
 
-impl Check<'_> {
+impl EscalationCheck<'_> {
     fn check_role(&self, old: Option<&Value>) -> Result<(), Status> {
         if self.may("escalate", GROUP, self.resource, self.write.name) {
             return Ok(());
         }
-        let rules = rules(self.new)?;
+        let rules = rules_of_role(self.new)?;
         self.must_hold(&rules.iter().collect::<Vec<_>>())?;
         let aggregates = self.resource == "clusterroles"
             && (has_aggregation_rule(self.new) || old.is_some_and(has_aggregation_rule));
@@ -88,7 +89,7 @@ impl Check<'_> {
             return Ok(());
         }
         let granted: Option<RuleSet> = self.authorizer.policy().rules(&role, self.write.namespace).cloned();
-        let missing = || Status::not_found(&About { group: GROUP, resource: bound, name: &role.name });
+        let missing = || Status::not_found(&ResourceName { group: GROUP, resource: bound, name: &role.name });
         let granted = granted.ok_or_else(missing)?;
         self.must_hold(&granted.iter().flat_map(|part| &**part).collect::<Vec<_>>())
     }
@@ -99,13 +100,13 @@ impl Check<'_> {
         self.authorizer.allows(self.who, &what)
     }
 
-    /// Refuses if the writer does not hold all of these, and says what is missing.
+    /// Refuses a writer who does not hold all of these rules, and lists what is missing.
     fn must_hold(&self, rules: &[&Rule]) -> Result<(), Status> {
         let held = self.authorizer.rules_for(self.who, self.write.namespace);
-        let (what, listed) = match coverage::check(rules, &held) {
+        let (what, listed) = match coverage::check_coverage(rules, &held) {
             Ok(()) => return Ok(()),
-            Err(Missing::Rules(missing)) => ("not currently held", missing.join("\n")),
-            Err(Missing::Unknown) => (
+            Err(MissingPermissions::Rules(missing)) => ("not currently held", missing.join("\n")),
+            Err(MissingPermissions::Unknown) => (
                 "that cannot be compared with those currently held",
                 format!(
                     "it takes more than {COMPARISONS_MAX} comparisons; write several smaller roles instead"
@@ -119,15 +120,18 @@ impl Check<'_> {
     }
 
     fn refusal(&self, why: &str) -> Status {
-        Status::forbidden(&About { group: GROUP, resource: self.resource, name: name(self.new) }, why)
+        Status::forbidden(
+            &ResourceName { group: GROUP, resource: self.resource, name: object_name(self.new) },
+            why,
+        )
     }
 }
 
-fn name(object: &Value) -> &str {
+fn object_name(object: &Value) -> &str {
     object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
 }
 
-fn rules(role: &Value) -> Result<Vec<Rule>, Status> {
+fn rules_of_role(role: &Value) -> Result<Vec<Rule>, Status> {
     let rules = role.get("rules").cloned().unwrap_or_default();
     serde_json::from_value::<Option<Vec<Rule>>>(rules)
         .map(Option::unwrap_or_default)
@@ -148,7 +152,8 @@ fn full_authority() -> [Rule; 2] {
     ]
 }
 
-/// The garbage collector may release objects it could not write otherwise.
+/// Returns whether only the owners change: the garbage collector may then release objects that it could not write
+/// otherwise.
 fn changes_only_owners(new: &Value, old: &Value) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();

@@ -1,23 +1,26 @@
 //! The refusal of an action, word for word as Kubernetes writes it: clients and people match on the text.
 
-use super::{Attributes, Identity};
-use crate::status::{About, Status};
+use homeostat_api::status::{ResourceName, Status};
 
-/// The 403 that says who may not do what; `why` is appended when there is something to say.
+use super::{Attributes, Identity};
+
+/// Returns the 403 that says who may not do what; `why` is appended unless it is empty.
 pub fn status(who: &Identity, what: &Attributes<'_>, why: &str) -> Status {
-    let mut text = escaped(&sentence(who, what));
+    let mut text = escape_markup(&describe_denial(who, what));
     if !why.is_empty() {
         text = format!("{text}: {why}");
     }
     match *what {
-        Attributes::Path { .. } => Status::forbidden(&About { group: "", resource: "", name: "" }, &text),
+        Attributes::Path { .. } => {
+            Status::forbidden(&ResourceName { group: "", resource: "", name: "" }, &text)
+        }
         Attributes::Resource { group, resource, name, .. } => {
-            Status::forbidden(&About { group, resource, name }, &text)
+            Status::forbidden(&ResourceName { group, resource, name }, &text)
         }
     }
 }
 
-fn sentence(who: &Identity, what: &Attributes<'_>) -> String {
+fn describe_denial(who: &Identity, what: &Attributes<'_>) -> String {
     let user = &who.name;
     match *what {
         Attributes::Path { verb, path } => format!("User {user:?} cannot {verb} path {path:?}"),
@@ -35,8 +38,8 @@ fn sentence(who: &Identity, what: &Attributes<'_>) -> String {
     }
 }
 
-/// Kubernetes escapes what a browser could take for markup.
-fn escaped(text: &str) -> String {
+/// Escapes characters that a browser could take for markup, as Kubernetes does.
+fn escape_markup(text: &str) -> String {
     if !text.contains(['&', '<', '>']) {
         return text.to_owned();
     }

@@ -1,54 +1,55 @@
-//! Acting as somebody else: `Impersonate-*` headers become an [`Identity`], if the caller may take on each part of it.
+//! Impersonation: `Impersonate-*` headers become an [`Identity`], if the caller may assume each part of it.
 //!
-//! There are five ways, tried in order. The plain one, verb `impersonate`, is good for every request. The constrained ones,
-//! `impersonate:MODE`, are each for one sort of user, and also need `impersonate-on:MODE:VERB` on what the request is for.
+//! There are five modes, tried in order. The plain mode, verb `impersonate`, applies to every request. The
+//! constrained modes, `impersonate:MODE`, each apply to one sort of user, and also need `impersonate-on:MODE:VERB` on
+//! the object of the request.
 //!
-//! **Invariant:** every part (user, each group, each extra value, uid) is checked on its own; one refusal refuses the way. If no
-//! way is open, the caller is told what the first that applies to this sort of user lacks.
+//! **Invariant:** every part (user, each group, each extra value, uid) is checked on its own; one refusal refuses the
+//! mode. If no mode allows it, the caller gets the refusal of the first mode that applies to this sort of user.
 
 use std::collections::BTreeMap;
 
+use homeostat_api::names;
+use homeostat_api::status::Status;
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
-use super::identity::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED};
 use super::policy::SERVICE_ACCOUNT_PREFIX;
+use super::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED};
 use super::{Attributes, Authorizer, Identity, forbidden};
-use crate::kinds::names;
-use crate::status::Status;
 
 const PREFIX: &str = "impersonate-";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 const GROUP: &str = "authentication.k8s.io";
-/// What the user names of nodes start with, and the group all of them are in.
+/// The prefix of the user names of nodes, and the group of all nodes.
 const NODE_PREFIX: &str = "system:node:";
 const NODES: &str = "system:nodes";
-/// Says in the identity of a Pod's service account on which node the Pod is.
+/// The extra field that says on which node the Pod of a service account runs.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
-/// So many groups or extra values are first asked for at once, as all there are.
-const MANY: usize = 4;
+/// From this many groups or extra values on, the check first asks for all of them together.
+const ASKED_TOGETHER_FROM: usize = 4;
 const EVERY: &str = "*";
 
-/// A way to act as somebody else.
+/// A mode of impersonation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    /// A Pod's service account as the node the Pod is on.
+enum ImpersonationMode {
+    /// A Pod's service account impersonates the node on which the Pod runs.
     AssociatedNode,
     /// Any node.
     ArbitraryNode,
     ServiceAccount,
-    /// Everybody else, with groups and all.
+    /// Any other user, with groups, uid and extra fields.
     UserInfo,
-    /// Whoever it is.
+    /// Any user.
     Plain,
 }
 
-impl Mode {
+impl ImpersonationMode {
     /// The order in which they are tried.
     const ALL: [Self; 5] =
         [Self::AssociatedNode, Self::ArbitraryNode, Self::ServiceAccount, Self::UserInfo, Self::Plain];
 
-    /// What it is called in verbs; `None`: it is not constrained.
+    /// Returns its name in verbs; `None` for the unconstrained mode.
     fn name(self) -> Option<&'static str> {
         match self {
             Self::AssociatedNode => Some("associated-node"),
@@ -59,10 +60,10 @@ impl Mode {
         }
     }
 
-    /// Is it for this sort of user?
+    /// Returns whether the mode is for this sort of user.
     fn applies(self, wanted: &Identity, who: &Identity) -> bool {
         let is_name_only = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
-        let (account, node) = (service_account(&wanted.name), node(&wanted.name));
+        let (account, node) = (service_account(&wanted.name), node_name(&wanted.name));
         match self {
             Self::AssociatedNode => {
                 let own = who.extra.get(NODE_NAME).map(Vec::as_slice);
@@ -77,8 +78,8 @@ impl Mode {
     }
 }
 
-/// Whom the headers ask to act as for this request: `None` when they do not ask. 400 for half-given headers, 403 when not
-/// allowed.
+/// Returns the user that the headers ask to impersonate for this request; `None` if they do not ask. Refuses
+/// incomplete headers with 400, and impersonation that is not allowed with 403.
 pub fn impersonate(
     headers: &HeaderMap,
     who: &Identity,
@@ -88,15 +89,15 @@ pub fn impersonate(
     if !headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
         return Ok(None);
     }
-    let wanted = wanted(headers);
+    let wanted = identity_from_headers(headers);
     if wanted.name.is_empty() {
         let is_asked = wanted != Identity::default();
-        let text = || format!("requested {} without impersonating a user name", shown(&wanted));
+        let text = || format!("requested {} without impersonating a user name", debug_text_of_go(&wanted));
         return if is_asked { Err(Status::bad_request(text())) } else { Ok(None) };
     }
     let mut refused = None;
-    for mode in Mode::ALL.into_iter().filter(|mode| mode.applies(&wanted, who)) {
-        match (Check { mode, who, authorizer }).check(&wanted, what) {
+    for mode in ImpersonationMode::ALL.into_iter().filter(|mode| mode.applies(&wanted, who)) {
+        match (ImpersonationCheck { mode, who, authorizer }).check(&wanted, what) {
             Ok(()) => return Ok(Some(with_implied_groups(mode, wanted))),
             Err(status) => refused = refused.or(Some(status)),
         }
@@ -104,7 +105,7 @@ pub fn impersonate(
     Err(refused.unwrap_or_else(|| Status::internal("no way to impersonate applies")))
 }
 
-fn wanted(headers: &HeaderMap) -> Identity {
+fn identity_from_headers(headers: &HeaderMap) -> Identity {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let first = |name: &str| headers.get(name).map(text).unwrap_or_default();
     let mut extra = BTreeMap::<String, Vec<String>>::new();
@@ -122,16 +123,16 @@ fn wanted(headers: &HeaderMap) -> Identity {
     }
 }
 
-/// One way being tried.
-struct Check<'a> {
-    mode: Mode,
+/// The check of one mode.
+struct ImpersonationCheck<'a> {
+    mode: ImpersonationMode,
     who: &'a Identity,
     authorizer: &'a Authorizer,
 }
 
 /// A part of an identity, as rules name it.
 #[derive(Clone, Copy, Default)]
-struct Part<'a> {
+struct IdentityPart<'a> {
     group: &'a str,
     resource: &'a str,
     subresource: &'a str,
@@ -139,57 +140,71 @@ struct Part<'a> {
     name: &'a str,
 }
 
-impl Check<'_> {
+impl ImpersonationCheck<'_> {
     fn check(&self, wanted: &Identity, what: &Attributes<'_>) -> Result<(), Status> {
         if let Some(mode) = self.mode.name() {
             self.check_request(mode, what)?;
         }
         self.may(self.user(&wanted.name))?;
         if !wanted.uid.is_empty() {
-            self.may(Part { group: GROUP, resource: "uids", name: &wanted.uid, ..Part::default() })?;
+            self.may(IdentityPart {
+                group: GROUP,
+                resource: "uids",
+                name: &wanted.uid,
+                ..IdentityPart::default()
+            })?;
         }
         self.check_groups(&wanted.groups)?;
         self.check_extra(&wanted.extra)
     }
 
-    /// May they do this to what the request is for, as somebody else?
+    /// Checks that the user may do this to the object of the request while impersonating.
     fn check_request(&self, mode: &str, what: &Attributes<'_>) -> Result<(), Status> {
         let on = |verb: &str| format!("impersonate-on:{mode}:{verb}");
         match *what {
             Attributes::Path { verb, path } => {
-                self.authorizer.check(self.who, &Attributes::Path { verb: &on(verb), path })
+                self.authorizer.authorize(self.who, &Attributes::Path { verb: &on(verb), path })
             }
             Attributes::Resource { verb, group, resource, subresource, namespace, name } => {
                 let verb = &on(verb);
                 let what = Attributes::Resource { verb, group, resource, subresource, namespace, name };
-                self.authorizer.check(self.who, &what)
+                self.authorizer.authorize(self.who, &what)
             }
         }
     }
 
-    /// The group in which users and groups are named: the plain way is older than the group of authentication.
+    /// Returns the API group of users and groups: the plain mode is older than the group of authentication.
     fn users_group(&self) -> &'static str {
-        if self.mode == Mode::Plain { "" } else { GROUP }
+        if self.mode == ImpersonationMode::Plain { "" } else { GROUP }
     }
 
-    fn user<'a>(&self, name: &'a str) -> Part<'a> {
+    fn user<'a>(&self, name: &'a str) -> IdentityPart<'a> {
         let group = self.users_group();
-        let node = if self.mode == Mode::Plain { None } else { node(name) };
+        let node = if self.mode == ImpersonationMode::Plain { None } else { node_name(name) };
         match (service_account(name), node) {
-            (Some((namespace, name)), _) => {
-                Part { group, resource: "serviceaccounts", namespace, name, ..Part::default() }
-            }
+            (Some((namespace, name)), _) => IdentityPart {
+                group,
+                resource: "serviceaccounts",
+                namespace,
+                name,
+                ..IdentityPart::default()
+            },
             (None, Some(node)) => {
-                let name = if self.mode == Mode::AssociatedNode { EVERY } else { node };
-                Part { group, resource: "nodes", name, ..Part::default() }
+                let name = if self.mode == ImpersonationMode::AssociatedNode { EVERY } else { node };
+                IdentityPart { group, resource: "nodes", name, ..IdentityPart::default() }
             }
-            (None, None) => Part { group, resource: "users", name, ..Part::default() },
+            (None, None) => IdentityPart { group, resource: "users", name, ..IdentityPart::default() },
         }
     }
 
     fn check_groups(&self, groups: &[String]) -> Result<(), Status> {
-        let part = |name| Part { group: self.users_group(), resource: "groups", name, ..Part::default() };
-        if self.mode != Mode::Plain {
+        let part = |name| IdentityPart {
+            group: self.users_group(),
+            resource: "groups",
+            name,
+            ..IdentityPart::default()
+        };
+        if self.mode != ImpersonationMode::Plain {
             let has = |name: &str| groups.iter().any(|group| group == name);
             if has("") {
                 return Err(self.refusal(part(""), "impersonating the empty string group is not allowed"));
@@ -198,7 +213,7 @@ impl Check<'_> {
                 let why = "impersonating the system:masters group is not allowed";
                 return Err(self.refusal(part(MASTERS), why));
             }
-            if groups.len() >= MANY && self.may(part(EVERY)).is_ok() {
+            if groups.len() >= ASKED_TOGETHER_FROM && self.may(part(EVERY)).is_ok() {
                 return Ok(());
             }
         }
@@ -206,19 +221,19 @@ impl Check<'_> {
     }
 
     fn check_extra(&self, extra: &BTreeMap<String, Vec<String>>) -> Result<(), Status> {
-        let part = |subresource, name| Part {
+        let part = |subresource, name| IdentityPart {
             group: GROUP,
             resource: "userextras",
             subresource,
             name,
-            ..Part::default()
+            ..IdentityPart::default()
         };
         let count = extra.values().map(Vec::len).sum::<usize>();
-        if self.mode != Mode::Plain && count > 0 {
-            if let Some(why) = extra.iter().find_map(|(key, values)| odd_extra(key, values)) {
+        if self.mode != ImpersonationMode::Plain && count > 0 {
+            if let Some(why) = extra.iter().find_map(|(key, values)| extra_error(key, values)) {
                 return Err(self.refusal(part("", ""), &why));
             }
-            if count >= MANY && self.may(part(EVERY, EVERY)).is_ok() {
+            if count >= ASKED_TOGETHER_FROM && self.may(part(EVERY, EVERY)).is_ok() {
                 return Ok(());
             }
         }
@@ -226,12 +241,12 @@ impl Check<'_> {
         all.try_for_each(|(key, value)| self.may(part(key, value)))
     }
 
-    fn may(&self, part: Part<'_>) -> Result<(), Status> {
+    fn may(&self, part: IdentityPart<'_>) -> Result<(), Status> {
         let verb = self.verb();
-        self.authorizer.check(self.who, &part.attributes(&verb))
+        self.authorizer.authorize(self.who, &part.attributes(&verb))
     }
 
-    fn refusal(&self, part: Part<'_>, why: &str) -> Status {
+    fn refusal(&self, part: IdentityPart<'_>, why: &str) -> Status {
         forbidden::status(self.who, &part.attributes(&self.verb()), why)
     }
 
@@ -240,15 +255,15 @@ impl Check<'_> {
     }
 }
 
-impl<'a> Part<'a> {
+impl<'a> IdentityPart<'a> {
     fn attributes(self, verb: &'a str) -> Attributes<'a> {
         let Self { group, resource, subresource, namespace, name } = self;
         Attributes::Resource { verb, group, resource, subresource, namespace, name }
     }
 }
 
-/// What is wrong with an extra fact, if anything: the plain way takes them all.
-fn odd_extra(key: &str, values: &[String]) -> Option<String> {
+/// Returns what is wrong with an extra field, if anything: the plain mode accepts them all.
+fn extra_error(key: &str, values: &[String]) -> Option<String> {
     let (domain, path) = key.split_once('/').unwrap_or_default();
     let is_path = |one: char| one.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(one);
     let invalid = |part: &str, why: &str| {
@@ -272,9 +287,9 @@ fn odd_extra(key: &str, values: &[String]) -> Option<String> {
     }
 }
 
-/// Adds the groups everyone of that sort is in.
-fn with_implied_groups(mode: Mode, mut wanted: Identity) -> Identity {
-    if matches!(mode, Mode::AssociatedNode | Mode::ArbitraryNode) {
+/// Adds the groups that every user of that sort belongs to.
+fn with_implied_groups(mode: ImpersonationMode, mut wanted: Identity) -> Identity {
+    if matches!(mode, ImpersonationMode::AssociatedNode | ImpersonationMode::ArbitraryNode) {
         wanted.groups = vec![NODES.into()];
     } else if wanted.groups.is_empty()
         && let Some((namespace, _)) = service_account(&wanted.name)
@@ -289,24 +304,24 @@ fn with_implied_groups(mode: Mode, mut wanted: Identity) -> Identity {
     wanted
 }
 
-/// The name of the node in its user name.
-fn node(user: &str) -> Option<&str> {
+/// Returns the name of the node from its user name.
+fn node_name(user: &str) -> Option<&str> {
     user.strip_prefix(NODE_PREFIX).filter(|name| names::subdomain(name).is_empty())
 }
 
-/// Namespace and name in the user name of a service account.
+/// Returns the namespace and name from the user name of a service account.
 pub(super) fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
     (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
 }
 
-/// The groups every service account of the namespace is in.
+/// Returns the groups of every service account in the namespace.
 pub(super) fn service_account_groups(namespace: &str) -> Vec<String> {
     vec!["system:serviceaccounts".into(), format!("system:serviceaccounts:{namespace}")]
 }
 
-/// As Go prints the value in the refusal.
-fn shown(wanted: &Identity) -> String {
+/// Returns the value as Go prints it in the refusal.
+fn debug_text_of_go(wanted: &Identity) -> String {
     let list = |texts: &[String]| texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", ");
     let groups = match &*wanted.groups {
         [] => "[]string(nil)".to_owned(),
@@ -336,11 +351,14 @@ mod tests {
 
     #[track_caller]
     fn check_groups(pairs: &[(&'static str, &str)], expected: &[&str]) {
-        assert_eq!(with_implied_groups(Mode::Plain, wanted(&headers(pairs))).groups, expected);
+        assert_eq!(
+            with_implied_groups(ImpersonationMode::Plain, identity_from_headers(&headers(pairs))).groups,
+            expected
+        );
     }
 
     #[test]
-    fn groups_are_completed_as_the_user_deserves() {
+    fn implied_groups_are_added() {
         check_groups(&[("impersonate-user", "jane")], &[AUTHENTICATED]);
         check_groups(&[("impersonate-user", ANONYMOUS)], &[UNAUTHENTICATED]);
         check_groups(&[("impersonate-user", "jane"), ("impersonate-group", "x")], &["x", AUTHENTICATED]);
@@ -357,7 +375,7 @@ mod tests {
 
     #[test]
     fn extra_keys_are_decoded() {
-        let wanted = wanted(&headers(&[
+        let wanted = identity_from_headers(&headers(&[
             ("impersonate-user", "jane"),
             ("impersonate-extra-acme.com%2fproject", "x"),
             ("impersonate-extra-acme.com%2fproject", "y"),
@@ -366,10 +384,10 @@ mod tests {
     }
 
     #[test]
-    fn constrained_ways_take_well_formed_extra_facts_only() {
+    fn constrained_modes_accept_only_well_formed_extra_fields() {
         let check = |key: &str, values: &[&str], expected: Option<&str>| {
             let values = values.iter().map(ToString::to_string).collect::<Vec<_>>();
-            let found = odd_extra(key, &values);
+            let found = extra_error(key, &values);
             let is_same = match (&found, expected) {
                 (Some(found), Some(expected)) => found.contains(expected),
                 (found, expected) => found.is_none() && expected.is_none(),
@@ -387,9 +405,9 @@ mod tests {
     }
 
     #[test]
-    fn half_given_headers_print_as_go_prints_them() {
+    fn incomplete_headers_are_printed_as_in_go() {
         assert_eq!(
-            shown(&wanted(&headers(&[("impersonate-group", "devs")]))),
+            debug_text_of_go(&identity_from_headers(&headers(&[("impersonate-group", "devs")]))),
             r#"&user.DefaultInfo{Name:"", UID:"", Groups:[]string{"devs"}, Extra:map[string][]string(nil)}"#
         );
     }

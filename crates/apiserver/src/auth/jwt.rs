@@ -1,8 +1,8 @@
-//! JSON Web Tokens as service accounts carry them: signed with ECDSA on P-256 (ES256), nothing else accepted.
+//! JSON Web Tokens of service accounts: signed with ECDSA on P-256 (ES256); no other algorithm is accepted.
 //!
-//! **Invariant:** [`SigningKey::verify`] returns claims only of tokens this very key signed; it does not judge the
-//! claims. The nonce of a signature comes from `ring`, not from `core::Entropy`: two signatures of one text differ,
-//! and nothing depends on their bytes.
+//! **Invariant:** [`SigningKey::verify`] returns claims only for tokens that this very key signed; it does not judge
+//! the claims. The nonce of a signature comes from `ring`, not from `core::Entropy`: two signatures of one text
+//! differ, and nothing depends on their bytes.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use ring::signature::{
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// An uncompressed point: one byte 0x04, then two coordinates of this size.
+/// An uncompressed point is one byte 0x04 followed by two coordinates of this size.
 const COORDINATE_BYTES: usize = 32;
 
 /// Signs and verifies tokens.
@@ -32,7 +32,7 @@ impl fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// A fresh key, as PKCS#8.
+    /// Generates a new key, as PKCS#8.
     pub fn generate() -> Vec<u8> {
         EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
             .expect("the kernel's random generator is always there once booted")
@@ -40,7 +40,7 @@ impl SigningKey {
             .to_vec()
     }
 
-    /// The key in these PKCS#8 bytes; `None` unless they hold one for P-256.
+    /// Reads a key from PKCS#8 bytes; returns `None` unless they hold one for P-256.
     pub fn from_pkcs8(bytes: &[u8]) -> Option<Self> {
         let pair =
             EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, bytes, &SystemRandom::new()).ok()?;
@@ -49,7 +49,7 @@ impl SigningKey {
         Some(Self { pair, id, header })
     }
 
-    /// The claims as a signed token.
+    /// Signs the claims and returns the token.
     pub fn sign(&self, claims: &Value) -> String {
         let text = format!("{}.{}", self.header, URL_SAFE_NO_PAD.encode(claims.to_string()));
         let signature = self
@@ -59,11 +59,11 @@ impl SigningKey {
         format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// The claims of a token this key signed.
+    /// Returns the claims of a token that this key signed.
     pub fn verify(&self, token: &str) -> Option<Value> {
         let (text, signature) = token.rsplit_once('.')?;
         let (header, claims) = text.split_once('.')?;
-        // Our own header, byte for byte: no other algorithm or key can be smuggled in.
+        // The header must be ours, byte for byte: no other algorithm or key can be smuggled in.
         if header != self.header {
             return None;
         }
@@ -74,7 +74,7 @@ impl SigningKey {
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()
     }
 
-    /// The public key as others fetch it to verify tokens themselves.
+    /// Returns the public key in the form that others fetch to verify tokens themselves.
     pub fn public_jwk(&self) -> Value {
         let point = &self.pair.public_key().as_ref()[1..];
         let coordinate = |at: usize| URL_SAFE_NO_PAD.encode(&point[at..at + COORDINATE_BYTES]);

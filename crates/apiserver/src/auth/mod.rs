@@ -1,15 +1,16 @@
-//! Who asks, and whether they may: authentication, impersonation, RBAC and the review APIs.
+//! Authentication, impersonation, RBAC and the review APIs.
 //!
-//! Reading order: [`Identity`] and [`Attributes`] (who and what), [`rule`] and `policy` (what roles say),
-//! [`Authorizer`] (may they), `escalation` and `coverage` (may they grant it), `signing` (may they vouch for it),
-//! [`forbidden`] (how a refusal reads), [`authenticate`] (who are they), `impersonate` (as whom), [`service_account`] and
-//! [`jwt`] (tokens of programs), [`review`] (the questions clients may ask about all this).
+//! Reading order: [`Identity`] and [`Attributes`] (who asks for what), [`rule`] and `policy` (the content of roles),
+//! [`Authorizer`] (decisions), `escalation` and `coverage` (who may grant permissions), `signing` (who may approve
+//! certificates), [`forbidden`] (the wording of refusals), [`authenticate`] (who sent a request), `impersonate`
+//! (acting as another user), [`service_account`] and [`jwt`] (tokens of programs), [`review`] (questions that clients
+//! may ask about all this).
 
+mod attributes;
 pub mod authenticate;
 mod coverage;
 mod escalation;
 pub mod forbidden;
-mod identity;
 mod impersonate;
 pub mod jwt;
 mod policy;
@@ -20,9 +21,10 @@ pub mod service_account;
 mod signing;
 mod text_list;
 
+pub use attributes::{Attributes, Decision};
 pub use authenticate::{Authenticator, Peer};
 pub(crate) use escalation::RoleWrite;
-pub use identity::{ANONYMOUS, AUTHENTICATED, Attributes, Decision, Identity, MASTERS, UNAUTHENTICATED};
+pub use homeostat_api::identity::{ANONYMOUS, AUTHENTICATED, Identity, MASTERS, UNAUTHENTICATED};
 pub use impersonate::impersonate;
 pub use policy::GROUP as RBAC_GROUP;
 pub(crate) use policy::SERVICE_ACCOUNT_PREFIX;
@@ -30,4 +32,4 @@ pub(crate) use policy::fill_aggregated;
 pub use rbac::Authorizer;
 pub use review::Reviewer;
 pub use rule::Rule;
-pub use service_account::Issuer;
+pub use service_account::TokenIssuer;

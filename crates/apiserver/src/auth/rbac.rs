@@ -1,40 +1,41 @@
-//! The authorizer: `system:masters` may do everything, everyone else what roles bound to them allow.
+//! The authorizer: `system:masters` may do everything, everyone else what the roles bound to them allow.
 //!
-//! **Invariant:** a decision sees every write that was acknowledged before it was asked for: it first takes in what
-//! changed in the store since the last one. It is made on roles and bindings that were there together at one moment. No rule
-//! ever denies; what nobody allows is refused.
+//! **Invariant:** a decision sees every write that was acknowledged before the question: it first applies the changes
+//! in the store since the last decision. It is made on roles and bindings that existed together at one moment. No
+//! rule ever denies; what nothing allows is refused.
 
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
+use homeostat_api::status::Status;
+use homeostat_api::storage::Storage;
 use homeostat_store::{Error, SharedStore, Watch};
 
-use super::identity::MASTERS;
+use super::MASTERS;
 use super::policy::{GROUP, Policy, RESOURCES, RuleSet};
 use super::{Attributes, Decision, Identity, forbidden};
-use crate::status::Status;
-use crate::storage::Storage;
 
-/// How often the watches are asked before everything is read afresh: somebody writes roles faster than they are followed.
-const ROUNDS_MAX: usize = 16;
+/// How often the watches are drained before everything is read again: roles are written faster than they can be
+/// followed.
+const CATCH_UP_ROUNDS_MAX: usize = 16;
 
-/// The policy cannot be followed and must be read afresh.
-struct LeftBehind;
+/// The policy missed changes and must be read again.
+struct PolicyOutdated;
 
 /// Decides who may do what, from the roles and bindings in the store.
 pub struct Authorizer {
     store: SharedStore,
     policy: RwLock<Policy>,
-    /// One per resource of the policy; empty: everything must be read afresh.
+    /// One watch per resource of the policy; empty if everything must be read again.
     watches: Mutex<Vec<Watch>>,
 }
 
 impl Authorizer {
-    /// An authorizer over the roles and bindings in this store.
+    /// Creates an authorizer over the roles and bindings in this store.
     pub fn new(store: SharedStore) -> Self {
         Self { store, policy: RwLock::default(), watches: Mutex::default() }
     }
 
-    /// May they?
+    /// Decides whether the user may do this.
     pub fn decide(&self, who: &Identity, what: &Attributes<'_>) -> Decision {
         if who.is_in(MASTERS) {
             return Decision::Allow(String::new());
@@ -42,21 +43,21 @@ impl Authorizer {
         self.policy().decide(who, what)
     }
 
-    /// Like [`decide`](Self::decide), without the reason, which takes longer to write than to find.
+    /// Like [`decide`](Self::decide), but without the reason, which takes longer to write than to find.
     pub(super) fn allows(&self, who: &Identity, what: &Attributes<'_>) -> bool {
         who.is_in(MASTERS) || self.policy().allows(who, what)
     }
 
-    /// Like [`decide`](Self::decide), with the refusal ready to be sent.
-    pub fn check(&self, who: &Identity, what: &Attributes<'_>) -> Result<(), Status> {
+    /// Like [`decide`](Self::decide), but returns the refusal to send.
+    pub fn authorize(&self, who: &Identity, what: &Attributes<'_>) -> Result<(), Status> {
         if self.allows(who, what) {
             return Ok(());
         }
-        Err(forbidden::status(who, what, &self.why_not(who, what)))
+        Err(forbidden::status(who, what, &self.describe_missing_roles(who, what)))
     }
 
-    /// What may have kept rules from being found: roles that bindings name and that do not exist. Usually empty.
-    pub fn why_not(&self, who: &Identity, what: &Attributes<'_>) -> String {
+    /// Lists the missing roles that the user's bindings name, which may be why no rule was found. Usually empty.
+    pub fn describe_missing_roles(&self, who: &Identity, what: &Attributes<'_>) -> String {
         let namespace = match *what {
             Attributes::Resource { namespace, .. } => namespace,
             Attributes::Path { .. } => "",
@@ -68,29 +69,29 @@ impl Authorizer {
         }
     }
 
-    /// Every rule that applies to the user in the namespace, those of each role once. Nothing is copied.
+    /// Returns every rule that applies to the user in the namespace, those of each role once. Copies nothing.
     pub(super) fn rules_for(&self, who: &Identity, namespace: &str) -> Vec<RuleSet> {
         self.policy().rules_for(who, namespace)
     }
 
-    /// The policy as of now.
+    /// Returns the current policy.
     pub(super) fn policy(&self) -> RwLockReadGuard<'_, Policy> {
         self.catch_up();
         self.policy.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what changed.
+    /// Applies the changes since the last call.
     fn catch_up(&self) {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         if watches.is_empty() || self.follow(&mut watches).is_err() {
-            // History has left us behind (or we just started): what is stored now is all that counts.
+            // The watches fell behind history (or the server just started): read the current state.
             *watches = self.read_afresh().unwrap_or_default();
         }
     }
 
-    /// Takes in the changes of all resources up to one moment, at once: nobody decides on a policy half taken in.
-    fn follow(&self, watches: &mut [Watch]) -> Result<(), LeftBehind> {
-        let events = gather(watches, Watch::try_next)?;
+    /// Applies the changes of all resources up to one moment together: nobody decides on a half-updated policy.
+    fn follow(&self, watches: &mut [Watch]) -> Result<(), PolicyOutdated> {
+        let events = poll_until_quiet(watches, Watch::try_next)?;
         if !events.is_empty() {
             let mut policy = self.policy.write().unwrap_or_else(PoisonError::into_inner);
             let changes =
@@ -115,23 +116,23 @@ impl Authorizer {
     }
 }
 
-/// What all sources have to tell. They are asked until none has anything: then nothing happened in any of them between two
-/// questions to the same one, and what they told is all there was at one moment.
-fn gather<S, T>(
+/// Collects the changes of all sources. Polls them until none has anything new: then nothing happened in any of them
+/// between two polls of the same one, and the result is complete as of one moment.
+fn poll_until_quiet<S, T>(
     sources: &mut [S],
     next: impl Fn(&mut S) -> Result<Vec<T>, Error>,
-) -> Result<Vec<T>, LeftBehind> {
+) -> Result<Vec<T>, PolicyOutdated> {
     let mut told = Vec::new();
-    for _ in 0..ROUNDS_MAX {
+    for _ in 0..CATCH_UP_ROUNDS_MAX {
         let before = told.len();
         for source in &mut *sources {
-            told.extend(next(source).map_err(|_| LeftBehind)?);
+            told.extend(next(source).map_err(|_| PolicyOutdated)?);
         }
         if told.len() == before {
             return Ok(told);
         }
     }
-    Err(LeftBehind)
+    Err(PolicyOutdated)
 }
 
 #[cfg(test)]
@@ -163,7 +164,7 @@ mod tests {
         let binding = json!({"roleRef": {"kind": "ClusterRole", "name": "r"},
             "subjects": [{"kind": "User", "name": "jane"}]});
         write(&store, "clusterrolebindings", "b", Some(binding)).await;
-        let refusal = authorizer.check(&jane, &what).unwrap_err();
+        let refusal = authorizer.authorize(&jane, &what).unwrap_err();
         assert!(refusal.message.ends_with(r#"RBAC: clusterrole.rbac.authorization.k8s.io "r" not found"#));
         write(&store, "clusterroles", "r", Some(role)).await;
         assert!(authorizer.decide(&jane, &what).is_allowed());
@@ -174,17 +175,17 @@ mod tests {
         assert!(!authorizer.decide(&jane, &what).is_allowed());
     }
 
-    /// A role is narrowed after it was asked about, and somebody is bound to it before the bindings are asked about: who took in
-    /// the binding alone would allow what was never allowed.
+    /// A role is narrowed after it was polled, and a user is bound to it before the bindings are polled: applying the
+    /// binding alone would allow something that was never allowed.
     #[test]
-    fn what_happens_between_two_questions_is_taken_in_together() {
-        // Answers are taken from the end: that about roles is empty at first.
+    fn changes_between_two_polls_are_applied_together() {
+        // Answers are taken from the end: the first one about roles is empty.
         let roles = vec![vec!["the role is narrowed"], vec![]];
         let bindings = vec![vec!["somebody is bound to it"]];
         let next = |source: &mut Vec<Vec<&'static str>>| Ok(source.pop().unwrap_or_default());
-        let told = gather(&mut [roles, bindings], next).ok();
-        assert_eq!(told, Some(vec!["somebody is bound to it", "the role is narrowed"]));
-        // Who is never done telling is not waited for.
-        assert!(gather(&mut [()], |()| Ok(vec!["more"])).is_err());
+        let changes = poll_until_quiet(&mut [roles, bindings], next).ok();
+        assert_eq!(changes, Some(vec!["somebody is bound to it", "the role is narrowed"]));
+        // A source that never ends is not waited for.
+        assert!(poll_until_quiet(&mut [()], |()| Ok(vec!["more"])).is_err());
     }
 }

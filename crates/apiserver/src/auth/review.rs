@@ -1,37 +1,37 @@
-//! The review APIs: questions about who one is and what one may do, answered and not stored.
+//! The review APIs: questions about identities and permissions, which are answered but not stored.
 //!
-//! **Invariant:** the answers come from the very [`Authorizer`] and [`Authenticator`] requests pass through, so a
-//! review never differs from what would happen.
+//! **Invariant:** the answers come from the same [`Authorizer`] and [`Authenticator`] that requests pass through, so
+//! a review never differs from what would happen.
 
+use homeostat_api::field::{Error, Errors, FieldPath};
+use homeostat_api::kinds::validate::access;
+use homeostat_api::status::Status;
 use serde_json::{Map, Value, json};
 
 use super::{Attributes, Authenticator, Authorizer, Identity};
-use crate::field::{Error, Errors, Path};
-use crate::kinds::validate::access;
-use crate::status::Status;
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
-/// Rules listed in one answer, in bytes. Somebody with that many roles does not read them, and a user may have hundreds of
-/// answers on the way.
+/// How many bytes of rules one answer lists. Nobody reads the rules of a user with more, and a user may have hundreds
+/// of unread answers.
 const RULES_BYTES_MAX: usize = 512 << 10;
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
 /// Answers reviews for one caller.
 #[derive(Clone, Copy)]
 pub struct Reviewer<'a> {
-    /// Who asks.
+    /// The caller.
     pub who: &'a Identity,
-    /// Answers what one may do.
+    /// Answers questions about permissions.
     pub authorizer: &'a Authorizer,
-    /// Answers who one is.
+    /// Answers questions about tokens.
     pub authenticator: &'a Authenticator,
 }
 
 impl Reviewer<'_> {
-    /// The answer to a review of this kind (`SelfSubjectAccessReview` …), posted with this body. `namespace` is that
-    /// of the path.
+    /// Answers a review of this kind (`SelfSubjectAccessReview` …) with this body. `namespace` is the one in the
+    /// path.
     pub fn review(&self, kind: &str, namespace: &str, mut body: Value) -> Result<Value, Status> {
-        // Taken, not copied: it may be large, and goes back with the answer.
+        // Taken, not copied: it may be large, and is sent back with the answer.
         let spec = body.get_mut("spec").filter(|spec| spec.is_object()).map(Value::take);
         let spec = spec.unwrap_or_else(|| json!({}));
         match kind {
@@ -48,32 +48,32 @@ impl Reviewer<'_> {
     fn self_access(&self, body: &Value, spec: Value) -> Result<Value, Status> {
         let mut errors = access(&spec);
         errors.extend(metadata_error(body, &[]));
-        refuse(&errors)?;
+        refuse_invalid(&errors)?;
         let status = self.verdict(self.who, &spec);
-        Ok(answer("SelfSubjectAccessReview", AUTHORIZATION, json!({}), spec, status))
+        Ok(review_object("SelfSubjectAccessReview", AUTHORIZATION, json!({}), spec, status))
     }
 
     fn access(&self, body: &Value, spec: Value) -> Result<Value, Status> {
         let mut errors = access(&spec);
         errors.extend(subject_error(&spec));
         errors.extend(metadata_error(body, &[]));
-        refuse(&errors)?;
-        let status = self.verdict(&subject(&spec), &spec);
-        Ok(answer("SubjectAccessReview", AUTHORIZATION, json!({}), spec, status))
+        refuse_invalid(&errors)?;
+        let status = self.verdict(&subject_of_spec(&spec), &spec);
+        Ok(review_object("SubjectAccessReview", AUTHORIZATION, json!({}), spec, status))
     }
 
     fn local_access(&self, namespace: &str, body: &Value, spec: Value) -> Result<Value, Status> {
         let mut errors = access(&spec);
         errors.extend(subject_error(&spec));
         errors.extend(metadata_error(body, &["namespace"]));
-        let path = Path::Root;
+        let path = FieldPath::Root;
         if let Some(attributes) = spec.get("resourceAttributes").filter(|value| value.is_object())
-            && text(attributes, "namespace") != namespace
+            && text_field(attributes, "namespace") != namespace
         {
             let path = path.field("spec.resourceAttributes.namespace");
             errors.push(Error::invalid(
                 &path,
-                &text(attributes, "namespace").into(),
+                &text_field(attributes, "namespace").into(),
                 "must match metadata.namespace",
             ));
         }
@@ -81,10 +81,10 @@ impl Reviewer<'_> {
             let path = path.field("spec.nonResourceAttributes");
             errors.push(Error::invalid(&path, attributes, "disallowed on this kind of request"));
         }
-        refuse(&errors)?;
-        let status = self.verdict(&subject(&spec), &spec);
+        refuse_invalid(&errors)?;
+        let status = self.verdict(&subject_of_spec(&spec), &spec);
         let metadata = json!({"namespace": namespace});
-        Ok(answer("LocalSubjectAccessReview", AUTHORIZATION, metadata, spec, status))
+        Ok(review_object("LocalSubjectAccessReview", AUTHORIZATION, metadata, spec, status))
     }
 
     fn verdict(&self, who: &Identity, spec: &Value) -> Value {
@@ -93,7 +93,7 @@ impl Reviewer<'_> {
         let is_allowed = decision.is_allowed();
         let reason = match decision {
             super::Decision::Allow(reason) => reason,
-            super::Decision::NoOpinion => self.authorizer.why_not(who, &what),
+            super::Decision::NoOpinion => self.authorizer.describe_missing_roles(who, &what),
         };
         let mut status = json!({"allowed": is_allowed});
         if !reason.is_empty() {
@@ -103,7 +103,7 @@ impl Reviewer<'_> {
     }
 
     fn rules(&self, spec: &Value) -> Result<Value, Status> {
-        let namespace = text(spec, "namespace");
+        let namespace = text_field(spec, "namespace");
         if namespace.is_empty() {
             return Err(Status::bad_request("no namespace on request"));
         }
@@ -132,7 +132,7 @@ impl Reviewer<'_> {
             let why = format!("only the first {RULES_BYTES_MAX} bytes of rules are listed");
             status["evaluationError"] = why.into();
         }
-        Ok(answer("SelfSubjectRulesReview", AUTHORIZATION, json!({}), json!({}), status))
+        Ok(review_object("SelfSubjectRulesReview", AUTHORIZATION, json!({}), json!({}), status))
     }
 
     fn myself(&self) -> Value {
@@ -143,20 +143,20 @@ impl Reviewer<'_> {
     }
 
     fn token(&self, spec: Value) -> Result<Value, Status> {
-        let token = text(&spec, "token");
+        let token = text_field(&spec, "token");
         if token.is_empty() {
             return Err(Status::bad_request("token is required for TokenReview in authentication"));
         }
-        let status = match self.authenticator.accept(token, &texts(&spec, "audiences")) {
+        let status = match self.authenticator.accept(token, &text_list_field(&spec, "audiences")) {
             Ok(accepted) => json!({"authenticated": true, "user": user_info(&accepted.identity),
                 "audiences": accepted.audiences}),
             Err(error) => json!({"user": {}, "error": error}),
         };
-        Ok(answer("TokenReview", AUTHENTICATION, json!({}), spec, status))
+        Ok(review_object("TokenReview", AUTHENTICATION, json!({}), spec, status))
     }
 }
 
-fn answer(kind: &str, group: &str, metadata: Value, spec: Value, status: Value) -> Value {
+fn review_object(kind: &str, group: &str, metadata: Value, spec: Value, status: Value) -> Value {
     let mut answer = json!({"kind": kind, "apiVersion": format!("{group}/v1")});
     answer["metadata"] = metadata;
     answer["spec"] = spec;
@@ -164,7 +164,7 @@ fn answer(kind: &str, group: &str, metadata: Value, spec: Value, status: Value) 
     answer
 }
 
-/// The `UserInfo` of the user, empty fields left out.
+/// Returns the `UserInfo` of the user, without empty fields.
 pub fn user_info(who: &Identity) -> Value {
     let mut info = Map::from_iter([("username".to_owned(), Value::from(&*who.name))]);
     if !who.uid.is_empty() {
@@ -179,20 +179,20 @@ pub fn user_info(who: &Identity) -> Value {
     Value::Object(info)
 }
 
-fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+fn text_field<'a>(object: &'a Value, field: &str) -> &'a str {
     object.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn texts(object: &Value, field: &str) -> Vec<String> {
+fn text_list_field(object: &Value, field: &str) -> Vec<String> {
     let list = object.get(field).and_then(Value::as_array).into_iter().flatten();
     list.filter_map(Value::as_str).map(Into::into).collect()
 }
 
-fn subject(spec: &Value) -> Identity {
+fn subject_of_spec(spec: &Value) -> Identity {
     Identity {
-        name: text(spec, "user").into(),
-        uid: text(spec, "uid").into(),
-        groups: texts(spec, "groups"),
+        name: text_field(spec, "user").into(),
+        uid: text_field(spec, "uid").into(),
+        groups: text_list_field(spec, "groups"),
         ..Identity::default()
     }
 }
@@ -200,21 +200,21 @@ fn subject(spec: &Value) -> Identity {
 fn attributes(spec: &Value) -> Attributes<'_> {
     if let Some(resource) = spec.get("resourceAttributes").filter(|value| value.is_object()) {
         return Attributes::Resource {
-            verb: text(resource, "verb"),
-            group: text(resource, "group"),
-            resource: text(resource, "resource"),
-            subresource: text(resource, "subresource"),
-            namespace: text(resource, "namespace"),
-            name: text(resource, "name"),
+            verb: text_field(resource, "verb"),
+            group: text_field(resource, "group"),
+            resource: text_field(resource, "resource"),
+            subresource: text_field(resource, "subresource"),
+            namespace: text_field(resource, "namespace"),
+            name: text_field(resource, "name"),
         };
     }
     let path = spec.get("nonResourceAttributes").unwrap_or(&Value::Null);
-    Attributes::Path { verb: text(path, "verb"), path: text(path, "path") }
+    Attributes::Path { verb: text_field(path, "verb"), path: text_field(path, "path") }
 }
 
 fn subject_error(spec: &Value) -> Option<Error> {
-    let is_nobody = text(spec, "user").is_empty() && texts(spec, "groups").is_empty();
-    let path = Path::Root;
+    let is_nobody = text_field(spec, "user").is_empty() && text_list_field(spec, "groups").is_empty();
+    let path = FieldPath::Root;
     let path = path.field("spec.user");
     let detail = "at least one of user or group must be specified";
     is_nobody.then(|| Error::invalid(&path, &"".into(), detail).written())
@@ -229,10 +229,10 @@ fn metadata_error(body: &Value, allowed: &[&str]) -> Option<Error> {
         return None;
     }
     let detail = if allowed.is_empty() { "must be empty" } else { "must be empty except for namespace" };
-    Some(Error::invalid(&Path::Root.field("metadata"), metadata, detail).written())
+    Some(Error::invalid(&FieldPath::Root.field("metadata"), metadata, detail).written())
 }
 
-/// Kubernetes forgets the kind in these refusals; clients see `.authorization.k8s.io "" is invalid`.
-fn refuse(errors: &Errors) -> Result<(), Status> {
+/// Kubernetes leaves out the kind in these refusals; clients see `.authorization.k8s.io "" is invalid`.
+fn refuse_invalid(errors: &Errors) -> Result<(), Status> {
     if errors.is_empty() { Ok(()) } else { Err(Status::invalid(AUTHORIZATION, "", "", errors)) }
 }

@@ -1,7 +1,7 @@
-//! One RBAC rule and what it allows. Pure data and comparisons; which rules cover which is `coverage`'s.
+//! One RBAC rule and what it allows. Pure data and comparisons; `coverage` compares rules with each other.
 //!
-//! **Invariant:** nothing here widens a rule: a resource name does not cover its subresources, an empty list matches
-//! nothing (except `resourceNames`, where empty means all).
+//! **Invariant:** nothing here widens a rule: a resource name does not cover its subresources, and an empty list
+//! matches nothing (except `resourceNames`, where empty means all).
 
 use std::fmt::Write as _;
 
@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::Attributes;
 use super::text_list::TextList;
 
-/// What a text takes in an answer beside its own bytes: quotes, a comma, and its place in memory.
+/// The size of a text in an answer beyond its own bytes: quotes, a comma, and its slot in memory.
 const TEXT_BYTES: usize = 24;
-/// What a rule takes in an answer beside its texts: the names of its lists.
+/// The size of a rule in an answer beyond its texts: the names of its lists.
 const RULE_BYTES: usize = 100;
 /// Matches every verb, group, resource or path.
 pub(super) const ANY: &str = "*";
@@ -21,24 +21,24 @@ pub(super) const ANY: &str = "*";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rule {
-    /// What may be done.
+    /// The allowed verbs.
     pub verbs: TextList,
-    /// In which API groups.
+    /// The API groups it applies to.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub api_groups: TextList,
-    /// To which resources: `pods`, `pods/log`, `*/scale`, `*`.
+    /// The resources it applies to: `pods`, `pods/log`, `*/scale`, `*`.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub resources: TextList,
-    /// To which objects; empty: all.
+    /// The names of objects it applies to; empty means all.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub resource_names: TextList,
-    /// To which other paths: `/healthz`, `/metrics/*`.
+    /// The other paths it applies to: `/healthz`, `/metrics/*`.
     #[serde(rename = "nonResourceURLs", skip_serializing_if = "<[_]>::is_empty")]
     pub non_resource_urls: TextList,
 }
 
 impl Rule {
-    /// Does the rule allow this?
+    /// Returns whether the rule allows this.
     pub fn allows(&self, what: &Attributes<'_>) -> bool {
         match *what {
             Attributes::Resource { verb, group, resource, subresource, name, .. } => {
@@ -54,14 +54,15 @@ impl Rule {
         }
     }
 
-    /// What it takes in an answer, about: the bytes of its texts, and what is around each of them, also an empty one.
+    /// Returns about how many bytes the rule takes in an answer: its texts, and the overhead of each, even of an
+    /// empty one.
     pub(super) fn bytes(&self) -> usize {
         let Self { verbs, api_groups, resources, resource_names, non_resource_urls } = self;
         let lists = [verbs, api_groups, resources, resource_names, non_resource_urls];
         lists.into_iter().flatten().map(|text| text.len() + TEXT_BYTES).sum::<usize>() + RULE_BYTES
     }
 
-    /// As Kubernetes prints it in refusals: `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
+    /// Formats the rule as Kubernetes prints it in refusals: `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
     pub(super) fn shown(&self) -> String {
         let fields = [
             ("APIGroups", &self.api_groups),
@@ -80,7 +81,7 @@ impl Rule {
     }
 }
 
-/// Texts as Go prints a list of quoted strings: `["a" "b"]`.
+/// Formats texts as Go prints a list of quoted strings: `["a" "b"]`.
 pub(super) fn quoted<T: AsRef<str>>(texts: &[T]) -> String {
     let listed = texts.iter().map(|text| format!("{:?}", text.as_ref())).collect::<Vec<_>>();
     format!("[{}]", listed.join(" "))
@@ -90,9 +91,9 @@ fn has_or_any(list: &TextList, wanted: &str) -> bool {
     list.has(ANY) || list.has(wanted)
 }
 
-/// Is the resource among those that the patterns mean?
+/// Returns whether one of the patterns matches the resource.
 fn has_resource(patterns: &TextList, resource: &str, subresource: &str) -> bool {
-    // What is asked for in a review may be any text; only a name without a slash is found by what it is called.
+    // A review may ask about any text; only a name without a slash can be looked up directly.
     if patterns.is_short() || resource.contains('/') {
         return patterns.iter().any(|one| resource_matches(one, resource, subresource));
     }
@@ -117,7 +118,8 @@ fn resource_matches(pattern: &str, resource: &str, subresource: &str) -> bool {
     }
 }
 
-/// Does the pattern mean the path? A pattern as a path is meant by itself and by those that mean more.
+/// Returns whether the pattern matches the path. A pattern given as a path is matched by itself and by wider
+/// patterns.
 pub(super) fn path_matches(pattern: &str, path: &str) -> bool {
     pattern == path || (pattern.ends_with('*') && path.starts_with(pattern.trim_end_matches('*')))
 }
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_allows_what_it_names_and_nothing_beside() {
+    fn a_rule_allows_what_it_names_and_nothing_else() {
         let pods = rule(json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}));
         check(&pods, "get", "pods", "x", true);
         check(&pods, "get", "pods/log", "x", false);

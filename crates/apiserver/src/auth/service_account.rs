@@ -1,12 +1,15 @@
-//! Tokens of service accounts: issued on request, good until they expire or what they are bound to is gone.
+//! Tokens of service accounts: issued on request, valid until they expire or the object that they are bound to is
+//! gone.
 //!
-//! **Invariant:** a token is accepted only while its account (and the Pod, Secret or Node it is bound to) is in the
-//! store with the uid the token names. The signature is checked once per token and remembered; the store is asked
-//! every time.
+//! **Invariant:** a token is accepted only while its account (and the Pod, Secret or Node that it is bound to) is in
+//! the store with the uid that the token names. The signature is checked once per token and remembered; the store is
+//! asked every time.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use homeostat_api::field::{self, FieldPath};
+use homeostat_api::status::{ResourceName, Status};
 use homeostat_core::{Clock, Entropy, Key, Uid};
 use homeostat_store::{SharedStore, Snapshot};
 use jiff::{SignedDuration, Timestamp};
@@ -14,39 +17,37 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::AUTHENTICATED;
 use super::Identity;
-use super::identity::AUTHENTICATED;
 use super::impersonate::service_account_groups;
 use super::jwt::SigningKey;
 use super::policy::SERVICE_ACCOUNT_PREFIX;
 use super::rule::quoted;
-use crate::field::{self, Path};
-use crate::status::{About, Status};
 
-/// Who issues the tokens, and the audience they are for unless another is asked.
+/// The issuer of the tokens, and their audience unless the request names another.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-/// Where the public keys are served, as the discovery document says.
+/// The path of the public keys, which the discovery document names.
 const KEYS_PATH: &str = "/openid/v1/jwks";
 
 const GROUP: &str = "authentication.k8s.io";
 /// The account of a Pod that names none.
 const DEFAULT_ACCOUNT: &str = "default";
 const KIND: &str = "TokenRequest";
-/// Kubernetes' default, shortest and longest lifetimes.
+/// The default, shortest and longest lifetimes in Kubernetes.
 const LIFETIME_S: i64 = 3600;
 const LIFETIME_S_MIN: i64 = 600;
 const LIFETIME_S_MAX: i64 = 1 << 32;
-/// Verified signatures remembered. One costs some 80 µs to check again and 300 bytes to remember, and a process with
-/// more live tokens than this is rare; when full, all are forgotten.
+/// How many verified signatures are remembered. Checking one again costs some 80 µs and remembering it 300 bytes, and
+/// a process with more live tokens than this is rare; when the memory is full, all are forgotten.
 const REMEMBERED_MAX: usize = 4096;
-/// Longer tokens are verified each time: a token names as many audiences as were asked for, and remembering thousands of
-/// long ones would take gigabytes.
+/// Longer tokens are verified each time: a token names as many audiences as the request did, and remembering
+/// thousands of long ones would take gigabytes.
 const REMEMBERED_BYTES_MAX: usize = 8 << 10;
-/// How long after its deletion began an object still counts, for clocks that differ: Kubernetes' leeway.
+/// How long an object still counts after its deletion began, because clocks differ: the leeway of Kubernetes.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
 
 /// Issues and accepts the tokens of service accounts.
-pub struct Issuer {
+pub struct TokenIssuer {
     key: SigningKey,
     store: SharedStore,
     clock: Clock,
@@ -56,10 +57,10 @@ pub struct Issuer {
 
 /// A token that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Accepted {
-    /// Whose it is.
+pub struct AcceptedToken {
+    /// The owner of the token.
     pub identity: Identity,
-    /// Which of the wanted audiences it is for.
+    /// The requested audiences that the token is valid for.
     pub audiences: Vec<String>,
 }
 
@@ -72,27 +73,27 @@ struct Claims {
     #[serde(default)]
     jti: String,
     #[serde(rename = "kubernetes.io")]
-    bound: Bound,
+    bound: BoundObjects,
 }
 
 #[derive(Debug, Deserialize)]
-struct Bound {
+struct BoundObjects {
     namespace: String,
-    serviceaccount: Reference,
-    pod: Option<Reference>,
-    secret: Option<Reference>,
-    node: Option<Reference>,
+    serviceaccount: ObjectReference,
+    pod: Option<ObjectReference>,
+    secret: Option<ObjectReference>,
+    node: Option<ObjectReference>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Reference {
+struct ObjectReference {
     name: String,
     #[serde(default)]
     uid: String,
 }
 
 #[derive(Deserialize)]
-struct Stored {
+struct StoredObject {
     metadata: StoredMetadata,
 }
 
@@ -104,8 +105,8 @@ struct StoredMetadata {
     deletion_timestamp: Option<Timestamp>,
 }
 
-impl Issuer {
-    /// Issues with this key; looks accounts up in this store.
+impl TokenIssuer {
+    /// Creates an issuer that signs with this key and looks accounts up in this store.
     pub fn new(key: SigningKey, store: SharedStore, clock: Clock, entropy: Entropy) -> Self {
         Self { key, store, clock, entropy, remembered: Mutex::default() }
     }
@@ -114,8 +115,8 @@ impl Issuer {
     pub fn request(&self, namespace: &str, name: &str, mut body: Value) -> Result<Value, Status> {
         let snapshot = self.store.snapshot();
         let uid = uid_of(&snapshot, "serviceaccounts", namespace, name)?;
-        fill_in(&mut body, namespace, name, &uid)?;
-        let lifetime_s = lifetime(&body)?;
+        complete_request(&mut body, namespace, name, &uid)?;
+        let lifetime_s = requested_lifetime(&body)?;
         let (bound_kind, bound) = bound_object(&snapshot, namespace, name, &body)?;
         let now = self.clock.now();
         let mut kubernetes = json!({"namespace": namespace, "serviceaccount": {"name": name, "uid": uid}});
@@ -134,8 +135,8 @@ impl Issuer {
         Ok(body)
     }
 
-    /// Whose token it is, if it is good for one of the audiences.
-    pub fn verify(&self, token: &str, audiences: &[String]) -> Result<Accepted, String> {
+    /// Returns the owner of a token that is valid for one of the audiences.
+    pub fn verify(&self, token: &str, audiences: &[String]) -> Result<AcceptedToken, String> {
         let claims = self.claims(token).ok_or("invalid bearer token")?;
         let now = self.clock.now().as_second();
         if claims.iss != ISSUER {
@@ -151,17 +152,17 @@ impl Issuer {
         let meant = audiences.iter().filter(|one| named.contains(one)).cloned().collect::<Vec<_>>();
         if meant.is_empty() {
             let (has, wanted) = (quoted(&claims.aud), quoted(audiences));
-            // Kubernetes asks two authenticators, and reports both.
+            // Kubernetes asks two authenticators and reports both failures.
             return Err(format!(
                 "[invalid bearer token, token audiences {has} is invalid for the target audiences {wanted}]"
             ));
         }
         self.check_bound(&claims.bound)?;
-        Ok(Accepted { identity: identity(&claims), audiences: meant })
+        Ok(AcceptedToken { identity: identity(&claims), audiences: meant })
     }
 
-    /// The documents by which others learn to verify our tokens: media type and value; `None` for other paths.
-    /// `host` is where the asking client reached this server.
+    /// Returns the media type and value of the documents that others need to verify our tokens; `None` for other
+    /// paths. `host` is the address at which the client reached this server.
     pub fn document(&self, path: &str, host: &str) -> Option<(&'static str, Value)> {
         match path {
             "/.well-known/openid-configuration" => Some((
@@ -194,7 +195,7 @@ impl Issuer {
         Some(claims)
     }
 
-    fn check_bound(&self, bound: &Bound) -> Result<(), String> {
+    fn check_bound(&self, bound: &BoundObjects) -> Result<(), String> {
         let snapshot = self.store.snapshot();
         let namespace = &*bound.namespace;
         let node = bound.node.as_ref().filter(|_| bound.pod.is_none());
@@ -206,7 +207,7 @@ impl Issuer {
         ];
         for (resource, namespace, reference) in objects {
             let Some(reference) = reference else { continue };
-            let stored = stored(&snapshot, resource, namespace, &reference.name);
+            let stored = stored_metadata(&snapshot, resource, namespace, &reference.name);
             let is_good = stored.is_some_and(|object| {
                 object.uid == reference.uid
                     && object.deletion_timestamp.is_none_or(|at| at >= self.clock.now() - LEEWAY)
@@ -220,7 +221,7 @@ impl Issuer {
 }
 
 fn identity(claims: &Claims) -> Identity {
-    let Bound { namespace, serviceaccount, pod, node, .. } = &claims.bound;
+    let BoundObjects { namespace, serviceaccount, pod, node, .. } = &claims.bound;
     let mut extra = BTreeMap::new();
     let mut note = |key: &str, value: String| {
         extra.insert(format!("authentication.kubernetes.io/{key}"), vec![value]);
@@ -238,19 +239,24 @@ fn identity(claims: &Claims) -> Identity {
     Identity { name, uid: serviceaccount.uid.clone(), groups, extra }
 }
 
-fn stored(snapshot: &Snapshot, resource: &str, namespace: &str, name: &str) -> Option<StoredMetadata> {
+fn stored_metadata(
+    snapshot: &Snapshot,
+    resource: &str,
+    namespace: &str,
+    name: &str,
+) -> Option<StoredMetadata> {
     let entry = snapshot.get(&Key::new("", resource, namespace, name))?;
-    serde_json::from_slice::<Stored>(&entry.bytes).ok().map(|stored| stored.metadata)
+    serde_json::from_slice::<StoredObject>(&entry.bytes).ok().map(|stored| stored.metadata)
 }
 
 fn uid_of(snapshot: &Snapshot, resource: &str, namespace: &str, name: &str) -> Result<String, Status> {
-    stored(snapshot, resource, namespace, name)
+    stored_metadata(snapshot, resource, namespace, name)
         .map(|object| object.uid)
-        .ok_or_else(|| Status::not_found(&About { group: "", resource, name }))
+        .ok_or_else(|| Status::not_found(&ResourceName { group: "", resource, name }))
 }
 
-/// Completes the request with what it may leave out, and refuses what it says wrongly.
-fn fill_in(body: &mut Value, namespace: &str, name: &str, uid: &str) -> Result<(), Status> {
+/// Completes the request with the fields that it may omit, and refuses wrong ones.
+fn complete_request(body: &mut Value, namespace: &str, name: &str, uid: &str) -> Result<(), Status> {
     if !body.is_object() {
         *body = json!({});
     }
@@ -269,7 +275,7 @@ fn fill_in(body: &mut Value, namespace: &str, name: &str, uid: &str) -> Result<(
             None | Some("") => body["metadata"][field] = expected.into(),
             Some(found) if found == expected => {}
             Some(found) => {
-                let metadata = Path::Root.field("metadata");
+                let metadata = FieldPath::Root.field("metadata");
                 let errors = field::Error::invalid(&metadata.field(field), &found.into(), detail).into();
                 return Err(Status::invalid(GROUP, KIND, name, &errors));
             }
@@ -298,24 +304,25 @@ fn check_account_uid(body: &Value, name: &str, uid: &str) -> Result<(), Status> 
             let why = format!(
                 "the UID in the token request ({found}) does not match the UID of the service account ({uid})"
             );
-            Err(Status::conflict(&About { group: GROUP, resource: KIND, name }, &why))
+            Err(Status::conflict(&ResourceName { group: GROUP, resource: KIND, name }, &why))
         }
     }
 }
 
-fn lifetime(body: &Value) -> Result<i64, Status> {
+fn requested_lifetime(body: &Value) -> Result<i64, Status> {
     let given = &body["spec"]["expirationSeconds"];
     let detail = match given.as_i64() {
         Some(seconds) if seconds < LIFETIME_S_MIN => "may not specify a duration less than 10 minutes",
         Some(seconds) if seconds <= LIFETIME_S_MAX => return Ok(seconds),
         _ => "may not specify a duration larger than 2^32 seconds",
     };
-    let spec = Path::Root.field("spec");
+    let spec = FieldPath::Root.field("spec");
     let errors = field::Error::invalid(&spec.field("expirationSeconds"), given, detail).into();
     Err(Status::invalid(GROUP, KIND, "", &errors))
 }
 
-/// The claim for the object the token shall be bound to: its name in the claims (empty: none) and its reference.
+/// Returns the claim for the object that the token is to be bound to: its name among the claims (empty: none) and its
+/// reference.
 fn bound_object(
     snapshot: &Snapshot,
     namespace: &str,
@@ -348,7 +355,7 @@ fn bound_object(
             "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might \
              have been deleted and then recreated"
         );
-        return Err(Status::conflict(&About { group: "", resource: kind, name }, &why));
+        return Err(Status::conflict(&ResourceName { group: "", resource: kind, name }, &why));
     }
     Ok((claim, json!({"name": name, "uid": uid})))
 }
@@ -376,16 +383,16 @@ mod tests {
         store.commit(Txn::one(Key::new("", resource, "a", name), Expect::Any, op)).await.unwrap();
     }
 
-    async fn issuer() -> (Issuer, SharedStore) {
+    async fn issuer() -> (TokenIssuer, SharedStore) {
         let store: SharedStore = Arc::new(Memory::new());
         put(&store, "serviceaccounts", "bot", Some(json!({"metadata": {"uid": "u1"}}))).await;
         put(&store, "secrets", "s", Some(json!({"metadata": {"uid": "u2"}}))).await;
         let key = SigningKey::from_pkcs8(&SigningKey::generate()).unwrap();
         let clock = Clock::virtual_from(Timestamp::from_second(1_800_000_000).unwrap());
-        (Issuer::new(key, store.clone(), clock, Entropy::seeded(1)), store)
+        (TokenIssuer::new(key, store.clone(), clock, Entropy::seeded(1)), store)
     }
 
-    fn token(issuer: &Issuer, spec: &Value) -> String {
+    fn token(issuer: &TokenIssuer, spec: &Value) -> String {
         let answer = issuer.request("a", "bot", json!({"spec": spec})).unwrap();
         answer["status"]["token"].as_str().unwrap().to_owned()
     }
@@ -416,7 +423,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_dies_with_what_it_is_bound_to() {
+    async fn a_token_is_invalid_once_its_bound_object_is_gone() {
         let (issuer, store) = issuer().await;
         let plain = token(&issuer, &json!({}));
         let bound =

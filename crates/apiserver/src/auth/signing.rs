@@ -1,19 +1,19 @@
-//! May they approve or sign a request for a certificate? That takes a right on the signer, beside the one on the request: who may
-//! approve what one signer signs must not have a say in what another signs.
+//! Checks who may approve or sign a certificate request. That takes a permission on the signer in addition to the one
+//! on the request: a user who approves requests for one signer must have no say in those of another.
 //!
-//! Rights name a signer (`example.com/clients`) or all of a domain (`example.com/*`).
+//! Permissions name a signer (`example.com/clients`) or all signers of a domain (`example.com/*`).
 
+use homeostat_api::status::{ResourceName, Status};
 use serde_json::Value;
 
 use super::{Attributes, Authorizer, Identity};
-use crate::status::{About, Status};
 
 const GROUP: &str = "certificates.k8s.io";
 const PLURAL: &str = "certificatesigningrequests";
 
 impl Authorizer {
-    /// May they change the request `old` into `new` through this subresource? The signer is that of the stored request: a change
-    /// of it is refused elsewhere, and must not help here.
+    /// Checks that the user may change the request `old` into `new` through this subresource. The signer is that of
+    /// the stored request: a change of it is refused elsewhere, and must not help here.
     pub(crate) fn check_signing(
         &self,
         who: &Identity,
@@ -38,11 +38,11 @@ impl Authorizer {
         }
         let name = old["metadata"]["name"].as_str().unwrap_or_default();
         let why = format!("user not permitted to {verb} requests with signerName {signer:?}");
-        Err(Status::forbidden(&About { group: GROUP, resource: PLURAL, name }, &why))
+        Err(Status::forbidden(&ResourceName { group: GROUP, resource: PLURAL, name }, &why))
     }
 }
 
-/// Does the certificate change, or what is said about it?
+/// Returns whether the certificate or its conditions change.
 fn is_signed_anew(new: &Value, old: &Value) -> bool {
     let said = |request: &Value, field: &str| {
         let value = request["status"][field].clone();

@@ -1,28 +1,29 @@
-//! The texts of a rule: verbs, groups, resources, names.
+//! A list of texts in a rule: verbs, groups, resources or names.
 //!
-//! A decision asks whether a list has a text. Roles written by people have a handful; somebody who may write roles could write
-//! hundreds of thousands, and every request of whoever has the role would read them all. So long lists are found by halving.
+//! A decision asks whether a list contains a text. Roles written by people have a handful of entries; an attacker who
+//! may write roles could write hundreds of thousands, and every request of a user with the role would read them all.
+//! So long lists are searched by bisection.
 //!
-//! **Invariant:** the texts keep the order they were given in, in which they are shown and compared.
+//! **Invariant:** the texts keep their given order, in which they are shown and compared.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Texts from which on a list is worth sorting: below, reading it is as quick.
+/// From this length on a list is sorted: below, a linear search is as quick.
 const SORTED_FROM: usize = 32;
 
-/// Texts in the order they were given in.
+/// Texts in their given order.
 #[derive(Clone, Debug, Default)]
 pub struct TextList {
     given: Box<[Box<str>]>,
-    /// Where the texts are, in alphabetical order; empty for a short list.
+    /// The indexes of the texts in alphabetical order; empty for a short list.
     sorted: Box<[u32]>,
 }
 
 impl TextList {
-    /// Has the list this text?
+    /// Returns whether the list contains this text.
     pub(super) fn has(&self, wanted: &str) -> bool {
         if self.is_short() {
             return self.given.iter().any(|one| &**one == wanted);
@@ -30,7 +31,7 @@ impl TextList {
         self.sorted.binary_search_by(|at| (*self.given[*at as usize]).cmp(wanted)).is_ok()
     }
 
-    /// Is the list as quickly read as searched?
+    /// Returns whether a linear search is as quick as a bisection.
     pub(super) fn is_short(&self) -> bool {
         self.given.len() < SORTED_FROM
     }
@@ -40,7 +41,7 @@ impl From<Vec<Box<str>>> for TextList {
     fn from(given: Vec<Box<str>>) -> Self {
         let given = given.into_boxed_slice();
         let mut sorted: Vec<u32> = Vec::new();
-        // A list that is too long for this to hold cannot be sent: bodies are limited to megabytes.
+        // A list too long for `u32` indexes cannot be sent: bodies are limited to megabytes.
         if given.len() >= SORTED_FROM
             && let Ok(length) = u32::try_from(given.len())
         {
@@ -94,7 +95,7 @@ impl Serialize for TextList {
     }
 }
 
-/// `null` is an empty list.
+/// Reads `null` as an empty list.
 impl<'de> Deserialize<'de> for TextList {
     fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
         Option::<Vec<Box<str>>>::deserialize(value).map(|given| given.unwrap_or_default().into())

@@ -1,32 +1,32 @@
-//! The objects every cluster is born with. Data only: the server writes what is missing at its start, all at once.
+//! The default objects of every cluster. Data only: at startup the server writes the missing ones in a single commit.
 //!
-//! They say what a user would write, plus the status that makes them complete; names of managers, uids and times are
-//! the server's to add. What every namespace contains is the keeper's to provide.
+//! They contain what a user would write, plus the status that makes them complete; the server adds field managers,
+//! uids and times. The `background` tasks provide the objects that every namespace contains.
 
 use std::net::{IpAddr, SocketAddr};
 
+use homeostat_api::kinds::core::service::{API_SERVER_ADDRESS, SERVICE_NETWORK};
 use homeostat_core::Key;
 use serde_json::{Value, json};
 
 use super::roles;
-use crate::kinds::core::service::{API_SERVER_ADDRESS, SERVICE_NETWORK};
 
-/// The namespaces that are always there.
+/// The namespaces that always exist.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
-/// What some of the objects say.
+/// The values that some of the objects contain.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Where the server listens; `None`: it is embedded and has no socket.
+    /// The address on which the server listens; `None` if it is embedded and has no socket.
     pub address: Option<SocketAddr>,
-    /// The CA's certificate, PEM; empty: there is none.
+    /// The CA's certificate, PEM; empty if there is none.
     pub ca_pem: String,
 }
 
-/// All of them, with their keys, in an order in which they can be created one by one.
-pub fn objects(config: &Config) -> Vec<(Key, Value)> {
-    let mut objects = NAMESPACES.map(namespace).to_vec();
-    objects.extend(roles::objects());
+/// Returns all of them with their keys, in an order in which they can be created one by one.
+pub fn default_objects(config: &Config) -> Vec<(Key, Value)> {
+    let mut objects = NAMESPACES.map(namespace_object).to_vec();
+    objects.extend(roles::default_roles());
     objects.extend(priority_classes());
     objects.extend(flow_control());
     objects.extend(api_server(config.address));
@@ -36,7 +36,7 @@ pub fn objects(config: &Config) -> Vec<(Key, Value)> {
     objects
 }
 
-fn namespace(name: &str) -> (Key, Value) {
+fn namespace_object(name: &str) -> (Key, Value) {
     let object = json!({"apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
         "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
@@ -56,7 +56,8 @@ fn priority_classes() -> impl Iterator<Item = (Key, Value)> {
     })
 }
 
-/// The two levels and schemas Kubernetes insists on. Shown, not enforced: `serve::limits` is what holds.
+/// Returns the two priority levels and flow schemas that Kubernetes insists on. They are shown, not enforced:
+/// `serve::limits` applies.
 fn flow_control() -> Vec<(Key, Value)> {
     let group = "flowcontrol.apiserver.k8s.io";
     let level = |name: &str, spec: Value| {
@@ -94,8 +95,8 @@ fn flow_control() -> Vec<(Key, Value)> {
     ]
 }
 
-/// The Service programs in the cluster find the API by, and what is behind it. The keeper makes them again when they
-/// are deleted.
+/// Returns the Service by which programs in the cluster find the API, and its endpoints. The background tasks create
+/// them again when they are deleted.
 pub(super) fn api_server(address: Option<SocketAddr>) -> Vec<(Key, Value)> {
     let labels = json!({"component": "apiserver", "provider": "kubernetes"});
     let port = address.map_or(443, |address| address.port());
@@ -113,11 +114,11 @@ pub(super) fn api_server(address: Option<SocketAddr>) -> Vec<(Key, Value)> {
         (Key::new("", "services", "default", "kubernetes"), service),
         (Key::new("networking.k8s.io", "servicecidrs", "", "kubernetes"), range),
     ];
-    objects.extend(address.map(endpoints).into_iter().flatten());
+    objects.extend(address.map(endpoint_objects).into_iter().flatten());
     objects
 }
 
-fn endpoints(address: SocketAddr) -> [(Key, Value); 2] {
+fn endpoint_objects(address: SocketAddr) -> [(Key, Value); 2] {
     let family = if matches!(address.ip(), IpAddr::V4(_)) { "IPv4" } else { "IPv6" };
     let (ip, port) = (address.ip().to_string(), address.port());
     let label = json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
@@ -135,7 +136,7 @@ fn endpoints(address: SocketAddr) -> [(Key, Value); 2] {
     ]
 }
 
-/// Where servers that delegate authentication to us learn whom we trust.
+/// Returns the ConfigMap from which servers that delegate authentication to us learn whom we trust.
 fn delegated_authentication(ca_pem: &str) -> (Key, Value) {
     let name = "extension-apiserver-authentication";
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
@@ -148,14 +149,13 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::resource::Resource;
 
     #[test]
     fn every_object_is_of_a_served_kind_and_agrees_with_its_key() {
         let config = Config { address: Some(([127, 0, 0, 1], 6443).into()), ca_pem: "PEM".into() };
-        let rows = Resource::built_in();
+        let rows = homeostat_api::kinds::built_in_rows();
         let mut seen = BTreeSet::new();
-        for (key, object) in objects(&config) {
+        for (key, object) in default_objects(&config) {
             let row = rows.iter().find(|row| &*row.group == key.group() && &*row.plural == key.resource());
             let row = row.unwrap_or_else(|| panic!("{key} is not served"));
             assert_eq!(object["kind"], *row.kind, "{key}");
@@ -167,7 +167,7 @@ mod tests {
                 "{key}"
             );
             assert_eq!(row.namespaced, !key.namespace().is_empty(), "{key}");
-            assert!(seen.insert(key.clone()), "{key} stands there twice");
+            assert!(seen.insert(key.clone()), "{key} is listed twice");
         }
         assert!(seen.len() > 60);
     }

@@ -1,4 +1,4 @@
-//! The roles and bindings every cluster is born with: facts about the v1.36 API, in `facts/roles.json`.
+//! The default roles and bindings of every cluster: facts about the v1.36 API, in `facts/roles.json`.
 //!
 //! In the file, lists are words in one text, the core group is `core`, and `into`/`gathers` name the aggregation
 //! labels. Roles of controllers that do not run here are left out.
@@ -14,21 +14,21 @@ const AGGREGATE_TO: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Facts {
-    cluster_roles: Vec<Role>,
-    roles: Vec<Role>,
+struct DefaultRoles {
+    cluster_roles: Vec<DefaultRole>,
+    roles: Vec<DefaultRole>,
     cluster_role_bindings: Vec<Binding>,
     role_bindings: Vec<Binding>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Role {
+struct DefaultRole {
     name: String,
     namespace: String,
-    /// Whose aggregation this role adds to.
+    /// The aggregation that this role is part of.
     into: String,
-    /// Which aggregation this role is the sum of.
+    /// The aggregation that this role combines.
     gathers: String,
     rules: Vec<Rule>,
 }
@@ -50,13 +50,13 @@ struct Binding {
     namespace: String,
     /// Kind and name.
     role: String,
-    /// Kind and name each; of a ServiceAccount, namespace and name.
+    /// Kind and name each; for a ServiceAccount, namespace and name.
     subjects: Vec<String>,
 }
 
-/// All of them, ready to be created.
-pub(super) fn objects() -> Vec<(Key, Value)> {
-    let facts = serde_json::from_str::<Facts>(FACTS).expect("the file is checked by a test");
+/// Returns all of them, ready to be created.
+pub(super) fn default_roles() -> Vec<(Key, Value)> {
+    let facts = serde_json::from_str::<DefaultRoles>(FACTS).expect("the file is checked by a test");
     let mut objects = Vec::new();
     objects.extend(facts.cluster_roles.iter().map(|role| role.object("ClusterRole", "clusterroles")));
     objects.extend(facts.roles.iter().map(|role| role.object("Role", "roles")));
@@ -68,9 +68,9 @@ pub(super) fn objects() -> Vec<(Key, Value)> {
     objects
 }
 
-impl Role {
+impl DefaultRole {
     fn object(&self, kind: &str, resource: &str) -> (Key, Value) {
-        let mut object = start(kind, &self.namespace, &self.name);
+        let mut object = new_object(kind, &self.namespace, &self.name);
         for aggregation in self.into.split_whitespace() {
             object["metadata"]["labels"][format!("{AGGREGATE_TO}{aggregation}")] = "true".into();
         }
@@ -85,7 +85,7 @@ impl Role {
 
 impl Rule {
     fn object(&self) -> Value {
-        let mut rule = json!({"verbs": words(&self.verbs)});
+        let mut rule = json!({"verbs": split_words(&self.verbs)});
         for (field, text) in [
             ("apiGroups", &self.groups),
             ("resources", &self.resources),
@@ -93,20 +93,20 @@ impl Rule {
             ("nonResourceURLs", &self.paths),
         ] {
             if !text.is_empty() {
-                rule[field] = json!(words(text));
+                rule[field] = json!(split_words(text));
             }
         }
         rule
     }
 }
 
-fn words(text: &str) -> Vec<&str> {
+fn split_words(text: &str) -> Vec<&str> {
     text.split_whitespace().map(|word| if word == "core" { "" } else { word }).collect()
 }
 
 impl Binding {
     fn object(&self, kind: &str, resource: &str) -> (Key, Value) {
-        let mut object = start(kind, &self.namespace, &self.name);
+        let mut object = new_object(kind, &self.namespace, &self.name);
         let (role_kind, role) = self.role.split_once(' ').expect("kind and name, checked by a test");
         object["roleRef"] = json!({"apiGroup": RBAC_GROUP, "kind": role_kind, "name": role});
         if !self.subjects.is_empty() {
@@ -124,7 +124,7 @@ fn subject_object(text: &str) -> Value {
     }
 }
 
-fn start(kind: &str, namespace: &str, name: &str) -> Value {
+fn new_object(kind: &str, namespace: &str, name: &str) -> Value {
     let mut object = json!({"apiVersion": format!("{RBAC_GROUP}/v1"), "kind": kind, "metadata": {
         "name": name,
         "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
@@ -140,18 +140,18 @@ fn start(kind: &str, namespace: &str, name: &str) -> Value {
 mod tests {
     use std::sync::Arc;
 
+    use homeostat_api::storage::Storage;
     use homeostat_store::memory::Memory;
     use homeostat_store::{Expect, Op, SharedStore, Txn, Value as Stored};
 
     use super::*;
     use crate::auth::{Attributes, Authorizer, Identity, RoleWrite};
-    use crate::storage::Storage;
 
     async fn authorizer() -> Authorizer {
         let store: SharedStore = Arc::new(Memory::new());
         let put =
             |(key, object): (Key, Value)| (key, Expect::Absent, Op::Put(Stored::plain(object.to_string())));
-        let mut steps = objects().into_iter().map(put).collect::<Vec<_>>();
+        let mut steps = default_roles().into_iter().map(put).collect::<Vec<_>>();
         for (user, role) in [("ann", "admin"), ("ed", "edit"), ("vi", "view")] {
             let binding = json!({"roleRef": {"kind": "ClusterRole", "name": role},
                 "subjects": [{"kind": "User", "name": user}]});
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_matrix_of_default_roles_and_actions() {
+    async fn default_roles_allow_the_expected_actions() {
         let authorizer = authorizer().await;
         let may = |user: &Identity, verb: &str, group: &str, resource: &str, namespace: &str| {
             let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_grants_what_they_lack() {
+    async fn nobody_grants_permissions_that_they_lack() {
         let authorizer = authorizer().await;
         let ann = user("ann");
         let rules = |resource: &str, verb: &str| {
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn aggregated_roles_show_the_sum_of_their_parts() {
-        let objects = objects();
+        let objects = default_roles();
         let rules = |name: &str| {
             let key = Key::new(RBAC_GROUP, "clusterroles", "", name);
             let object = objects.iter().find(|(found, _)| *found == key).expect("a default role");

@@ -1,12 +1,11 @@
-//! What the server counts: requests by what they asked for and how they ended, how long they took, what is under way.
+//! The metrics of the server: requests by type and result, their durations, and the requests in flight.
 //!
-//! The names are those of kube-apiserver, so its dashboards work. **Invariant:** counting a request costs one look-up
+//! The names are those of kube-apiserver, so its dashboards work. **Invariant:** counting a request costs one lookup
 //! under a shared lock and a few atomic additions; labels come from what is served, never from what clients write,
-//! and there are at most [`SERIES_MAX`] sets of them. What the listener refuses before the API sees it has no labels but
-//! its code.
+//! and there are at most [`SERIES_MAX`] sets of them. Requests that the listener refuses before the API sees them
+//! have only their code as a label.
 
 mod process;
-mod refusals;
 mod text;
 
 use std::collections::HashMap;
@@ -16,38 +15,35 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use homeostat_api::resource::Resource;
 use http::Method;
 use jiff::Timestamp;
 
-pub(crate) use refusals::Refusals;
 pub(crate) use text::{CONTENT_TYPE, render};
 
 use crate::body::Body;
+use crate::refusals::{CODES, code_index};
 use crate::request::{ResourcePath, Verb};
-use crate::resource::Resource;
 
-/// Sets of labels kept apart; later ones are counted together. Built-in kinds alone have a few hundred in use.
+/// How many sets of labels are kept apart; further ones are counted together. Built-in kinds alone use a few hundred.
 const SERIES_MAX: usize = 4096;
-/// Upper bounds of durations, in milliseconds, as kube-apiserver has them.
+/// Upper bounds of durations, in milliseconds, as in kube-apiserver.
 const BOUNDS_MS: [u64; 23] = [
     5, 25, 50, 100, 200, 400, 600, 800, 1000, 1250, 1500, 2000, 3000, 4000, 5000, 6000, 8000, 10_000, 15_000,
     20_000, 30_000, 45_000, 60_000,
 ];
-/// The codes we answer with; the last place counts all others.
-const CODES: [u16; 20] =
-    [200, 201, 202, 301, 304, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 500, 503, 504];
-/// Paths that are no resources and are counted apart.
+/// Paths other than resources that are counted separately.
 const PATHS: [&str; 7] =
     ["/healthz", "/livez", "/readyz", "/metrics", "/version", "/openapi/v2", "/openapi/v3"];
 
-/// What is counted for one set of labels.
+/// The counts for one set of labels.
 #[derive(Default)]
 struct Series {
     codes: [AtomicU64; CODES.len() + 1],
-    /// How many took at most as long as the bound, and longer than the one before.
+    /// How many requests took at most as long as the bound, and longer than the one before.
     buckets: [AtomicU64; BOUNDS_MS.len() + 1],
     sum_us: AtomicU64,
-    /// Watches that are open.
+    /// Open watches.
     open: AtomicI64,
 }
 
@@ -59,35 +55,35 @@ pub(crate) struct Metrics {
     writes: AtomicI64,
 }
 
-/// What is known of a request while it is answered.
+/// The labels of a request, collected while it is answered.
 #[derive(Default)]
-pub(crate) struct Noted {
-    /// The labels, as they are printed.
-    labels: String,
+pub(crate) struct RequestLabels {
+    /// The labels as they are printed.
+    text: String,
     is_watch: bool,
 }
 
-/// One more is under way until this is dropped.
-pub(crate) struct UnderWay<'a>(&'a AtomicI64);
+/// A request that counts as in flight until this is dropped.
+pub(crate) struct InFlightRequest<'a>(&'a AtomicI64);
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlightRequest<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// A watch that is open until this is dropped.
-struct Open(Arc<Series>);
+/// A watch that counts as open until this is dropped.
+struct OpenWatch(Arc<Series>);
 
-impl Drop for Open {
+impl Drop for OpenWatch {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Noted {
-    /// Notes a request for a resource.
-    pub(crate) fn resource(
+impl RequestLabels {
+    /// Sets the labels of a request for a resource.
+    pub(crate) fn set_resource(
         &mut self,
         verb: Option<Verb>,
         path: &ResourcePath,
@@ -103,38 +99,28 @@ impl Noted {
         let subresource = resource.subresource(&path.subresource).map_or("", |_| &*path.subresource);
         let dry_run = if is_dry_run { "All" } else { "" };
         let (group, version, plural) = (&resource.group, &resource.version, &resource.plural);
-        // Writing into text cannot fail.
+        // Writing into a string cannot fail.
         let _ = write!(
-            self.labels,
+            self.text,
             "component=\"apiserver\",dry_run=\"{dry_run}\",group=\"{group}\",resource=\"{plural}\",\
              scope=\"{scope}\",subresource=\"{subresource}\",verb=\"{}\",version=\"{version}\"",
-            shown(verb)
+            verb_label(verb)
         );
     }
 
-    /// Notes a request for anything else.
-    pub(crate) fn path(&mut self, method: &Method, path: &str) {
+    /// Sets the labels of any other request.
+    pub(crate) fn set_path(&mut self, method: &Method, path: &str) {
         let path = PATHS.into_iter().find(|known| path.trim_end_matches('/') == *known).unwrap_or_default();
         let verb = if *method == Method::GET { "GET" } else { "OTHER" };
         let _ = write!(
-            self.labels,
+            self.text,
             "component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"\",scope=\"\",subresource=\"{path}\",\
              verb=\"{verb}\",version=\"\""
         );
     }
 }
 
-/// Where a code is counted.
-fn place(code: u16) -> usize {
-    CODES.iter().position(|one| *one == code).unwrap_or(CODES.len())
-}
-
-/// The codes as they are printed, in the order of their places.
-fn codes() -> impl Iterator<Item = String> {
-    CODES.iter().map(u16::to_string).chain(["other".to_owned()])
-}
-
-fn shown(verb: Option<Verb>) -> &'static str {
+fn verb_label(verb: Option<Verb>) -> &'static str {
     match verb {
         Some(Verb::Get) => "GET",
         Some(Verb::List) => "LIST",
@@ -153,28 +139,28 @@ impl Metrics {
         Self { started, series: RwLock::default(), reads: AtomicI64::new(0), writes: AtomicI64::new(0) }
     }
 
-    /// One more request is under way; a watch is not, for it may last for ever.
-    pub(crate) fn begin(&self, verb: Option<Verb>) -> Option<UnderWay<'_>> {
+    /// Counts one more request in flight, except a watch, which may last for ever.
+    pub(crate) fn begin_request(&self, verb: Option<Verb>) -> Option<InFlightRequest<'_>> {
         let gauge = match verb {
             Some(Verb::Watch) => return None,
             Some(Verb::Get | Verb::List) => &self.reads,
             _ => &self.writes,
         };
         gauge.fetch_add(1, Ordering::Relaxed);
-        Some(UnderWay(gauge))
+        Some(InFlightRequest(gauge))
     }
 
-    /// Counts a request that was answered, and gives its body back: that of a watch counts as open while it lasts.
-    pub(crate) fn end(&self, noted: &Noted, code: u16, took: Duration, body: Body) -> Body {
-        let series = self.series(&noted.labels);
-        series.codes[place(code)].fetch_add(1, Ordering::Relaxed);
-        if !noted.is_watch {
-            series.take(took);
+    /// Counts an answered request and returns its body: that of a watch counts as open until it is dropped.
+    pub(crate) fn end_request(&self, labels: &RequestLabels, code: u16, took: Duration, body: Body) -> Body {
+        let series = self.series(&labels.text);
+        series.codes[code_index(code)].fetch_add(1, Ordering::Relaxed);
+        if !labels.is_watch {
+            series.record_duration(took);
             return body;
         }
         let Body::Stream(pieces) = body else { return body };
         series.open.fetch_add(1, Ordering::Relaxed);
-        let open = Open(series);
+        let open = OpenWatch(series);
         Body::stream(pieces.map(move |piece| {
             let _ = &open;
             piece
@@ -194,7 +180,7 @@ impl Metrics {
 }
 
 impl Series {
-    fn take(&self, took: Duration) {
+    fn record_duration(&self, took: Duration) {
         let millis = took.as_micros().div_ceil(1000);
         let bucket =
             BOUNDS_MS.iter().position(|bound| millis <= u128::from(*bound)).unwrap_or(BOUNDS_MS.len());
@@ -208,8 +194,8 @@ impl Series {
 mod tests {
     use super::*;
 
-    fn noted(labels: &str) -> Noted {
-        Noted { labels: labels.into(), is_watch: false }
+    fn labels(labels: &str) -> RequestLabels {
+        RequestLabels { text: labels.into(), is_watch: false }
     }
 
     #[test]
@@ -217,7 +203,7 @@ mod tests {
         let series = Series::default();
         for (millis, bucket) in [(0, 0), (5, 0), (6, 1), (60_000, 22), (60_001, 23)] {
             let before = series.buckets[bucket].load(Ordering::Relaxed);
-            series.take(Duration::from_millis(millis));
+            series.record_duration(Duration::from_millis(millis));
             assert_eq!(series.buckets[bucket].load(Ordering::Relaxed), before + 1, "{millis} ms");
         }
     }
@@ -226,7 +212,7 @@ mod tests {
     fn the_number_of_series_is_bounded() {
         let metrics = Metrics::new(Timestamp::UNIX_EPOCH);
         for at in 0..SERIES_MAX + 10 {
-            metrics.end(&noted(&at.to_string()), 200, Duration::ZERO, Body::Empty);
+            metrics.end_request(&labels(&at.to_string()), 200, Duration::ZERO, Body::Empty);
         }
         assert_eq!(metrics.series.read().expect("not poisoned").len(), SERIES_MAX + 1);
         assert_eq!(metrics.series("").codes[0].load(Ordering::Relaxed), 10);

@@ -1,10 +1,10 @@
-//! What the process uses, as Linux tells it. Elsewhere nothing is told, and the figures are left out.
+//! The resource use of the process, as Linux reports it. On other systems the figures are left out.
 
-/// Ticks of the clock in which Linux tells processor time to programs; the same on every machine.
+/// The unit in which Linux reports processor time to programs; the same on every machine.
 const TICKS_PER_S: f64 = 100.0;
 
-/// Figures with name, type and meaning.
-pub(super) fn figures() -> Vec<(&'static str, &'static str, &'static str, f64)> {
+/// Returns figures with name, type and help text.
+pub(super) fn process_figures() -> Vec<(&'static str, &'static str, &'static str, f64)> {
     let rows = [
         ("process_resident_memory_bytes", "gauge", "Memory in use.", resident_bytes()),
         ("process_cpu_seconds_total", "counter", "Processor time spent.", cpu_seconds()),
@@ -22,7 +22,7 @@ fn resident_bytes() -> Option<f64> {
 
 fn cpu_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name stands in parentheses and may contain anything; what follows is numbers, the state first.
+    // The name is in parentheses and may contain anything; numbers follow it, after the state.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut times = rest.split_whitespace().skip(11);
     let mut next = || times.next()?.parse::<f64>().ok();

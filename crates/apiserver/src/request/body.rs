@@ -1,23 +1,40 @@
-//! The body of a request, whoever sends it, read whole and within its limit.
+//! The body of a request from any source, read as a whole and within its limit.
 
 use bytes::{Buf as _, Bytes};
+use homeostat_api::status::Status;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use crate::serve::BodyError;
-use crate::serve::limits::RETRY_AFTER_S;
-use crate::status::Status;
+use crate::limits::{BODY_LATE_TIME, BODY_TIME, RETRY_AFTER_S};
 
 /// The largest request body, as in Kubernetes: an object may be half of that.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
+/// Why a body did not arrive.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BodyError {
+    /// It took too long.
+    #[error("the request body did not arrive within {} s", BODY_TIME.as_secs())]
+    TooSlow,
+    /// It was late, and another request needed its slot.
+    #[error("the request body did not arrive within {} s, and other requests needed its slot", BODY_LATE_TIME.as_secs())]
+    Evicted,
+    /// The bodies of this user, or of all users, take as much memory as they may.
+    #[error("too many bytes of request bodies are held, please try again later")]
+    NoRoom,
+    /// The connection broke, or the data is not HTTP.
+    #[error("the request body did not arrive: {0}")]
+    Broken(#[source] hyper::Error),
+}
+
 /// Any failure to read a body.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body of a request, whoever sends it: one type, so that the API is compiled once.
+/// The body of a request from any source: one type, so that the API is compiled once.
 pub(crate) struct AnyBody(UnsyncBoxBody<Bytes, BodyFailure>);
 
-/// Why a body did not arrive, whoever sends it.
+/// Why the body of a request from any source did not arrive.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 struct BodyFailure(BoxError);
@@ -46,7 +63,7 @@ pub(crate) async fn collect(AnyBody(body): AnyBody) -> Result<Bytes, Status> {
             Err(Status::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}")))
         }
         Err(error) => Err(match error.downcast_ref().and_then(|BodyFailure(error)| error.downcast_ref()) {
-            Some(BodyError::GaveWay | BodyError::NoRoom) => {
+            Some(BodyError::Evicted | BodyError::NoRoom) => {
                 Status::too_many_requests(error.to_string(), RETRY_AFTER_S)
             }
             Some(BodyError::TooSlow) => Status::timeout(error.to_string()),

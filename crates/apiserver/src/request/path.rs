@@ -1,17 +1,17 @@
-//! The grammar of paths: which thing of the API a path names.
+//! The grammar of paths: what a path of the API names.
 //!
-//! As in Kubernetes a path is percent-decoded first and split then, so an encoded slash separates like a plain one, for
-//! rules and routes alike. Whether the resource exists is not decided here, nor whether a name could be one.
+//! As in Kubernetes, a path is percent-decoded first and split then, so an encoded slash separates like a plain one,
+//! for rules and routes alike. Whether the resource exists, and whether a name is valid, is decided elsewhere.
 
 use std::borrow::Cow;
 
+use homeostat_api::negotiate::has_broken_escape;
+use homeostat_api::status::Status;
 use homeostat_core::selector::FieldSelector;
 use percent_encoding::percent_decode_str;
 
 use super::{Query, Verb};
 use crate::auth::Attributes;
-use crate::negotiate::has_broken_escape;
-use crate::status::Status;
 
 /// What a path names.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,13 +26,13 @@ pub(crate) enum Target {
     Group(String),
     /// `/api/v1`, `/apis/{group}/{version}`
     GroupVersion(String, String),
-    /// Anything else, left to its own handler.
+    /// Any other path, left to its own handler.
     Other,
-    /// What leads nowhere, whatever is served.
+    /// A path that is never valid, whatever is served.
     Nowhere,
 }
 
-/// A resource, an object of it, or a subresource of that.
+/// A resource, one of its objects, or a subresource of that.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResourcePath {
     pub(crate) group: String,
@@ -41,16 +41,16 @@ pub(crate) struct ResourcePath {
     pub(crate) resource: String,
     pub(crate) name: String,
     pub(crate) subresource: String,
-    /// Does more follow than a subresource?
+    /// Whether more segments follow the subresource.
     pub(crate) has_more: bool,
-    /// Reached through the old `/watch/` prefix.
+    /// Whether it uses the old `/watch/` prefix.
     pub(crate) is_watch: bool,
 }
 
 impl ResourcePath {
-    /// The name that rules are asked about. A list or watch of one name counts as a request for that name, unless it comes by
-    /// the old prefix.
-    pub(crate) fn judged_name(&self, verb: Option<Verb>, query: &Query) -> Cow<'_, str> {
+    /// Returns the name for which the request is authorized. A list or watch of a single name counts as a request for
+    /// that name, unless it uses the old prefix.
+    pub(crate) fn authorized_name(&self, verb: Option<Verb>, query: &Query) -> Cow<'_, str> {
         if !self.name.is_empty() || self.is_watch || !matches!(verb, Some(Verb::List | Verb::Watch)) {
             return self.name.as_str().into();
         }
@@ -60,7 +60,8 @@ impl ResourcePath {
         if is_segment { name.to_owned().into() } else { "".into() }
     }
 
-    /// What rules are asked about a request of this verb; `name` may come from elsewhere than the path.
+    /// Returns the attributes for which a request with this verb is authorized; `name` may differ from the one in the
+    /// path.
     pub(crate) fn attributes<'a>(&'a self, verb: &'a str, name: &'a str) -> Attributes<'a> {
         let is_namespace = self.resource == "namespaces" && self.namespace.is_empty();
         Attributes::Resource {
@@ -75,7 +76,7 @@ impl ResourcePath {
 }
 
 impl Target {
-    /// Reads a decoded path.
+    /// Parses a decoded path.
     pub(crate) fn parse(path: &str) -> Self {
         if path.starts_with("//") {
             return Self::Nowhere;
@@ -87,14 +88,14 @@ impl Target {
             ["apis", group] => Self::Group((*group).to_owned()),
             ["api", version] => Self::GroupVersion(String::new(), (*version).to_owned()),
             ["apis", group, version] => Self::GroupVersion((*group).to_owned(), (*version).to_owned()),
-            ["api", version, rest @ ..] => resource("", version, rest),
-            ["apis", group, version, rest @ ..] => resource(group, version, rest),
+            ["api", version, rest @ ..] => parse_resource("", version, rest),
+            ["apis", group, version, rest @ ..] => parse_resource(group, version, rest),
             _ => Self::Other,
         }
     }
 }
 
-/// Decodes the path of a request. Bytes that are no text become replacement characters, of which no name is made.
+/// Decodes the path of a request. Bytes that are not UTF-8 become replacement characters, which no name contains.
 pub(crate) fn decode(raw: &str) -> Result<Cow<'_, str>, Status> {
     if has_broken_escape(raw) {
         return Err(Status::broken_path());
@@ -102,7 +103,7 @@ pub(crate) fn decode(raw: &str) -> Result<Cow<'_, str>, Status> {
     Ok(percent_decode_str(raw).decode_utf8_lossy())
 }
 
-fn resource(group: &str, version: &str, rest: &[&str]) -> Target {
+fn parse_resource(group: &str, version: &str, rest: &[&str]) -> Target {
     let (is_watch, rest) = match rest {
         ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
         rest => (false, rest),
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_counts_like_what_is_not() {
+    fn encoded_segments_count_like_plain_ones() {
         check("/api/v1/pods/a%2Fstatus", ["", "v1", "", "pods", "a", "status"]);
         check("/api/v1%2Fnamespaces%2Fa/pods%2F", ["", "v1", "a", "pods", "", ""]);
         check("/api/v1/namespaces/a/pods/%2e%2e", ["", "v1", "a", "pods", "..", ""]);
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_begins_twice() {
+    fn paths_that_are_too_long_or_have_the_watch_prefix_twice() {
         assert_eq!(Target::parse("/a/b/c"), Target::Other);
         assert_eq!(Target::parse("//api/v1/pods"), Target::Nowhere);
         let Target::Resource(long) = Target::parse("/api/v1/namespaces/a/pods/p/proxy/x/y") else {

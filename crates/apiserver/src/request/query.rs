@@ -1,9 +1,9 @@
 //! The options of a request: its query string, decoded once.
 
-use crate::negotiate::parameters;
-use crate::status::Status;
+use homeostat_api::negotiate::parameters;
+use homeostat_api::status::Status;
 
-/// The decoded query string. The first value of a name counts, as in Go.
+/// The decoded query string. As in Go, the first value of a name counts.
 #[derive(Debug, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
 
@@ -13,22 +13,22 @@ impl Query {
         Self(pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
     }
 
-    /// The value of an option, empty when absent.
+    /// Returns the value of an option, empty if it is absent.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(one, _)| one == name).map_or("", |(_, value)| value)
     }
 
-    /// Is the option named at all?
+    /// Returns whether the option is given.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(one, _)| one == name)
     }
 
-    /// The value of an option, if it is named.
+    /// Returns the value of an option, if it is given.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(one, _)| one == name).map(|(_, value)| &**value)
     }
 
-    /// A whole number, if it is named. One that is named and empty is none, as in Go.
+    /// Returns the value as a whole number, if the option is given. As in Go, an empty value is not a number.
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, Status> {
         let parse = |text: &str| {
             let refusal =
@@ -38,12 +38,12 @@ impl Query {
         self.value(name).map(parse).transpose()
     }
 
-    /// Every value of an option.
+    /// Returns every value of an option.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(one, _)| one == name).map(|(_, value)| &**value)
     }
 
-    /// A switch as Go converts it: named without a value, or any text but `false` and `0`, is true.
+    /// Returns a switch as Go converts it: an option without a value, or with any text but `false` and `0`, is true.
     pub(crate) fn flag(&self, name: &str) -> bool {
         self.value(name).is_some_and(|text| text != "0" && !text.eq_ignore_ascii_case("false"))
     }
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_cannot_read_is_left_out() {
+    fn pairs_that_go_cannot_parse_are_ignored() {
         let query = Query::parse(Some("a=1;b=2&c;d&%zz=1&e=%zz&f=%&g=1&=x&;"));
         for name in ["a", "b", "c", "c;d", "d", "e", "f", "%zz"] {
             assert!(!query.has(name), "{name}");
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_named_must_be_one() {
+    fn a_given_number_must_be_valid() {
         let query = Query::parse(Some("a=1&b=&c&d=x&e=-1"));
         assert_eq!(
             (query.number("a"), query.number("e"), query.number("none")),

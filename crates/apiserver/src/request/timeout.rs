@@ -1,17 +1,17 @@
-//! The option `timeout`: how long the client waits for an answer. Requests end by our own limit, so only what makes no
-//! sense is told.
+//! The option `timeout`: how long the client waits for an answer. Requests end by our own limit, so this only refuses
+//! invalid values.
 
-use crate::status::Status;
+use homeostat_api::status::Status;
 
 /// The units of Go's durations.
 const UNITS: [&str; 8] = ["ns", "us", "\u{b5}s", "\u{3bc}s", "ms", "s", "m", "h"];
 
 /// Refuses a timeout that is not a duration.
-pub(crate) fn check(text: &str) -> Result<(), Status> {
+pub(crate) fn check_timeout(text: &str) -> Result<(), Status> {
     if text.is_empty() {
         return Ok(());
     }
-    match complaint(text) {
+    match duration_error(text) {
         None => Ok(()),
         Some(why) => {
             Err(Status::bad_request(format!("invalid timeout specified in the request URL - time: {why}")))
@@ -19,8 +19,8 @@ pub(crate) fn check(text: &str) -> Result<(), Status> {
     }
 }
 
-/// What Go says about a text that is not one of its durations.
-fn complaint(text: &str) -> Option<String> {
+/// Returns Go's error for a text that is not one of its durations.
+fn duration_error(text: &str) -> Option<String> {
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     if rest == "0" {
         return None;
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn durations_are_read_as_go_reads_them() {
         for good in ["", "0", "-0", "1s", "1h2m3.5s", "-1s", "+.5ms", "1.us", "10\u{b5}s"] {
-            assert!(check(good).is_ok(), "{good}");
+            assert!(check_timeout(good).is_ok(), "{good}");
         }
         for (bad, why) in [
             ("abc", "invalid duration \"abc\""),
@@ -68,7 +68,7 @@ mod tests {
             ("1d", "unknown unit \"d\" in duration \"1d\""),
             ("1s5", "missing unit in duration \"1s5\""),
         ] {
-            let refusal = check(bad).expect_err(bad);
+            let refusal = check_timeout(bad).expect_err(bad);
             let expected = format!("invalid timeout specified in the request URL - time: {why}");
             assert_eq!((refusal.code, refusal.message), (400, expected));
         }

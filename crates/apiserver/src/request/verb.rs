@@ -1,6 +1,6 @@
-//! What a request does to a resource: one of the eight verbs, in the words of discovery and of rules.
+//! The verb of a request on a resource, in the words of discovery and of rules.
 //!
-//! **Invariant:** a request has one verb, told from its method, its path and its query once, when it is routed.
+//! **Invariant:** a request has one verb, derived once from its method, path and query, when it is routed.
 
 use http::Method;
 
@@ -20,8 +20,8 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// Returns the verb of a request; `None`: resources have no such method.
-    pub(crate) fn of(method: &Method, path: &ResourcePath, query: &Query) -> Option<Self> {
+    /// Returns the verb of a request; `None` if resources have no such method.
+    pub(crate) fn of_request(method: &Method, path: &ResourcePath, query: &Query) -> Option<Self> {
         let has_name = !path.name.is_empty();
         Some(match *method {
             Method::GET if path.is_watch => Self::Watch,
@@ -37,13 +37,13 @@ impl Verb {
         })
     }
 
-    /// Returns the verb that rules are asked about. HEAD is judged as GET, and the old `/watch/` prefix makes every method
-    /// a watch; what is no GET is refused afterwards.
-    pub(crate) fn judged(method: &Method, path: &ResourcePath, query: &Query) -> Option<Self> {
+    /// Returns the verb for which a request is authorized. HEAD counts as GET, and the old `/watch/` prefix makes
+    /// every method a watch; methods other than GET are refused afterwards.
+    pub(crate) fn to_authorize(method: &Method, path: &ResourcePath, query: &Query) -> Option<Self> {
         match *method {
             _ if path.is_watch => Some(Self::Watch),
-            Method::HEAD => Self::of(&Method::GET, path, query),
-            _ => Self::of(method, path, query),
+            Method::HEAD => Self::of_request(&Method::GET, path, query),
+            _ => Self::of_request(method, path, query),
         }
     }
 

@@ -1,7 +1,7 @@
 //! One connection, from the handshake to its end.
 //!
-//! **Invariant:** every wait has a limit: the handshake, each request's headers, its body, its answer. Told to stop,
-//! a connection finishes the answers under way, takes no new request and closes.
+//! **Invariant:** every wait has a limit: the handshake, each request's headers, its body, its answer. When asked to
+//! stop, a connection finishes the answers in progress, accepts no new request and closes.
 
 use std::io;
 use std::pin::pin;
@@ -20,54 +20,54 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::answer_progress::AnswerProgress;
 use super::connections::{Connection, Connections};
-use super::gate::Gate;
-use super::limits;
-use super::progress::Progress;
-use super::sliced::Sliced;
-use super::tls::{HTTP2, Trust};
+use super::request_filter::RequestFilter;
+use super::sliced_writes::SlicedWrites;
+use super::tls::{ClientTrust, HTTP2};
 use crate::auth::Peer;
+use crate::limits;
 
 /// How plain HTTP begins: the first five bytes are what Go looks at.
 const PLAIN_STARTS: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
 const PLAIN_ANSWER: &[u8] =
     b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 /// More than the headers of any client; larger bodies are not waited for.
-const PLAIN_BYTES: usize = 8 * 1024;
+const PLAIN_REQUEST_BYTES_MAX: usize = 8 * 1024;
 
-/// Who is at the other end of a connection, and what is known of it.
+/// The client of a connection, and what is known about it.
 pub(crate) struct Client {
     pub(super) peer: Peer,
-    pub(super) progress: Arc<Progress>,
-    pub(super) place: Arc<Connection>,
+    pub(super) progress: Arc<AnswerProgress>,
+    pub(super) connection: Arc<Connection>,
 }
 
-/// What all connections share.
-pub(crate) struct Shared {
+/// The parts that all connections share.
+pub(crate) struct ConnectionContext {
     pub(crate) acceptor: TlsAcceptor,
-    pub(crate) trust: Trust,
-    pub(crate) gate: Arc<Gate>,
-    /// The requests of HTTP/2 connections, which run beside each other, and bodies nobody wants.
+    pub(crate) client_trust: ClientTrust,
+    pub(crate) filter: Arc<RequestFilter>,
+    /// The requests of HTTP/2 connections, which run concurrently, and the tasks that discard unwanted bodies.
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
     pub(super) connections: Connections,
 }
 
-impl Shared {
+impl ConnectionContext {
     /// Serves the connection until either side ends it.
-    pub(crate) async fn serve(self: Arc<Self>, stream: TcpStream, place: Connection) {
-        // Answers are written whole; waiting to fill packets would only delay them.
+    pub(crate) async fn serve(self: Arc<Self>, stream: TcpStream, connection: Connection) {
+        // Answers are written as a whole; waiting to fill packets would only delay them.
         if stream.set_nodelay(true).is_err() {
             return;
         }
-        let Some(stream) = self.greet(stream, &place).await else { return };
+        let Some(stream) = self.handshake_in_time(stream, &connection).await else { return };
         let (_, session) = stream.get_ref();
-        let progress = Arc::new(Progress::default());
-        let place = Arc::new(place);
+        let progress = Arc::new(AnswerProgress::default());
+        let connection = Arc::new(connection);
         let client = Arc::new(Client {
-            peer: self.trust.peer(session.peer_certificates()),
+            peer: self.client_trust.peer(session.peer_certificates()),
             progress: Arc::clone(&progress),
-            place: Arc::clone(&place),
+            connection: Arc::clone(&connection),
         });
         let is_http2 = session.alpn_protocol() == Some(HTTP2);
         let served = async {
@@ -83,16 +83,20 @@ impl Shared {
                     tracing::debug!(%error, "a connection broke");
                 }
             }
-            () = place.told_to_leave() => tracing::debug!("a connection of nobody known, or an idle one, makes room"),
-            () = progress.stalled() => tracing::debug!("a client takes nothing of its answer; the connection is cut"),
+            () = connection.close_requested() => tracing::debug!("closing an unauthenticated or idle connection to make room"),
+            () = progress.stalled() => tracing::debug!("the client does not read its answer; closing the connection"),
         }
     }
 
-    /// The connection once it is known who is at the other end; none if that takes too long.
-    async fn greet(&self, stream: TcpStream, place: &Connection) -> Option<TlsStream<TcpStream>> {
+    /// Runs the TLS handshake; returns `None` if it fails or takes too long.
+    async fn handshake_in_time(
+        &self,
+        stream: TcpStream,
+        connection: &Connection,
+    ) -> Option<TlsStream<TcpStream>> {
         tokio::select! {
             greeted = tokio::time::timeout(limits::HANDSHAKE_TIME, self.handshake(stream)) => greeted.ok()?.ok(),
-            () = place.needed_by_another() => None,
+            () = connection.slot_requested() => None,
         }
     }
 
@@ -107,15 +111,15 @@ impl Shared {
 
     async fn serve_http1(&self, stream: TlsStream<TcpStream>, client: Arc<Client>) -> hyper::Result<()> {
         let service = service_fn(|request: Request<Incoming>| {
-            let (gate, client) = (self.gate.clone(), Arc::clone(&client));
-            async move { gate.answer(request, &client).await }
+            let (filter, client) = (self.filter.clone(), Arc::clone(&client));
+            async move { filter.answer(request, &client).await }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(limits::HEADER_TIME)
             .max_header_size(limits::HEADER_BYTES_MAX)
             .max_buf_size(limits::BUFFER_BYTES)
-            .serve_connection(TokioIo::new(Sliced(stream)), service)
+            .serve_connection(TokioIo::new(SlicedWrites(stream)), service)
             .with_upgrades();
         let mut connection = pin!(connection);
         tokio::select! {
@@ -126,12 +130,12 @@ impl Shared {
     }
 
     async fn serve_http2(&self, stream: TlsStream<TcpStream>, client: Arc<Client>) -> hyper::Result<()> {
-        let gate = self.gate.clone();
+        let filter = self.filter.clone();
         let service = service_fn(move |request: Request<Incoming>| {
-            let (gate, client) = (gate.clone(), Arc::clone(&client));
-            async move { gate.answer(request, &client).await }
+            let (filter, client) = (filter.clone(), Arc::clone(&client));
+            async move { filter.answer(request, &client).await }
         });
-        let connection = http2::Builder::new(Tracked(self.tasks.clone()))
+        let connection = http2::Builder::new(TrackedExecutor(self.tasks.clone()))
             .timer(TokioTimer::new())
             .max_concurrent_streams(limits::STREAMS_MAX)
             .initial_stream_window_size(limits::STREAM_WINDOW_BYTES)
@@ -142,7 +146,7 @@ impl Shared {
             .max_pending_accept_reset_streams(limits::RESET_STREAMS_MAX)
             .keep_alive_interval(limits::PING_INTERVAL)
             .keep_alive_timeout(limits::PING_TIME)
-            .serve_connection(TokioIo::new(Sliced(stream)), service);
+            .serve_connection(TokioIo::new(SlicedWrites(stream)), service);
         let mut connection = pin!(connection);
         tokio::select! {
             result = connection.as_mut() => return result,
@@ -152,25 +156,25 @@ impl Shared {
     }
 }
 
-/// Tells a client that forgot the `s` of `https` so, in the words of Go's server. No record of TLS begins with a letter.
+/// Tells a client that forgot the `s` of `https` so, in the words of Go's server. No TLS record begins with a letter.
 async fn refuse_plain(stream: &mut TcpStream) -> io::Error {
-    // What is not read when the connection closes would make the client lose the answer.
-    let mut request = [0; PLAIN_BYTES];
-    let told = async {
+    // Unread data would make the client lose the answer when the connection closes.
+    let mut request = [0; PLAIN_REQUEST_BYTES_MAX];
+    let answered = async {
         let length = stream.read(&mut request).await?;
         if PLAIN_STARTS.iter().any(|start| request[..length].starts_with(start)) {
             stream.write_all(PLAIN_ANSWER).await?;
         }
         stream.shutdown().await
     };
-    told.await.err().unwrap_or_else(|| io::ErrorKind::InvalidData.into())
+    answered.await.err().unwrap_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Runs the requests of an HTTP/2 connection as tasks the server waits for.
+/// Runs the requests of an HTTP/2 connection as tasks that the server waits for.
 #[derive(Clone)]
-struct Tracked(TaskTracker);
+struct TrackedExecutor(TaskTracker);
 
-impl<F> Executor<F> for Tracked
+impl<F> Executor<F> for TrackedExecutor
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {

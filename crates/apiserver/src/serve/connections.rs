@@ -1,11 +1,12 @@
-//! All open connections: who is at the other end, and which of them has to go when there is no room for another.
+//! All open connections: who uses them, and which of them is closed to make room for another.
 //!
-//! A connection begins as a stranger's and stays one until somebody proves on it who they are.
+//! A connection is unauthenticated until a client proves its identity on it.
 //!
-//! **Invariant:** strangers never keep anybody out: there are only so many of them, they are the first to leave whatever they
-//! are about, and those of the address with the most of them before others. Users together leave room to strangers and
-//! administrators, and neither a user nor the users of one address can have all of theirs; so an administrator always gets
-//! in. Of those who are known only the idle leave, whoever was idle longest first.
+//! **Invariant:** unauthenticated connections never lock anybody out: their number is limited, and they are the first
+//! to be closed, even with requests in progress, starting with the address that has most of them. Users together
+//! leave room for unauthenticated connections and administrators, and neither one user nor the users of one address
+//! can take all of theirs; so an administrator always gets in. Of the authenticated connections only idle ones are
+//! closed, the longest idle first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -15,30 +16,31 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::limits;
 use crate::auth::{ANONYMOUS, Identity, MASTERS, SERVICE_ACCOUNT_PREFIX};
+use crate::limits;
 
 /// All connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Connections(Arc<Shared>);
+pub(crate) struct Connections(Arc<ConnectionTable>);
 
 #[derive(Debug)]
-struct Shared {
+struct ConnectionTable {
     most: usize,
     started: Instant,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
 }
 
-/// What is open. Those that were told to leave are in `all` until they are gone, and counted nowhere else.
+/// The open connections. Those that were asked to close stay in `all` until they are gone, and are counted nowhere
+/// else.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     next: u64,
     /// Oldest first.
-    all: BTreeMap<u64, Arc<State>>,
-    leaving: usize,
-    strangers: usize,
-    strangers_by_peer: HashMap<IpAddr, usize>,
-    /// Connections of users who are no administrators.
+    all: BTreeMap<u64, Arc<ConnectionState>>,
+    closing: usize,
+    unauthenticated: usize,
+    unauthenticated_by_peer: HashMap<IpAddr, usize>,
+    /// Connections of users other than administrators.
     users: usize,
     users_by_peer: HashMap<IpAddr, usize>,
     by_account: HashMap<Arc<str>, usize>,
@@ -49,88 +51,88 @@ struct Open {
 pub(crate) struct Connection {
     connections: Connections,
     number: u64,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ConnectionState {
     peer: IpAddr,
-    leave: CancellationToken,
-    /// Whose it is, once somebody proved who they are: the account, or none for an administrator.
+    must_close: CancellationToken,
+    /// The owner, once authenticated: the account, or `None` for an administrator.
     user: OnceLock<Option<Arc<str>>>,
-    /// Told to leave. Only changed under the lock.
-    has_left: AtomicBool,
-    under_way: AtomicUsize,
-    /// Refusals the client has not read.
+    /// Whether it was asked to close. Only changed under the lock.
+    is_closing: AtomicBool,
+    in_progress: AtomicUsize,
+    /// Refusals that the client has not read.
     refusals: AtomicUsize,
-    /// Streams that were reset because it left too many unread.
+    /// Streams that were reset because the client left too many refusals unread.
     resets: AtomicUsize,
-    /// When it last had nothing more to do, in milliseconds since the start.
+    /// When it last became idle, in milliseconds since the start.
     idle_since_ms: AtomicU64,
 }
 
-/// A request under way on a connection, until its answer is sent.
+/// A request in progress on a connection, until its answer is sent.
 #[derive(Debug)]
-pub(crate) struct InUse {
-    shared: Arc<Shared>,
-    state: Arc<State>,
+pub(crate) struct ActiveRequest {
+    table: Arc<ConnectionTable>,
+    state: Arc<ConnectionState>,
 }
 
-/// A refusal to a stranger, until it is sent.
+/// A refusal on an unauthenticated connection, until it is sent.
 #[derive(Debug)]
-pub(crate) struct Refusal(Arc<State>);
+pub(crate) struct UnsentRefusal(Arc<ConnectionState>);
 
-/// There are too many connections of this user already.
+/// This user has too many connections already.
 #[derive(Debug)]
-pub(crate) struct TooMany;
+pub(crate) struct TooManyConnections;
 
 impl Connections {
-    /// So many at once.
+    /// Allows this many connections.
     pub(crate) fn new(most: usize) -> Self {
-        Self(Arc::new(Shared { most, started: Instant::now(), open: Mutex::default() }))
+        Self(Arc::new(ConnectionTable { most, started: Instant::now(), open: Mutex::default() }))
     }
 
-    /// Takes in one more, for which another may have to leave; `None`: there is no room.
+    /// Admits one more connection, for which another may be closed; returns `None` if there is no room.
     pub(crate) fn admit(&self, peer: IpAddr) -> Option<Connection> {
         let peer = network_of(peer);
         let mut open = self.open();
-        if open.strangers >= limits::STRANGERS_SHARE.of(self.0.most) {
-            open.send_stranger_away()?;
-        } else if open.all.len() - open.leaving >= self.0.most {
-            open.send_stranger_away().or_else(|| open.send_idle_away(|_| true))?;
+        if open.unauthenticated >= limits::UNAUTHENTICATED_SHARE.of(self.0.most) {
+            open.close_unauthenticated()?;
+        } else if open.all.len() - open.closing >= self.0.most {
+            open.close_unauthenticated().or_else(|| open.close_idle(|_| true))?;
         }
-        // Whoever was told to leave is gone in a moment. If not, the descriptors run out next.
-        if open.all.len() >= self.0.most + limits::LEAVING_MAX {
+        // A connection that was asked to close is gone in a moment. If not, the file descriptors run out next.
+        if open.all.len() >= self.0.most + limits::CLOSING_MAX {
             return None;
         }
-        let (number, state) = (open.next, Arc::new(State::new(peer, self.0.now_ms())));
+        let (number, state) = (open.next, Arc::new(ConnectionState::new(peer, self.0.now_ms())));
         open.next += 1;
         open.all.insert(number, Arc::clone(&state));
-        open.strangers += 1;
-        *open.strangers_by_peer.entry(peer).or_default() += 1;
+        open.unauthenticated += 1;
+        *open.unauthenticated_by_peer.entry(peer).or_default() += 1;
         drop(open);
         Some(Connection { connections: self.clone(), number, state })
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, OpenConnections> {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shared {
+impl ConnectionTable {
     fn now_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
-impl State {
+impl ConnectionState {
     fn new(peer: IpAddr, now_ms: u64) -> Self {
         Self {
             peer,
-            leave: CancellationToken::new(),
+            must_close: CancellationToken::new(),
             user: OnceLock::new(),
-            has_left: AtomicBool::new(false),
-            under_way: AtomicUsize::new(0),
+            is_closing: AtomicBool::new(false),
+            in_progress: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),
             resets: AtomicUsize::new(0),
             idle_since_ms: AtomicU64::new(now_ms),
@@ -141,65 +143,66 @@ impl State {
         self.user.get().and_then(Option::as_ref)
     }
 
-    fn has_left(&self) -> bool {
-        self.has_left.load(Ordering::Relaxed)
+    fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Relaxed)
     }
 }
 
-impl Open {
-    /// Tells a stranger to leave: the oldest of the address that has the most of them.
-    fn send_stranger_away(&mut self) -> Option<()> {
-        let (peer, _) = self.strangers_by_peer.iter().max_by_key(|(_, count)| **count)?;
-        let is_meant =
-            |state: &&Arc<State>| state.user.get().is_none() && !state.has_left() && state.peer == *peer;
+impl OpenConnections {
+    /// Closes an unauthenticated connection: the oldest of the address that has most of them.
+    fn close_unauthenticated(&mut self) -> Option<()> {
+        let (peer, _) = self.unauthenticated_by_peer.iter().max_by_key(|(_, count)| **count)?;
+        let is_meant = |state: &&Arc<ConnectionState>| {
+            state.user.get().is_none() && !state.is_closing() && state.peer == *peer
+        };
         let chosen = Arc::clone(self.all.values().find(is_meant)?);
-        self.send_away(&chosen);
+        self.close(&chosen);
         Some(())
     }
 
-    /// Tells one of those meant to leave that is known and has nothing to do: whoever was idle longest.
-    fn send_idle_away(&mut self, is_meant: impl Fn(&State) -> bool) -> Option<()> {
+    /// Closes the authenticated connection that has been idle longest, among those that match.
+    fn close_idle(&mut self, is_meant: impl Fn(&ConnectionState) -> bool) -> Option<()> {
         let idle = self.all.values().filter(|state| {
-            let is_idle = state.under_way.load(Ordering::Relaxed) == 0;
-            is_idle && state.user.get().is_some() && !state.has_left() && is_meant(state)
+            let is_idle = state.in_progress.load(Ordering::Relaxed) == 0;
+            is_idle && state.user.get().is_some() && !state.is_closing() && is_meant(state)
         });
         let chosen = Arc::clone(idle.min_by_key(|state| state.idle_since_ms.load(Ordering::Relaxed))?);
-        self.send_away(&chosen);
+        self.close(&chosen);
         Some(())
     }
 
-    fn send_away(&mut self, chosen: &State) {
+    fn close(&mut self, chosen: &ConnectionState) {
         self.forget(chosen);
-        self.leaving += 1;
-        chosen.has_left.store(true, Ordering::Relaxed);
-        chosen.leave.cancel();
+        self.closing += 1;
+        chosen.is_closing.store(true, Ordering::Relaxed);
+        chosen.must_close.cancel();
     }
 
-    /// Counts it no more.
-    fn forget(&mut self, state: &State) {
+    /// Removes it from the counts.
+    fn forget(&mut self, state: &ConnectionState) {
         match state.user.get() {
             None => {
-                self.strangers -= 1;
-                release(&mut self.strangers_by_peer, &state.peer);
+                self.unauthenticated -= 1;
+                decrement_count(&mut self.unauthenticated_by_peer, &state.peer);
             }
             Some(Some(account)) => {
                 self.users -= 1;
-                release(&mut self.users_by_peer, &state.peer);
-                release(&mut self.by_account, account);
+                decrement_count(&mut self.users_by_peer, &state.peer);
+                decrement_count(&mut self.by_account, account);
             }
             Some(None) => {}
         }
     }
 
-    /// Makes room for one more connection of this account from there, if there is none: an idle one leaves.
-    fn make_room(&mut self, account: &str, peer: IpAddr, most: usize) -> Result<(), TooMany> {
-        let is_theirs = |state: &State| state.account().is_some_and(|one| **one == *account);
+    /// Makes room for one more connection of this account from this address, by closing an idle one if needed.
+    fn make_room_for(&mut self, account: &str, peer: IpAddr, most: usize) -> Result<(), TooManyConnections> {
+        let is_theirs = |state: &ConnectionState| state.account().is_some_and(|one| **one == *account);
         if self.by_account.get(account).is_some_and(|count| *count >= limits::USER_SHARE.of(most)) {
-            self.send_idle_away(is_theirs).ok_or(TooMany)
+            self.close_idle(is_theirs).ok_or(TooManyConnections)
         } else if self.users_by_peer.get(&peer).is_some_and(|count| *count >= limits::PEER_SHARE.of(most)) {
-            self.send_idle_away(|state| state.account().is_some() && state.peer == peer).ok_or(TooMany)
+            self.close_idle(|state| state.account().is_some() && state.peer == peer).ok_or(TooManyConnections)
         } else if self.users >= limits::USERS_SHARE.of(most) {
-            self.send_idle_away(|state| state.account().is_some()).ok_or(TooMany)
+            self.close_idle(|state| state.account().is_some()).ok_or(TooManyConnections)
         } else {
             Ok(())
         }
@@ -207,65 +210,66 @@ impl Open {
 }
 
 impl Connection {
-    /// Waits until it has to leave: another needs its place, or nobody proved who they are in time.
-    pub(crate) async fn told_to_leave(&self) {
+    /// Waits until the connection must close: another one needs its slot, or nobody authenticated in time.
+    pub(crate) async fn close_requested(&self) {
         let unknown = async {
-            tokio::time::sleep(limits::STRANGER_TIME).await;
-            if self.is_known() {
+            tokio::time::sleep(limits::UNAUTHENTICATED_TIME).await;
+            if self.is_authenticated() {
                 std::future::pending::<()>().await;
             }
         };
         tokio::select! {
-            () = self.needed_by_another() => {}
+            () = self.slot_requested() => {}
             () = unknown => {}
         }
     }
 
-    /// Waits until another needs its place.
-    pub(super) async fn needed_by_another(&self) {
-        self.state.leave.cancelled().await;
+    /// Waits until another connection needs the slot of this one.
+    pub(super) async fn slot_requested(&self) {
+        self.state.must_close.cancelled().await;
     }
 
-    /// Notes that a request has come.
-    pub(crate) fn begin(&self) -> InUse {
-        self.state.under_way.fetch_add(1, Ordering::Relaxed);
-        InUse { shared: Arc::clone(&self.connections.0), state: Arc::clone(&self.state) }
+    /// Counts a request that has arrived.
+    pub(crate) fn begin(&self) -> ActiveRequest {
+        self.state.in_progress.fetch_add(1, Ordering::Relaxed);
+        ActiveRequest { table: Arc::clone(&self.connections.0), state: Arc::clone(&self.state) }
     }
 
-    /// Has somebody proved who they are?
-    pub(super) fn is_known(&self) -> bool {
+    /// Returns whether a client has proved its identity.
+    pub(super) fn is_authenticated(&self) -> bool {
         self.state.user.get().is_some()
     }
 
-    /// Notes a refusal to a stranger; none if the client has left too many unread. Whoever goes on asking then has to leave.
-    pub(super) fn refuse(&self) -> Option<Refusal> {
+    /// Counts a refusal on an unauthenticated connection; returns `None` if the client has left too many unread. A
+    /// client that continues all the same is disconnected.
+    pub(super) fn refuse(&self) -> Option<UnsentRefusal> {
         let unread = self.state.refusals.fetch_add(1, Ordering::Relaxed);
-        let refusal = Refusal(Arc::clone(&self.state));
-        if unread < limits::STRANGER_REFUSALS_MAX {
+        let refusal = UnsentRefusal(Arc::clone(&self.state));
+        if unread < limits::UNAUTHENTICATED_REFUSALS_MAX {
             return Some(refusal);
         }
-        if self.state.resets.fetch_add(1, Ordering::Relaxed) == limits::STRANGER_RESETS_MAX {
+        if self.state.resets.fetch_add(1, Ordering::Relaxed) == limits::UNAUTHENTICATED_RESETS_MAX {
             let mut open = self.connections.open();
-            if !self.is_known() && !self.state.has_left() {
-                open.send_away(&self.state);
+            if !self.is_authenticated() && !self.state.is_closing() {
+                open.close(&self.state);
             }
         }
         None
     }
 
-    /// Notes who asks. Refuses somebody who has too many connections already.
-    pub(crate) fn known_as(&self, identity: &Identity) -> Result<(), TooMany> {
-        if self.is_known() || identity.name == ANONYMOUS {
+    /// Records who uses the connection. Refuses a user who has too many connections already.
+    pub(crate) fn authenticate_as(&self, identity: &Identity) -> Result<(), TooManyConnections> {
+        if self.is_authenticated() || identity.name == ANONYMOUS {
             return Ok(());
         }
         let mut open = self.connections.open();
-        if self.is_known() || self.state.has_left() {
+        if self.is_authenticated() || self.state.is_closing() {
             return Ok(());
         }
         let is_administrator = identity.is_in(MASTERS);
         let account = account_of(identity);
         if !is_administrator {
-            open.make_room(account, self.state.peer, self.connections.0.most)?;
+            open.make_room_for(account, self.state.peer, self.connections.0.most)?;
         }
         open.forget(&self.state);
         let account = (!is_administrator).then(|| Arc::<str>::from(account));
@@ -284,42 +288,43 @@ impl Drop for Connection {
     fn drop(&mut self) {
         let mut open = self.connections.open();
         open.all.remove(&self.number);
-        if self.state.has_left() {
-            open.leaving -= 1;
+        if self.state.is_closing() {
+            open.closing -= 1;
         } else {
             open.forget(&self.state);
         }
     }
 }
 
-fn release<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, key: &K) {
+fn decrement_count<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, key: &K) {
     match counts.get_mut(key) {
         Some(count) if *count > 1 => *count -= 1,
         _ => drop(counts.remove(key)),
     }
 }
 
-impl Drop for InUse {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        self.state.idle_since_ms.store(self.shared.now_ms(), Ordering::Relaxed);
-        self.state.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.state.idle_since_ms.store(self.table.now_ms(), Ordering::Relaxed);
+        self.state.in_progress.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Drop for Refusal {
+impl Drop for UnsentRefusal {
     fn drop(&mut self) {
         self.0.refusals.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Who takes room: a user, or all service accounts of a namespace, since whoever may make one there may make many.
+/// Returns the account that limits apply to: a user, or all service accounts of a namespace, since a user who may
+/// create one may create many.
 pub(super) fn account_of(identity: &Identity) -> &str {
     let is_service_account = identity.name.starts_with(SERVICE_ACCOUNT_PREFIX);
     let end = identity.name.rfind(':').filter(|_| is_service_account);
     &identity.name[..end.unwrap_or(identity.name.len())]
 }
 
-/// Whom an address belongs to: of version 6, a whole network is one customer's.
+/// Returns the network that an address belongs to: in IPv6, one customer has a whole network.
 fn network_of(address: IpAddr) -> IpAddr {
     const NETWORK_BITS: u32 = 64;
     match address.to_canonical() {
@@ -340,71 +345,73 @@ mod tests {
         Identity { name: name.into(), ..Identity::default() }
     }
 
-    fn has_left(connection: &Connection) -> bool {
-        connection.state.leave.is_cancelled()
+    fn is_closing(connection: &Connection) -> bool {
+        connection.state.must_close.is_cancelled()
     }
 
-    /// As many connections of this user from there as there may be, and something to do on each.
-    fn fill(connections: &Connections, last: u8, name: &str) -> Vec<(Connection, InUse)> {
+    /// Opens as many connections of this user from there as possible, each with a request in progress.
+    fn fill(connections: &Connections, last: u8, name: &str) -> Vec<(Connection, ActiveRequest)> {
         let known = || {
-            let connection = connections.admit(peer(last)).expect("there is always room to say who one is");
-            let is_taken = connection.known_as(&user(name)).is_ok();
-            is_taken.then(|| connection.begin()).map(|in_use| (connection, in_use))
+            let connection =
+                connections.admit(peer(last)).expect("a client can always connect to authenticate");
+            let is_taken = connection.authenticate_as(&user(name)).is_ok();
+            is_taken.then(|| connection.begin()).map(|active_request| (connection, active_request))
         };
         std::iter::from_fn(known).take(100).collect()
     }
 
     #[tokio::test]
-    async fn strangers_leave_whatever_they_are_about_and_the_crowd_first() {
+    async fn unauthenticated_connections_close_first_starting_with_the_most_crowded_address() {
         let connections = Connections::new(16);
         let other = connections.admit(peer(2)).expect("there is room");
-        let strangers: Vec<_> = (0..3).map(|_| connections.admit(peer(1)).expect("there is room")).collect();
-        let uses: Vec<_> = strangers.iter().map(Connection::begin).collect();
-        let newest = connections.admit(peer(3)).expect("a stranger leaves");
-        assert!(has_left(&strangers[0]) && !has_left(&strangers[1]) && !has_left(&other));
-        drop((uses, strangers, other, newest));
+        let unauthenticated: Vec<_> =
+            (0..3).map(|_| connections.admit(peer(1)).expect("there is room")).collect();
+        let uses: Vec<_> = unauthenticated.iter().map(Connection::begin).collect();
+        let newest = connections.admit(peer(3)).expect("an unauthenticated connection is closed");
+        assert!(is_closing(&unauthenticated[0]) && !is_closing(&unauthenticated[1]) && !is_closing(&other));
+        drop((uses, unauthenticated, other, newest));
         let open = connections.open();
-        assert!(open.all.is_empty() && open.strangers_by_peer.is_empty());
-        assert_eq!((open.strangers, open.leaving), (0, 0));
+        assert!(open.all.is_empty() && open.unauthenticated_by_peer.is_empty());
+        assert_eq!((open.unauthenticated, open.closing), (0, 0));
     }
 
     #[tokio::test]
-    async fn the_idle_make_room_and_the_busy_stay() {
+    async fn idle_connections_make_room_and_busy_ones_stay() {
         let connections = Connections::new(16);
         let admit = || connections.admit(peer(1)).expect("there is room");
         let idle = admit();
-        idle.known_as(&user("jane")).expect("there is room");
+        idle.authenticate_as(&user("jane")).expect("there is room");
         let janes = fill(&connections, 1, "jane");
         assert_eq!(janes.len(), 8, "half of all, one of them in place of the idle one");
-        assert!(has_left(&idle) && !janes.iter().any(|(one, _)| has_left(one)));
+        assert!(is_closing(&idle) && !janes.iter().any(|(one, _)| is_closing(one)));
         drop((idle, janes));
         let open = connections.open();
         assert!(open.by_account.is_empty() && open.users_by_peer.is_empty() && open.users == 0);
     }
 
     #[tokio::test]
-    async fn an_administrator_gets_in_beside_users_who_fill_all_they_may() {
+    async fn an_administrator_connects_while_users_have_all_their_connections() {
         let connections = Connections::new(64);
         let here: Vec<_> = ["jane", "joe"].map(|name| fill(&connections, 1, name)).into();
         assert_eq!(here.iter().map(Vec::len).collect::<Vec<_>>(), [32, 16], "an address has three quarters");
         let admit_administrator = |last| {
-            let connection = connections.admit(peer(last)).expect("there is room to say who one is");
-            connection.known_as(&Identity::admin()).expect("always");
-            let in_use = connection.begin();
-            (connection, in_use)
+            let connection = connections.admit(peer(last)).expect("a client can connect to authenticate");
+            connection.authenticate_as(&Identity::admin()).expect("always");
+            let active_request = connection.begin();
+            (connection, active_request)
         };
         let from_here = admit_administrator(1);
         let elsewhere = fill(&connections, 2, "jim");
         assert_eq!(elsewhere.len(), 8, "users leave an eighth");
-        let strangers: Vec<_> = (0..50).filter_map(|_| connections.admit(peer(3))).collect();
+        let unauthenticated: Vec<_> = (0..50).filter_map(|_| connections.admit(peer(3))).collect();
         let more: Vec<_> = (0..3).map(|_| admit_administrator(3)).collect();
-        assert!(here.iter().flatten().chain(&elsewhere).all(|(one, _)| !has_left(one)), "the busy stay");
-        assert!(more.iter().chain([&from_here]).all(|(one, _)| !has_left(one)));
-        drop(strangers);
+        assert!(here.iter().flatten().chain(&elsewhere).all(|(one, _)| !is_closing(one)), "the busy stay");
+        assert!(more.iter().chain([&from_here]).all(|(one, _)| !is_closing(one)));
+        drop(unauthenticated);
     }
 
     #[tokio::test]
-    async fn the_service_accounts_of_a_namespace_share_what_a_user_may_have() {
+    async fn service_accounts_of_a_namespace_share_the_limit_of_one_user() {
         let connections = Connections::new(64);
         let accounts = ["a", "b", "c"].map(|name| format!("system:serviceaccount:team:{name}"));
         let taken = accounts.each_ref().map(|name| fill(&connections, 1, name));
@@ -413,15 +420,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_proves_nothing_has_to_leave_whatever_is_under_way() {
+    async fn an_unauthenticated_connection_closes_in_time_even_with_a_request_in_progress() {
         let connections = Connections::new(16);
         let [known, unknown, busy] = [1, 2, 3].map(|last| connections.admit(peer(last)).expect("room"));
-        known.known_as(&user("jane")).expect("there is room");
-        unknown.known_as(&Identity::anonymous()).expect("it says nothing");
-        let _in_use = busy.begin();
-        let patience = limits::STRANGER_TIME * 2;
-        assert!(tokio::time::timeout(patience, unknown.told_to_leave()).await.is_ok());
-        assert!(tokio::time::timeout(patience, busy.told_to_leave()).await.is_ok());
-        assert!(tokio::time::timeout(patience, known.told_to_leave()).await.is_err());
+        known.authenticate_as(&user("jane")).expect("there is room");
+        unknown.authenticate_as(&Identity::anonymous()).expect("the anonymous user proves nothing");
+        let _active_request = busy.begin();
+        let patience = limits::UNAUTHENTICATED_TIME * 2;
+        assert!(tokio::time::timeout(patience, unknown.close_requested()).await.is_ok());
+        assert!(tokio::time::timeout(patience, busy.close_requested()).await.is_ok());
+        assert!(tokio::time::timeout(patience, known.close_requested()).await.is_err());
     }
 }

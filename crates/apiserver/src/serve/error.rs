@@ -1,9 +1,9 @@
-//! What can keep the server from starting. Once it serves, a bad client costs its own connection only.
+//! Errors that prevent the server from starting. Once it serves, a bad client affects only its own connection.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// An error of starting to serve.
+/// An error while starting to serve.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -23,7 +23,7 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
-    /// A kept credential does not read.
+    /// A stored credential cannot be read.
     #[error("cannot read {path}: {reason}; remove it to have it recreated")]
     Broken {
         /// The file.
@@ -31,8 +31,8 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// A certificate could not be made.
-    #[error("cannot make a certificate: {0}")]
+    /// A certificate could not be created.
+    #[error("cannot create a certificate: {0}")]
     Certificate(#[source] rcgen::Error),
     /// TLS could not be set up with the credentials.
     #[error("cannot set up TLS: {0}")]

@@ -1,4 +1,4 @@
-//! Files only their owner may read, written whole or not at all.
+//! Files that only their owner may read, written as a whole or not at all.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use super::Error;
 
-/// Owner reads and writes, nobody else.
+/// The owner reads and writes, nobody else.
 const FILE_MODE: u32 = 0o600;
-/// Owner enters, nobody else.
+/// The owner enters, nobody else.
 const FOLDER_MODE: u32 = 0o700;
 
-/// Writes the file beside its place, makes it durable, and moves it there; makes missing folders. One that is so already
-/// stays: a start then needs no room on the disk.
+/// Writes the file under a temporary name, makes it durable, and moves it into place; creates missing folders. A file
+/// that already has these contents stays as it is: then a start needs no space on the disk.
 pub(crate) fn write_private(path: &Path, contents: &[u8]) -> Result<(), Error> {
     if is_private(path) && fs::read(path).is_ok_and(|found| found == contents) {
         return Ok(());
@@ -21,7 +21,7 @@ pub(crate) fn write_private(path: &Path, contents: &[u8]) -> Result<(), Error> {
     let failed = |source| Error::File { path: path.into(), source };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     create_private_folder(folder)?;
-    let fresh = beside(path);
+    let fresh = temporary_path(path);
     write_fresh(&fresh, contents)
         .and_then(|()| fs::rename(&fresh, path))
         .and_then(|()| File::open(folder)?.sync_all())
@@ -29,12 +29,12 @@ pub(crate) fn write_private(path: &Path, contents: &[u8]) -> Result<(), Error> {
         .map_err(failed)
 }
 
-/// Takes away what others may do with a file that is there. A folder or a pipe is refused.
+/// Removes the permissions of other users on an existing file. Refuses a folder or a pipe.
 pub(crate) fn close_to_others(path: &Path) -> Result<(), Error> {
     let failed = |source| Error::File { path: path.into(), source };
     let Ok(found) = fs::metadata(path) else { return Ok(()) };
     if !found.is_file() {
-        return Err(failed(io::Error::other("it is no file")));
+        return Err(failed(io::Error::other("it is not a file")));
     }
     if (found.permissions().mode() & 0o777) | FILE_MODE == FILE_MODE {
         return Ok(());
@@ -42,13 +42,13 @@ pub(crate) fn close_to_others(path: &Path) -> Result<(), Error> {
     fs::set_permissions(path, fs::Permissions::from_mode(FILE_MODE)).map_err(failed)
 }
 
-/// A file of its own, closed to others?
+/// Returns whether this is a regular file closed to other users.
 fn is_private(path: &Path) -> bool {
     fs::symlink_metadata(path)
         .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o777 == FILE_MODE)
 }
 
-/// Makes the folder and its missing parents, closed to others. One that is there stays as it is.
+/// Creates the folder and its missing parents, closed to other users. An existing folder stays as it is.
 pub(crate) fn create_private_folder(folder: &Path) -> Result<(), Error> {
     DirBuilder::new()
         .recursive(true)
@@ -57,14 +57,14 @@ pub(crate) fn create_private_folder(folder: &Path) -> Result<(), Error> {
         .map_err(|source| Error::File { path: folder.into(), source })
 }
 
-fn beside(path: &Path) -> PathBuf {
+fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     path.with_file_name(name)
 }
 
 fn write_fresh(path: &Path, contents: &[u8]) -> io::Result<()> {
-    // A leftover of a crash under the same process id may have any mode: start from nothing.
+    // A file left by a crash under the same process id may have any mode: start from nothing.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -93,10 +93,10 @@ mod tests {
     }
 
     #[test]
-    fn what_others_may_do_is_taken_away() {
+    fn permissions_of_others_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
-        close_to_others(&path).expect("what is not there is no matter");
+        close_to_others(&path).expect("a missing file is not an error");
         fs::write(&path, "secret").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         close_to_others(&path).unwrap();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_so_already_stays_unless_others_can_read_it() {
+    fn an_unchanged_file_is_not_rewritten_unless_others_can_read_it() {
         use std::os::unix::fs::MetadataExt as _;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");

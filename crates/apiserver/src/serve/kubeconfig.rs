@@ -1,52 +1,52 @@
-//! The file that tells clients where the server is and who they are. Holds a secret: 0600.
+//! The file that tells clients where the server is and who they are. It contains a secret: mode 0600.
 //!
-//! **Invariant:** what others have in the file is there afterwards as it was, or nothing is written.
+//! **Invariant:** the entries of others in the file are unchanged afterwards, or nothing is written.
 
 use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use homeostat_api::decode::{self, BodyFormat, DuplicateKeyReport};
 
 use serde_json::{Map, Value};
 
 use super::{Error, files};
-use crate::decode::{self, Media};
 
-/// The name of cluster, user and context in the file.
+/// The name of the cluster, user and context in the file.
 const NAME: &str = "homeostat";
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// The lists of named things in the file.
+/// The lists of named entries in the file.
 const LISTS: [&str; 3] = ["clusters", "contexts", "users"];
 
-/// Fields that are true or false; every other one outside of extensions is a text.
+/// Boolean fields; every other field outside of extensions is a text.
 const SWITCHES: [&str; 4] =
     ["colors", "disable-compression", "insecure-skip-tls-verify", "provideClusterInfo"];
-/// What programs keep in the file for themselves.
+/// The field in which programs keep data of their own.
 const EXTENSIONS: &str = "extensions";
 
-/// Writes the file: whole or not at all, readable by its owner only. What else is in it stays: other clusters, users and
-/// contexts, and a namespace that was chosen for ours.
+/// Writes the file: as a whole or not at all, readable by its owner only. Everything else in it stays: other
+/// clusters, users and contexts, and a namespace chosen for our context.
 pub fn write(path: &Path, server: &str, ca_pem: &str, token: &str) -> Result<(), Error> {
     let ours = text(server, ca_pem, token);
-    // Where a link leads, if it leads anywhere.
+    // Follows a link, if it leads anywhere.
     let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let failed = |source| Error::File { path: path.clone(), source };
-    // Of a pipe or what is not there, nothing is kept.
+    // Nothing is kept of a pipe or a missing file.
     let found = match std::fs::metadata(path) {
         Ok(found) if found.is_file() => std::fs::read_to_string(path).map_err(failed)?,
         _ => String::new(),
     };
-    let merged = merge(&found, &ours).map_err(|why| {
+    let merged = merge_entries(&found, &ours).map_err(|why| {
         let what_to_do = "correct it or name another file with --kubeconfig";
         failed(std::io::Error::other(format!("{why}, so nothing can be added to it; {what_to_do}")))
     })?;
     files::write_private(path, merged.unwrap_or(ours).as_bytes())
 }
 
-/// `found` with our entries as they are now; `None` when there is nothing else in it.
-fn merge(found: &str, ours: &str) -> Result<Option<String>, String> {
-    let (mut kept, mut fresh) = (read(found)?, read(ours)?);
+/// Returns `found` with our current entries; `None` if it contains nothing else.
+fn merge_entries(found: &str, ours: &str) -> Result<Option<String>, String> {
+    let (mut kept, mut fresh) = (parse_kubeconfig(found)?, parse_kubeconfig(ours)?);
     if kept.is_null() {
         return Ok(None);
     }
@@ -56,8 +56,9 @@ fn merge(found: &str, ours: &str) -> Result<Option<String>, String> {
             .map_or(LISTS.iter().any(|list| fields.contains_key(*list)), |kind| kind == "Config")
     };
     check_scalars("", &kept)?;
-    let fields = kept.as_object_mut().filter(|fields| is_kubeconfig(fields)).ok_or("it is no kubeconfig")?;
-    let chosen = namespace(fields.get("contexts"));
+    let fields =
+        kept.as_object_mut().filter(|fields| is_kubeconfig(fields)).ok_or("it is not a kubeconfig")?;
+    let chosen = our_namespace(fields.get("contexts"));
     fresh["contexts"][0]["context"]["namespace"] = chosen;
     for (name, value) in fresh.as_object().into_iter().flatten() {
         let Some(ours) = value.as_array() else {
@@ -67,20 +68,20 @@ fn merge(found: &str, ours: &str) -> Result<Option<String>, String> {
         let mut entries = match fields.remove(name) {
             Some(Value::Array(entries)) => entries,
             None | Some(Value::Null) => Vec::new(),
-            Some(_) => return Err(format!("its {name} are no list")),
+            Some(_) => return Err(format!("its {name} are not a list")),
         };
         entries.retain(|entry| entry["name"] != NAME);
         entries.extend(ours.iter().cloned());
         fields.insert(name.clone(), Value::Array(entries));
     }
-    if kept == read(ours)? {
+    if kept == parse_kubeconfig(ours)? {
         return Ok(None);
     }
     serde_saphyr::to_string(&kept).map(Some).map_err(|error| error.to_string())
 }
 
-/// As kubectl reads it: the first document. Refuses what would be lost.
-fn read(text: &str) -> Result<Value, String> {
+/// Parses the first document, as kubectl does. Refuses text that would be lost.
+fn parse_kubeconfig(text: &str) -> Result<Value, String> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Ok(Value::Null);
     }
@@ -88,16 +89,17 @@ fn read(text: &str) -> Result<Value, String> {
     let is_before =
         |line: &&str| line.trim().is_empty() || line.starts_with(['#', '%']) || is_separator(line);
     if text.lines().skip_while(is_before).any(is_separator) {
-        return Err("it has several documents".to_owned());
+        return Err("it has more than one document".to_owned());
     }
-    let decoded = decode::body(text.as_bytes(), Media::Yaml, true).map_err(|status| status.message)?;
+    let decoded = decode::body(text.as_bytes(), BodyFormat::Yaml, DuplicateKeyReport::Collect)
+        .map_err(|status| status.message)?;
     match decoded.duplicates.first() {
         Some(twice) => Err(format!("it has {twice} twice")),
         None => Ok(decoded.value),
     }
 }
 
-/// A text without quotes that reads as a number or a truth would be written back as that.
+/// Refuses unquoted texts that parse as a number or a boolean, since they would be written back as such.
 fn check_scalars(name: &str, value: &Value) -> Result<(), String> {
     let is_wrong = match value {
         Value::Number(_) => true,
@@ -105,8 +107,8 @@ fn check_scalars(name: &str, value: &Value) -> Result<(), String> {
         _ => false,
     };
     match value {
-        _ if is_wrong => Err(format!("its {name} is to be a text and has no quotes")),
-        // Anything may stand there.
+        _ if is_wrong => Err(format!("its {name} must be a text and has no quotes")),
+        // Any value is allowed there.
         _ if name == EXTENSIONS => Ok(()),
         Value::Array(values) => values.iter().try_for_each(|value| check_scalars(name, value)),
         Value::Object(fields) => fields.iter().try_for_each(|(name, value)| check_scalars(name, value)),
@@ -114,15 +116,15 @@ fn check_scalars(name: &str, value: &Value) -> Result<(), String> {
     }
 }
 
-/// The namespace of our context among these.
-fn namespace(contexts: Option<&Value>) -> Value {
+/// Returns the namespace of our context among these.
+fn our_namespace(contexts: Option<&Value>) -> Value {
     let ours = contexts.and_then(Value::as_array).into_iter().flatten().find(|entry| entry["name"] == NAME);
     let namespace = ours.map(|entry| entry["context"]["namespace"].clone());
     namespace.filter(Value::is_string).unwrap_or_else(|| DEFAULT_NAMESPACE.into())
 }
 
-/// The file's text. The administrator is named by a token: it works with every client, costs no signature per
-/// connection, and a request without it is anonymous, which a certificate would prevent.
+/// Returns the file's text. The administrator is identified by a token: it works with every client, costs no
+/// signature per connection, and a request without it is anonymous, which a certificate would prevent.
 pub fn text(server: &str, ca_pem: &str, token: &str) -> String {
     let ca = STANDARD.encode(ca_pem);
     format!(
@@ -169,8 +171,9 @@ contexts:
 ";
 
     #[test]
-    fn what_others_have_in_the_file_stays() {
-        let merged = merge(OTHERS, &text("https://new", "ca", "token")).unwrap().expect("it is shared");
+    fn entries_of_others_stay() {
+        let merged =
+            merge_entries(OTHERS, &text("https://new", "ca", "token")).unwrap().expect("it is shared");
         let merged: Value = serde_saphyr::from_str(&merged).unwrap();
         let names = |list: &str| {
             let entries = merged[list].as_array().unwrap();
@@ -233,21 +236,22 @@ contexts:
         let extensions =
             serde_json::json!([{"name": "x", "extension": {"a": true, "b": 1, "c": null, "d": "0777"}}]);
         let found = serde_json::json!({"kind": "Config", "users": users, "extensions": extensions});
-        let merged = merge(&found.to_string(), &text("https://new", "ca", "token")).unwrap().unwrap();
-        let merged = read(&merged).unwrap();
+        let merged = merge_entries(&found.to_string(), &text("https://new", "ca", "token")).unwrap().unwrap();
+        let merged = parse_kubeconfig(&merged).unwrap();
         assert_eq!(merged["users"].as_array().unwrap()[..texts.len()], users);
         assert_eq!(merged["extensions"], extensions);
         let old = "clusters:\n- name: a\n  cluster: {server: 'x', insecure-skip-tls-verify: yes}\n";
-        let merged = merge(old, &text("https://new", "ca", "token")).unwrap().unwrap();
-        let cluster = &read(&merged).unwrap()["clusters"][0]["cluster"];
+        let merged = merge_entries(old, &text("https://new", "ca", "token")).unwrap().unwrap();
+        let cluster = &parse_kubeconfig(&merged).unwrap()["clusters"][0]["cluster"];
         assert_eq!(cluster["insecure-skip-tls-verify"], true, "as kubectl reads it: {merged}");
         let alone = "kind: Config\nclusters: []\nusers: null\npreferences: {colors: true}\n";
-        let merged = merge(alone, &text("https://new", "ca", "token")).unwrap().expect("there is more in it");
-        assert_eq!(read(&merged).unwrap()["preferences"]["colors"], true);
+        let merged =
+            merge_entries(alone, &text("https://new", "ca", "token")).unwrap().expect("there is more in it");
+        assert_eq!(parse_kubeconfig(&merged).unwrap()["preferences"]["colors"], true);
     }
 
     #[test]
-    fn a_link_stays_one_and_what_cannot_be_added_to_stays_as_it_is() {
+    fn a_link_stays_a_link_and_an_unusable_file_stays_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let (real, link) = (folder.path().join("real"), folder.path().join("link"));
         std::fs::write(&real, OTHERS).unwrap();
@@ -263,13 +267,13 @@ contexts:
     }
 
     #[test]
-    fn a_file_of_ours_alone_is_written_anew() {
+    fn a_file_with_only_our_entries_is_rewritten() {
         let ours = text("https://new", "ca", "token");
         for found in ["", "\n", "# nothing\n", "null", &text("https://old", "ca", "token"), &ours] {
-            assert_eq!(merge(found, &ours).unwrap(), None, "{found}");
+            assert_eq!(merge_entries(found, &ours).unwrap(), None, "{found}");
         }
         let moved = ours.replace("namespace: default", "namespace: mine");
-        assert!(merge(&moved, &ours).unwrap().expect("it was changed").contains("mine"));
+        assert!(merge_entries(&moved, &ours).unwrap().expect("it was changed").contains("mine"));
         let broken = [
             "just text",
             "a: [",
@@ -283,7 +287,7 @@ contexts:
             "users: [{name: a, user: {token: y}}]",
         ];
         for broken in broken {
-            assert!(merge(broken, &ours).is_err(), "{broken}");
+            assert!(merge_entries(broken, &ours).is_err(), "{broken}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The accept loop, and the orderly end.
+//! The accept loop and the orderly shutdown.
 //!
-//! **Invariant:** every connection and every request is a task this loop waits for; nothing outlives [`run`].
+//! **Invariant:** every connection and every request is a task that this loop waits for; nothing outlives [`run`].
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,8 +9,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
-use super::connection::Shared;
-use super::{Error, limits};
+use super::Error;
+use super::connection::ConnectionContext;
+use crate::limits;
 
 /// A server that may open hardly any files still answers a few clients.
 const CONNECTIONS_MIN: usize = 16;
@@ -19,9 +20,9 @@ const CONNECTIONS_MIN: usize = 16;
 pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
     let listen = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // A restart must not wait for connections of the last run to be forgotten; a port in use stays refused.
+        // A restart must not wait for the connections of the last run to expire; a port in use is still refused.
         socket.set_reuseaddr(true)?;
-        // Accepted sockets inherit it: a client that vanished is noticed even if nothing is sent to it.
+        // Accepted sockets inherit it: a client that vanished is detected even if nothing is sent to it.
         socket.set_keepalive(true)?;
         socket.bind(address)?;
         socket.listen(limits::BACKLOG)
@@ -29,20 +30,20 @@ pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
     listen().map_err(|source| Error::Bind { address, source })
 }
 
-/// Serves until the shared stop is cancelled, then ends watches, finishes answers under way and returns, at the
+/// Serves until the stop token is cancelled, then ends watches, finishes answers in progress and returns, at the
 /// latest after [`limits::DRAIN_TIME`]. Dropping the future cuts all connections.
-pub(crate) async fn run(listener: TcpListener, shared: Arc<Shared>) {
+pub(crate) async fn run(listener: TcpListener, context: Arc<ConnectionContext>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             biased;
-            () = shared.stop.cancelled() => break,
-            Some(ended) = connections.join_next() => report(ended),
+            () = context.stop.cancelled() => break,
+            Some(ended) = connections.join_next() => log_panic(ended),
             accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => match shared.connections.admit(peer.ip()) {
-                    Some(place) => drop(connections.spawn(shared.clone().serve(stream, place))),
+                Ok((stream, peer)) => match context.connections.admit(peer.ip()) {
+                    Some(connection) => drop(connections.spawn(context.clone().serve(stream, connection))),
                     None => {
-                        tracing::warn!("{} connections are open and busy, the newest is refused", connections.len());
+                        tracing::warn!("{} connections are open and busy; refusing a new one", connections.len());
                     }
                 },
                 Err(error) => {
@@ -53,23 +54,23 @@ pub(crate) async fn run(listener: TcpListener, shared: Arc<Shared>) {
         }
     }
     drop(listener);
-    shared.tasks.close();
+    context.tasks.close();
     let drained = tokio::time::timeout(limits::DRAIN_TIME, async {
         while let Some(ended) = connections.join_next().await {
-            report(ended);
+            log_panic(ended);
         }
-        shared.tasks.wait().await;
+        context.tasks.wait().await;
     });
     if drained.await.is_err() {
-        tracing::warn!("{} connections did not end in time and are cut", connections.len());
+        tracing::warn!("{} connections did not end in time; cutting them", connections.len());
         connections.shutdown().await;
-        // Their requests end with them: the streams they answer are gone.
-        shared.tasks.wait().await;
+        // Their requests end with them: the streams that they answer are gone.
+        context.tasks.wait().await;
     }
 }
 
-/// As many connections as the process may have descriptors for, and some left. Raises the soft limit for them, as far as
-/// the hard one allows.
+/// Returns how many connections the process has file descriptors for, with some to spare. Raises the soft limit for
+/// them, as far as the hard one allows.
 pub(super) fn connections_max() -> usize {
     let wanted = (limits::CONNECTIONS_MAX + limits::DESCRIPTORS_RESERVED) as u64;
     let limit = getrlimit(Resource::Nofile);
@@ -85,7 +86,7 @@ pub(super) fn connections_max() -> usize {
     allowed.saturating_sub(limits::DESCRIPTORS_RESERVED).clamp(CONNECTIONS_MIN, limits::CONNECTIONS_MAX)
 }
 
-fn report(ended: Result<(), tokio::task::JoinError>) {
+fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {

@@ -1,9 +1,10 @@
-//! Serving the API over TLS: credentials, sockets, limits, shutdown.
+//! Serves the API over TLS: credentials, sockets, limits, shutdown.
 //!
-//! Reading order: [`limits`] (how much one client may take), [`tls`](self) and [`kubeconfig`] (how clients trust us
-//! and we them), `gate` (what each request passes: `seats` for those under way, `bodies` for what they bring, `held` for
-//! answers that wait), `connection` and `listener` (moving bytes; `connections` for who is let in and who has to leave,
-//! `progress` of what the client takes, `sliced` for its speed).
+//! Reading order: [`crate::limits`] (how much one client may use), [`tls`](self) and [`kubeconfig`] (mutual trust of
+//! clients and server), `request_filter` (what each request passes: `request_slots` for concurrent requests,
+//! `body_memory` for their bodies, `answer_memory` for unsent answers), `connection` and `listener` (moving bytes;
+//! `connections` decides which connections are admitted and closed, `answer_progress` watches how fast clients read,
+//! `sliced_writes` speeds up TLS).
 //!
 //! **Invariant:** nothing here knows what a request asks for; nothing in the API knows how it arrived.
 
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use homeostat_api::kinds::core::service::API_SERVER_ADDRESS;
 use homeostat_core::{Clock, Entropy};
 use homeostat_store::SharedStore;
 use tokio::net::TcpListener;
@@ -19,49 +21,52 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::auth::{Authenticator, Identity, Issuer};
-use crate::bootstrap::{Credentials, Keep, Names};
-use crate::kinds::core::service::API_SERVER_ADDRESS;
+use self::machine_addresses::AddressFamily;
+use crate::auth::{Authenticator, Identity, TokenIssuer};
 
-mod bodies;
+mod answer_memory;
+mod answer_progress;
+mod body_memory;
+mod certificate_refusals;
 mod connection;
 mod connections;
+mod credentials;
 mod error;
 pub(crate) mod files;
-mod gate;
-mod held;
 pub mod kubeconfig;
-pub mod limits;
 mod listener;
-mod progress;
-mod reached;
-mod refused;
+mod machine_addresses;
 mod request;
+mod request_filter;
+mod request_slots;
 mod response;
-mod seats;
-mod sliced;
+mod sliced_writes;
 mod tls;
+mod version_1;
 
+pub use credentials::{CertificateNames, CredentialStorage, Credentials};
 pub use error::Error;
-pub use gate::Handler;
-pub use request::{BodyError, RequestBody};
+pub use request::RequestBody;
+pub use request_filter::{ConnectionLoss, Handler};
 
-/// How to serve.
+pub use crate::request::BodyError;
+
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to listen; port 0 takes any free one.
+    /// The address to listen on; port 0 takes any free one.
     pub listen: SocketAddr,
-    /// Where credentials are kept.
-    pub keep: Keep,
+    /// Where credentials are stored.
+    pub storage: CredentialStorage,
     /// Where the kubeconfig is written.
     pub kubeconfig: PathBuf,
-    /// Time.
+    /// The clock.
     pub clock: Clock,
-    /// Chance.
+    /// The source of randomness.
     pub entropy: Entropy,
 }
 
-/// A server that listens and has its credentials, and does not answer yet.
+/// A server that listens and has its credentials, but does not answer yet.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
@@ -72,63 +77,66 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the port, makes or loads the credentials and writes the kubeconfig.
+    /// Takes the port, creates or loads the credentials and writes the kubeconfig.
     pub fn bind(config: Config) -> Result<Self, Error> {
         let listener = listener::bind(config.listen)?;
         let address =
             listener.local_addr().map_err(|source| Error::Bind { address: config.listen, source })?;
-        let names = names(config.listen.ip());
-        let credentials = Credentials::load(&config.keep, &names, config.clock, &config.entropy)?;
+        let names = certificate_names(config.listen.ip());
+        let credentials = Credentials::load(&config.storage, &names, config.clock, &config.entropy)?;
         let Config { kubeconfig, clock, entropy, .. } = config;
         kubeconfig::write(&kubeconfig, &url(address), &credentials.ca_pem, &credentials.admin_token)?;
         Ok(Self { listener, address, kubeconfig, credentials, clock, entropy })
     }
 
-    /// The address listened on.
+    /// Returns the address listened on.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address by which clients on this machine reach it.
+    /// Returns the address at which clients on this machine reach it.
     pub fn reached_at(&self) -> SocketAddr {
-        here(self.address)
+        local_address(self.address)
     }
 
-    /// The address by which others reach it: one of the machine's own when it listens on all of them.
+    /// Returns the address at which others reach it: one of the machine's own if it listens on all of them.
     pub fn advertised(&self) -> SocketAddr {
         let mut address = self.address;
-        if let Some(ip) = reached::outward(address.is_ipv4()).filter(|_| address.ip().is_unspecified()) {
-            address.set_ip(ip);
+        let family = AddressFamily::of_address(address.ip());
+        if address.ip().is_unspecified()
+            && let Some(outward) = machine_addresses::outward_address(family)
+        {
+            address.set_ip(outward);
         }
-        here(address)
+        local_address(address)
     }
 
-    /// How clients on this machine reach it: `https://127.0.0.1:6443`.
+    /// Returns the URL for clients on this machine: `https://127.0.0.1:6443`.
     pub fn url(&self) -> String {
         url(self.address)
     }
 
-    /// Where the kubeconfig was written.
+    /// Returns the path of the kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The keys of the house.
+    /// Returns the credentials.
     pub fn credentials(&self) -> &Credentials {
         &self.credentials
     }
 
-    /// Knows the administrator's token and the service accounts in the store. Certificates of our CA are known by
-    /// their connection.
+    /// Returns an authenticator that knows the administrator's token and the service accounts in the store.
+    /// Certificates of our CA are checked per connection.
     pub fn authenticator(&self, store: SharedStore) -> Result<Authenticator, Error> {
         let key = self.credentials.service_account_key()?;
-        let issuer = Issuer::new(key, store, self.clock, self.entropy.clone());
+        let issuer = TokenIssuer::new(key, store, self.clock, self.entropy.clone());
         Ok(Authenticator::new(self.clock)
             .with_token(&self.credentials.admin_token, Identity::admin())
             .with_issuer(issuer))
     }
 
-    /// Answers requests until `stop` is cancelled, then ends watches, finishes what is under way and returns.
+    /// Answers requests until `stop` is cancelled, then ends watches, finishes requests in progress and returns.
     pub fn run(
         self,
         handler: impl Handler,
@@ -155,41 +163,46 @@ impl Server {
         stop: CancellationToken,
     ) -> Result<(), Error> {
         let tasks = TaskTracker::new();
-        let shared = connection::Shared {
+        let context = connection::ConnectionContext {
             connections: connections::Connections::new(listener::connections_max()),
             acceptor: TlsAcceptor::from(tls::server_config(&self.credentials)?),
-            trust: tls::Trust::new(&self.credentials, self.clock)?,
-            gate: Arc::new(gate::Gate::new(handler, authenticator, tasks.clone(), stop.clone())),
+            client_trust: tls::ClientTrust::new(&self.credentials, self.clock)?,
+            filter: Arc::new(request_filter::RequestFilter::new(
+                handler,
+                authenticator,
+                tasks.clone(),
+                stop.clone(),
+            )),
             tasks,
             stop,
         };
-        listener::run(self.listener, Arc::new(shared)).await;
+        listener::run(self.listener, Arc::new(context)).await;
         Ok(())
     }
 }
 
-/// What the certificate names: where the server listens, which may be everywhere.
-fn names(listened: IpAddr) -> Names {
+/// Returns the names for the certificate: the addresses on which the server listens, which may be all of them.
+fn certificate_names(listened: IpAddr) -> CertificateNames {
     let mut addresses =
         vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST), API_SERVER_ADDRESS.into()];
     let is_everywhere = listened.is_unspecified();
-    let more = if is_everywhere { reached::addresses() } else { vec![listened] };
+    let more = if is_everywhere { machine_addresses::local_addresses() } else { vec![listened] };
     for address in more {
         if !addresses.contains(&address) {
             addresses.push(address);
         }
     }
-    let hosts = reached::name().filter(|_| is_everywhere).into_iter().collect();
-    Names { addresses, hosts }
+    let hosts = machine_addresses::host_name().filter(|_| is_everywhere).into_iter().collect();
+    CertificateNames { addresses, hosts }
 }
 
-/// The URL of the server, for clients on the same machine.
+/// Returns the URL of the server, for clients on the same machine.
 fn url(address: SocketAddr) -> String {
-    format!("https://{}", here(address))
+    format!("https://{}", local_address(address))
 }
 
-/// The address by which clients on the same machine reach a server that listens there.
-fn here(mut address: SocketAddr) -> SocketAddr {
+/// Returns the address at which clients on the same machine reach a server that listens on `address`.
+fn local_address(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
         IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),

@@ -1,9 +1,9 @@
-//! The body of a request on its way in: given a time to arrive in, so that a trickle of bytes holds nothing for long.
+//! The incoming body of a request: it has a deadline, so that a trickle of bytes holds no resources for long.
 //!
-//! A body nobody wants (the request was refused before it was read) is read to its end and thrown away, within
-//! limits: a client of HTTP/1.1 that still sends when the connection closes never sees the refusal.
+//! An unwanted body (the request was refused before it was read) is read to its end and discarded, within limits: an
+//! HTTP/1.1 client that is still sending when the connection closes never sees the refusal.
 //!
-//! It does not limit the size: whoever collects it does, and answers 413 in the API's own words.
+//! The size is not limited here: the code that collects the body does that, and answers 413 in the API's own words.
 
 use std::fmt;
 use std::pin::Pin;
@@ -20,67 +20,50 @@ use hyper::body::Incoming;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::bodies::BodyRoom;
-use super::limits::{BODY_LATE_TIME, BODY_TIME, LEFTOVER_BYTES_MAX, LEFTOVER_TIME};
-use super::seats::{Place, Seat};
-
-/// Why a body did not arrive.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BodyError {
-    /// It took too long.
-    #[error("the request body did not arrive within {} s", BODY_TIME.as_secs())]
-    TooSlow,
-    /// It was late when there was no room for others.
-    #[error("the request body did not arrive within {} s, and others needed its room", BODY_LATE_TIME.as_secs())]
-    GaveWay,
-    /// The user's bodies, or all, hold as much as they may.
-    #[error("too many bytes of request bodies are held, please try again later")]
-    NoRoom,
-    /// The connection broke, or what came is not HTTP.
-    #[error("the request body did not arrive: {0}")]
-    Broken(#[source] hyper::Error),
-}
+use super::body_memory::BodyMemoryReservation;
+use super::request_slots::{RequestSlot, SlotHandle};
+use crate::limits::{BODY_LATE_TIME, BODY_TIME, UNREAD_BODY_BYTES_MAX, UNREAD_BODY_TIME};
+use crate::request::BodyError;
 
 /// The body of a request.
 pub struct RequestBody {
     /// Taken when dropped before its end.
     incoming: Option<Incoming>,
-    /// Where its request sits.
-    place: Option<Place>,
-    /// Where its bytes are counted.
-    room: Option<Arc<BodyRoom>>,
-    /// Runs from the first time we had to wait.
-    patience: Option<BoxFuture<'static, BodyError>>,
-    /// Where leftovers are read to their end; `None`: they need not be.
-    leftovers: Option<TaskTracker>,
+    /// The slot of its request.
+    handle: Option<SlotHandle>,
+    /// The memory that its bytes count against.
+    memory: Option<Arc<BodyMemoryReservation>>,
+    /// Runs from the first time that the body made us wait.
+    deadline: Option<BoxFuture<'static, BodyError>>,
+    /// The owner of the task that discards an unread body; `None` if that is not necessary.
+    discard_tasks: Option<TaskTracker>,
 }
 
 impl RequestBody {
-    /// The body of a request; `leftovers` owns the tasks that throw away what nobody reads.
-    pub(crate) fn new(request: Request<Incoming>, leftovers: &TaskTracker) -> Request<Self> {
-        // HTTP/2 refuses single streams, and who waits to be asked for the body has not sent it.
+    /// Wraps the body of a request; `discard_tasks` owns the tasks that discard unread bodies.
+    pub(crate) fn new(request: Request<Incoming>, discard_tasks: &TaskTracker) -> Request<Self> {
+        // HTTP/2 refuses single streams, and a client that waits to be asked for the body has not sent it.
         let is_at_risk = request.version() <= Version::HTTP_11
             && !request.body().is_end_stream()
             && !request.headers().contains_key(header::EXPECT);
-        let leftovers = is_at_risk.then(|| leftovers.clone());
+        let discard_tasks = is_at_risk.then(|| discard_tasks.clone());
         request.map(|incoming| Self {
             incoming: Some(incoming),
-            place: None,
-            room: None,
-            patience: None,
-            leftovers,
+            handle: None,
+            memory: None,
+            deadline: None,
+            discard_tasks,
         })
     }
 
-    /// Notes where its bytes are counted.
-    pub(crate) fn count_in(&mut self, room: Option<Arc<BodyRoom>>) {
-        self.room = room;
+    /// Sets the reservation that its bytes count against.
+    pub(crate) fn count_in(&mut self, memory: Option<Arc<BodyMemoryReservation>>) {
+        self.memory = memory;
     }
 
-    /// Notes which seat it gives up when it is late.
-    pub(crate) fn sit(&mut self, seat: Option<&Seat>) {
-        self.place = seat.filter(|_| !self.is_end_stream()).map(Seat::place);
+    /// Sets the slot that it loses when it is late.
+    pub(crate) fn occupy(&mut self, slot: Option<&RequestSlot>) {
+        self.handle = slot.filter(|_| !self.is_end_stream()).map(RequestSlot::handle);
     }
 }
 
@@ -90,39 +73,39 @@ impl fmt::Debug for RequestBody {
     }
 }
 
-/// Ends when a body has not come in time.
-async fn patience(place: Option<Place>) -> BodyError {
+/// Waits until the body is too late, and returns the error.
+async fn wait_until_too_late(handle: Option<SlotHandle>) -> BodyError {
     let end = Instant::now() + BODY_TIME;
     tokio::time::sleep(BODY_LATE_TIME).await;
-    let late = place.map(Place::late);
-    let told_to_leave = async {
+    let late = handle.map(SlotHandle::mark_late);
+    let evicted = async {
         match &late {
-            Some(late) => late.told_to_leave().await,
+            Some(late) => late.evicted().await,
             None => std::future::pending().await,
         }
     };
     tokio::select! {
-        () = told_to_leave => BodyError::GaveWay,
+        () = evicted => BodyError::Evicted,
         () = tokio::time::sleep_until(end) => BodyError::TooSlow,
     }
 }
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        if let (Some(incoming), Some(leftovers)) = (self.incoming.take(), &self.leftovers)
+        if let (Some(incoming), Some(discard_tasks)) = (self.incoming.take(), &self.discard_tasks)
             && tokio::runtime::Handle::try_current().is_ok()
         {
-            leftovers.spawn(throw_away(incoming));
+            discard_tasks.spawn(discard_unread(incoming));
         }
     }
 }
 
-async fn throw_away(incoming: Incoming) {
-    let limited = Limited::new(incoming, LEFTOVER_BYTES_MAX);
+async fn discard_unread(incoming: Incoming) {
+    let limited = Limited::new(incoming, UNREAD_BODY_BYTES_MAX);
     let mut limited = std::pin::pin!(limited);
     let all = async { while let Some(Ok(_)) = limited.frame().await {} };
-    // Whether it came to its end or not, the connection is done with it.
-    let _ = tokio::time::timeout(LEFTOVER_TIME, all).await;
+    // Whether it reached the end or not, the connection is done with it.
+    let _ = tokio::time::timeout(UNREAD_BODY_TIME, all).await;
 }
 
 impl Body for RequestBody {
@@ -137,7 +120,7 @@ impl Body for RequestBody {
         match Pin::new(incoming).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
-                let fits = self.room.as_ref().is_none_or(|room| room.grow(bytes));
+                let fits = self.memory.as_ref().is_none_or(|memory| memory.grow(bytes));
                 Poll::Ready(Some(if fits { Ok(frame) } else { Err(BodyError::NoRoom) }))
             }
             Poll::Ready(Some(Err(error))) => {
@@ -146,15 +129,17 @@ impl Body for RequestBody {
             }
             Poll::Ready(None) => {
                 self.incoming = None;
-                // From here on it is not late any more. Was it sent away before, then its seat is another's.
-                self.patience = None;
-                let has_left = self.place.take().is_some_and(|place| place.has_left());
-                Poll::Ready(has_left.then_some(Err(BodyError::GaveWay)))
+                // The body is complete and no longer late. If the request lost its slot earlier, another request owns
+                // it now.
+                self.deadline = None;
+                let was_evicted = self.handle.take().is_some_and(|handle| handle.was_evicted());
+                Poll::Ready(was_evicted.then_some(Err(BodyError::Evicted)))
             }
             Poll::Pending => {
                 let body = &mut *self;
-                let patience = body.patience.get_or_insert_with(|| patience(body.place.clone()).boxed());
-                patience.poll_unpin(cx).map(|error| Some(Err(error)))
+                let deadline =
+                    body.deadline.get_or_insert_with(|| wait_until_too_late(body.handle.clone()).boxed());
+                deadline.poll_unpin(cx).map(|error| Some(Err(error)))
             }
         }
     }

@@ -1,10 +1,10 @@
-//! The body of an answer on its way out: small pieces joined into large writes, endless ones ended at shutdown.
+//! The outgoing body of an answer: joins small pieces into large writes, and ends endless bodies at shutdown.
 //!
-//! A list is thousands of shared pieces and a busy watch hands out many at once; each would become a frame and a TLS
-//! record of its own. Joining copies them once, which is far cheaper than a record each.
+//! A list consists of thousands of shared pieces, and a busy watch produces many in quick succession; each would
+//! become a frame and a TLS record of its own. Joining copies them once, which is far cheaper than a record each.
 //!
-//! **Invariant:** a piece never waits for a later one: what is ready is sent when nothing more is ready. What an answer takes up is
-//! taken until its last byte is on the wire, not until the connection has put it in a buffer.
+//! **Invariant:** a piece never waits for a later one: everything ready is sent when nothing more is ready. The
+//! resources of an answer are held until its last byte is sent, not until the connection has buffered it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,65 +14,74 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::connections::{InUse, Refusal};
-use super::held::{Place, UserRoom};
-use super::limits::{JOINT_BYTES, PIECE_BYTES_SMALL};
-use super::progress::UnderWay;
-use super::seats::Seat;
+use super::answer_memory::{AnswerMemoryReservation, UserAnswerMemory};
+use super::answer_progress::AnswerInProgress;
+use super::connections::{ActiveRequest, UnsentRefusal};
+use super::request_slots::RequestSlot;
 use crate::body::{Body, PIECE_BYTES};
+use crate::limits::{JOINED_BYTES, PIECE_BYTES_SMALL};
 
 /// The body of an answer.
 pub(crate) struct ResponseBody {
     body: Body,
-    /// What is left of a piece that is handed over in parts.
+    /// The rest of a piece that is handed over in parts.
     rest: Bytes,
     stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     is_done: bool,
-    counted: Option<Arc<Counted>>,
+    resources: Option<Arc<AnswerResources>>,
 }
 
-/// What an answer takes up until its last byte is sent, or nobody wants it any more.
-pub(crate) struct Counted {
-    /// None for what has nothing to send most of the time.
-    pub(crate) under_way: Option<UnderWay>,
-    pub(crate) _seat: Option<Seat>,
-    pub(crate) _in_use: InUse,
-    /// Of a refusal: what it takes.
-    pub(crate) _refusal: (Option<Refusal>, Option<Place>),
-    /// Where pieces that are made one by one are counted while they wait to be read.
-    pub(crate) room: Option<UserRoom>,
+/// The resources of an answer, held until its last byte is sent or it is dropped.
+pub(crate) struct AnswerResources {
+    /// `None` for an answer that has nothing to send most of the time.
+    pub(crate) in_progress: Option<AnswerInProgress>,
+    pub(crate) _slot: Option<RequestSlot>,
+    pub(crate) _active_request: ActiveRequest,
+    /// The resources of a refusal.
+    pub(crate) _refusal: RefusalResources,
+    /// The memory against which pieces count that are produced one by one, while they wait to be read.
+    pub(crate) memory: Option<UserAnswerMemory>,
 }
 
-/// A part of an answer on its way, and with it what the answer takes up.
-struct SentPart {
+/// The resources of a refusal, held until it is sent.
+#[derive(Default)]
+pub(crate) struct RefusalResources {
+    /// For an unauthenticated client.
+    pub(crate) _unsent: Option<UnsentRefusal>,
+    /// For a user.
+    pub(crate) _memory: Option<AnswerMemoryReservation>,
+}
+
+/// A part of an answer that is being sent; it keeps the resources of the answer.
+struct AnswerPart {
     bytes: Bytes,
-    counted: Arc<Counted>,
+    resources: Arc<AnswerResources>,
 }
 
-impl AsRef<[u8]> for SentPart {
+impl AsRef<[u8]> for AnswerPart {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for SentPart {
+impl Drop for AnswerPart {
     fn drop(&mut self) {
-        if let Some(under_way) = &self.counted.under_way {
-            under_way.taken(self.bytes.len());
+        if let Some(in_progress) = &self.resources.in_progress {
+            in_progress.taken(self.bytes.len());
         }
     }
 }
 
-/// Why an answer ends before it is whole.
+/// Why an answer ends before it is complete.
 #[derive(Debug, thiserror::Error)]
-#[error("too much waits for this user to read it; the rest of the answer is given up")]
-pub(crate) struct Unread;
+#[error("the user leaves too many bytes of answers unread; the rest of this answer is dropped")]
+pub(crate) struct AnswerGivenUp;
 
 impl ResponseBody {
-    /// A body that ends when `stop` is cancelled, if it would not end by itself.
-    pub(crate) fn new(body: Body, stop: &CancellationToken, counted: Option<Counted>) -> Self {
+    /// Creates a body that ends when `stop` is cancelled, if it would not end by itself.
+    pub(crate) fn new(body: Body, stop: &CancellationToken, resources: Option<AnswerResources>) -> Self {
         let stop = matches!(body, Body::Stream(_)).then(|| Box::pin(stop.clone().cancelled_owned()));
-        Self { body, rest: Bytes::new(), stop, is_done: false, counted: counted.map(Arc::new) }
+        Self { body, rest: Bytes::new(), stop, is_done: false, resources: resources.map(Arc::new) }
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -89,72 +98,77 @@ impl ResponseBody {
         if is_stopped { Poll::Ready(None) } else { Poll::Pending }
     }
 
-    /// The same piece, counted until it is sent; none if there is no room for it.
-    fn held(&self, piece: Bytes) -> Option<Bytes> {
-        match self.counted.as_ref().and_then(|counted| counted.room.as_ref()) {
-            Some(room) if piece.len() >= PIECE_BYTES_SMALL => room.hold(piece),
+    /// Returns the same piece, counted until it is sent; `None` if there is no memory for it.
+    fn reserve_memory(&self, piece: Bytes) -> Option<Bytes> {
+        match self.resources.as_ref().and_then(|resources| resources.memory.as_ref()) {
+            Some(memory) if piece.len() >= PIECE_BYTES_SMALL => memory.reserve_bytes(piece),
             _ => Some(piece),
         }
     }
 
-    /// The next part of what is left of a piece.
+    /// Returns the next part of the current piece.
     fn next_part(&mut self) -> Bytes {
         let bytes = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
-        match &self.counted {
-            Some(counted) => Bytes::from_owner(SentPart { bytes, counted: Arc::clone(counted) }),
+        match &self.resources {
+            Some(resources) => Bytes::from_owner(AnswerPart { bytes, resources: Arc::clone(resources) }),
             None => bytes,
         }
     }
 
-    /// No room for more: a watch ends, and can be opened again; anything else is broken off, lest it look whole.
-    fn give_up(&mut self) -> Option<Result<Frame<Bytes>, Unread>> {
+    /// Ends the answer for lack of memory: a watch just ends, and can be opened again; anything else is aborted, so
+    /// that it does not look complete.
+    fn give_up(&mut self) -> Option<Result<Frame<Bytes>, AnswerGivenUp>> {
         self.is_done = true;
-        let is_short = self.counted.as_ref().is_some_and(|counted| counted.under_way.is_some());
-        is_short.then_some(Err(Unread))
+        let is_short = self.resources.as_ref().is_some_and(|resources| resources.in_progress.is_some());
+        is_short.then_some(Err(AnswerGivenUp))
     }
 
-    fn note_whether_it_is_made(&self, is_being_made: bool) {
-        if let Some(under_way) = self.counted.as_ref().and_then(|counted| counted.under_way.as_ref())
+    fn note_being_made(&self, is_being_made: bool) {
+        if let Some(in_progress) =
+            self.resources.as_ref().and_then(|resources| resources.in_progress.as_ref())
             && matches!(self.body, Body::List(..) | Body::Stream(_))
         {
-            under_way.being_made(is_being_made);
+            in_progress.set_being_made(is_being_made);
         }
     }
 
-    /// Joins `first` with what else is ready.
+    /// Joins `first` with the other pieces that are ready.
     fn join(&mut self, first: Bytes, cx: &mut Context<'_>) -> Bytes {
         if first.len() >= PIECE_BYTES_SMALL {
             return first;
         }
-        let mut joint = None::<BytesMut>;
+        let mut joined = None::<BytesMut>;
         let mut length = first.len();
-        while length < JOINT_BYTES
+        while length < JOINED_BYTES
             && let Poll::Ready(Some(next)) = self.poll_piece(cx)
         {
-            let joint = joint.get_or_insert_with(|| {
-                let mut joint = BytesMut::with_capacity(JOINT_BYTES + PIECE_BYTES_SMALL);
-                joint.extend_from_slice(&first);
-                joint
+            let joined = joined.get_or_insert_with(|| {
+                let mut joined = BytesMut::with_capacity(JOINED_BYTES + PIECE_BYTES_SMALL);
+                joined.extend_from_slice(&first);
+                joined
             });
-            joint.extend_from_slice(&next);
-            length = joint.len();
+            joined.extend_from_slice(&next);
+            length = joined.len();
         }
-        joint.map_or(first, BytesMut::freeze)
+        joined.map_or(first, BytesMut::freeze)
     }
 }
 
 impl http_body::Body for ResponseBody {
     type Data = Bytes;
-    type Error = Unread;
+    type Error = AnswerGivenUp;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Unread>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AnswerGivenUp>>> {
         let body = self.get_mut();
         if body.rest.is_empty() {
             let polled = body.poll_piece(cx);
-            body.note_whether_it_is_made(polled.is_pending());
+            body.note_being_made(polled.is_pending());
             let Some(first) = std::task::ready!(polled) else { return Poll::Ready(None) };
             let piece = body.join(first, cx);
-            match body.held(piece) {
+            match body.reserve_memory(piece) {
                 Some(piece) => body.rest = piece,
                 None => return Poll::Ready(body.give_up()),
             }
@@ -192,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn small_pieces_are_joined_and_large_ones_left_alone() {
+    async fn small_pieces_are_joined_and_large_ones_are_not() {
         let small = pieces(&[1000; 100]);
         let sizes = frames(Body::Pieces(small.into())).await;
         assert_eq!(sizes.iter().sum::<usize>(), 100_000);
@@ -203,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_watch_sends_what_is_ready_and_ends_when_told() {
+    async fn a_watch_sends_ready_pieces_and_ends_at_shutdown() {
         let stop = CancellationToken::new();
         let ready = futures::stream::iter(pieces(&[10, 10]));
         let stream = ready.chain(futures::stream::pending());

@@ -1,8 +1,8 @@
-//! TLS as kube-apiserver speaks it: certificates are asked for, not required; one of an unknown CA is no reason to
-//! break the handshake, it makes the request a 401.
+//! TLS in the manner of kube-apiserver: client certificates are requested, not required; one of an unknown CA does
+//! not fail the handshake but turns the request into a 401.
 //!
-//! **Invariant:** whoever presents a certificate has proved to hold its key; whether we trust the certificate is
-//! decided once per connection in [`Trust::peer`], never during the handshake.
+//! **Invariant:** a client that presents a certificate has proved that it holds its key; whether we trust the
+//! certificate is decided once per connection in [`ClientTrust::peer`], never during the handshake.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use homeostat_core::Clock;
 use jiff::Timestamp;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{
-    CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature, verify_tls13_signature_with_raw_key,
+    CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
+    verify_tls13_signature_with_raw_key,
 };
 use rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
@@ -20,24 +21,25 @@ use rustls::{
 };
 use x509_parser::prelude::X509Certificate;
 
+use super::Credentials;
 use super::Error;
-use super::refused::{self, Refused};
+use super::certificate_refusals::CertificateRefusalLog;
+use super::version_1;
 use crate::auth::{AUTHENTICATED, Identity, Peer};
-use crate::bootstrap::Credentials;
 
-/// What both protocols are called in the handshake.
+/// The names of both protocols in the handshake.
 pub(crate) const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 /// Session tickets sent after a full handshake: one is enough, a resuming client gets a new one.
 const TICKETS: usize = 1;
-/// Why a certificate that is in order names nobody.
+/// Why a valid certificate names no user.
 const NAMELESS: &str = "its subject has no common name (CN), which is the user's name";
 
-/// The TLS side of the server.
+/// Returns the TLS configuration of the server.
 pub(crate) fn server_config(credentials: &Credentials) -> Result<Arc<ServerConfig>, Error> {
     let (chain, key) = credentials.serving()?;
-    let provider = Arc::new(provider());
-    let verifier = Arc::new(AnyCertificate::new(provider.clone(), &credentials.ca_certificate()?)?);
+    let provider = Arc::new(crypto_provider());
+    let verifier = Arc::new(AcceptAnyCertificate::new(provider.clone(), &credentials.ca_certificate()?)?);
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(Error::Tls)?
@@ -51,48 +53,71 @@ pub(crate) fn server_config(credentials: &Credentials) -> Result<Arc<ServerConfi
     Ok(Arc::new(config))
 }
 
-/// AES-128 first: as safe here, a quarter faster on large lists than AES-256, and Go's own choice.
-fn provider() -> CryptoProvider {
+/// Prefers AES-128: as safe here, a quarter faster on large lists than AES-256, and Go's own choice.
+fn crypto_provider() -> CryptoProvider {
     let mut provider = ring::default_provider();
     provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
     provider
 }
 
-/// Decides whom a presented certificate names.
-pub(crate) struct Trust {
+/// Decides which user a presented certificate names.
+pub(crate) struct ClientTrust {
     verifier: Arc<dyn ClientCertVerifier>,
+    ca: CertificateDer<'static>,
+    algorithms: WebPkiSupportedAlgorithms,
     clock: Clock,
-    refused: Refused,
+    refusals: CertificateRefusalLog,
 }
 
-impl Trust {
+impl ClientTrust {
     pub(crate) fn new(credentials: &Credentials, clock: Clock) -> Result<Self, Error> {
-        let verifier = trusted(Arc::new(provider()), &credentials.ca_certificate()?)?;
-        Ok(Self { verifier, clock, refused: Refused::default() })
+        let provider = crypto_provider();
+        let algorithms = provider.signature_verification_algorithms;
+        let ca = credentials.ca_certificate()?;
+        let verifier = ca_verifier(Arc::new(provider), &ca)?;
+        Ok(Self { verifier, ca, algorithms, clock, refusals: CertificateRefusalLog::default() })
     }
 
-    /// What these certificates prove about the other end.
+    /// Returns what these certificates prove about the client.
     pub(crate) fn peer(&self, presented: Option<&[CertificateDer<'_>]>) -> Peer {
         let Some([leaf, intermediates @ ..]) = presented else { return Peer::Unnamed };
         let now = self.clock.now();
-        let seconds = std::time::Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
-        let seen_at = UnixTime::since_unix_epoch(seconds);
         let certificate = x509_parser::parse_x509_certificate(leaf).ok().map(|(_, certificate)| certificate);
-        let peer = match self.verifier.verify_client_cert(leaf, intermediates, seen_at) {
-            Ok(_) => certificate.as_ref().and_then(named).ok_or_else(|| NAMELESS.to_owned()),
-            Err(error) => Err(refused::reason(certificate.as_ref(), &error)),
+        let verified = match &certificate {
+            Some(certificate) if version_1::is_version_1(certificate) => {
+                self.verify_version_1(certificate, now)
+            }
+            _ => self.verify(leaf, intermediates, now),
         };
-        peer.unwrap_or_else(|reason| {
+        let name = || certificate.as_ref().and_then(peer_of).ok_or_else(|| NAMELESS.to_owned());
+        verified.and_then(|()| name()).unwrap_or_else(|reason| {
             let subject = certificate.map(|certificate| certificate.subject().to_string());
-            self.refused.tell(now, &subject.unwrap_or_default(), &reason);
+            self.refusals.log_refusal(now, &subject.unwrap_or_default(), &reason);
             Peer::Untrusted
         })
     }
+
+    fn verify(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: Timestamp,
+    ) -> Result<(), String> {
+        let seconds = std::time::Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
+        let seen_at = UnixTime::since_unix_epoch(seconds);
+        let verified = self.verifier.verify_client_cert(leaf, intermediates, seen_at);
+        verified.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    fn verify_version_1(&self, certificate: &X509Certificate<'_>, now: Timestamp) -> Result<(), String> {
+        let (_, ca) = x509_parser::parse_x509_certificate(&self.ca).map_err(|error| error.to_string())?;
+        version_1::verify(certificate, &ca, now.as_second(), &self.algorithms).map_err(Into::into)
+    }
 }
 
-/// The common name is the user, the last one if there are several, as in Go; every organization is a group. Without a
-/// common name it names nobody.
-fn named(certificate: &X509Certificate<'_>) -> Option<Peer> {
+/// Returns the user of a certificate: its common name, the last one if there are several, as in Go; every
+/// organization is a group. Returns `None` without a common name.
+fn peer_of(certificate: &X509Certificate<'_>) -> Option<Peer> {
     let text =
         |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| attribute.as_str().map(str::to_owned).ok();
     let subject = certificate.subject();
@@ -104,7 +129,7 @@ fn named(certificate: &X509Certificate<'_>) -> Option<Peer> {
     Some(Peer::Named { identity: Identity { name, groups, ..Identity::default() }, until })
 }
 
-fn trusted(
+fn ca_verifier(
     provider: Arc<CryptoProvider>,
     ca: &CertificateDer<'static>,
 ) -> Result<Arc<dyn ClientCertVerifier>, Error> {
@@ -115,21 +140,21 @@ fn trusted(
         .map_err(|error| Error::broken("ca.crt", &error))
 }
 
-/// Lets every certificate through the handshake whose key the client holds.
+/// Lets every certificate pass the handshake if the client holds its key.
 #[derive(Debug)]
-struct AnyCertificate {
+struct AcceptAnyCertificate {
     provider: Arc<CryptoProvider>,
     hints: Vec<DistinguishedName>,
 }
 
-impl AnyCertificate {
+impl AcceptAnyCertificate {
     fn new(provider: Arc<CryptoProvider>, ca: &CertificateDer<'static>) -> Result<Self, Error> {
-        let hints = trusted(provider.clone(), ca)?.root_hint_subjects().to_vec();
+        let hints = ca_verifier(provider.clone(), ca)?.root_hint_subjects().to_vec();
         Ok(Self { provider, hints })
     }
 }
 
-impl ClientCertVerifier for AnyCertificate {
+impl ClientCertVerifier for AcceptAnyCertificate {
     fn client_auth_mandatory(&self) -> bool {
         false
     }
@@ -169,7 +194,7 @@ impl ClientCertVerifier for AnyCertificate {
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
         verify_tls13_signature(message, certificate, signature, algorithms).or_else(|error| {
-            // Certificates of the first version, which webpki does not read, prove their key all the same.
+            // Certificates of version 1, which webpki cannot parse, prove their key all the same.
             let Ok((_, read)) = x509_parser::parse_x509_certificate(certificate) else { return Err(error) };
             let key = SubjectPublicKeyInfoDer::from(read.public_key().raw);
             verify_tls13_signature_with_raw_key(message, &key, signature, algorithms)

@@ -1,34 +1,35 @@
-//! Answers: an object, a list or a status in the form, encoding and with the warnings the client gets.
+//! Answers: an object, a list or a status in the requested form and encoding, with warnings.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use homeostat_api::encode;
+use homeostat_api::negotiate::{self, AnswerEncoding, ObjectForm, Representation};
+use homeostat_api::protobuf;
+use homeostat_api::status::Status;
+use homeostat_api::table::{FormRenderer, ListMeta};
 use homeostat_store::Entry;
 use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
 
 use super::Call;
-use super::items::Items;
+use super::items::ListItems;
 use crate::body::Body;
-use crate::convert;
-use crate::negotiate::{self, Form, Media, Representation};
-use crate::object::encode;
-use crate::protobuf;
-use crate::status::Status;
-use crate::table::{ListMeta, View};
+use crate::stored::convert;
 
-/// All warnings of one answer together may be this long; of more, each is cut and the last are left out, as in Kubernetes.
+/// The most characters of all warnings of one answer together; beyond that, each is cut and the last are left out, as
+/// in Kubernetes.
 const WARNINGS_CHARS_MAX: usize = 4096;
-/// … and so many: clients refuse answers with more than a hundred headers (Python's library does).
+/// The most warnings: clients refuse answers with more than a hundred headers (Python's library does).
 const WARNINGS_MAX: usize = 64;
-/// What a single warning is cut to once all together are too long.
+/// The length of a single warning when all together are too long.
 const WARNING_CHARS_MAX: usize = 256;
 
-/// The type of protobuf answers.
+/// The media type of protobuf answers.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// What a verb answers.
+/// The answer of a verb.
 pub(crate) struct Answer {
     code: u16,
     content_type: &'static str,
@@ -37,12 +38,12 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// An answer of ready bytes.
+    /// Creates an answer from ready bytes.
     pub(crate) fn body(code: u16, content_type: &'static str, body: Body) -> Self {
         Self { code, content_type, body, warnings: Vec::new() }
     }
 
-    /// A stored object: its bytes, unless another form is asked for.
+    /// Answers with a stored object: its bytes, unless another form is requested.
     pub(super) fn entry(call: &Call, code: u16, entry: &Arc<Entry>) -> Result<Self, Status> {
         if call.wants_bytes() {
             let bytes = convert::bytes(&call.resource, entry);
@@ -51,7 +52,7 @@ impl Answer {
         Self::object(call, code, &convert::decode(&call.resource, entry))
     }
 
-    /// An object that is not stored as it is shown.
+    /// Answers with an object that is not stored in this form.
     pub(super) fn object(call: &Call, code: u16, object: &Value) -> Result<Self, Status> {
         if call.wants_bytes() {
             let bytes = encode::plain(&call.resource, object);
@@ -66,23 +67,23 @@ impl Answer {
         }
     }
 
-    /// JSON bytes of another form, in the encoding asked for.
+    /// Answers with JSON bytes of another form, in the requested encoding.
     fn formed(call: &Call, code: u16, bytes: Vec<u8>) -> Self {
-        if call.accepted.media != Media::Json || call.accepted.pretty {
+        if call.accepted.media != AnswerEncoding::Json || call.accepted.pretty {
             let value = serde_json::from_slice::<Value>(&bytes).expect("our own JSON");
             return Self::value(call, code, &value);
         }
         Self::body(code, "application/json", bytes.into())
     }
 
-    /// A value as it is.
+    /// Answers with a value as it is.
     pub(super) fn value(call: &Call, code: u16, value: &Value) -> Self {
         Self::encoded(code, value, call.accepted)
     }
 
-    /// A value in an encoding.
+    /// Answers with a value in this encoding.
     fn encoded(code: u16, value: &Value, accepted: Representation) -> Self {
-        if accepted.media == Media::Protobuf
+        if accepted.media == AnswerEncoding::Protobuf
             && let Some(bytes) = protobuf::encode(value)
         {
             return Self::body(code, PROTOBUF, bytes.into());
@@ -91,18 +92,20 @@ impl Answer {
         Self::body(code, accepted.media.content_type(), Body::Full(bytes))
     }
 
-    /// A list in another form than its objects' own, in the encoding asked for.
-    pub(super) fn items(call: &Call, items: Items) -> Self {
+    /// Answers with a list in another form than that of its objects, in the requested encoding.
+    pub(super) fn items(call: &Call, items: ListItems) -> Self {
         match call.accepted.media {
-            Media::Json if !call.accepted.pretty => Self::body(200, "application/json", items.into_body()),
+            AnswerEncoding::Json if !call.accepted.pretty => {
+                Self::body(200, "application/json", items.into_body())
+            }
             _ => Self::formed(call, 200, items.into_bytes()),
         }
     }
 
-    /// A list of objects that is not made of stored bytes.
+    /// Answers with a list of objects that does not consist of stored bytes.
     pub(super) fn list(call: &Call, items: Vec<Value>, meta: &ListMeta<'_>) -> Self {
         let resource = &call.resource;
-        let items = items.into_iter().map(|item| bare(call, item)).collect::<Vec<_>>();
+        let items = items.into_iter().map(|item| without_type(call, item)).collect::<Vec<_>>();
         let mut metadata = serde_json::to_value(meta).expect("a list's metadata always encodes");
         if resource.is_custom() && meta.next.is_empty() {
             metadata["continue"] = "".into();
@@ -118,40 +121,40 @@ impl Answer {
         self
     }
 
-    /// The response.
+    /// Returns the response.
     pub(crate) fn into_response(self) -> Response<Body> {
         let mut response = Response::new(self.body);
         *response.status_mut() = http::StatusCode::from_u16(self.code).expect("answers use real codes");
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-        for warning in shortened(self.warnings) {
-            warn(&mut response, &warning);
+        for warning in shorten_warnings(self.warnings) {
+            add_warning(&mut response, &warning);
         }
         response
     }
 }
 
 impl Call {
-    /// How to show objects in the form asked for; `None`: as they are.
-    pub(super) fn view(&self) -> Option<View> {
+    /// Returns how to show objects in the requested form; `None` means as they are.
+    pub(super) fn view(&self) -> Option<FormRenderer> {
         let subresource = Some(&*self.path.subresource).filter(|name| !name.is_empty());
-        View::new(&self.resource, subresource, self.accepted.form)
+        FormRenderer::new(&self.resource, subresource, self.accepted.form)
     }
 
-    /// Are plain JSON bytes what the client wants?
+    /// Returns whether the client wants plain JSON bytes.
     pub(super) fn wants_bytes(&self) -> bool {
         let is_json = match self.accepted.media {
-            Media::Json => true,
-            Media::Yaml => false,
-            Media::Protobuf => self.resource.is_custom(),
+            AnswerEncoding::Json => true,
+            AnswerEncoding::Yaml => false,
+            AnswerEncoding::Protobuf => self.resource.is_custom(),
         };
-        self.accepted.form == Form::Object && is_json && !self.accepted.pretty
+        self.accepted.form == ObjectForm::Object && is_json && !self.accepted.pretty
     }
 }
 
-/// Items of built-in lists carry no kind and version.
-fn bare(call: &Call, mut item: Value) -> Value {
+/// Removes the kind and version, which items of built-in lists do not have.
+fn without_type(call: &Call, mut item: Value) -> Value {
     if !call.resource.is_custom()
         && let Some(map) = item.as_object_mut()
     {
@@ -161,8 +164,8 @@ fn bare(call: &Call, mut item: Value) -> Value {
     item
 }
 
-/// Adds a warning to a response. One with control characters is left out, as in Kubernetes.
-pub(crate) fn warn(response: &mut Response<Body>, warning: &str) {
+/// Adds a warning to a response. As in Kubernetes, one with control characters is left out.
+pub(crate) fn add_warning(response: &mut Response<Body>, warning: &str) {
     if warning.chars().any(char::is_control) {
         return;
     }
@@ -172,8 +175,8 @@ pub(crate) fn warn(response: &mut Response<Body>, warning: &str) {
     }
 }
 
-/// Each warning once, and not too much of them.
-fn shortened(warnings: Vec<String>) -> Vec<String> {
+/// Returns each warning once, shortened to the limits.
+fn shorten_warnings(warnings: Vec<String>) -> Vec<String> {
     let mut seen = HashSet::new();
     let mut kept = warnings;
     kept.retain(|warning| seen.insert(warning.clone()));
@@ -192,8 +195,11 @@ fn shortened(warnings: Vec<String>) -> Vec<String> {
     shortened.take_while(is_within).collect()
 }
 
-/// Warns the client whatever came of it, before what the result warns of already.
-pub(super) fn warned(result: Result<Answer, Status>, mut warnings: Vec<String>) -> Result<Answer, Status> {
+/// Adds warnings to the result, success or failure, before those that it already has.
+pub(super) fn add_warnings(
+    result: Result<Answer, Status>,
+    mut warnings: Vec<String>,
+) -> Result<Answer, Status> {
     match result {
         Ok(mut answer) => {
             warnings.append(&mut answer.warnings);
@@ -203,8 +209,8 @@ pub(super) fn warned(result: Result<Answer, Status>, mut warnings: Vec<String>) 
     }
 }
 
-/// A refusal as a response.
-pub(crate) fn failure(status: &Status, accepted: Representation) -> Response<Body> {
+/// Returns a refusal as a response.
+pub(crate) fn refusal_response(status: &Status, accepted: Representation) -> Response<Body> {
     let answer = Answer::encoded(status.code, &status.to_json(), accepted).warned(status.warnings.clone());
     let mut response = answer.into_response();
     let headers = response.headers_mut();

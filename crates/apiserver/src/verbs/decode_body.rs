@@ -1,50 +1,51 @@
-//! From bytes to a normal object: decoded, of the right kind, without unknown fields, with defaults.
+//! Decodes a body into an object: of the right kind, without unknown fields, with defaults.
 
 use std::collections::HashSet;
 
+use homeostat_api::decode::{self, DuplicateKeyReport};
+use homeostat_api::field;
+use homeostat_api::kinds;
+use homeostat_api::metadata::validate::finalizer_warnings;
+use homeostat_api::negotiate::{self, BodyEncoding};
+use homeostat_api::protobuf;
+use homeostat_api::resource::Resource;
+use homeostat_api::schema;
+use homeostat_api::status::Status;
 use serde_json::Value;
 
 use super::Call;
 use super::options::Strictness;
-use super::patched;
+use super::patched_type;
 use super::pipeline::Draft;
-use crate::decode;
-use crate::field;
-use crate::kinds;
-use crate::metadata::validate::finalizer_warnings;
-use crate::negotiate::{self, Encoding};
-use crate::protobuf;
-use crate::resource::Resource;
-use crate::schema;
-use crate::status::Status;
 
-/// Where Kubernetes registers its types, as its refusals name it.
+/// The file in which Kubernetes registers its types, as its refusals name it.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 
-/// What begins the refusal of a configuration that is no YAML, and where in reading it that was found.
+/// The start of the refusal of a configuration that is not YAML, and the stage in which that was found.
 const NOT_YAML: &str = "error decoding YAML: ";
 const CONVERTING: &str = "error converting YAML to JSON: ";
 
-/// Reads the object of a request body.
-pub(super) fn object(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<Draft, Status> {
+/// Decodes the object in a request body.
+pub(super) fn decode_object(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<Draft, Status> {
     let resource = &call.resource;
     let wants_duplicates = strictness != Strictness::Ignore;
-    let mut decoded = read(call, bytes, wants_duplicates, (&resource.api_version(), &resource.kind))?;
+    let mut decoded = read_body(call, bytes, wants_duplicates, (&resource.api_version(), &resource.kind))?;
     let mut object = std::mem::take(&mut decoded.value);
     if resource.is_custom() && object["kind"].as_str().unwrap_or_default().is_empty() {
         let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(bytes));
         return Err(decode::unrecognized(bytes, &resource.kind, &why));
     }
     check_type(&call.resource, &mut object).map_err(|status| {
-        let is_warned = strictness == Strictness::Warn && patched::is_other_version(&call.resource, &object);
-        if is_warned { status.warned(patched::drop_unknown(&mut object)) } else { status }
+        let is_warned =
+            strictness == Strictness::Warn && patched_type::is_other_version(&call.resource, &object);
+        if is_warned { status.warned(patched_type::drop_unknown(&mut object)) } else { status }
     })?;
     let intro = cannot_be_handled(&call.resource);
     let problems = normalize(&call.resource, &mut object, strictness, false).map_err(|status| {
-        let is_told = !resource.is_custom() || status.code != 400;
-        if is_told { status } else { Status::bad_request(format!("{intro}{}", status.message)) }
+        let is_complete = !resource.is_custom() || status.code != 400;
+        if is_complete { status } else { Status::bad_request(format!("{intro}{}", status.message)) }
     })?;
-    let mut warnings = judge(decoded.complaints(problems), strictness, &intro)?;
+    let mut warnings = judge_problems(decoded.strict_errors(problems), strictness, &intro)?;
     if resource.is_custom() {
         warnings.extend(finalizer_warnings(&object["metadata"]));
     }
@@ -52,7 +53,7 @@ pub(super) fn object(call: &Call, bytes: &[u8], strictness: Strictness) -> Resul
     Ok(Draft { object, warnings, has_managers: false })
 }
 
-/// Of equal owners one stays; the client is warned of the others. `when`: what Kubernetes says of patches.
+/// Removes duplicate owners and returns a warning about them. `when` is the wording of Kubernetes for patches.
 fn drop_equal_owners(object: &mut Value, when: &str) -> Option<String> {
     let owners = object.get_mut("metadata")?.get_mut("ownerReferences")?.as_array_mut()?;
     if owners.len() < 2 {
@@ -77,70 +78,90 @@ fn drop_equal_owners(object: &mut Value, when: &str) -> Option<String> {
     })
 }
 
-/// Reads a body of the version and kind expected here, in any encoding. Custom kinds know no protobuf.
-pub(super) fn read(
+/// Reads a body of the version and kind expected here, in any encoding. Custom kinds do not support protobuf.
+pub(super) fn read_body(
     call: &Call,
     bytes: &[u8],
     wants_duplicates: bool,
     (api_version, kind): (&str, &str),
-) -> Result<decode::Decoded, Status> {
+) -> Result<decode::DecodedBody, Status> {
     let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media = match negotiate::body_encoding(content_type)? {
-        Encoding::Json => decode::Media::Json,
-        Encoding::Yaml => decode::Media::Yaml,
-        Encoding::Protobuf if call.resource.is_custom() && kind != "DeleteOptions" => {
+        BodyEncoding::Json => decode::BodyFormat::Json,
+        BodyEncoding::Yaml => decode::BodyFormat::Yaml,
+        BodyEncoding::Protobuf if call.resource.is_custom() && kind != "DeleteOptions" => {
             return Err(negotiate::unsupported_body());
         }
-        Encoding::Protobuf => {
+        BodyEncoding::Protobuf => {
             let value = protobuf::decode(bytes, api_version, kind)?;
-            return Ok(decode::Decoded::new(value));
+            return Ok(decode::DecodedBody::new(value));
         }
     };
-    decode::object(bytes, media, wants_duplicates, kind)
+    decode::object(bytes, media, DuplicateKeyReport::collect_if(wants_duplicates), kind)
 }
 
 /// Reads a document that is not an object of the resource (options, a Scale, a review) and decodes it into its type.
-pub(super) fn document(
+pub(super) fn decode_document(
     call: &Call,
     bytes: &[u8],
     (api_version, kind): (&str, &str),
 ) -> Result<Value, Status> {
-    let mut value = read(call, bytes, false, (api_version, kind))?.value;
-    typed(&mut value, (api_version, kind))?;
+    let mut value = read_body(call, bytes, false, (api_version, kind))?.value;
+    decode_into_type(&mut value, (api_version, kind))?;
     Ok(value)
 }
 
+/// Decodes such a document as strictly as the client asks for, and returns warnings about it.
+pub(super) fn decode_document_strictly(
+    call: &Call,
+    bytes: &[u8],
+    (api_version, kind): (&str, &str),
+    strictness: Strictness,
+) -> Result<(Value, Vec<String>), Status> {
+    let mut decoded = read_body(call, bytes, strictness != Strictness::Ignore, (api_version, kind))?;
+    let mut value = std::mem::take(&mut decoded.value);
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let schema = schema::built_in(group, version, kind).expect("documents of the API have a type");
+    let mut unknown = field::BoundedTexts::new();
+    schema::prune(&schema, &mut value, (strictness != Strictness::Ignore).then_some(&mut unknown));
+    schema::decode(&schema, &mut value).map_err(|why| schema::cannot_be_handled(kind, version, &why))?;
+    let unknown = unknown.into_iter().map(|path| format!("unknown field {path:?}")).collect();
+    let intro = format!("{kind} in version {version:?} cannot be handled as a {kind}: ");
+    let warnings = judge_problems(decoded.strict_errors(unknown), strictness, &intro)?;
+    Ok((value, warnings))
+}
+
 /// Decodes a document into its type.
-pub(super) fn typed(value: &mut Value, (api_version, kind): (&str, &str)) -> Result<(), Status> {
+pub(super) fn decode_into_type(value: &mut Value, (api_version, kind): (&str, &str)) -> Result<(), Status> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let schema = schema::built_in(group, version, kind).expect("documents of the API have a type");
     schema::decode(&schema, value).map_err(|why| schema::cannot_be_handled(kind, version, &why))
 }
 
-/// What made the object that is to be decoded.
+/// The origin of an object that a patch created.
 #[derive(Clone, Copy)]
-pub(super) struct Origin<'a> {
+pub(super) struct PatchOrigin<'a> {
     /// Problems found in the patch itself.
     pub(super) problems: &'a [String],
-    /// Was it a strategic patch? Those are not decoded from JSON.
+    /// Whether it was a strategic patch. Those are not decoded from JSON.
     pub(super) is_strategic: bool,
-    /// What refusals show of it; `None`: the object.
+    /// What refusals show of it; `None` means the object.
     pub(super) shown: Option<&'a dyn Fn() -> String>,
 }
 
-/// Reads the object a patch made.
-pub(super) fn patched(
+/// Decodes the result of a patch.
+pub(super) fn decode_patched(
     call: &Call,
     mut object: Value,
     strictness: Strictness,
-    origin: Origin<'_>,
+    origin: PatchOrigin<'_>,
 ) -> Result<Draft, Status> {
-    let of_type = patched::check_type(call, &mut object, origin.is_strategic);
+    let of_type = patched_type::check_type(call, &mut object, origin.is_strategic);
     let result = match of_type {
-        Ok(dropped) => judged(call, &mut object, strictness, (origin, dropped)),
-        Err(patched::Refusal { status, dropped, is_decoded }) => {
+        Ok(dropped) => judge_patched(call, &mut object, strictness, (origin, dropped)),
+        Err(patched_type::TypeRefusal { status, dropped, is_decoded }) => {
             let problems = origin.problems.iter().cloned().chain(dropped).collect();
-            match judge(problems, strictness, "") {
+            match judge_problems(problems, strictness, "") {
                 Ok(warnings) if is_decoded => return Err(status.warned(warnings)),
                 Ok(_) => Err(*status),
                 Err(strict) => Err(strict),
@@ -156,12 +177,12 @@ pub(super) fn patched(
     }
 }
 
-/// Checks the document a patch made: its type, its fields, and that it can be decoded.
+/// Checks the document that a patch produced: its type, its fields, and that it can be decoded.
 pub(super) fn patched_document(
     value: &mut Value,
     (api_version, kind): (&str, &str),
     strictness: Strictness,
-    origin: Origin<'_>,
+    origin: PatchOrigin<'_>,
 ) -> Result<Vec<String>, Status> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let given = |name: &str| value[name].as_str().unwrap_or_default();
@@ -172,49 +193,53 @@ pub(super) fn patched_document(
     }
     let schema = schema::built_in(group, version, kind).expect("documents of the API have a type");
     let shown = value.clone();
-    let mut unknown = field::Texts::new();
+    let mut unknown = field::BoundedTexts::new();
     schema::prune(&schema, value, (strictness != Strictness::Ignore).then_some(&mut unknown));
     let decoded =
         schema::decode(&schema, value).map_err(|why| schema::cannot_be_handled(kind, version, &why));
     let unknown = unknown.into_iter().map(|path| format!("unknown field {path:?}"));
     let problems = origin.problems.iter().cloned().chain(unknown).collect();
-    let judged = decoded.and_then(|()| judge(problems, strictness, ""));
+    let judged = decoded.and_then(|()| judge_problems(problems, strictness, ""));
     judged.map_err(|status| bad_result(&shown, origin, &status))
 }
 
-fn judged(
+fn judge_patched(
     call: &Call,
     object: &mut Value,
     strictness: Strictness,
-    (origin, dropped): (Origin<'_>, Vec<String>),
+    (origin, dropped): (PatchOrigin<'_>, Vec<String>),
 ) -> Result<Vec<String>, Status> {
     let mut problems = origin.problems.to_vec();
     problems.extend(dropped);
     problems.extend(normalize(&call.resource, object, strictness, origin.is_strategic)?);
-    judge(problems, strictness, "")
+    judge_problems(problems, strictness, "")
 }
 
-/// A patch whose result cannot be decoded is refused as a whole.
-fn bad_result(object: &Value, origin: Origin<'_>, status: &Status) -> Status {
+/// Refuses a patch whose result cannot be decoded, as a whole.
+fn bad_result(object: &Value, origin: PatchOrigin<'_>, status: &Status) -> Status {
     if status.code != 400 {
         return status.clone();
     }
     let shown = origin.shown.map_or_else(|| object.to_string(), |shown| shown());
-    let path = field::Path::Root;
+    let path = field::FieldPath::Root;
     let errors = field::Error::invalid(&path.field("patch"), &shown.into(), &status.message).into();
     Status::invalid("", "", "", &errors)
 }
 
 /// The configuration of a server-side apply: typed, but neither pruned nor defaulted.
-pub(super) struct Applied {
+pub(super) struct AppliedConfiguration {
     pub(super) object: Value,
     complaints: Vec<String>,
 }
 
-impl Applied {
+impl AppliedConfiguration {
     pub(super) fn parse(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<Self, Status> {
-        let mut decoded = decode::body(bytes, decode::Media::Yaml, strictness != Strictness::Ignore)
-            .map_err(|status| Status::bad_request(format!("{NOT_YAML}{CONVERTING}{}", status.message)))?;
+        let mut decoded = decode::body(
+            bytes,
+            decode::BodyFormat::Yaml,
+            DuplicateKeyReport::collect_if(strictness != Strictness::Ignore),
+        )
+        .map_err(|status| Status::bad_request(format!("{NOT_YAML}{CONVERTING}{}", status.message)))?;
         let object = match std::mem::take(&mut decoded.value) {
             Value::Null => Value::Object(serde_json::Map::new()),
             Value::Object(fields) => Value::Object(fields),
@@ -230,7 +255,7 @@ impl Applied {
         if object["apiVersion"] != *resource.api_version() || object["kind"] != *resource.kind {
             return Err(wrong_applied_type(&object));
         }
-        Ok(Self { object, complaints: decoded.complaints(Vec::new()) })
+        Ok(Self { object, complaints: decoded.strict_errors(Vec::new()) })
     }
 
     /// Judges the text, once its content is known to fit.
@@ -247,7 +272,7 @@ impl Applied {
 }
 
 fn warnings_of(complaints: Vec<String>) -> Vec<String> {
-    complaints.into_iter().flat_map(decode::warnings_of_complaint).collect()
+    complaints.into_iter().flat_map(decode::warnings_of_error).collect()
 }
 
 fn wrong_applied_type(object: &Value) -> Status {
@@ -261,7 +286,7 @@ fn cannot_be_handled(resource: &Resource) -> String {
     format!("{kind} in version {:?} cannot be handled as a {kind}: ", &*resource.version)
 }
 
-/// Drops what the schema does not know (giving it as problems) and fills in defaults.
+/// Removes fields that the schema does not know (returning them as problems) and fills in defaults.
 fn normalize(
     resource: &Resource,
     object: &mut Value,
@@ -269,7 +294,7 @@ fn normalize(
     is_strategic: bool,
 ) -> Result<Vec<String>, Status> {
     let Some(schema) = resource.schema() else { return Ok(Vec::new()) };
-    let mut unknown = field::Texts::new();
+    let mut unknown = field::BoundedTexts::new();
     let report = (strictness != Strictness::Ignore).then_some(&mut unknown);
     if resource.is_custom() {
         schema::prune(&schema, object, report);
@@ -291,7 +316,7 @@ fn normalize(
     Ok(unknown.into_iter().map(|path| format!("unknown field {path:?}")).collect())
 }
 
-/// The refusal of an object that the defaults of its kind make too large.
+/// Returns the refusal of an object that the defaults of its kind make too large.
 pub(super) fn defaults_too_large(_: schema::TooLarge) -> Status {
     Status::too_large(
         "Request entity too large: the defaults of its kind's schema make the object too large; \
@@ -299,8 +324,8 @@ pub(super) fn defaults_too_large(_: schema::TooLarge) -> Status {
     )
 }
 
-/// Refuses, warns or keeps quiet.
-fn judge(problems: Vec<String>, strictness: Strictness, intro: &str) -> Result<Vec<String>, Status> {
+/// Refuses, warns or ignores the problems, depending on the strictness.
+fn judge_problems(problems: Vec<String>, strictness: Strictness, intro: &str) -> Result<Vec<String>, Status> {
     match strictness {
         Strictness::Strict if !problems.is_empty() => {
             let message = format!("{intro}strict decoding error: {}", problems.join(", "));
@@ -311,7 +336,7 @@ fn judge(problems: Vec<String>, strictness: Strictness, intro: &str) -> Result<V
     }
 }
 
-/// The body must be of the kind this endpoint serves. Built-in kinds may leave it out.
+/// Checks that the body is of the kind that this endpoint serves. Built-in kinds may omit it.
 fn check_type(resource: &Resource, object: &mut Value) -> Result<(), Status> {
     let expected = resource.api_version();
     let Some(map) = object.as_object_mut() else {
@@ -333,12 +358,12 @@ fn check_type(resource: &Resource, object: &mut Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Why a body of this type is none for the resource: no such type is known, or it is another kind's, or the same kind's of
-/// another version.
+/// Returns why a body of this type does not fit the resource: the type is unknown, of another kind, or of another
+/// version of the same kind.
 pub(super) fn wrong_type(resource: &Resource, api_version: &str, kind: &str) -> String {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let intro = format!("{kind} in version {version:?} cannot be handled as a {}: ", resource.kind);
-    // Versions that are served no longer are still known to Kubernetes.
+    // Kubernetes still knows versions that it no longer serves.
     let is_old = version.contains("beta") || version.contains("alpha");
     let single = kind.strip_suffix("List").unwrap_or(kind);
     if !is_old && schema::built_in(group, version, single).is_none() {
@@ -377,9 +402,9 @@ fn check_custom_type(
         )));
     }
     if kind != &*resource.kind {
-        let root = crate::field::Path::Root;
+        let root = homeostat_api::field::FieldPath::Root;
         let detail = format!("must be {}", resource.kind);
-        let errors = crate::field::Error::invalid(&root.field("kind"), &kind.into(), &detail).into();
+        let errors = homeostat_api::field::Error::invalid(&root.field("kind"), &kind.into(), &detail).into();
         let name = map.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
         return Err(Status::invalid(&resource.group, kind, name, &errors));
     }

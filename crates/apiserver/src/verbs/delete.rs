@@ -1,36 +1,37 @@
-//! Delete: at once, or marked and kept while finalizers, dependents or a grace period hold the object.
+//! Delete: removes an object, or marks it while finalizers, dependents or a grace period hold it.
 
 use std::sync::Arc;
 
+use homeostat_api::field::{Error, Errors, FieldPath};
+use homeostat_api::object::meta;
+use homeostat_api::resource::Resource;
+use homeostat_api::resource::deletion;
+use homeostat_api::resource::strategy::strategy;
+use homeostat_api::status::{Details, Status};
 use homeostat_core::Revision;
 use homeostat_store::{Entry, Error as StoreError, Op};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::decode_body::document;
+use super::decode_body::decode_document;
 use super::{Answer, Call};
-use crate::backend::{Backend, refusal};
-use crate::convert;
-use crate::field::{Error, Errors, Path};
-use crate::kinds::deletion;
-use crate::kinds::strategy::strategy;
-use crate::object::{encode, meta};
-use crate::resource::Resource;
-use crate::status::{Details, Status};
+use crate::backend::{Backend, commit_refusal};
+use crate::stored::convert;
+use crate::stored::encode;
 
 /// Holds an owner until its dependents are gone.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// Holds an owner until its dependents no longer refer to it.
 pub(crate) const ORPHAN: &str = "orphan";
-/// The grace period of a Pod that names none.
+/// The grace period of a Pod that specifies none.
 const POD_GRACE_S: i64 = 30;
 
-/// Where Kubernetes registers the options of requests, as its refusals name it.
+/// The file in which Kubernetes registers the options of requests, as its refusals name it.
 const OPTIONS_SCHEME: &str = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
 
 /// What happens to dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Policy {
+pub(crate) enum PropagationPolicy {
     Background,
     Foreground,
     Orphan,
@@ -39,24 +40,24 @@ pub(crate) enum Policy {
 /// The options of a deletion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeleteOptions {
-    pub(crate) policy: Option<Policy>,
+    pub(crate) policy: Option<PropagationPolicy>,
     pub(crate) grace_s: Option<i64>,
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
     pub(crate) is_dry_run: bool,
-    /// Did it say `orphanDependents: false`? Then it is told if the object is still there.
-    pub(crate) is_told_if_held: bool,
+    /// Whether it said `orphanDependents: false`. Then the answer says if the object still exists.
+    pub(crate) must_report_if_kept: bool,
 }
 
 impl DeleteOptions {
-    /// The options of a request: its body, or its query when there is no body.
-    pub(super) fn of(call: &Call, body: &[u8]) -> Result<Self, Status> {
+    /// Parses the options of a request: its body, or its query if there is no body.
+    pub(super) fn parse(call: &Call, body: &[u8]) -> Result<Self, Status> {
         let options = if body.is_empty() { Self::query_json(call)? } else { Self::body_json(call, body)? };
-        Self::parse(&options)
+        Self::from_json(&options)
     }
 
     fn body_json(call: &Call, body: &[u8]) -> Result<Value, Status> {
-        let options = document(call, body, ("v1", "DeleteOptions"))?;
+        let options = decode_document(call, body, ("v1", "DeleteOptions"))?;
         if let Some(kind) = options["kind"].as_str()
             && !kind.is_empty()
             && kind != "DeleteOptions"
@@ -81,7 +82,7 @@ impl DeleteOptions {
         if let Some(seconds) = query.number("gracePeriodSeconds")? {
             options["gracePeriodSeconds"] = seconds.into();
         }
-        // What is inside of the preconditions is named in the query without them.
+        // The query names the fields of the preconditions without their parent.
         for name in ["uid", "resourceVersion"] {
             if let Some(text) = query.value(name).filter(|text| !text.is_empty()) {
                 options["preconditions"][name] = text.into();
@@ -94,8 +95,8 @@ impl DeleteOptions {
         Ok(options)
     }
 
-    pub(super) fn parse(options: &Value) -> Result<Self, Status> {
-        let root = Path::Root;
+    pub(super) fn from_json(options: &Value) -> Result<Self, Status> {
+        let root = FieldPath::Root;
         let mut errors = Errors::new();
         let orphan = options["orphanDependents"].as_bool();
         let policy_path = root.field("propagationPolicy");
@@ -105,9 +106,9 @@ impl DeleteOptions {
             errors.push(Error::invalid(&policy_path, &options["propagationPolicy"], detail));
         }
         let policy = match (named, orphan) {
-            (Some("Background"), _) | (None, Some(false)) => Some(Policy::Background),
-            (Some("Foreground"), _) => Some(Policy::Foreground),
-            (Some("Orphan"), _) | (None, Some(true)) => Some(Policy::Orphan),
+            (Some("Background"), _) | (None, Some(false)) => Some(PropagationPolicy::Background),
+            (Some("Foreground"), _) => Some(PropagationPolicy::Foreground),
+            (Some("Orphan"), _) | (None, Some(true)) => Some(PropagationPolicy::Orphan),
             (None, None) => None,
             (Some(_), _) => {
                 let supported = ["Foreground", "Background", "Orphan", "nil"];
@@ -129,13 +130,13 @@ impl DeleteOptions {
             uid: precondition("uid"),
             resource_version: precondition("resourceVersion"),
             is_dry_run: !dry_run.is_empty(),
-            is_told_if_held: orphan == Some(false),
+            must_report_if_kept: orphan == Some(false),
         })
     }
 }
 
 impl DeleteOptions {
-    /// What whoever did not say so may not expect.
+    /// Returns warnings about effects that users who did not set these options may not expect.
     pub(super) fn warnings(&self, resource: &Resource) -> Vec<String> {
         if self.policy.is_some() {
             return Vec::new();
@@ -145,7 +146,7 @@ impl DeleteOptions {
     }
 }
 
-/// May the object of this name be deleted?
+/// Checks that the object of this name may be deleted.
 fn check_delete(resource: &Resource, name: &str) -> Result<(), Status> {
     let Some(protected) = resource.declaration().map(|kind| kind.protected) else { return Ok(()) };
     if protected.names.contains(&name) {
@@ -154,46 +155,48 @@ fn check_delete(resource: &Resource, name: &str) -> Result<(), Status> {
     Ok(())
 }
 
-/// What became of the object.
-pub(crate) enum Removed {
-    /// Gone; this is what it was, and the revision that took it away.
+/// The outcome of a deletion.
+pub(crate) enum DeletionOutcome {
+    /// Deleted: the last state, and the revision of the deletion.
     Gone(Arc<Entry>, Revision),
     /// Marked, and still there.
     Marked(Arc<Entry>),
-    /// A dry run would have left this.
-    Imagined(Value),
+    /// What a dry run would have left.
+    DryRun(Value),
 }
 
-/// Deletes the object the path names.
+/// Deletes the object that the path names.
 pub(super) async fn delete(call: &Call, body: &[u8]) -> Result<Answer, Status> {
-    let options = DeleteOptions::of(call, body)?;
+    let options = DeleteOptions::parse(call, body)?;
     check_delete(&call.resource, &call.path.name)?;
     let removed =
         remove(&call.backend, &call.resource, &call.path.namespace, &call.path.name, &options).await?;
-    let held = if options.is_told_if_held { 202 } else { 200 };
+    let held = if options.must_report_if_kept { 202 } else { 200 };
     let answer = match removed {
-        Removed::Marked(entry) => Answer::entry(call, held, &entry),
-        Removed::Imagined(object) => Answer::object(call, held, &object),
-        Removed::Gone(entry, revision) if call.strategy().returns_object_on_delete => {
+        DeletionOutcome::Marked(entry) => Answer::entry(call, held, &entry),
+        DeletionOutcome::DryRun(object) => Answer::object(call, held, &object),
+        DeletionOutcome::Gone(entry, revision) if call.strategy().returns_object_on_delete => {
             let mut object = last_state(call, &entry, revision);
             if call.strategy().is_graceful && meta::is_deleting(&object) {
-                mark(&call.backend, &call.resource, &mut object, 0);
+                mark_for_deletion(&call.backend, &call.resource, &mut object, 0);
             }
             Answer::object(call, 200, &object)
         }
-        Removed::Gone(entry, _) => Ok(Answer::value(call, 200, &success(call, &encode::decode(&entry)))),
+        DeletionOutcome::Gone(entry, _) => {
+            Ok(Answer::value(call, 200, &success_status(call, &encode::decode(&entry))))
+        }
     };
     answer.map(|answer| answer.warned(options.warnings(&call.resource)))
 }
 
-/// The object as it was, at the revision that took it away.
+/// Returns the last state of the object, at the revision of its deletion.
 pub(super) fn last_state(call: &Call, entry: &Entry, revision: Revision) -> Value {
     let mut object = convert::decode(&call.resource, entry);
     meta::set(&mut object, "resourceVersion", Some(revision.to_string().into()));
     object
 }
 
-fn success(call: &Call, object: &Value) -> Value {
+fn success_status(call: &Call, object: &Value) -> Value {
     let details = Details {
         name: call.path.name.clone(),
         group: call.resource.group.to_string(),
@@ -204,41 +207,42 @@ fn success(call: &Call, object: &Value) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details.to_json()})
 }
 
-/// Deletes one object: the one way objects leave, for clients and for the keeper.
+/// Deletes one object: the only way in which objects are deleted, for clients and for the background tasks.
 pub(crate) async fn remove(
     backend: &Backend,
     resource: &Resource,
     namespace: &str,
     name: &str,
     options: &DeleteOptions,
-) -> Result<Removed, Status> {
+) -> Result<DeletionOutcome, Status> {
     let key = crate::backend::key_of(resource, namespace, name);
     loop {
         let snapshot = backend.store.snapshot();
         let entry = snapshot.get(&key).ok_or_else(|| Status::not_found(&resource.about(name)))?;
         let object = convert::decode_stored(resource, entry);
         check_preconditions(resource, &object, entry, options)?;
-        let (op, marked) = plan(backend, resource, &object, options);
+        let (op, marked) = plan_deletion(backend, resource, &object, options);
         let is_last_mark = marked
             .as_ref()
             .is_some_and(|object| is_running(resource, object) && deletion::may_go(resource, object));
         if options.is_dry_run {
-            return Ok(
-                marked.map_or_else(|| Removed::Gone(Arc::clone(entry), entry.revision), Removed::Imagined)
-            );
+            return Ok(marked.map_or_else(
+                || DeletionOutcome::Gone(Arc::clone(entry), entry.revision),
+                DeletionOutcome::DryRun,
+            ));
         }
-        let Some(op) = op else { return Ok(Removed::Marked(Arc::clone(entry))) };
+        let Some(op) = op else { return Ok(DeletionOutcome::Marked(Arc::clone(entry))) };
         match backend.commit(key.clone(), Some(entry), op).await {
             Ok(committed) => {
                 let left = committed.entries.into_iter().next().flatten();
                 if is_last_mark {
                     continue;
                 }
-                let gone = || Removed::Gone(Arc::clone(entry), committed.revision);
-                return Ok(left.map_or_else(gone, Removed::Marked));
+                let gone = || DeletionOutcome::Gone(Arc::clone(entry), committed.revision);
+                return Ok(left.map_or_else(gone, DeletionOutcome::Marked));
             }
             Err(StoreError::Conflict { .. }) => tokio::task::yield_now().await,
-            Err(error) => return Err(refusal(&error)),
+            Err(error) => return Err(commit_refusal(&error)),
         }
     }
 }
@@ -249,8 +253,9 @@ pub(super) fn check_preconditions(
     entry: &Entry,
     options: &DeleteOptions,
 ) -> Result<(), Status> {
-    // Kubernetes names the Kind here, not the resource.
-    let about = crate::status::About { resource: &resource.kind, ..resource.about(entry.key.name()) };
+    // Kubernetes names the kind here, not the resource.
+    let about =
+        homeostat_api::status::ResourceName { resource: &resource.kind, ..resource.about(entry.key.name()) };
     let pairs = [
         ("UID", &options.uid, meta::uid(object).to_owned(), "deleted and then recreated"),
         ("ResourceVersion", &options.resource_version, entry.revision.to_string(), "modified"),
@@ -269,8 +274,8 @@ pub(super) fn check_preconditions(
     Ok(())
 }
 
-/// The write a deletion makes (`None`: nothing changes) and, when the object stays, how it looks then.
-fn plan(
+/// Returns the write of a deletion (`None` if nothing changes) and, if the object stays, its new state.
+fn plan_deletion(
     backend: &Backend,
     resource: &Resource,
     object: &Value,
@@ -283,12 +288,12 @@ fn plan(
         return (Some(Op::Put(encode::encode(resource, &marked))), Some(marked));
     }
     meta::set_finalizers(&mut marked, finalizers_after(resource, object, options.policy));
-    let grace_s = grace(resource, object, options.grace_s);
+    let grace_s = grace_period(resource, object, options.grace_s);
     let has_ended = !is_running(resource, object) || deletion::may_go(resource, object);
     if grace_s == 0 && has_ended && !deletion::is_held(resource, &marked) {
         return (Some(Op::Delete), None);
     }
-    mark(backend, resource, &mut marked, grace_s);
+    mark_for_deletion(backend, resource, &mut marked, grace_s);
     if marked == *object {
         return (None, Some(marked));
     }
@@ -296,18 +301,18 @@ fn plan(
     (Some(Op::Put(value)), Some(marked))
 }
 
-fn mark(backend: &Backend, resource: &Resource, object: &mut Value, grace_s: i64) {
+fn mark_for_deletion(backend: &Backend, resource: &Resource, object: &mut Value, grace_s: i64) {
     let was_deleting = meta::is_deleting(object);
     let old_grace_s = object["metadata"]["deletionGracePeriodSeconds"].as_i64();
     let rules = resource.declaration().map(|kind| kind.deletion);
     if rules.is_some_and(|rules| rules.begin.is_some()) && old_grace_s.is_none() {
-        // What began with a mark of its own has no period until it is deleted again.
+        // An object that began with a mark of its own has no grace period until it is deleted again.
         meta::set(object, "deletionGracePeriodSeconds", Some(0.into()));
         return;
     }
     if !was_deleting || old_grace_s.is_some_and(|old| grace_s < old) {
         let birth = if was_deleting { requested_at(object, old_grace_s) } else { None };
-        let at = later(birth.unwrap_or_else(|| backend.clock.now()), grace_s);
+        let at = add_seconds(birth.unwrap_or_else(|| backend.clock.now()), grace_s);
         meta::set(object, "deletionTimestamp", Some(meta::time(at).into()));
         if rules.is_none_or(|rules| rules.has_grace_period) {
             meta::set(object, "deletionGracePeriodSeconds", Some(grace_s.into()));
@@ -322,13 +327,13 @@ fn mark(backend: &Backend, resource: &Resource, object: &mut Value, grace_s: i64
     }
 }
 
-/// That many seconds later, or the last time there is: a period may be any number a client can write.
-fn later(at: Timestamp, seconds: i64) -> Timestamp {
+/// Adds the seconds, up to the largest timestamp: a period may be any number that a client can write.
+fn add_seconds(at: Timestamp, seconds: i64) -> Timestamp {
     at.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
 }
 
-/// When the first deletion was asked for: the mark minus its grace. `None`: the mark stands at the end of time, and
-/// does not tell.
+/// Returns when the first deletion was requested: the mark minus its grace period. `None` if the mark is the largest
+/// timestamp, which does not reveal it.
 fn requested_at(object: &Value, grace_s: Option<i64>) -> Option<Timestamp> {
     let at = meta::text(object, "deletionTimestamp").parse::<Timestamp>().ok()?;
     if at.as_second() == Timestamp::MAX.as_second() {
@@ -337,15 +342,15 @@ fn requested_at(object: &Value, grace_s: Option<i64>) -> Option<Timestamp> {
     at.checked_sub(SignedDuration::from_secs(grace_s.unwrap_or_default())).ok()
 }
 
-/// Does something run that must be told to end first?
+/// Returns whether the object has processes that must be stopped first.
 fn is_running(resource: &Resource, object: &Value) -> bool {
     strategy(resource).is_graceful
         && !object["spec"]["nodeName"].as_str().unwrap_or_default().is_empty()
         && !matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
-/// Seconds the object may take to end; only Pods that run somewhere take any.
-fn grace(resource: &Resource, object: &Value, asked_s: Option<i64>) -> i64 {
+/// Returns the grace period in seconds; only Pods that run on a node have one.
+fn grace_period(resource: &Resource, object: &Value, asked_s: Option<i64>) -> i64 {
     if !is_running(resource, object) {
         return 0;
     }
@@ -358,8 +363,8 @@ fn grace(resource: &Resource, object: &Value, asked_s: Option<i64>) -> i64 {
     }
 }
 
-/// The finalizers left once the policy's own are added or removed.
-fn finalizers_after(resource: &Resource, object: &Value, policy: Option<Policy>) -> Vec<String> {
+/// Returns the finalizers after adding or removing those of the policy.
+fn finalizers_after(resource: &Resource, object: &Value, policy: Option<PropagationPolicy>) -> Vec<String> {
     let mut finalizers = meta::finalizers(object).map(Into::into).collect::<Vec<String>>();
     let rules = strategy(resource);
     if !rules.is_collectable {
@@ -368,15 +373,15 @@ fn finalizers_after(resource: &Resource, object: &Value, policy: Option<Policy>)
     let has_own = finalizers.iter().any(|one| one == FOREGROUND || one == ORPHAN);
     let policy = match policy {
         None if has_own => return finalizers,
-        None if rules.orphans_by_default => Policy::Orphan,
-        None => Policy::Background,
+        None if rules.orphans_by_default => PropagationPolicy::Orphan,
+        None => PropagationPolicy::Background,
         Some(policy) => policy,
     };
     finalizers.retain(|one| one != FOREGROUND && one != ORPHAN);
     match policy {
-        Policy::Background => {}
-        Policy::Foreground => finalizers.push(FOREGROUND.into()),
-        Policy::Orphan => finalizers.push(ORPHAN.into()),
+        PropagationPolicy::Background => {}
+        PropagationPolicy::Foreground => finalizers.push(FOREGROUND.into()),
+        PropagationPolicy::Orphan => finalizers.push(ORPHAN.into()),
     }
     finalizers
 }

@@ -1,17 +1,19 @@
-//! Delete collection: every object a list would give, one by one.
+//! Delete collection: deletes every object that a list would return, one by one.
+
+use homeostat_api::status::Status;
 
 use super::delete::{DeleteOptions, remove};
-use super::list::Chosen;
+use super::list::SelectedEntries;
 use super::{Answer, Call};
-use crate::status::Status;
 
-/// Deletes what a list with the same options would show, and answers with that list: the objects as they were.
+/// Deletes the objects that a list with the same options would return, and answers with that list, in their last
+/// state.
 pub(super) async fn delete_collection(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     if call.resource.namespaced && call.path.namespace.is_empty() {
         return Err(Status::method_not_allowed());
     }
-    let chosen = Chosen::to_delete(call)?;
-    let options = DeleteOptions::of(call, body)?;
+    let chosen = SelectedEntries::to_delete(call)?;
+    let options = DeleteOptions::parse(call, body)?;
     for key in chosen.entries.iter().map(|entry| &entry.key) {
         match remove(&call.backend, &call.resource, key.namespace(), key.name(), &options).await {
             Ok(_) => {}

@@ -1,68 +1,69 @@
-//! The items of a list, written while they are sent, between what begins and what ends it.
+//! The items of a list, written while they are sent, between the head and the tail of the list.
 //!
 //! Objects are shown as they are stored, by copying their bytes, or in another form (tables, bare metadata).
 //!
-//! **Invariant:** a list of any length costs one piece at a time: an object that is not shown as it is stored is parsed when its
-//! turn comes, and forgotten, and a large one that is shown as it is stored is not copied. A client that stops reading holds the
-//! stored objects and one piece; those that were changed meanwhile can be told ([`Kept`]). No piece takes the
-//! thread for more than some milliseconds: it ends after so much work ([`PIECE_WORK_MAX`]), others are let in before the
-//! next, and a large object that must be parsed is a piece of its own, made beside the threads that serve.
+//! **Invariant:** a list of any length costs one piece at a time: an object that is shown in another form is parsed
+//! when its turn comes and then dropped, and a large one that is shown as it is stored is not copied. A client that
+//! stops reading holds the stored objects and one piece; the size of those that were changed meanwhile is known
+//! ([`RetainedObjects`]). No piece occupies the thread for more than some milliseconds: it ends after a certain
+//! amount of work ([`PIECE_WORK_MAX`]), other tasks run before the next, and a large object that must be parsed is a
+//! piece of its own, made outside of the serving threads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
+use homeostat_api::encode;
+use homeostat_api::resource::Resource;
+use homeostat_api::status::Status;
+use homeostat_api::table::{FormRenderer, ListMeta};
 use homeostat_store::{Entry, SharedStore};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Call, text_weight};
-use crate::body::{Body, Kept, PIECE_BYTES};
-use crate::convert;
-use crate::heavy::{HEAVY_BYTES, Lane};
-use crate::object::encode;
-use crate::resource::Resource;
-use crate::status::Status;
-use crate::table::{ListMeta, View};
+use super::{Call, text_cost};
+use crate::body::{Body, PIECE_BYTES, RetainedObjects};
+use crate::expensive::{EXPENSIVE_BYTES, UserQueue};
+use crate::stored::convert;
 
-/// By how much the last item of a piece usually exceeds it: saves the buffer's last growth.
+/// By how much the last item of a piece usually exceeds it: saves the last growth of the buffer.
 const EXCESS_BYTES: usize = 4096;
-/// The work after which a piece ends however short it is, in bytes that are parsed: some five milliseconds. Rows may be much
+/// The work after which a piece ends however short it is, in parsed bytes: some five milliseconds. Rows may be much
 /// shorter than their objects.
 pub(super) const PIECE_WORK_MAX: usize = 512 * 1024;
-/// Bytes that are parsed in about the time of a step of evaluation.
+/// Bytes that are parsed in about the time of one evaluation step.
 const BYTES_PER_STEP: usize = 8;
 
-/// A list on its way out.
-pub(super) struct Items {
+/// A list that is being sent.
+pub(super) struct ListItems {
     resource: Arc<Resource>,
-    left: Arc<Left>,
-    shown: Shown,
+    left: Arc<UnsentItems>,
+    shown: ItemForm,
     pending: Vec<u8>,
-    /// What is left of an object that is sent without being copied.
+    /// The rest of an object that is sent without being copied.
     uncopied: Bytes,
     end: String,
     is_first: bool,
     is_done: bool,
     /// The work of the last piece.
     work: usize,
-    lane: Lane,
+    queue: UserQueue,
 }
 
-/// What of a list is not yet sent.
-struct Left {
-    objects: Mutex<Objects>,
+/// The part of a list that is not sent yet.
+struct UnsentItems {
+    objects: Mutex<UnsentObjects>,
     store: SharedStore,
 }
 
-struct Objects {
+struct UnsentObjects {
     entries: std::vec::IntoIter<Arc<Entry>>,
     /// The one that is sent without being copied.
     current: Option<Arc<Entry>>,
 }
 
-impl Left {
-    fn objects(&self) -> MutexGuard<'_, Objects> {
+impl UnsentItems {
+    fn objects(&self) -> MutexGuard<'_, UnsentObjects> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -71,7 +72,7 @@ impl Left {
     }
 }
 
-impl Kept for Left {
+impl RetainedObjects for UnsentItems {
     fn outdated_bytes(&self) -> usize {
         let newest = self.store.snapshot();
         let is_outdated =
@@ -83,19 +84,19 @@ impl Kept for Left {
 }
 
 /// How an item is shown.
-enum Shown {
+enum ItemForm {
     /// Its bytes, without this prefix.
     Stored {
         prefix: String,
     },
     View {
-        view: View,
+        view: FormRenderer,
         now: Timestamp,
     },
 }
 
-impl Items {
-    /// The objects as they are, below the metadata `head`.
+impl ListItems {
+    /// Lists the objects as they are, with `head` as the metadata.
     pub(super) fn stored(call: &Call, head: &Value, entries: Vec<Arc<Entry>>) -> Self {
         let (kind, api_version) = (call.resource.list_kind(), call.resource.api_version());
         let (start, end, prefix) = if call.resource.is_custom() {
@@ -106,30 +107,30 @@ impl Items {
                 format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{head},"items":["#);
             (start, "]}\n".to_owned(), encode::type_prefix(&call.resource))
         };
-        Self::new(call, entries, Shown::Stored { prefix }, (start.into_bytes(), end))
+        Self::new(call, entries, ItemForm::Stored { prefix }, start.into_bytes(), end)
     }
 
-    /// The objects in another form. Refuses a form that is none of a list.
+    /// Lists the objects in another form. Refuses a form that lists do not have.
     pub(super) fn viewed(
         call: &Call,
-        view: View,
+        view: FormRenderer,
         meta: &ListMeta<'_>,
         entries: Vec<Arc<Entry>>,
     ) -> Result<Self, Status> {
-        let around = if entries.is_empty() {
+        let (start, end) = if entries.is_empty() {
             view.empty_list(meta)?
         } else {
-            (view.list_head(meta)?, View::LIST_END.to_owned())
+            (view.list_head(meta)?, FormRenderer::LIST_END.to_owned())
         };
         let now = call.backend.clock.now();
-        Ok(Self::new(call, entries, Shown::View { view, now }, around))
+        Ok(Self::new(call, entries, ItemForm::View { view, now }, start, end))
     }
 
-    fn new(call: &Call, entries: Vec<Arc<Entry>>, shown: Shown, (start, end): (Vec<u8>, String)) -> Self {
+    fn new(call: &Call, entries: Vec<Arc<Entry>>, shown: ItemForm, start: Vec<u8>, end: String) -> Self {
         Self {
             resource: Arc::clone(&call.resource),
-            left: Arc::new(Left {
-                objects: Mutex::new(Objects { entries: entries.into_iter(), current: None }),
+            left: Arc::new(UnsentItems {
+                objects: Mutex::new(UnsentObjects { entries: entries.into_iter(), current: None }),
                 store: Arc::clone(&call.backend.store),
             }),
             shown,
@@ -139,11 +140,11 @@ impl Items {
             is_first: true,
             is_done: false,
             work: 0,
-            lane: call.lane.clone(),
+            queue: call.queue.clone(),
         }
     }
 
-    /// The whole answer: a small one at once, a large one as pieces made while it is sent.
+    /// Returns the body: a small one immediately, a large one as pieces made while it is sent.
     pub(super) fn into_body(mut self) -> Body {
         let first = self.piece();
         if self.is_done {
@@ -157,7 +158,7 @@ impl Items {
         Body::List(stream::iter([first]).chain(rest).boxed(), kept)
     }
 
-    /// The whole answer in one.
+    /// Returns the whole list.
     pub(super) fn into_bytes(mut self) -> Vec<u8> {
         let mut whole = Vec::new();
         while !self.is_done {
@@ -166,7 +167,7 @@ impl Items {
         whole
     }
 
-    /// The next piece while the answer is sent.
+    /// Returns the next piece while the list is sent.
     async fn next(&mut self) -> Option<Bytes> {
         if self.is_done {
             return None;
@@ -176,16 +177,16 @@ impl Items {
         }
         match self.left.first().filter(|entry| self.uncopied.is_empty() && self.is_large(entry)) {
             Some(entry) => {
-                let (weight, lane) = (text_weight(&entry.bytes), self.lane.clone());
-                Some(lane.make(weight, || self.piece()).await)
+                let (cost, queue) = (text_cost(&entry.bytes), self.queue.clone());
+                Some(queue.make(cost, || self.piece()).await)
             }
             None => Some(self.piece()),
         }
     }
 
-    /// Is parsing this object too much work for the threads that serve?
+    /// Returns whether parsing this object is too much work for the serving threads.
     fn is_large(&self, entry: &Entry) -> bool {
-        entry.bytes.len() >= HEAVY_BYTES && self.shown.is_parsed(&self.resource, entry)
+        entry.bytes.len() >= EXPENSIVE_BYTES && self.shown.is_parsed(&self.resource, entry)
     }
 
     fn piece(&mut self) -> Bytes {
@@ -221,8 +222,8 @@ impl Items {
     }
 }
 
-impl Shown {
-    /// Must the object be parsed?
+impl ItemForm {
+    /// Returns whether the object must be parsed.
     fn is_parsed(&self, resource: &Resource, entry: &Entry) -> bool {
         match self {
             Self::Stored { .. } => !convert::is_current(resource, entry),
@@ -230,7 +231,7 @@ impl Shown {
         }
     }
 
-    /// The bytes of a large item that is shown as it is stored; writes what comes before them.
+    /// Returns the bytes of a large item that is shown as it is stored; writes what comes before them.
     fn uncopied(&self, piece: &mut Vec<u8>, resource: &Resource, entry: &Entry) -> Option<Bytes> {
         let Self::Stored { prefix } = self else { return None };
         if entry.bytes.len() < PIECE_BYTES || !convert::is_current(resource, entry) {
@@ -241,7 +242,7 @@ impl Shown {
         Some(bytes)
     }
 
-    /// Writes an item, and tells how much work it was.
+    /// Writes an item, and returns how much work it was.
     fn item_into(&self, piece: &mut Vec<u8>, resource: &Resource, entry: &Entry) -> usize {
         match self {
             Self::Stored { prefix } if convert::is_current(resource, entry) => {

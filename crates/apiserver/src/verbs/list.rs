@@ -1,59 +1,59 @@
-//! List: the stored bytes of many objects between a head and a tail, from one consistent snapshot.
+//! List: returns the stored bytes of many objects between a head and a tail, from one consistent snapshot.
 
 use std::sync::Arc;
 
+use homeostat_api::field::{Error, Errors, FieldPath};
+use homeostat_api::status::Status;
+use homeostat_api::table::ListMeta;
 use homeostat_core::{Key, Revision};
 use homeostat_store::{Entry, Error as StoreError, Snapshot};
 use serde_json::{Value, json};
 
-use super::get::too_large;
-use super::items::Items;
+use super::get::revision_too_large;
+use super::items::ListItems;
 use super::select::Selection;
 use super::{Answer, Call};
-use crate::convert;
-use crate::field::{Error, Errors, Path};
-use crate::page::{Position, Token};
-use crate::status::Status;
-use crate::table::ListMeta;
+use crate::continue_token::{ContinueToken, TokenSnapshot};
+use crate::stored::convert;
 
-/// Lists what the path and the selectors mean.
+/// Lists the objects that match the path and the selectors.
 pub(super) fn list(call: &Call) -> Result<Answer, Status> {
-    Chosen::of(call, &Request::of(call)?)?.answer(call)
+    SelectedEntries::select(call, &ListRequest::parse(call)?)?.answer(call)
 }
 
-/// What a request means, at one moment: the entries, and the metadata of the list of them.
-pub(super) struct Chosen {
+/// The entries that a request selects at one moment, and the metadata of their list.
+pub(super) struct SelectedEntries {
     pub(super) entries: Vec<Arc<Entry>>,
     head: Value,
 }
 
-impl Chosen {
-    /// What a deletion of the collection means. It lists in pages of its own, and a version named for a page is met
-    /// exactly unless another match is asked for.
+impl SelectedEntries {
+    /// Selects the objects for a deletion of the collection. It lists in pages of its own, and a version named for a
+    /// page must match exactly unless another match is requested.
     pub(super) fn to_delete(call: &Call) -> Result<Self, Status> {
-        let mut request = Request::of(call)?;
+        let mut request = ListRequest::parse(call)?;
         request.is_exact |= call.query.get("resourceVersionMatch").is_empty();
-        Self::of(call, &request)
+        Self::select(call, &request)
     }
 
-    fn of(call: &Call, request: &Request) -> Result<Self, Status> {
-        let selection = Selection::of(call)?;
+    fn select(call: &Call, request: &ListRequest) -> Result<Self, Status> {
+        let selection = Selection::parse(call)?;
         let (snapshot, after) = request.snapshot(call)?;
         let left = request.token.as_ref().and_then(|token| token.left);
         let from = (after.as_deref().unwrap_or_default(), left);
-        let page = Page::read(call, &selection, &snapshot, from, request.limit);
+        let page = ListPage::read(call, &selection, &snapshot, from, request.limit);
         if page.next.is_some() {
             call.backend.store.pin(&snapshot);
         }
-        let head = head(call, &selection, &snapshot, &page);
+        let head = list_metadata(call, &selection, &snapshot, &page);
         Ok(Self { entries: page.entries, head })
     }
 
-    /// The list of it, in the form the client asked for.
+    /// Answers with the list, in the requested form.
     pub(super) fn answer(self, call: &Call) -> Result<Answer, Status> {
         let Self { entries, head } = self;
         if call.wants_bytes() {
-            let body = Items::stored(call, &head, entries).into_body();
+            let body = ListItems::stored(call, &head, entries).into_body();
             return Ok(Answer::body(200, "application/json", body));
         }
         let meta = ListMeta {
@@ -62,49 +62,50 @@ impl Chosen {
             remaining_item_count: head["remainingItemCount"].as_i64(),
         };
         if let Some(view) = call.view() {
-            return Ok(Answer::items(call, Items::viewed(call, view, &meta, entries)?));
+            return Ok(Answer::items(call, ListItems::viewed(call, view, &meta, entries)?));
         }
         let items = entries.iter().map(|entry| convert::decode(&call.resource, entry)).collect();
         Ok(Answer::list(call, items, &meta))
     }
 }
 
-/// What the query asks for, checked.
-struct Request {
+/// The checked options of the query.
+struct ListRequest {
     limit: Option<usize>,
     revision: Option<Revision>,
     is_exact: bool,
-    token: Option<Token>,
+    token: Option<ContinueToken>,
 }
 
-impl Request {
-    fn of(call: &Call) -> Result<Self, Status> {
+impl ListRequest {
+    fn parse(call: &Call) -> Result<Self, Status> {
         let query = &call.query;
         let (revision, matching) = (query.get("resourceVersion"), query.get("resourceVersionMatch"));
         check_match(query.has("sendInitialEvents"), revision, matching, query.get("continue"))?;
         let limit = query.number("limit")?.unwrap_or_default();
-        // A list takes as long as it takes, but what is not a number is a mistake all the same.
+        // A list has no time limit, but a value that is not a number is still a mistake.
         query.number("timeoutSeconds")?;
         let token = query.get("continue");
-        let token = (!token.is_empty()).then(|| Token::parse(token)).transpose()?;
+        let token = (!token.is_empty()).then(|| ContinueToken::parse(token)).transpose()?;
         if token.is_some() && !matches!(revision, "" | "0") {
             let message = "specifying resource version is not allowed when using continue";
             return Err(Status::bad_request(message));
         }
         let revision = match revision {
             "" => None,
-            text => Some(text.parse::<Revision>().map_err(|_| {
-                Status::bad_request(format!("invalid resource version: {}", super::get::not_a_revision(text)))
-            })?),
+            text => Some(
+                super::get::parse_revision(text)
+                    .map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))?,
+            ),
         };
-        // Any version serves from the newest state, where Kubernetes ignores the limit.
+        // Any version is served from the newest state, where Kubernetes ignores the limit.
         let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0);
         let limit = limit.filter(|_| revision != Some(Revision::ZERO) || matching == "Exact");
         let is_exact = matching == "Exact" || (matching.is_empty() && limit.is_some());
         Ok(Self { limit, revision, is_exact, token })
     }
 
-    /// The state to list, and the key text to start after.
+    /// Returns the snapshot to list, and the key to start after.
     fn snapshot(&self, call: &Call) -> Result<(Snapshot, Option<String>), Status> {
         let store = &call.backend.store;
         if let Some(token) = &self.token {
@@ -113,46 +114,51 @@ impl Request {
         let newest = store.snapshot();
         match self.revision {
             None | Some(Revision::ZERO) => Ok((newest, None)),
-            Some(asked) if asked > newest.revision() => Err(too_large(asked, newest.revision())),
-            Some(asked) if self.is_exact => Ok((at(call, asked)?, None)),
+            Some(asked) if asked > newest.revision() => Err(revision_too_large(asked, newest.revision())),
+            Some(asked) if self.is_exact => Ok((snapshot_at(call, asked)?, None)),
             Some(_) => Ok((newest, None)),
         }
     }
 }
 
-fn at(call: &Call, revision: Revision) -> Result<Snapshot, Status> {
+fn snapshot_at(call: &Call, revision: Revision) -> Result<Snapshot, Status> {
     call.backend.store.snapshot_at(revision).map_err(|error| match error {
         StoreError::Compacted { .. } => {
             Status::expired("The resourceVersion for the provided list is too old.")
         }
-        StoreError::Future { asked, current } => too_large(asked, current),
+        StoreError::Future { asked, current } => revision_too_large(asked, current),
         other => Status::internal(&other.to_string()),
     })
 }
 
-/// What stands between the prefix and a name where there are no namespaces. Tokens leave it out.
+/// Returns the separator between the prefix and a name where there are no namespaces. Tokens leave it out.
 fn no_namespace(call: &Call) -> &'static str {
     if call.resource.namespaced { "" } else { "/" }
 }
 
-fn token_snapshot(call: &Call, token: &Token) -> Result<(Snapshot, Option<String>), Status> {
+fn token_snapshot(call: &Call, token: &ContinueToken) -> Result<(Snapshot, Option<String>), Status> {
     let after = format!("{}{}{}", call.prefix(), no_namespace(call), token.start);
-    let Position::At(revision) = token.position else {
+    let TokenSnapshot::At(revision) = token.position else {
         return Ok((call.backend.store.snapshot(), Some(after)));
     };
+    let newest = call.backend.store.snapshot().revision();
+    if revision > newest {
+        // The server never issued such a token, so a retry with it is useless.
+        return Err(revision_too_large(revision, newest).retry_after(0));
+    }
     if token.is_over(call.backend.clock.now()) {
         return Err(token.expired());
     }
     match call.backend.store.snapshot_at(revision) {
         Ok(snapshot) => Ok((snapshot, Some(after))),
         Err(StoreError::Compacted { .. }) => Err(token.expired()),
-        Err(StoreError::Future { asked, current }) => Err(too_large(asked, current)),
+        Err(StoreError::Future { asked, current }) => Err(revision_too_large(asked, current)),
         Err(other) => Err(Status::internal(&other.to_string())),
     }
 }
 
 fn check_match(sends_initial: bool, revision: &str, matching: &str, token: &str) -> Result<(), Status> {
-    let root = Path::Root;
+    let root = FieldPath::Root;
     let path = root.field("resourceVersionMatch");
     let mut errors = Errors::new();
     if !matching.is_empty() {
@@ -179,14 +185,14 @@ fn check_match(sends_initial: bool, revision: &str, matching: &str, token: &str)
     if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "ListOptions", "", &errors)) }
 }
 
-/// The entries of one answer, and where the next begins.
-struct Page {
+/// The entries of one answer, and where the next page begins.
+struct ListPage {
     entries: Vec<Arc<Entry>>,
     next: Option<Key>,
     remaining: usize,
 }
 
-impl Page {
+impl ListPage {
     fn read(
         call: &Call,
         selection: &Selection,
@@ -213,14 +219,14 @@ impl Page {
     }
 }
 
-/// The list's own metadata.
-fn head(call: &Call, selection: &Selection, snapshot: &Snapshot, page: &Page) -> Value {
+/// Returns the metadata of the list.
+fn list_metadata(call: &Call, selection: &Selection, snapshot: &Snapshot, page: &ListPage) -> Value {
     let mut metadata = json!({ "resourceVersion": snapshot.revision().to_string() });
     if let Some(next) = &page.next {
         let start = next.as_str()[call.prefix().as_str().len() + no_namespace(call).len()..].to_owned();
         let left = (!selection.has_selectors()).then_some(page.remaining);
         let issued = call.backend.clock.now();
-        let token = Token { position: Position::At(snapshot.revision()), start, left, issued };
+        let token = ContinueToken { position: TokenSnapshot::At(snapshot.revision()), start, left, issued };
         metadata["continue"] = token.to_text().into();
         if !selection.has_selectors() {
             metadata["remainingItemCount"] = page.remaining.into();

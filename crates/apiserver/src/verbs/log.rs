@@ -1,5 +1,9 @@
-//! `pods/log`: which container is meant, which options go together, then whoever runs the Pod reads.
+//! `pods/log`: finds the container, checks the options, then lets the node that runs the Pod read the log.
 
+use homeostat_api::field::{Error, Errors, FieldPath};
+use homeostat_api::kinds::core::node::NODE;
+use homeostat_api::object::meta;
+use homeostat_api::status::Status;
 use homeostat_core::log::{LogRefusal, LogRequest};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -7,12 +11,8 @@ use serde_json::{Value, json};
 use super::{Answer, Call};
 use crate::backend::key_of;
 use crate::body::Body;
-use crate::field::{Error, Errors, Path};
-use crate::kinds::core::node::NODE;
-use crate::object::encode;
-use crate::object::meta;
 use crate::request::Query;
-use crate::status::Status;
+use crate::stored::encode;
 
 /// Answers with the log of one container.
 pub(super) async fn log(call: &Call) -> Result<Answer, Status> {
@@ -20,45 +20,45 @@ pub(super) async fn log(call: &Call) -> Result<Answer, Status> {
         let snapshot = call.backend.store.snapshot();
         encode::decode(snapshot.get(&call.key()).ok_or_else(|| call.not_found())?)
     };
-    let mut request = options(&call.query, &call.path.name, call.backend.clock.now())?;
+    let mut request = parse_options(&call.query, &call.path.name, call.backend.clock.now())?;
     request.pod = meta::uid(&pod).into();
-    request.container = container(call, &pod)?;
+    request.container = requested_container(call, &pod)?;
     let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
     if node.is_empty() {
-        // Not bound yet: nothing was said.
-        return Ok(plain(Body::Empty));
+        // The Pod is not bound yet: its log is empty.
+        return Ok(plain_text_answer(Body::Empty));
     }
     let Some(source) = call.backend.logs.get().filter(|source| source.is_of(node)) else {
-        return Err(unreachable(call, node));
+        return Err(node_unreachable(call, node));
     };
     let container = request.container.clone();
-    let log = source.read(request).await.map_err(|refusal| refused(call, &pod, &container, refusal))?;
-    Ok(plain(Body::stream(log)))
+    let log = source.read(request).await.map_err(|refusal| log_refusal(call, &pod, &container, refusal))?;
+    Ok(plain_text_answer(Body::stream(log)))
 }
 
-fn plain(body: Body) -> Answer {
+fn plain_text_answer(body: Body) -> Answer {
     Answer::body(200, "text/plain", body)
 }
 
-/// The options of the query, as Kubernetes checks them.
-fn options(query: &Query, pod: &str, now: Timestamp) -> Result<LogRequest, Status> {
+/// Parses the options of the query, as Kubernetes checks them.
+fn parse_options(query: &Query, pod: &str, now: Timestamp) -> Result<LogRequest, Status> {
     let mut errors = Errors::new();
-    let tail = number(query, "tailLines", 0, &mut errors)?;
-    let since_seconds = number(query, "sinceSeconds", 1, &mut errors)?;
-    let limit_bytes = number(query, "limitBytes", 1, &mut errors)?;
+    let tail = number_option(query, "tailLines", 0, &mut errors)?;
+    let since_seconds = number_option(query, "sinceSeconds", 1, &mut errors)?;
+    let limit_bytes = number_option(query, "limitBytes", 1, &mut errors)?;
     if since_seconds.is_some() && query.has("sinceTime") {
         let detail = "at most one of `sinceTime` or `sinceSeconds` may be specified";
-        errors.push(Error::forbidden(&Path::Root, detail));
+        errors.push(Error::forbidden(&FieldPath::Root, detail));
     }
     if !errors.is_empty() {
         return Err(Status::invalid("", "PodLogOptions", pod, &errors));
     }
     let since = match since_seconds {
-        // Before all time is no limit.
+        // A time before the epoch is no limit.
         Some(seconds) => i64::try_from(seconds)
             .ok()
             .and_then(|seconds| now.checked_sub(SignedDuration::from_secs(seconds)).ok()),
-        None => time(query)?,
+        None => time_option(query)?,
     };
     Ok(LogRequest {
         pod: String::new(),
@@ -72,7 +72,12 @@ fn options(query: &Query, pod: &str, now: Timestamp) -> Result<LogRequest, Statu
     })
 }
 
-fn number(query: &Query, name: &'static str, min: i64, errors: &mut Errors) -> Result<Option<u64>, Status> {
+fn number_option(
+    query: &Query,
+    name: &'static str,
+    min: i64,
+    errors: &mut Errors,
+) -> Result<Option<u64>, Status> {
     let text = query.get(name);
     if text.is_empty() {
         return Ok(None);
@@ -81,12 +86,12 @@ fn number(query: &Query, name: &'static str, min: i64, errors: &mut Errors) -> R
         text.parse().map_err(|_| Status::bad_request(format!("{name} {text:?} is not a whole number")))?;
     if value < min {
         let detail = if min == 0 { "must be greater than or equal to 0" } else { "must be greater than 0" };
-        errors.push(Error::invalid(&Path::Root.field(name), &json!(value), detail));
+        errors.push(Error::invalid(&FieldPath::Root.field(name), &json!(value), detail));
     }
     Ok(u64::try_from(value).ok())
 }
 
-fn time(query: &Query) -> Result<Option<Timestamp>, Status> {
+fn time_option(query: &Query) -> Result<Option<Timestamp>, Status> {
     let text = query.get("sinceTime");
     if text.is_empty() {
         return Ok(None);
@@ -96,15 +101,17 @@ fn time(query: &Query) -> Result<Option<Timestamp>, Status> {
         .map_err(|_| Status::bad_request(format!("sinceTime {text:?} is not a time of RFC 3339")))
 }
 
-/// The container that is meant.
-pub(super) fn container(call: &Call, pod: &Value) -> Result<String, Status> {
+/// Returns the requested container.
+pub(super) fn requested_container(call: &Call, pod: &Value) -> Result<String, Status> {
     let (asked, name) = (call.query.get("container"), &call.path.name);
-    let all = ["initContainers", "containers", "ephemeralContainers"].map(|list| names(pod, list)).concat();
+    let all = ["initContainers", "containers", "ephemeralContainers"]
+        .map(|list| container_names(pod, list))
+        .concat();
     if !asked.is_empty() {
         let refusal = || Status::bad_request(format!("container {asked} is not valid for pod {name}"));
         return all.contains(&asked).then(|| asked.to_owned()).ok_or_else(refusal);
     }
-    if let [only] = &*names(pod, "containers") {
+    if let [only] = &*container_names(pod, "containers") {
         return Ok((*only).to_owned());
     }
     let all = all.join(" ");
@@ -112,21 +119,21 @@ pub(super) fn container(call: &Call, pod: &Value) -> Result<String, Status> {
     Err(Status::bad_request(message))
 }
 
-fn names<'a>(pod: &'a Value, list: &str) -> Vec<&'a str> {
+fn container_names<'a>(pod: &'a Value, list: &str) -> Vec<&'a str> {
     pod["spec"][list].as_array().into_iter().flatten().filter_map(|one| one["name"].as_str()).collect()
 }
 
-/// Nobody here runs the Pods of this node.
-fn unreachable(call: &Call, node: &str) -> Status {
+/// Returns the refusal for a node whose Pods nobody here runs.
+fn node_unreachable(call: &Call, node: &str) -> Status {
     let table = call.backend.registry.table();
-    let nodes = table.of_declared(&NODE);
+    let nodes = table.built_in(&NODE);
     if call.backend.store.snapshot().get(&key_of(nodes, "", node)).is_none() {
         return Status::not_found(&nodes.about(node));
     }
-    Status::unavailable(format!("nobody answers for the node {node:?}: it is not run by this server"))
+    Status::unavailable(format!("cannot reach the node {node:?}: this server does not run it"))
 }
 
-fn refused(call: &Call, pod: &Value, container: &str, refusal: LogRefusal) -> Status {
+fn log_refusal(call: &Call, pod: &Value, container: &str, refusal: LogRefusal) -> Status {
     let name = &call.path.name;
     match refusal {
         LogRefusal::NotStarted => Status::bad_request(match state_of(pod, container) {
@@ -143,13 +150,13 @@ fn refused(call: &Call, pod: &Value, container: &str, refusal: LogRefusal) -> St
     }
 }
 
-/// What the Pod's status says of a container that does not run: what it waits for, or why it ended.
+/// Returns the state of a container that is not running, from the Pod's status: what it waits for, or why it ended.
 fn state_of<'a>(pod: &'a Value, container: &str) -> Option<(&'static str, &'a str)> {
     const LISTS: [&str; 3] = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
     let mut all = LISTS.iter().flat_map(|list| pod["status"][*list].as_array().into_iter().flatten());
     let state = &all.find(|one| one["name"] == container)?["state"];
-    let told = |name: &'static str, field: &str| state[name][field].as_str().map(|told| (name, told));
-    told("waiting", "reason").or_else(|| told("terminated", "message"))
+    let text_of = |name: &'static str, field: &str| state[name][field].as_str().map(|text| (name, text));
+    text_of("waiting", "reason").or_else(|| text_of("terminated", "message"))
 }
 
 #[cfg(test)]
@@ -159,7 +166,7 @@ mod tests {
     #[track_caller]
     fn check(query: &str, expected: Result<(Option<u64>, Option<u64>, bool), &str>) {
         let now = Timestamp::from_second(1000).unwrap();
-        let found = options(&Query::parse(Some(query)), "p", now);
+        let found = parse_options(&Query::parse(Some(query)), "p", now);
         let found = found.map(|request| (request.tail, request.limit_bytes, request.follow));
         match (found, expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected),

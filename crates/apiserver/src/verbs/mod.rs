@@ -1,7 +1,7 @@
-//! One verb per file. A [`Call`] is an authorised request for one resource; each verb turns it into an [`Answer`].
+//! One verb per file. A [`Call`] is an authorized request for one resource; each verb turns it into an [`Answer`].
 //!
-//! Shared by the writing verbs: [`decode_body`] (body to normal object), [`pipeline`] (everything that follows, in order).
-//! Shared by all: [`answer`] (object to response in the form the client asked for).
+//! Shared by the writing verbs: [`decode_body`] (from body to object), [`pipeline`] (everything that follows, in
+//! order). Shared by all: [`answer`] (from object to response in the requested form).
 
 mod answer;
 mod create;
@@ -14,7 +14,7 @@ mod list;
 mod log;
 mod options;
 mod patch;
-mod patched;
+mod patched_type;
 mod pipeline;
 mod pod;
 mod review;
@@ -23,38 +23,39 @@ mod select;
 mod subresource;
 mod update;
 mod watch;
+mod watch_options;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use homeostat_api::negotiate::{AnswerEncoding, Representation};
+use homeostat_api::object::memory::memory_of_json;
+use homeostat_api::resource::Resource;
+use homeostat_api::resource::declaration::PostAction;
+use homeostat_api::resource::strategy::{Strategy, strategy};
+use homeostat_api::status::Status;
 use homeostat_core::{Key, Prefix};
 use http::HeaderMap;
 
-pub(crate) use answer::{Answer, failure, warn};
-pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN, Policy, remove};
+pub(crate) use answer::{Answer, add_warning, refusal_response};
+pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN, PropagationPolicy, remove};
 pub(crate) use pipeline::stamp_new;
 pub(crate) use review::Review;
 
 use crate::auth::Identity;
 use crate::backend::{Backend, key_of};
-use crate::convert;
-use crate::heavy::{HEAVY_BYTES, Lane, Weight};
-use crate::kinds::declaration::Post;
-use crate::kinds::strategy::{Strategy, strategy};
-use crate::negotiate::{Media, Representation};
-use crate::object::memory::memory_of_json;
+use crate::expensive::{EXPENSIVE_BYTES, RequestCost, UserQueue};
 use crate::request::{Query, ResourcePath, Verb};
-use crate::resource::Resource;
-use crate::status::Status;
+use crate::stored::convert;
 
-/// Texts smaller than this take no more memory than is worth finding out: a hundred times themselves at worst.
+/// The memory of smaller texts is not worth computing: a hundred times their size at worst.
 const SMALL_BYTES: usize = 4 * 1024;
-/// No list is weighed beyond this: it has to wait until it is alone.
+/// The largest memory that a list is charged for: it must wait until it runs alone.
 const LIST_MEMORY_MAX: usize = 64 * 1024 * 1024;
-/// Lists longer than this are heavy if each object is looked into: some milliseconds' work.
-const LIST_LENGTH_HEAVY: usize = 1000;
+/// Longer lists are expensive if each object is parsed: some milliseconds of work.
+const EXPENSIVE_LIST_LENGTH: usize = 1000;
 
-/// An authorised request for one resource.
+/// An authorized request for one resource.
 pub(crate) struct Call {
     pub(crate) backend: Arc<Backend>,
     pub(crate) resource: Arc<Resource>,
@@ -65,19 +66,19 @@ pub(crate) struct Call {
     pub(crate) accepted: Representation,
     /// What it does.
     pub(crate) verb: Verb,
-    /// Is each attempt much work? Then there are few.
-    pub(crate) is_heavy: bool,
-    /// Where what is made while it is sent waits, if it is much work.
-    pub(crate) lane: Lane,
+    /// Whether each attempt is expensive. Then there are few.
+    pub(crate) is_expensive: bool,
+    /// The queue for expensive work that is done while the answer is sent.
+    pub(crate) queue: UserQueue,
 }
 
 impl Call {
-    /// The key of the object the path names.
+    /// Returns the key of the object that the path names.
     fn key(&self) -> Key {
         key_of(&self.resource, &self.path.namespace, &self.path.name)
     }
 
-    /// The objects the path means.
+    /// Returns the prefix of the objects that the path names.
     fn prefix(&self) -> Prefix {
         let storage = self.resource.storage();
         if self.resource.namespaced && !self.path.namespace.is_empty() {
@@ -91,66 +92,66 @@ impl Call {
         strategy(&self.resource)
     }
 
-    /// How much there is to think about: the body, and the object it is a change of; or the objects of a list.
-    pub(crate) fn weight(&self, body: &Bytes) -> Weight {
+    /// Returns the cost of the request: of the body and the object that it changes, or of the objects of a list.
+    pub(crate) fn cost(&self, body: &Bytes) -> RequestCost {
         match self.verb {
-            Verb::Get => return self.get_weight(),
-            Verb::List => return self.list_weight(),
-            Verb::Watch => return Weight::default(),
+            Verb::Get => return self.get_cost(),
+            Verb::List => return self.list_cost(),
+            Verb::Watch => return RequestCost::default(),
             _ => {}
         }
-        let own = text_weight(body);
+        let own = text_cost(body);
         let is_change = !self.path.name.is_empty() && matches!(self.verb, Verb::Patch | Verb::Update);
         let stored = is_change.then(|| self.backend.store.snapshot().get(&self.key()).cloned()).flatten();
-        let stored = stored.map(|entry| text_weight(&entry.bytes)).unwrap_or_default();
-        Weight { bytes: own.bytes.max(stored.bytes), memory: own.memory + stored.memory }
+        let stored = stored.map(|entry| text_cost(&entry.bytes)).unwrap_or_default();
+        RequestCost { bytes: own.bytes.max(stored.bytes), memory: own.memory + stored.memory }
     }
 
-    /// An object that is not sent as it is stored.
-    fn get_weight(&self) -> Weight {
+    /// Returns the cost of an object that is not sent as it is stored.
+    fn get_cost(&self) -> RequestCost {
         let snapshot = self.backend.store.snapshot();
         let Some(entry) = snapshot.get(&self.key()).filter(|entry| entry.bytes.len() >= SMALL_BYTES) else {
-            return Weight::default();
+            return RequestCost::default();
         };
         let is_stored = self.wants_bytes() && self.path.subresource.is_empty();
         if is_stored && convert::is_current(&self.resource, entry) {
-            return Weight::default();
+            return RequestCost::default();
         }
-        text_weight(&entry.bytes)
+        text_cost(&entry.bytes)
     }
 
-    /// Lists whose objects are looked into, or that are made whole before they are sent.
-    fn list_weight(&self) -> Weight {
-        let is_whole = self.accepted.media != Media::Json || self.accepted.pretty;
+    /// Returns the cost of a list whose objects are parsed, or that is built as a whole before it is sent.
+    fn list_cost(&self) -> RequestCost {
+        let is_whole = self.accepted.media != AnswerEncoding::Json || self.accepted.pretty;
         let is_selected = self.query.has("labelSelector") || self.query.has("fieldSelector");
         if !(is_whole || is_selected) {
-            return Weight::default();
+            return RequestCost::default();
         }
-        // Labels are kept beside the objects; everything else is in them, and they are parsed.
+        // Labels are kept beside the objects; everything else requires parsing them.
         let are_parsed = is_whole || select::looks_into_objects(self.query.get("fieldSelector"));
         let snapshot = self.backend.store.snapshot();
         let (mut count, mut bytes) = (0, 0);
         for entry in snapshot.range(&self.prefix(), "") {
             count += 1;
             bytes += entry.bytes.len();
-            if bytes >= LIST_MEMORY_MAX || !are_parsed && count > LIST_LENGTH_HEAVY {
+            if bytes >= LIST_MEMORY_MAX || !are_parsed && count > EXPENSIVE_LIST_LENGTH {
                 break;
             }
         }
-        match (are_parsed, count > LIST_LENGTH_HEAVY) {
+        match (are_parsed, count > EXPENSIVE_LIST_LENGTH) {
             (true, is_long) => {
-                let least = if is_long { HEAVY_BYTES } else { 0 };
-                Weight { bytes: bytes.max(least), memory: if is_whole { bytes } else { 0 } }
+                let least = if is_long { EXPENSIVE_BYTES } else { 0 };
+                RequestCost { bytes: bytes.max(least), memory: if is_whole { bytes } else { 0 } }
             }
-            (false, true) => Weight { bytes: HEAVY_BYTES, memory: 0 },
-            (false, false) => Weight::default(),
+            (false, true) => RequestCost { bytes: EXPENSIVE_BYTES, memory: 0 },
+            (false, false) => RequestCost::default(),
         }
     }
 
-    /// A write that creates needs the right to create, whatever its own verb.
+    /// Checks that the user may create the object, which a write that creates needs, whatever its verb.
     fn check_may_create(&self) -> Result<(), Status> {
         let attributes = self.path.attributes(Verb::Create.name(), &self.path.name);
-        self.backend.authorizer.check(&self.who, &attributes)
+        self.backend.authorizer.authorize(&self.who, &attributes)
     }
 
     fn not_found(&self) -> Status {
@@ -160,7 +161,7 @@ impl Call {
     /// Runs its verb.
     pub(crate) async fn run(self, body: Bytes) -> Result<Answer, Status> {
         if !self.path.subresource.is_empty() {
-            return subresource::run(self, body).await;
+            return subresource::handle_subresource(self, body).await;
         }
         match (self.verb, self.path.name.is_empty()) {
             (Verb::List, _) => list::list(&self),
@@ -168,7 +169,7 @@ impl Call {
             (Verb::Get, _) => get::get(&self),
             (Verb::Create, false) if self.resource.is_custom() => create::create(&self, &body).await,
             (Verb::Create, true)
-                if self.resource.declaration().is_some_and(|kind| kind.post == Post::BindPod) =>
+                if self.resource.declaration().is_some_and(|kind| kind.post == PostAction::BindPod) =>
             {
                 pod::bind_named(self, &body).await
             }
@@ -182,8 +183,8 @@ impl Call {
     }
 }
 
-/// How much there is to think about in a text.
-fn text_weight(text: &[u8]) -> Weight {
+/// Returns the cost of processing a text.
+fn text_cost(text: &[u8]) -> RequestCost {
     let memory = if text.len() < SMALL_BYTES { 0 } else { memory_of_json(text) };
-    Weight { bytes: text.len(), memory }
+    RequestCost { bytes: text.len(), memory }
 }

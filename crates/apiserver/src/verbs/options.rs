@@ -1,15 +1,16 @@
-//! Options common to writes: dry run, field manager, field validation.
+//! Options common to all writes: dry run, field manager, field validation.
 
+use homeostat_api::field::{Error, Errors, FieldPath};
+use homeostat_api::negotiate::PatchType;
+use homeostat_api::status::Status;
 use serde_json::json;
 
 use super::Call;
-use crate::field::{Error, Errors, Path};
-use crate::status::Status;
 
-/// The longest name of a field manager Kubernetes takes.
+/// The longest name of a field manager that Kubernetes accepts.
 const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
-/// What happens to fields nobody knows and keys given twice.
+/// What happens to unknown fields and duplicate keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Strictness {
     Ignore,
@@ -27,15 +28,16 @@ pub(super) struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Reads and checks them; `kind` names the options object in a refusal.
-    pub(super) fn of(call: &Call, kind: &str) -> Result<Self, Status> {
+    /// Parses and checks them; `kind` names the options object in a refusal.
+    pub(super) fn parse(call: &Call, kind: &str) -> Result<Self, Status> {
         Self::checked(call, kind, Errors::new())
     }
 
-    /// Reads and checks those of a patch: who applies must say who they are, and only an apply can be forced.
-    pub(super) fn of_patch(call: &Call, is_apply: bool) -> Result<Self, Status> {
-        let root = Path::Root;
+    /// Parses and checks those of a patch: an apply must name its field manager, and only an apply can be forced.
+    pub(super) fn parse_patch(call: &Call, kind: PatchType) -> Result<Self, Status> {
+        let root = FieldPath::Root;
         let mut errors = Errors::new();
+        let is_apply = kind == PatchType::Apply;
         if is_apply && call.query.get("fieldManager").is_empty() {
             errors.push(Error::required(&root.field("fieldManager"), "is required for apply patch"));
         }
@@ -46,7 +48,7 @@ impl WriteOptions {
     }
 
     fn checked(call: &Call, kind: &str, mut errors: Errors) -> Result<Self, Status> {
-        let root = Path::Root;
+        let root = FieldPath::Root;
         let manager = call.query.get("fieldManager");
         check_manager(manager, &mut errors);
         let dry_run = call.query.all("dryRun").collect::<Vec<_>>();
@@ -76,7 +78,7 @@ impl WriteOptions {
 }
 
 fn check_manager(manager: &str, errors: &mut Errors) {
-    let root = Path::Root;
+    let root = FieldPath::Root;
     let path = root.field("fieldManager");
     if manager.len() > FIELD_MANAGER_BYTES_MAX {
         errors.push(Error::too_long(&path, FIELD_MANAGER_BYTES_MAX));
@@ -88,7 +90,7 @@ fn check_manager(manager: &str, errors: &mut Errors) {
     }
 }
 
-/// The manager named, or what the client calls itself up to the first slash.
+/// Returns the named manager, or the client's user agent up to the first slash.
 fn manager_name(call: &Call, named: &str) -> String {
     if !named.is_empty() {
         return named.to_owned();

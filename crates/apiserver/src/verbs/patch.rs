@@ -1,24 +1,25 @@
-//! Patch: the body describes a change to the stored object, in one of four ways.
+//! Patch: changes the stored object as the body describes, in one of four ways.
 
+use homeostat_api::decode;
+use homeostat_api::negotiate::{self, PatchType};
+use homeostat_api::object::meta;
+use homeostat_api::ordered::{FieldOrder, OrderedJson};
+use homeostat_api::patch::apply::apply;
+use homeostat_api::patch::go_format::GoPrinted;
+use homeostat_api::patch::{json, merge, strategic};
+use homeostat_api::status::Status;
 use serde_json::{Value, json};
 
-use super::decode_body::{self, Applied, Origin};
+use super::decode_body::{self, AppliedConfiguration, PatchOrigin};
 use super::options::WriteOptions;
 use super::pipeline::{self, Draft, OnMissing};
 use super::update::{OTHER_NAMESPACE, check_names};
 use super::{Answer, Call};
-use crate::decode;
-use crate::negotiate::{self, PatchType};
-use crate::object::meta;
-use crate::ordered::{Order, Ordered};
-use crate::patch::apply::apply;
-use crate::patch::go::Printed;
-use crate::patch::{json, merge, strategic};
-use crate::status::Status;
 
-/// The result of a patch as Kubernetes shows it: what was not looked into is in the order of its type.
-static RESULT: Order = Order { names: &[], inside: &[("metadata", &METADATA)], below: None };
-static METADATA: Order = Order {
+/// The field order in which Kubernetes shows the result of a patch: fields that were not touched are in the order of
+/// their type.
+static RESULT: FieldOrder = FieldOrder { names: &[], inside: &[("metadata", &METADATA)], below: None };
+static METADATA: FieldOrder = FieldOrder {
     names: &[
         "name",
         "generateName",
@@ -38,20 +39,20 @@ static METADATA: Order = Order {
     inside: &[("managedFields", &MANAGED), ("ownerReferences", &OWNER)],
     below: Some(&BY_NAME),
 };
-static MANAGED: Order = Order {
+static MANAGED: FieldOrder = FieldOrder {
     names: &["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"],
     inside: &[],
     below: Some(&BY_NAME),
 };
-static OWNER: Order =
-    Order { names: &["apiVersion", "kind", "name", "uid"], inside: &[], below: Some(&BY_NAME) };
-static BY_NAME: Order = Order { names: &[], inside: &[], below: None };
+static OWNER: FieldOrder =
+    FieldOrder { names: &["apiVersion", "kind", "name", "uid"], inside: &[], below: Some(&BY_NAME) };
+static BY_NAME: FieldOrder = FieldOrder { names: &[], inside: &[], below: None };
 
-/// Applies the body to the object the path names.
+/// Applies the body to the object that the path names.
 pub(super) async fn patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = negotiate::patch_type(content_type, call.resource.is_custom())?;
-    let options = WriteOptions::of_patch(call, kind == PatchType::Apply)?;
+    let options = WriteOptions::parse_patch(call, kind)?;
     if kind == PatchType::Apply {
         return apply_patch(call, &options, body).await;
     }
@@ -61,8 +62,8 @@ pub(super) async fn patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
         patch.apply(call, &mut object)?;
         let shown = || patch.shown(call, old);
         let is_strategic = matches!(patch, Patch::Strategic(_));
-        let origin = Origin { problems: &problems, is_strategic, shown: Some(&shown) };
-        let draft = decode_body::patched(call, object, options.strictness, origin)?;
+        let origin = PatchOrigin { problems: &problems, is_strategic, shown: Some(&shown) };
+        let draft = decode_body::decode_patched(call, object, options.strictness, origin)?;
         check_identity(call, &draft.object, old)?;
         Ok(draft)
     })
@@ -71,26 +72,27 @@ pub(super) async fn patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
 
 /// A parsed patch, applied as often as the write is retried.
 pub(super) enum Patch {
-    Json(json::Patch),
+    Json(json::JsonPatch),
     Merge(Value),
     Strategic(Value),
 }
 
 impl Patch {
-    /// Reads a patch, and what a strict client would not like about it.
+    /// Parses a patch, and returns the problems that strict validation would report.
     pub(super) fn parse(kind: PatchType, body: &[u8]) -> Result<(Self, Vec<String>), Status> {
-        let decoded = decode::body(body, decode::Media::Json, true).map_err(|status| match kind {
-            PatchType::Merge => Status::bad_request(format!("error decoding patch: {}", status.message)),
-            _ => status,
-        })?;
+        let decoded = decode::body(body, decode::BodyFormat::Json, decode::DuplicateKeyReport::Collect)
+            .map_err(|status| match kind {
+                PatchType::Merge => Status::bad_request(format!("error decoding patch: {}", status.message)),
+                _ => status,
+            })?;
         let (value, duplicates) = (decoded.value, decoded.duplicates);
         let mut problems =
             duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect::<Vec<_>>();
         let patch = match kind {
             PatchType::Json => {
-                let unknown = json::Patch::unknown_fields(&value).into_iter();
+                let unknown = json::JsonPatch::unknown_fields(&value).into_iter();
                 problems.extend(unknown.map(|path| format!("json patch unknown field {path:?}")));
-                Self::Json(json::Patch::parse(value)?)
+                Self::Json(json::JsonPatch::parse(value)?)
             }
             PatchType::Merge => Self::Merge(value),
             PatchType::Strategic | PatchType::Apply => Self::Strategic(value),
@@ -98,10 +100,10 @@ impl Patch {
         Ok((patch, problems))
     }
 
-    /// What a refusal shows: a strategic patch itself, of others what they made of the object.
+    /// Returns the text for a refusal: a strategic patch itself, for others their result.
     fn shown(&self, call: &Call, old: &Value) -> String {
         if let Self::Strategic(patch) = self {
-            return Printed(patch).to_string();
+            return GoPrinted(patch).to_string();
         }
         let mut result = old.clone();
         // It was applied to the same object before.
@@ -109,7 +111,7 @@ impl Patch {
         if call.resource.is_custom() {
             return result.to_string();
         }
-        serde_json::to_string(&Ordered(&result, &RESULT)).expect("JSON values can be written")
+        serde_json::to_string(&OrderedJson(&result, &RESULT)).expect("JSON values can be written")
     }
 
     pub(super) fn apply(&self, call: &Call, object: &mut Value) -> Result<(), Status> {
@@ -125,7 +127,7 @@ impl Patch {
     }
 }
 
-/// A patch may not turn the object into another.
+/// Checks that a patch does not turn the object into another one.
 fn check_identity(call: &Call, new: &Value, old: &Value) -> Result<(), Status> {
     if meta::name(new).is_empty() {
         return check_names(call, new);
@@ -142,33 +144,37 @@ fn check_identity(call: &Call, new: &Value, old: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// What an apply made: its problems were told before it was merged.
-const APPLIED: Origin<'_> = Origin { problems: &[], is_strategic: false, shown: None };
+/// The origin of an applied object: its problems were reported before it was merged.
+const APPLIED: PatchOrigin<'_> = PatchOrigin { problems: &[], is_strategic: false, shown: None };
 
-/// Server-side apply: also creates.
+/// Runs a server-side apply, which also creates.
 async fn apply_patch(call: &Call, options: &WriteOptions, body: &[u8]) -> Result<Answer, Status> {
-    let config = Applied::parse(call, body, options.strictness)?;
+    let config = AppliedConfiguration::parse(call, body, options.strictness)?;
     let draft_of_missing = || draft_of_missing(call, options, &config);
     let creates = call.path.subresource.is_empty();
     let on_missing = if creates { OnMissing::Create(&draft_of_missing) } else { OnMissing::Refuse };
     pipeline::change(call, options, on_missing, |old| {
-        let object = merged(call, options, Some(old), &config.object)?;
+        let object = merge_configuration(call, options, Some(old), &config.object)?;
         let warnings = config.judge(options.strictness)?;
-        let draft = decode_body::patched(call, object, options.strictness, APPLIED)?;
+        let draft = decode_body::decode_patched(call, object, options.strictness, APPLIED)?;
         check_identity(call, &draft.object, old)?;
-        Ok(applied(draft, warnings))
+        Ok(apply_draft(draft, warnings))
     })
     .await
 }
 
-/// What an apply makes: it says who manages which field. The warnings about its text come first.
-fn applied(draft: Draft, mut warnings: Vec<String>) -> Draft {
+/// Returns the draft of an apply: it already records the field managers. The warnings about its text come first.
+fn apply_draft(draft: Draft, mut warnings: Vec<String>) -> Draft {
     warnings.extend(draft.warnings);
     Draft { object: draft.object, warnings, has_managers: true }
 }
 
-/// What an apply makes of nothing.
-fn draft_of_missing(call: &Call, options: &WriteOptions, config: &Applied) -> Result<Draft, Status> {
+/// Returns the draft that an apply creates if there is no object.
+fn draft_of_missing(
+    call: &Call,
+    options: &WriteOptions,
+    config: &AppliedConfiguration,
+) -> Result<Draft, Status> {
     let uid = meta::uid(&config.object);
     if !uid.is_empty() {
         let about = call.resource.about(&call.path.name);
@@ -177,16 +183,16 @@ fn draft_of_missing(call: &Call, options: &WriteOptions, config: &Applied) -> Re
         );
         return Err(Status::conflict(&about, &why));
     }
-    let object = merged(call, options, None, &config.object)?;
+    let object = merge_configuration(call, options, None, &config.object)?;
     let warnings = config.judge(options.strictness)?;
     check_identity(call, &object, &json!({"metadata": {"name": call.path.name}}))?;
-    let draft = decode_body::patched(call, object, options.strictness, APPLIED)?;
+    let draft = decode_body::decode_patched(call, object, options.strictness, APPLIED)?;
     call.check_may_create()?;
-    Ok(applied(draft, warnings))
+    Ok(apply_draft(draft, warnings))
 }
 
-/// The object with the configuration applied to it.
-pub(super) fn merged(
+/// Returns the object with the configuration applied to it.
+pub(super) fn merge_configuration(
     call: &Call,
     options: &WriteOptions,
     old: Option<&Value>,

@@ -1,27 +1,27 @@
-//! The one path of a write. Create, update, every patch, server-side apply, subresources and Scale run these stages, in this
-//! order. The verbs differ in what they decode and merge; from there on they are the same.
+//! The single path of a write. Create, update, every patch, server-side apply, subresources and Scale run these stages,
+//! in this order. The verbs differ in how they decode and merge; from there on they are the same.
 //!
 //! | stage | what happens | where |
 //! |---|---|---|
-//! | decode | the body becomes an object: unknown fields go, defaults come | [`super::decode_body`] |
-//! | convert | the stored object is read in the version of the request | [`crate::convert`] |
-//! | merge | patch, configuration, Scale or subresource and stored object become the new object | the verb, [`merge`] |
-//! | default | what was merged gets defaults, too | [`super::decode_body`] |
-//! | identify | what only the server sets is taken out of a new object, and kept in a changed one | [`metadata`] |
-//! | record managers | who manages which field (server-side apply knows since it merged) | [`managers`] |
-//! | admit (mutate) | admission changes or refuses the object | [`admit::mutate`] |
-//! | prepare | a new object gets its name, uid and time; the kind puts in what the server decides | [`metadata`], [`prepare`] |
-//! | validate | the object is judged whole; addresses are given to one that is right | [`validate`], [`prepare`] |
-//! | admit (validate) | admission refuses the object, or lets it pass as it is | [`admit::validate`] |
-//! | encode, commit | once, if nothing moved underneath; else all over, from the stored object | [`commit`] |
-//! | answer | the stored bytes, and every warning on the way | [`super::answer`] |
+//! | decode | parses the body, removes unknown fields, adds defaults | [`super::decode_body`] |
+//! | convert | reads the stored object in the version of the request | [`crate::stored::convert`] |
+//! | merge | merges patch, configuration, Scale or subresource with the stored object | the verb, [`merge`] |
+//! | default | adds defaults to the merged object | [`super::decode_body`] |
+//! | identify | removes server-set fields from a new object, keeps their stored values in a changed one | [`metadata`] |
+//! | record managers | records field managers (server-side apply does that while it merges) | [`managers`] |
+//! | admit (mutate) | lets admission change or refuse the object | [`admit::mutate`] |
+//! | prepare | sets name, uid and time of a new object, and the fields that the kind decides | [`metadata`], [`prepare`] |
+//! | validate | validates the whole object; allocates addresses for a valid one | [`validate`], [`prepare`] |
+//! | admit (validate) | lets admission refuse the object, unchanged | [`admit::validate`] |
+//! | encode, commit | commits if the stored object is unchanged; otherwise starts over from it | [`commit`] |
+//! | answer | sends the stored bytes, and all warnings | [`super::answer`] |
 //!
-//! The order is that of Kubernetes: its handlers decode, merge, record managers and let admission mutate; its generic store
-//! prepares, validates, warns, lets admission validate and commits. A retry starts at the stored object there, too.
+//! The order is that of Kubernetes: its handlers decode, merge, record managers and run mutating admission; its generic
+//! store prepares, validates, warns, runs validating admission and commits. A retry starts at the stored object there, too.
 //!
-//! **Invariant:** no stage before the commit has an effect outside of the object, but for addresses a Service is given,
-//! which are free again if it is not written. **Invariant:** the loops end because each turn that loses has seen another write
-//! win.
+//! **Invariant:** no stage before the commit has an effect outside of the object, except for the addresses allocated to a
+//! Service, which are freed if it is not written. **Invariant:** the loops end because each failed attempt means that
+//! another write succeeded.
 
 mod admit;
 mod commit;
@@ -33,34 +33,34 @@ mod validate;
 
 use std::sync::Arc;
 
+use homeostat_api::object::meta;
+use homeostat_api::patch::apply::keep_times;
+use homeostat_api::status::Status;
 use homeostat_store::Entry;
 use serde_json::Value;
 
-use super::answer::warned;
+use super::answer::add_warnings;
 use super::options::WriteOptions;
 use super::{Answer, Call};
-use crate::convert;
 use crate::namespace;
-use crate::object::meta;
-use crate::patch::apply::keep_times;
-use crate::status::Status;
+use crate::stored::convert;
 
 pub(crate) use metadata::stamp_new;
 pub(super) use metadata::wrong_uid;
 
-/// How often a change that is much work is tried again after another write came between: Kubernetes' limit for patches. Light
-/// ones are tried until they succeed: whoever loses has seen somebody else win.
-const HEAVY_RETRIES_MAX: usize = 5;
-/// How often a generated name is tried before giving up, as in Kubernetes.
+/// How often an expensive change is retried after another write came first: Kubernetes' limit for patches. Cheap ones
+/// are retried until they succeed: each retry means that another write has succeeded.
+const EXPENSIVE_RETRIES_MAX: usize = 5;
+/// How often a generated name is tried, as in Kubernetes.
 const GENERATE_ATTEMPTS_MAX: u32 = 8;
 
-/// An object that a verb made: decoded, merged and defaulted.
+/// An object that a verb produced: decoded, merged and defaulted.
 pub(super) struct Draft {
     /// The object.
     pub(super) object: Value,
-    /// What the client is warned of, whatever comes of the write.
+    /// Warnings for the client, whatever the result of the write.
     pub(super) warnings: Vec<String>,
-    /// Does the object say already who manages which field? Server-side apply works that out while it merges.
+    /// Whether the object already records its field managers. Server-side apply does that while it merges.
     pub(super) has_managers: bool,
 }
 
@@ -70,7 +70,7 @@ impl Draft {
     }
 }
 
-/// What becomes of a change of an object that is not there.
+/// What happens to a change of a missing object.
 pub(super) enum OnMissing<'a> {
     /// It is refused.
     Refuse,
@@ -81,10 +81,10 @@ pub(super) enum OnMissing<'a> {
 /// Writes a new object, under a generated name if it asks for one.
 pub(super) async fn create(call: &Call, options: &WriteOptions, mut draft: Draft) -> Result<Answer, Status> {
     let warnings = std::mem::take(&mut draft.warnings);
-    warned(insert_under_any_name(call, options, draft).await, warnings)
+    add_warnings(insert_under_any_name(call, options, draft).await, warnings)
 }
 
-/// Writes what `make` makes of the stored object, again and again until nothing came between.
+/// Writes the result of `make` on the stored object, and retries until no other write came between.
 pub(super) async fn change(
     call: &Call,
     options: &WriteOptions,
@@ -93,7 +93,7 @@ pub(super) async fn change(
 ) -> Result<Answer, Status> {
     let key = call.key();
     for attempt in 0_usize.. {
-        if call.is_heavy && attempt > HEAVY_RETRIES_MAX {
+        if call.is_expensive && attempt > EXPENSIVE_RETRIES_MAX {
             break;
         }
         let snapshot = call.backend.store.snapshot();
@@ -112,14 +112,14 @@ pub(super) async fn change(
             (None, OnMissing::Refuse) => return Err(call.not_found()),
         };
         match written.transpose() {
-            Some(written) => return warned(written, warnings),
+            Some(written) => return add_warnings(written, warnings),
             None => tokio::task::yield_now().await,
         }
     }
     Err(Status::modified(&call.resource.about(&call.path.name)))
 }
 
-/// A new object, up to the admission that may change it: as often as names are tried, this is done once.
+/// Runs a new object through the stages up to mutating admission, once for all attempts at a name.
 fn begin(call: &Call, options: &WriteOptions, draft: Draft) -> Result<Value, Status> {
     let Draft { mut object, has_managers, .. } = draft;
     metadata::check_new(call, &object)?;
@@ -131,7 +131,7 @@ fn begin(call: &Call, options: &WriteOptions, draft: Draft) -> Result<Value, Sta
     Ok(object)
 }
 
-/// A new object's way, as often as it takes to find a name that is free if it asks for one.
+/// Writes a new object, retrying until a generated name is free if it asks for one.
 async fn insert_under_any_name(call: &Call, options: &WriteOptions, draft: Draft) -> Result<Answer, Status> {
     let mut object = begin(call, options, draft)?;
     let is_generated = metadata::wants_name(&object);
@@ -152,23 +152,23 @@ async fn insert_under_any_name(call: &Call, options: &WriteOptions, draft: Draft
     unreachable!("the loop ends by returning")
 }
 
-/// The way of a new object under the name of the path; `None` when it is there meanwhile.
+/// Writes a new object under the name in the path; returns `None` if the object exists by now.
 async fn insert_missing(call: &Call, options: &WriteOptions, draft: Draft) -> Result<Option<Answer>, Status> {
     let object = begin(call, options, draft)?;
     insert(call, options, object).await
 }
 
-/// The rest of a new object's way; `None` when its name is taken.
+/// Runs the remaining stages of a new object; returns `None` if its name is taken.
 async fn insert(call: &Call, options: &WriteOptions, mut object: Value) -> Result<Option<Answer>, Status> {
     let (resource, namespace) = (&call.resource, &*call.path.namespace);
     let condition = namespace::check_create(&call.backend, resource, namespace, meta::name(&object))?;
     metadata::stamp(&call.backend, resource, namespace, &mut object);
-    let told = finish(call, options, &mut object, None)?;
+    let warnings = finish(call, options, &mut object, None)?;
     let written = commit::insert(call, options, condition, object).await?;
-    Ok(written.map(|answer| answer.warned(told)))
+    Ok(written.map(|answer| answer.warned(warnings)))
 }
 
-/// A changed object's way; `None` when another write came between.
+/// Runs the stages of a changed object; returns `None` if another write came between.
 async fn replace(
     call: &Call,
     options: &WriteOptions,
@@ -177,18 +177,18 @@ async fn replace(
     draft: Draft,
 ) -> Result<Option<Answer>, Status> {
     let mut object = merge::part(call, &old, draft.object);
-    metadata::check_preconditions(call, &object, &old, entry)?;
+    metadata::check_preconditions(call, &object, &old, entry, draft.has_managers)?;
     metadata::preserve(call, &mut object, &old);
     if !draft.has_managers {
         managers::record(call, Some(&old), &mut object, &options.manager);
     }
     admit::mutate(call, &mut object, Some(&old))?;
-    let told = finish(call, options, &mut object, Some(&old))?;
+    let warnings = finish(call, options, &mut object, Some(&old))?;
     let written = commit::replace(call, options, entry, old, object).await?;
-    Ok(written.map(|answer| answer.warned(told)))
+    Ok(written.map(|answer| answer.warned(warnings)))
 }
 
-/// What lies between admission that may change an object and the commit. Returns what its kind warns of.
+/// Runs the stages between mutating admission and the commit. Returns the warnings of the kind.
 fn finish(
     call: &Call,
     options: &WriteOptions,

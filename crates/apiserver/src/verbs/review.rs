@@ -1,37 +1,38 @@
 //! Reviews and tokens: questions that are answered and not stored.
 
+use homeostat_api::resource::declaration::{PostAction, SubresourceDeclaration};
+use homeostat_api::status::Status;
 use serde_json::Value;
 
-use super::decode_body::document;
+use super::decode_body::decode_document;
 use super::{Answer, Call};
 use crate::auth::Reviewer;
-use crate::kinds::declaration::{Part, Post};
-use crate::status::Status;
 
 /// A question that is answered and not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Review {
-    /// For a token of a ServiceAccount.
+    /// A request for a token of a ServiceAccount.
     Token,
-    /// About who one is or what one may do.
+    /// A question about identities or permissions.
     Access,
 }
 
 impl Review {
-    /// Tells which question a call asks; `None`: it is something else.
-    pub(crate) fn of(call: &Call) -> Option<Self> {
+    /// Returns which question a call asks; `None` if it is not a review.
+    pub(crate) fn of_call(call: &Call) -> Option<Self> {
         let kind = call.resource.declaration()?;
-        let is_token = |part: &Part| part.name == "token" && call.path.subresource == "token";
+        let is_token =
+            |part: &SubresourceDeclaration| part.name == "token" && call.path.subresource == "token";
         match kind.post {
             _ if kind.subresources.iter().any(is_token) => Some(Self::Token),
-            Post::Review => Some(Self::Access),
-            Post::Create | Post::BindPod => None,
+            PostAction::Review => Some(Self::Access),
+            PostAction::Create | PostAction::BindPod => None,
         }
     }
 
     /// Answers it.
     pub(crate) fn answer(self, call: &Call, reviewer: &Reviewer<'_>, body: &[u8]) -> Result<Answer, Status> {
-        let body = question(call, body)?;
+        let body = decode_question(call, body)?;
         let answer = match self {
             Self::Token => {
                 let issuer = reviewer.authenticator.issuer();
@@ -45,13 +46,13 @@ impl Review {
     }
 }
 
-fn question(call: &Call, body: &[u8]) -> Result<Value, Status> {
+fn decode_question(call: &Call, body: &[u8]) -> Result<Value, Status> {
     let resource = &call.resource;
     let (api_version, kind) = match &*call.path.subresource {
         "token" => ("authentication.k8s.io/v1".to_owned(), "TokenRequest"),
         _ => (resource.api_version(), &*resource.kind),
     };
-    let question = document(call, body, (&api_version, kind))?;
+    let question = decode_document(call, body, (&api_version, kind))?;
     let kind = question["kind"].as_str().unwrap_or_default();
     if call.path.subresource.is_empty() && !kind.is_empty() && kind != &*call.resource.kind {
         return Err(Status::bad_request(format!("{kind} cannot be handled as a {}", call.resource.kind)));

@@ -1,58 +1,67 @@
-//! Scale: the number of replicas of an object, seen and set through a small object of its own.
+//! Scale: the number of replicas of an object, read and written through a small object of its own.
 
+use homeostat_api::decode;
+use homeostat_api::field::Errors;
+use homeostat_api::kinds::subresource::{apply_scale, scale_of, validate_scale};
+use homeostat_api::negotiate::{self, PatchType};
+use homeostat_api::object::meta;
+use homeostat_api::status::Status;
 use serde_json::{Value, json};
 
-use super::decode_body::{Origin, document, patched_document};
+use super::decode_body::{PatchOrigin, decode_document_strictly, patched_document};
 use super::options::WriteOptions;
-use super::patch::{Patch, merged};
+use super::patch::{Patch, merge_configuration};
 use super::pipeline::{self, Draft, OnMissing};
 use super::update::check_names;
 use super::{Answer, Call};
-use crate::convert;
-use crate::decode;
-use crate::field::Errors;
-use crate::kinds::subresource::{apply_scale, scale_of, validate_scale};
-use crate::negotiate::{self, PatchType};
-use crate::object::meta;
 use crate::request::Verb;
-use crate::status::Status;
+use crate::stored::convert;
 
-/// What a Scale is.
+/// The apiVersion and kind of a Scale.
 const SCALE: (&str, &str) = ("autoscaling/v1", "Scale");
 
+/// The number that stands for none in the Scale of a custom object in Kubernetes.
+const NO_NUMBER: i32 = i32::MIN;
+
+/// Why no Scale of a custom object can be applied: Kubernetes records the manager of the number in the version of the
+/// Scale, and cannot convert that to the custom kind.
+const NO_CONVERSION: &str =
+    "to proper version: request to convert CR to an invalid group/version: autoscaling/v1";
+
 /// Runs a request for a Scale.
-pub(super) async fn run(call: &Call, body: &[u8]) -> Result<Answer, Status> {
+pub(super) async fn handle_scale(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     match call.verb {
-        Verb::Get => show(call, 200),
+        Verb::Get => show_scale(call, 200),
         Verb::Update => {
-            let scale = document(call, body, SCALE)?;
+            let options = WriteOptions::parse(call, "UpdateOptions")?;
+            let (scale, warnings) = decode_document_strictly(call, body, SCALE, options.strictness)?;
             check_scale(call, &scale)?;
-            let options = WriteOptions::of(call, "UpdateOptions")?;
-            set(call, &options, |_| Ok((scale.clone(), Vec::new()))).await
+            set_scale(call, &options, |_| Ok((scale.clone(), warnings.clone()))).await
         }
         _ => {
             let kind = negotiate::patch_type(content_type, call.resource.is_custom())?;
             if kind == PatchType::Apply {
-                return applied(call, body).await;
+                return apply_scale_patch(call, body).await;
             }
             let kind = if kind == PatchType::Strategic { PatchType::Merge } else { kind };
-            patched(call, kind, body).await
+            patch_scale(call, kind, body).await
         }
     }
 }
 
-/// Any other patch of a Scale.
-async fn patched(call: &Call, kind: PatchType, body: &[u8]) -> Result<Answer, Status> {
-    let options = WriteOptions::of_patch(call, false)?;
+/// Runs any other patch of a Scale.
+async fn patch_scale(call: &Call, kind: PatchType, body: &[u8]) -> Result<Answer, Status> {
+    let options = WriteOptions::parse_patch(call, kind)?;
     let (patch, problems) = Patch::parse(kind, body)?;
-    set(call, &options, |old| {
+    set_scale(call, &options, |old| {
         let mut scale = scale_of(&call.resource, old).or_else(|_| {
-            // A number never set can still be patched in.
-            scale_of(&call.resource, &apply_scale(&call.resource, old.clone(), &Value::Null))
+            // A number that was never set can still be patched.
+            let none = json!({"spec": {"replicas": NO_NUMBER}});
+            scale_of(&call.resource, &apply_scale(&call.resource, old.clone(), &none))
         })?;
         patch.apply(call, &mut scale)?;
-        let origin = Origin { problems: &problems, is_strategic: false, shown: None };
+        let origin = PatchOrigin { problems: &problems, is_strategic: false, shown: None };
         let warnings = patched_document(&mut scale, SCALE, options.strictness, origin)?;
         check_names(call, &scale)?;
         Ok((scale, warnings))
@@ -60,10 +69,10 @@ async fn patched(call: &Call, kind: PatchType, body: &[u8]) -> Result<Answer, St
     .await
 }
 
-/// Server-side apply of a Scale: its number is applied to the object, in the name of the manager of the number.
-async fn applied(call: &Call, body: &[u8]) -> Result<Answer, Status> {
-    let options = WriteOptions::of_patch(call, true)?;
-    let scale = decode::body(body, decode::Media::Yaml, false)?.value;
+/// Runs a server-side apply of a Scale: applies its number to the object, in the name of the manager of that number.
+async fn apply_scale_patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
+    let options = WriteOptions::parse_patch(call, PatchType::Apply)?;
+    let scale = decode::body(body, decode::BodyFormat::Yaml, decode::DuplicateKeyReport::Omit)?.value;
     check_applied(call, &scale)?;
     let mut config = json!({"apiVersion": call.resource.api_version(), "kind": &*call.resource.kind,
         "metadata": {"name": call.path.name}});
@@ -71,10 +80,22 @@ async fn applied(call: &Call, body: &[u8]) -> Result<Answer, Status> {
         config = apply_scale(&call.resource, config, &scale);
     }
     pipeline::change(call, &options, OnMissing::Refuse, |old| {
-        let mut object = merged(call, &options, Some(old), &config)?;
+        if call.resource.is_custom() && !was_applied(old) {
+            return Err(Status::unclassified(format!(
+                "failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, \
+                 Kind=Scale) {NO_CONVERSION}"
+            )));
+        }
+        let mut object = merge_configuration(call, &options, Some(old), &config)?;
+        if call.resource.is_custom() {
+            let name = &call.path.name;
+            return Err(Status::unclassified(format!(
+                "failed to convert new object (/{name}; autoscaling/v1, Kind=Scale) {NO_CONVERSION}"
+            )));
+        }
         let number = scale_of(&call.resource, &object).map(|scale| scale["spec"]["replicas"].clone());
         if number.unwrap_or_default().is_null() {
-            // Nobody wants any number any more: none.
+            // No manager wants a number any more: remove it.
             object = apply_scale(&call.resource, object, &Value::Null);
         }
         for field in ["uid", "resourceVersion"] {
@@ -83,6 +104,12 @@ async fn applied(call: &Call, body: &[u8]) -> Result<Answer, Status> {
         Ok(Draft { object, warnings: Vec::new(), has_managers: true })
     })
     .await
+}
+
+/// Did somebody apply a part of the object?
+fn was_applied(object: &Value) -> bool {
+    let managers = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    managers.into_iter().any(|manager| manager["operation"] == "Apply")
 }
 
 fn check_applied(call: &Call, scale: &Value) -> Result<(), Status> {
@@ -95,13 +122,20 @@ fn check_applied(call: &Call, scale: &Value) -> Result<(), Status> {
         )));
     }
     let replicas = &scale["spec"]["replicas"];
+    if !replicas.is_null() && !replicas.is_number() {
+        let (name, found) = (&call.path.name, decode::type_name(replicas));
+        return Err(Status::unclassified(format!(
+            "failed to create typed patch object (/{name}; autoscaling/v1, Kind=Scale): .spec.replicas: expected numeric \
+             (int or float), got {found}"
+        )));
+    }
     if !replicas.is_null() && replicas.as_i64().is_none_or(|number| i32::try_from(number).is_err()) {
         return Err(Status::bad_request("spec.replicas of a Scale must be a whole number of 32 bits"));
     }
     check_number(call, scale)
 }
 
-fn show(call: &Call, code: u16) -> Result<Answer, Status> {
+fn show_scale(call: &Call, code: u16) -> Result<Answer, Status> {
     let snapshot = call.backend.store.snapshot();
     let entry = snapshot.get(&call.key()).ok_or_else(|| call.not_found())?;
     let scale = scale_of(&call.resource, &convert::decode(&call.resource, entry))?;
@@ -116,7 +150,7 @@ fn check_scale(call: &Call, scale: &Value) -> Result<(), Status> {
     check_names(call, scale)
 }
 
-async fn set(
+async fn set_scale(
     call: &Call,
     options: &WriteOptions,
     make: impl Fn(&Value) -> Result<(Value, Vec<String>), Status> + Send + Sync,
@@ -125,7 +159,8 @@ async fn set(
         let (scale, warnings) = make(old)?;
         check_number(call, &scale)?;
         let mut object = apply_scale(&call.resource, old.clone(), &scale);
-        // Only what the client names is a condition; else the number is set on whatever is stored.
+        // Only the fields that the client sends are conditions; otherwise the number is set on the stored object,
+        // whatever its state.
         for field in ["uid", "resourceVersion"] {
             let given = scale["metadata"].get(field).filter(|value| value.as_str() != Some(""));
             if let Some(given) = given {
@@ -137,8 +172,13 @@ async fn set(
     .await
 }
 
-/// Refuses a number that cannot be. That of a custom object is judged with the object.
+/// Refuses an invalid number. That of a custom object is validated with the object.
 fn check_number(call: &Call, scale: &Value) -> Result<(), Status> {
+    let custom = call.resource.custom().and_then(|custom| custom.scale.as_ref());
+    if let (Some(custom), true) = (custom, scale["spec"]["replicas"] == NO_NUMBER) {
+        let path = &custom.spec_replicas;
+        return Err(Status::bad_request(format!("the spec replicas field {path:?} cannot be empty")));
+    }
     let errors = if call.resource.is_custom() { Errors::new() } else { validate_scale(scale) };
     if errors.is_empty() {
         Ok(())

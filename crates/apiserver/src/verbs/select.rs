@@ -1,21 +1,22 @@
-//! Which objects a list, watch or collection means: namespace, name, labels and fields.
+//! Selects the objects of a list, watch or collection: by namespace, name, labels and fields.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+use homeostat_api::resource::Resource;
+use homeostat_api::resource::selectable;
+use homeostat_api::status::Status;
 use homeostat_core::selector::{FieldSelector, LabelSelector};
 use homeostat_store::Entry;
 
 use super::Call;
-use crate::convert;
-use crate::kinds::selectable;
-use crate::object::encode;
-use crate::object::view::View;
-use crate::resource::Resource;
-use crate::status::Status;
+use crate::stored::convert;
+use crate::stored::encode;
+use crate::stored::labels_and_owners::LabelsAndOwners;
 
-/// Keys and values in the selectors of one request. Programs name some dozen; a URL has room for twenty thousand.
+/// The most keys and values in the selectors of one request. Programs use some dozen; a URL has room for twenty
+/// thousand.
 const SELECTOR_TERMS_MAX: usize = 1000;
 
 /// The selectors of one request.
@@ -27,7 +28,7 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    pub(super) fn of(call: &Call) -> Result<Self, Status> {
+    pub(super) fn parse(call: &Call) -> Result<Self, Status> {
         let labels = call.query.get("labelSelector");
         let labels = (!labels.is_empty())
             .then(|| LabelSelector::parse(labels).map_err(|error| Status::bad_request(error.to_string())))
@@ -38,17 +39,17 @@ impl Selection {
         Ok(Self { resource: Arc::clone(&call.resource), labels, fields, name: call.path.name.clone() })
     }
 
-    /// Does it pass everything under the prefix?
+    /// Returns whether it selects everything under the prefix.
     pub(super) fn is_everything(&self) -> bool {
         self.labels.is_none() && self.fields.is_none() && self.name.is_empty()
     }
 
-    /// Are objects selected by what is in them?
+    /// Returns whether objects are selected by their content.
     pub(super) fn has_fields(&self) -> bool {
         self.fields.is_some()
     }
 
-    /// Is any selector given?
+    /// Returns whether any selector is given.
     pub(super) fn has_selectors(&self) -> bool {
         self.labels.is_some() || self.fields.is_some()
     }
@@ -58,7 +59,7 @@ impl Selection {
             return false;
         }
         if let Some(labels) = &self.labels {
-            let view = View::of_entry(entry);
+            let view = LabelsAndOwners::from_entry(entry);
             if !labels.matches(|key| view.label(key)) {
                 return false;
             }
@@ -66,7 +67,7 @@ impl Selection {
         self.fields.as_ref().is_none_or(|fields| self.fields_match(fields, entry))
     }
 
-    /// Name and namespace are in the key; only other fields need the object.
+    /// Matches the fields. Name and namespace are in the key; only other fields need the object.
     fn fields_match(&self, fields: &FieldSelector, entry: &Entry) -> bool {
         let object = OnceCell::new();
         let value = |field: &str| -> Cow<'_, str> {
@@ -81,7 +82,7 @@ impl Selection {
             };
             selectable::field(&self.resource, field, object.get_or_init(decoded)).unwrap_or_default().into()
         };
-        // Terms are sorted: those of one field stand together.
+        // Terms are sorted, so those of one field are adjacent.
         fields.terms().chunk_by(|left, right| left.field == right.field).all(|terms| {
             let value = terms.first().map(|term| value(&term.field)).unwrap_or_default();
             terms.iter().all(|term| (*value == *term.value) == term.is_equal)
@@ -89,12 +90,12 @@ impl Selection {
     }
 }
 
-/// Does this field selector name anything but what stands in keys?
+/// Returns whether this field selector names anything but the parts of a key.
 pub(super) fn looks_into_objects(fields: &str) -> bool {
     !fields.is_empty() && fields.split(',').any(|term| !term.trim_start().starts_with("metadata.name"))
 }
 
-/// Refuses selectors that would make every object, and every event of a watch, much work.
+/// Refuses selectors that would make every object, and every event of a watch, expensive.
 fn check_length(labels: Option<&LabelSelector>, fields: Option<&FieldSelector>) -> Result<(), Status> {
     let labels = labels.map(LabelSelector::requirements).unwrap_or_default();
     let values: usize = labels.iter().map(|requirement| 1 + requirement.values().len()).sum();

@@ -1,17 +1,17 @@
-//! Subresources: status and its kin are updates of a part of the object; the others are verbs of their own.
+//! Subresources: status and the like are updates of a part of the object; the others are verbs of their own.
 
 use bytes::Bytes;
+use homeostat_api::status::Status;
 
 use super::{Answer, Call, get, log, patch, scale, update};
-use crate::object::encode;
 use crate::request::Verb;
-use crate::status::Status;
+use crate::stored::encode;
 
 /// Runs a request for a subresource.
-pub(super) async fn run(call: Call, body: Bytes) -> Result<Answer, Status> {
+pub(super) async fn handle_subresource(call: Call, body: Bytes) -> Result<Answer, Status> {
     match (&*call.path.subresource, call.verb) {
-        ("scale", _) => scale::run(&call, &body).await,
-        ("binding" | "eviction", Verb::Create) => super::pod::run(&call, &body).await,
+        ("scale", _) => scale::handle_scale(&call, &body).await,
+        ("binding" | "eviction", Verb::Create) => super::pod::bind_or_evict(&call, &body).await,
         ("log", Verb::Get) => log::log(&call).await,
         ("log" | "exec" | "attach" | "portforward" | "proxy", _) => Err(no_connection(&call)),
         (_, Verb::Get) => get::get(&call),
@@ -21,14 +21,15 @@ pub(super) async fn run(call: Call, body: Bytes) -> Result<Answer, Status> {
     }
 }
 
-/// Why there is no connection into this Pod: what Kubernetes would say before it opens one, else that nobody opens any.
+/// Returns why there is no connection into this Pod: what Kubernetes would check before it opens one, otherwise that
+/// this server opens none.
 fn no_connection(call: &Call) -> Status {
     let snapshot = call.backend.store.snapshot();
     let Some(entry) = snapshot.get(&call.key()) else { return call.not_found() };
     let (pod, kind) = (encode::decode(entry), &*call.path.subresource);
-    // Nodes and Services have a proxy, too; the others are of Pods.
+    // Nodes and Services have a proxy, too; the other subresources are those of Pods.
     if kind != "proxy" {
-        if let ("exec" | "attach", Err(refusal)) = (kind, log::container(call, &pod)) {
+        if let ("exec" | "attach", Err(refusal)) = (kind, log::requested_container(call, &pod)) {
             return refusal;
         }
         if pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
@@ -36,22 +37,22 @@ fn no_connection(call: &Call) -> Status {
         }
     }
     Status::bad_request(match (kind, pod["status"]["podIP"].as_str()) {
-        ("portforward", Some(address)) => format!("{}, at {address}", instead(kind)),
-        _ => instead(kind).to_owned(),
+        ("portforward", Some(address)) => format!("{}, at {address}", advice_instead(kind)),
+        _ => advice_instead(kind).to_owned(),
     })
 }
 
-/// Connections into Pods are not offered; what to do instead, since Pods are processes of a machine one can reach.
-fn instead(part: &str) -> &'static str {
+/// Returns the advice to give instead of a connection into a Pod, since Pods are processes of a reachable machine.
+fn advice_instead(part: &str) -> &'static str {
     match part {
         "exec" => {
-            "this server runs no commands in containers: they are processes of its machine, so run it there, with their view \
-             of the files by `nsenter --target PID --mount COMMAND`; PID is in the Pod's containerID, process://PID"
+            "this server does not run commands in containers: they are processes of its machine, so run the command there, with \
+             their view of the files, by `nsenter --target PID --mount COMMAND`; PID is in the Pod's containerID, process://PID"
         }
-        "attach" | "log" => "this server attaches to no containers: `kubectl logs -f` shows what they say",
+        "attach" | "log" => "this server does not attach to containers: `kubectl logs -f` shows their output",
         "portforward" => {
-            "this server forwards no ports: Pods are processes of its machine, so their ports are open there already"
+            "this server does not forward ports: Pods are processes of its machine, so their ports are open there already"
         }
-        _ => "this server is no proxy to Pods and Services: their ports are open on its machine",
+        _ => "this server does not proxy to Pods and Services: their ports are open on its machine",
     }
 }

@@ -1,39 +1,39 @@
-//! Update: the body replaces the stored object.
+//! Update: replaces the stored object with the body.
 
 use std::sync::Mutex;
 
+use homeostat_api::object::meta;
+use homeostat_api::status::Status;
 use serde_json::Value;
 
-use super::answer::warned;
+use super::answer::add_warnings;
 use super::options::WriteOptions;
 use super::pipeline::{self, Draft, OnMissing, wrong_uid};
 use super::{Answer, Call, decode_body};
-use crate::object::meta;
-use crate::status::Status;
 
-/// What a body is told that names another namespace than its path.
+/// The message for a body that names another namespace than its path.
 pub(super) const OTHER_NAMESPACE: &str =
     "the namespace of the provided object does not match the namespace sent on the request";
 
-/// Replaces the object the path names.
+/// Replaces the object that the path names.
 pub(super) async fn update(call: &Call, body: &[u8]) -> Result<Answer, Status> {
-    let options = WriteOptions::of(call, "UpdateOptions")?;
-    let mut first = decode_body::object(call, body, options.strictness)?;
+    let options = WriteOptions::parse(call, "UpdateOptions")?;
+    let mut first = decode_body::decode_object(call, body, options.strictness)?;
     check_names(call, &first.object)?;
     let warnings = std::mem::take(&mut first.warnings);
-    // Another write that comes between is rare: only then is the body read once more, instead of copying it each time.
+    // Another write rarely comes between: only then is the body parsed once more, instead of being copied each time.
     let first = Mutex::new(Some(first));
     let draft = || {
         let first = first.lock().expect("nobody panics while taking").take();
-        first.map_or_else(|| decode_body::object(call, body, options.strictness), Ok)
+        first.map_or_else(|| decode_body::decode_object(call, body, options.strictness), Ok)
     };
     let draft_of_missing = || check_missing(call, draft()?);
     let creates = call.strategy().creates_on_update && call.path.subresource.is_empty();
     let on_missing = if creates { OnMissing::Create(&draft_of_missing) } else { OnMissing::Refuse };
-    warned(pipeline::change(call, &options, on_missing, |_| draft()).await, warnings)
+    add_warnings(pipeline::change(call, &options, on_missing, |_| draft()).await, warnings)
 }
 
-/// Refuses to create what the client takes for an object that was there.
+/// Refuses to create an object that the client believes to exist.
 fn check_missing(call: &Call, draft: Draft) -> Result<Draft, Status> {
     if !meta::uid(&draft.object).is_empty() {
         let about = call.resource.about(&call.path.name);
@@ -46,7 +46,7 @@ fn check_missing(call: &Call, draft: Draft) -> Result<Draft, Status> {
     Ok(draft)
 }
 
-/// The body must name the object of the path.
+/// Checks that the body names the object of the path.
 pub(super) fn check_names(call: &Call, object: &Value) -> Result<(), Status> {
     let (on_path, in_body) = (&*call.path.name, meta::name(object));
     if in_body.is_empty() {

@@ -1,8 +1,8 @@
-//! Watch: a stream of events, first what is there if asked for, then what happens.
+//! Watch: a stream of events, first the existing objects if requested, then the changes.
 //!
-//! Events that wait together are written as one piece, so a busy watch costs few writes; in a crowd of watchers a
-//! piece follows the one before it only after a moment in which more can gather. A watcher that history has left
-//! behind gets a 410 event and the end of the stream; nobody else notices.
+//! Events that wait together are written as one piece, so a busy watch costs few writes; with many watchers of a
+//! resource, a short pause between pieces lets more events gather. A watcher that fell behind history gets a 410
+//! event and the end of the stream; nobody else notices.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,44 +10,40 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream;
+use homeostat_api::encode;
+use homeostat_api::negotiate::{AnswerEncoding, ObjectForm, Representation};
+use homeostat_api::protobuf;
+use homeostat_api::resource::KindSource;
+use homeostat_api::status::Status;
+use homeostat_api::table::FormRenderer;
 use homeostat_core::{Prefix, Revision};
 use homeostat_store::{Entry, Error as StoreError, Event, Snapshot, Watch};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
-use super::get::too_large;
+use super::get::revision_too_large;
 use super::items::PIECE_WORK_MAX;
 use super::select::Selection;
+use super::watch_options::{WatchStart, watch_timeout};
 use super::{Answer, Call};
 use crate::body::{Body, PIECE_BYTES};
-use crate::convert;
-use crate::field::{Error, Errors, Path};
-use crate::heavy::{HEAVY_BYTES, Weight};
-use crate::negotiate::{Form, Media, Representation};
-use crate::object::encode;
-use crate::protobuf;
-use crate::resource::Source;
-use crate::status::Status;
-use crate::table::View;
+use crate::expensive::{EXPENSIVE_BYTES, RequestCost};
+use crate::stored::convert;
 
-/// The type of a stream of protobuf events.
+/// The media type of a stream of protobuf events.
 const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 /// How often a bookmark is sent to a watch that allows them, as in Kubernetes.
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
-/// The last bookmark comes this long before the watch ends by its own timeout.
+/// How long before the watch ends by its own timeout the last bookmark is sent.
 const LAST_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
-/// The shortest time an unlimited watch is kept open; the longest is twice that. Kubernetes spreads reconnects so.
-const UNLIMITED_S_MIN: u64 = 1800;
-/// The longest time a watch can ask for: ten years, which is as good as for ever and can be added to any instant.
-const TIMEOUT_S_MAX: u64 = 10 * 365 * 24 * 3600;
-/// How long a watch from a revision that does not exist yet is left in silence before it is refused. Kubernetes waits
-/// as long for its cache to become that fresh.
+/// How long a watch from a future revision stays silent before it is refused. Kubernetes waits as long for its cache
+/// to become that fresh.
 const FUTURE_PATIENCE: Duration = Duration::from_secs(3);
-/// So many watches of one resource are a crowd: telling each of every event at once would cost more than the writes
-/// they are told of. Fewer are told at once.
+/// From this many watches of one resource on, events are gathered: sending each event to every watch immediately
+/// would cost more than the writes themselves. Fewer watches get events immediately.
 const CROWD: usize = 16;
-/// How long events gather for a watch of a crowd that was told something just now: enough for a piece that fills a TLS
-/// record under load, and less than anybody who reconciles notices.
+/// How long events gather for such a watch after its last piece: enough to fill a TLS record under load, and less
+/// than any reconciler notices.
 const GATHER: Duration = Duration::from_millis(8);
 
 /// Opens the stream.
@@ -55,17 +51,17 @@ pub(super) fn watch(call: Call) -> Result<Answer, Status> {
     if !call.resource.allows("watch") {
         return Err(Status::method_not_allowed());
     }
-    let selection = Selection::of(&call)?;
-    let start = Start::of(&call)?;
-    let timeout = timeout(&call)?;
+    let selection = Selection::parse(&call)?;
+    let start = WatchStart::parse(&call)?;
+    let timeout = watch_timeout(&call)?;
     let snapshot = call.backend.store.snapshot();
     if start.at_least > snapshot.revision() {
-        return Err(too_large(start.at_least, snapshot.revision()));
+        return Err(revision_too_large(start.at_least, snapshot.revision()));
     }
     let prefix = call.prefix();
     let from = start.from.unwrap_or_else(|| snapshot.revision());
     if from > snapshot.revision() {
-        return Ok(from_the_future(call.accepted.media, (from, snapshot.revision()), timeout));
+        return Ok(refuse_future_revision(call.accepted.media, from, snapshot.revision(), timeout));
     }
     let opened = call.backend.store.watch(&prefix, from);
     let (watch, refused) = match opened {
@@ -77,20 +73,21 @@ pub(super) fn watch(call: Call) -> Result<Answer, Status> {
     let now = Instant::now();
     let ends_at = now + timeout;
     let bookmark_at = now + BOOKMARK_PERIOD.min(timeout.saturating_sub(LAST_BOOKMARK_LEAD));
-    let stream = Stream {
+    let stream = WatchStream {
         has_bookmarks: call.query.flag("allowWatchBookmarks"),
-        changes: matches!(call.resource.source, Source::Custom(_)).then(|| call.backend.registry.changes()),
+        changes: matches!(call.resource.source, KindSource::Custom(_))
+            .then(|| call.backend.registry.changes()),
         view: call.view(),
         call,
         selection,
         watch,
-        initial: start.sends_initial.then_some(Initial { snapshot, prefix, after: String::new() }),
+        initial: start.sends_initial.then_some(InitialEvents { snapshot, prefix, after: String::new() }),
         marks_initial_end: start.marks_end,
         refused,
         ends_at,
         bookmark_at,
         alarm: Box::pin(tokio::time::sleep_until(ends_at.min(bookmark_at))),
-        told_at: now,
+        sent_at: now,
         sent: from,
         has_columns: false,
     };
@@ -101,80 +98,19 @@ pub(super) fn watch(call: Call) -> Result<Answer, Status> {
     Ok(Answer::body(200, content_type(media), Body::stream(pieces)))
 }
 
-fn content_type(media: Media) -> &'static str {
-    if media == Media::Protobuf { PROTOBUF_STREAM } else { "application/json" }
+fn content_type(media: AnswerEncoding) -> &'static str {
+    if media == AnswerEncoding::Protobuf { PROTOBUF_STREAM } else { "application/json" }
 }
 
-/// Where a watch starts.
-struct Start {
-    /// After this revision; `None`: after the snapshot that initial events show, or now.
-    from: Option<Revision>,
-    sends_initial: bool,
-    marks_end: bool,
-    /// The initial events show a state not older than this.
-    at_least: Revision,
-}
-
-impl Start {
-    fn of(call: &Call) -> Result<Self, Status> {
-        let query = &call.query;
-        let (revision, matching) = (query.get("resourceVersion"), query.get("resourceVersionMatch"));
-        let initial = query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents"));
-        check_options(initial, matching, query.get("continue"))?;
-        let revision = match revision {
-            "" => Revision::ZERO,
-            text => text
-                .parse::<Revision>()
-                .map_err(|_| Status::unclassified(super::get::not_a_revision(text)))?,
-        };
-        let is_unset = revision == Revision::ZERO;
-        let now = Self { from: None, sends_initial: false, marks_end: false, at_least: Revision::ZERO };
-        Ok(match initial {
-            Some(true) => Self { sends_initial: true, marks_end: true, at_least: revision, ..now },
-            None if is_unset => Self { sends_initial: true, ..now },
-            Some(false) if is_unset => now,
-            _ => Self { from: Some(revision), ..now },
-        })
-    }
-}
-
-fn check_options(initial: Option<bool>, matching: &str, token: &str) -> Result<(), Status> {
-    let root = Path::Root;
-    let path = root.field("resourceVersionMatch");
-    let mut errors = Errors::new();
-    match initial {
-        Some(_) if matching != "NotOlderThan" => {
-            let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            errors.push(Error::forbidden(&path, detail));
-        }
-        None if !matching.is_empty() => {
-            let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            errors.push(Error::forbidden(&path, detail));
-        }
-        _ => {}
-    }
-    if initial.is_some() && !matching.is_empty() && matching != "NotOlderThan" {
-        errors.push(Error::not_supported(&path, &json!(matching), &["NotOlderThan"]));
-    }
-    if !matching.is_empty() && !token.is_empty() {
-        errors.push(Error::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
-    }
-    if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "ListOptions", "", &errors)) }
-}
-
-fn timeout(call: &Call) -> Result<Duration, Status> {
-    // A watch has no pages, but what is not a number is a mistake all the same.
-    call.query.number("limit")?;
-    let Some(seconds) = call.query.number("timeoutSeconds")?.filter(|seconds| *seconds != 0) else {
-        return Ok(Duration::from_secs(UNLIMITED_S_MIN + call.backend.entropy.below(UNLIMITED_S_MIN)));
-    };
-    Ok(Duration::from_secs(u64::try_from(seconds).unwrap_or_default().min(TIMEOUT_S_MAX)))
-}
-
-/// The answer to a watch from a revision this history has not reached. Whoever holds one learned it from another
-/// history (the server was restored from an older copy); no event of this one would mean to it what it says, so the
-/// client is told to list again.
-fn from_the_future(media: Media, (asked, current): (Revision, Revision), timeout: Duration) -> Answer {
+/// Answers a watch from a revision that this history has not reached. Such a client has seen another history (the
+/// server was restored from an older copy), and no event of this one would mean to it what it says, so the client
+/// must list again.
+fn refuse_future_revision(
+    media: AnswerEncoding,
+    asked: Revision,
+    current: Revision,
+    timeout: Duration,
+) -> Answer {
     let refusal = Status::expired(format!("Too large resource version: {asked}, current: {current}"));
     let pieces = stream::once(async move {
         tokio::time::sleep(FUTURE_PATIENCE.min(timeout)).await;
@@ -187,46 +123,53 @@ fn too_old(asked: Revision, oldest: Revision) -> Status {
     Status::expired(format!("too old resource version: {asked} ({oldest})"))
 }
 
-/// The objects there are, still to be sent.
-struct Initial {
+/// Why a bookmark is sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bookmark {
+    Periodic,
+    EndOfInitialEvents,
+}
+
+/// The existing objects that are still to be sent.
+struct InitialEvents {
     snapshot: Snapshot,
     prefix: Prefix,
     after: String,
 }
 
 /// An open watch.
-struct Stream {
+struct WatchStream {
     call: Call,
     /// How to show objects, if not as they are.
-    view: Option<View>,
+    view: Option<FormRenderer>,
     selection: Selection,
     watch: Option<Watch>,
-    initial: Option<Initial>,
+    initial: Option<InitialEvents>,
     marks_initial_end: bool,
     refused: Option<Status>,
     has_bookmarks: bool,
     ends_at: Instant,
     bookmark_at: Instant,
-    /// Goes off at the end or at the next bookmark, whichever is first.
+    /// Fires at the end or at the next bookmark, whichever is first.
     alarm: Pin<Box<Sleep>>,
     /// When the last events were handed to the connection.
-    told_at: Instant,
-    /// The revision the client surely knows of.
+    sent_at: Instant,
+    /// The revision that the client certainly knows.
     sent: Revision,
-    /// Were the columns of a table sent already?
+    /// Whether the columns of a table were sent already.
     has_columns: bool,
-    /// Changes of what is served, if it can be withdrawn.
+    /// Signals changes of what is served, if the resource can be withdrawn.
     changes: Option<tokio::sync::watch::Receiver<u64>>,
 }
 
-impl Stream {
-    /// The next piece; `None`: the end.
+impl WatchStream {
+    /// Returns the next piece; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(initial) = self.initial.take() {
-                let weight = self.weight(initial.snapshot.range(&initial.prefix, &initial.after).take(1));
-                let lane = self.call.lane.clone();
-                let piece = lane.make(weight, || self.initial_piece(initial)).await;
+                let cost = self.cost(initial.snapshot.range(&initial.prefix, &initial.after).take(1));
+                let queue = self.call.queue.clone();
+                let piece = queue.make(cost, || self.initial_piece(initial)).await;
                 if !piece.is_empty() {
                     return Some(piece);
                 }
@@ -248,12 +191,12 @@ impl Stream {
                         return Some(piece);
                     }
                 }
-                events = gathered(watch, self.told_at) => {
+                events = gather_events(watch, self.sent_at) => {
                     let piece = match events {
                         Ok(events) => {
                             let states = events.iter().flat_map(|event| [&event.old, &event.new]).flatten();
-                            let (weight, lane) = (self.weight(states), self.call.lane.clone());
-                            lane.make(weight, || self.piece(&events)).await
+                            let (cost, queue) = (self.cost(states), self.call.queue.clone());
+                            queue.make(cost, || self.piece(&events)).await
                         }
                         Err(StoreError::Compacted { asked, oldest }) => self.cut_off(asked, oldest),
                         Err(_) => return None,
@@ -262,7 +205,7 @@ impl Stream {
                         return Some(piece);
                     }
                 }
-                () = changed(&mut self.changes) => {
+                () = registry_changed(&mut self.changes) => {
                     if self.is_withdrawn() {
                         return None;
                     }
@@ -276,31 +219,31 @@ impl Stream {
         error_piece(self.call.accepted.media, &too_old(asked, oldest))
     }
 
-    /// Is the resource no longer served as it was? Then the stream ends, and clients look again.
+    /// Returns whether the resource is no longer served as it was. Then the stream ends, and clients look again.
     fn is_withdrawn(&self) -> bool {
         let table = self.call.backend.registry.table();
         let resource = &self.call.resource;
         table.get(&resource.group, &resource.version, &resource.plural).is_none()
     }
 
-    /// How much work it is to parse these, as far as that is needed. A user may have a thousand watches, and what is parsed
-    /// for each of them must not keep others waiting.
-    fn weight<'a>(&self, entries: impl Iterator<Item = &'a Arc<Entry>>) -> Weight {
+    /// Returns the cost of parsing these entries, as far as that is needed. A user may have a thousand watches, and
+    /// parsing for each of them must not delay others.
+    fn cost<'a>(&self, entries: impl Iterator<Item = &'a Arc<Entry>>) -> RequestCost {
         let bytes = entries.map(|entry| self.parsed_bytes(entry)).sum();
-        Weight { bytes, memory: bytes }
+        RequestCost { bytes, memory: bytes }
     }
 
-    /// The bytes that are parsed to select or show an object; none if it is sent as it is stored.
+    /// Returns how many bytes are parsed to select or show an object; none if it is sent as it is stored.
     fn parsed_bytes(&self, entry: &Entry) -> usize {
         let Representation { form, media, .. } = self.call.accepted;
-        let is_parsed = form != Form::Object
-            || media == Media::Protobuf
+        let is_parsed = form != ObjectForm::Object
+            || media == AnswerEncoding::Protobuf
             || self.selection.has_fields()
             || !convert::is_current(&self.call.resource, entry);
         if is_parsed { entry.bytes.len() } else { 0 }
     }
 
-    fn initial_piece(&mut self, mut initial: Initial) -> Bytes {
+    fn initial_piece(&mut self, mut initial: InitialEvents) -> Bytes {
         let mut piece = Vec::new();
         let mut parsed_bytes = 0;
         let snapshot = initial.snapshot.clone();
@@ -308,7 +251,7 @@ impl Stream {
         let (prefix, after) = (initial.prefix.clone(), std::mem::take(&mut initial.after));
         for entry in snapshot.range(&prefix, &after) {
             let next_bytes = self.parsed_bytes(entry);
-            let is_apart = parsed_bytes > 0 && next_bytes >= HEAVY_BYTES;
+            let is_apart = parsed_bytes > 0 && next_bytes >= EXPENSIVE_BYTES;
             if piece.len() >= PIECE_BYTES || parsed_bytes >= PIECE_WORK_MAX || is_apart {
                 is_done = false;
                 break;
@@ -316,19 +259,19 @@ impl Stream {
             parsed_bytes += next_bytes;
             entry.key.as_str().clone_into(&mut initial.after);
             if self.selection.matches(entry) {
-                self.event_into(&mut piece, "ADDED", &Shown::Current(entry));
+                self.event_into(&mut piece, "ADDED", &EventObject::Current(entry));
             }
         }
         self.sent = snapshot.revision();
         if !is_done {
             self.initial = Some(initial);
         } else if self.marks_initial_end && self.has_bookmarks {
-            self.bookmark_into(&mut piece, snapshot.revision(), true);
+            self.bookmark_into(&mut piece, snapshot.revision(), Bookmark::EndOfInitialEvents);
         }
         piece.into()
     }
 
-    /// The events that pass the selection, as one piece.
+    /// Returns the events that match the selection, as one piece.
     fn piece(&mut self, events: &[Arc<Event>]) -> Bytes {
         let size =
             events.iter().map(|event| event.new.as_ref().map_or(256, |entry| entry.bytes.len() + 64)).sum();
@@ -339,21 +282,23 @@ impl Stream {
             let old = event.old.as_ref().filter(|entry| matches(entry));
             let new = event.new.as_ref().filter(|entry| matches(entry));
             match (old, new) {
-                (None, Some(new)) => self.event_into(&mut piece, "ADDED", &Shown::Current(new)),
-                (Some(_), Some(new)) => self.event_into(&mut piece, "MODIFIED", &Shown::Current(new)),
+                (None, Some(new)) => self.event_into(&mut piece, "ADDED", &EventObject::Current(new)),
+                (Some(_), Some(new)) => self.event_into(&mut piece, "MODIFIED", &EventObject::Current(new)),
                 (Some(old), None) => {
-                    self.event_into(&mut piece, "DELETED", &Shown::Last(old, event.revision));
+                    self.event_into(&mut piece, "DELETED", &EventObject::Last(old, event.revision));
                 }
                 (None, None) => {}
             }
             self.sent = event.revision;
         }
-        self.told_at = Instant::now();
+        self.sent_at = Instant::now();
         piece.into()
     }
 
-    fn event_into(&mut self, piece: &mut Vec<u8>, kind: &str, shown: &Shown<'_>) {
-        if self.call.accepted.form != Form::Object || self.call.accepted.media == Media::Protobuf {
+    fn event_into(&mut self, piece: &mut Vec<u8>, kind: &str, shown: &EventObject<'_>) {
+        if self.call.accepted.form != ObjectForm::Object
+            || self.call.accepted.media == AnswerEncoding::Protobuf
+        {
             return self.formed_event_into(piece, kind, shown.object(&self.call));
         }
         start_into(piece, kind);
@@ -361,11 +306,11 @@ impl Stream {
         piece.extend_from_slice(b"}\n");
     }
 
-    /// An event of an object that is not sent as it is stored.
+    /// Writes an event of an object that is not sent as it is stored.
     fn formed_event_into(&mut self, piece: &mut Vec<u8>, kind: &str, object: Value) {
         let accepted = self.call.accepted;
-        if accepted.media == Media::Protobuf {
-            let formed = if accepted.form == Form::Object { object } else { self.formed(&object) };
+        if accepted.media == AnswerEncoding::Protobuf {
+            let formed = if accepted.form == ObjectForm::Object { object } else { self.formed(&object) };
             return protobuf::event_into(piece, kind, &formed);
         }
         start_into(piece, kind);
@@ -379,7 +324,7 @@ impl Stream {
         serde_json::from_slice(&bytes).expect("our own JSON")
     }
 
-    /// The object in the form asked for.
+    /// Writes the object in the requested form.
     fn formed_into(&mut self, piece: &mut Vec<u8>, object: &Value) {
         let is_first = !std::mem::replace(&mut self.has_columns, true);
         let now = self.call.backend.clock.now();
@@ -402,32 +347,32 @@ impl Stream {
         }
         let revision = self.watch.as_ref()?.progress().max(self.sent);
         let mut piece = Vec::new();
-        self.bookmark_into(&mut piece, revision, false);
+        self.bookmark_into(&mut piece, revision, Bookmark::Periodic);
         Some(piece.into())
     }
 
-    fn bookmark_into(&mut self, piece: &mut Vec<u8>, revision: Revision, is_initial_end: bool) {
+    fn bookmark_into(&mut self, piece: &mut Vec<u8>, revision: Revision, bookmark: Bookmark) {
         let resource = &self.call.resource;
         let mut object = json!({"kind": resource.kind, "apiVersion": resource.api_version(),
             "metadata": {"resourceVersion": revision.to_string()}});
-        if is_initial_end {
+        if bookmark == Bookmark::EndOfInitialEvents {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         self.formed_event_into(piece, "BOOKMARK", object);
     }
 }
 
-/// The next events; in a crowd not before the moment after those told at `told_at` is over. Dropping the future loses
-/// nothing.
-async fn gathered(watch: &mut Watch, told_at: Instant) -> Result<Vec<Arc<Event>>, StoreError> {
-    if watch.companions() >= CROWD && told_at.elapsed() < GATHER {
-        tokio::time::sleep_until(told_at + GATHER).await;
+/// Returns the next events; with many watchers, not before the pause after `sent_at` is over. Dropping the future
+/// loses nothing.
+async fn gather_events(watch: &mut Watch, sent_at: Instant) -> Result<Vec<Arc<Event>>, StoreError> {
+    if watch.companions() >= CROWD && sent_at.elapsed() < GATHER {
+        tokio::time::sleep_until(sent_at + GATHER).await;
     }
     watch.next().await
 }
 
 /// Waits for the next change of what is served; for ever if it cannot change.
-async fn changed(changes: &mut Option<tokio::sync::watch::Receiver<u64>>) {
+async fn registry_changed(changes: &mut Option<tokio::sync::watch::Receiver<u64>>) {
     match changes {
         // It fails only when the registry is gone, and the call holds it.
         Some(changes) => drop(changes.changed().await),
@@ -435,14 +380,14 @@ async fn changed(changes: &mut Option<tokio::sync::watch::Receiver<u64>>) {
     }
 }
 
-/// Which state of an object an event shows.
-enum Shown<'a> {
+/// The state of an object that an event shows.
+enum EventObject<'a> {
     Current(&'a Arc<Entry>),
-    /// The last state, at the revision that took it away.
+    /// The last state, at the revision of the deletion.
     Last(&'a Arc<Entry>, Revision),
 }
 
-impl Shown<'_> {
+impl EventObject<'_> {
     fn bytes_into(&self, call: &Call, piece: &mut Vec<u8>) {
         match self {
             Self::Current(entry) => convert::bytes_into(&call.resource, entry, piece),
@@ -476,9 +421,9 @@ fn start_into(piece: &mut Vec<u8>, kind: &str) {
     }
 }
 
-fn error_piece(media: Media, status: &Status) -> Bytes {
+fn error_piece(media: AnswerEncoding, status: &Status) -> Bytes {
     let mut piece = Vec::new();
-    if media == Media::Protobuf {
+    if media == AnswerEncoding::Protobuf {
         protobuf::event_into(&mut piece, "ERROR", &status.to_json());
         return piece.into();
     }

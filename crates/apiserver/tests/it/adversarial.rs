@@ -1,39 +1,39 @@
-//! Bodies made to be much work, of every sort a client can send: four times the size takes about four times the time, whatever is in
-//! them. A loop over two of their lists would take sixteen times.
+//! Bodies of every kind that are made to be expensive: four times the size must take about four times the time,
+//! whatever the content. A loop over two of their lists would take sixteen times.
 //!
-//! What counts is the growth, not the answer: most of these are refused, some are good.
+//! What counts is the growth, not the answer: most of these are refused, some are valid.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tokio::time::Instant;
 
 use crate::plane::{APPLY, JSON_PATCH, MERGE, Plane, STRATEGIC};
+use crate::processor_time::ProcessorTime;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDES: &str = "/apis/t.io/v1/namespaces/default/wides";
-/// Parts of the smaller body; the larger has four times as many.
+/// Parts of the smaller body; the larger one has four times as many.
 const PARTS: usize = 1500;
-/// Linear work takes four times as long, with a sort and a busy machine some more; quadratic work sixteen times.
+/// Linear work takes four times as long, with a sort and a busy machine somewhat more; quadratic work sixteen times.
 const GROWTH_MAX: u32 = 9;
-/// What takes less is not measured: a pause of the machine would be taken for growth.
+/// Shorter times are not compared: a pause of the machine would look like growth.
 const MEASURABLE: Duration = Duration::from_millis(60);
-/// A case that grows too fast is measured again: other tests run beside it.
+/// A case that grows too fast is measured again: other tests run at the same time.
 const ATTEMPTS: usize = 4;
 
-/// An object of so many parts.
+/// Returns an object with this many parts.
 type Body = fn(usize) -> Value;
 
-/// A way to ask for much.
+/// One expensive request.
 struct Case {
     name: &'static str,
     method: &'static str,
     path: &'static str,
     media: &'static str,
-    /// What is there before, and where.
+    /// The object that must exist before, and its collection.
     before: Option<(&'static str, Body)>,
     body: Body,
 }
@@ -110,7 +110,7 @@ fn map_items(count: usize) -> Value {
     wide(&json!({"map": list(count, |at| json!({"k": format!("k{at}"), "v": "1"}))}))
 }
 
-/// A kind with a list of every sort, and what is dear to judge.
+/// Returns a kind with a list of every sort, and with rules that are expensive to evaluate.
 fn wide_definition() -> Value {
     let item = json!({"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "string"},
         "d": {"type": "string", "default": "d"}}, "required": ["k"]});
@@ -351,7 +351,7 @@ fn patches() -> Vec<Case> {
     ]
 }
 
-/// How long the request of a case takes with so many parts.
+/// Returns how long the request of a case takes with this many parts.
 async fn time(plane: &Plane, case: &Case, parts: usize) -> Duration {
     let object = case.before.map_or(case.path, |_| case.path).split('?').next().unwrap_or_default();
     if let Some((collection, make)) = case.before {
@@ -359,10 +359,10 @@ async fn time(plane: &Plane, case: &Case, parts: usize) -> Duration {
         assert_eq!(made.code, 201, "{}: {:.300}", case.name, made.body.to_string());
     }
     let body = (case.body)(parts).to_string();
-    let started = Instant::now();
+    let started = ProcessorTime::start();
     let answer = plane.raw(case.method, case.path, case.media, &body).await;
     let took = started.elapsed();
-    // What grows too large to be stored is refused with Kubernetes' words for it, after all the work was done.
+    // An object that grows too large to be stored is refused in Kubernetes' words, after all the work was done.
     let is_too_large = answer.body["message"] == "etcdserver: request is too large";
     let is_answered = answer.code < 500 || is_too_large;
     assert!(is_answered, "{}: {} {:.300}", case.name, answer.code, answer.body.to_string());
@@ -419,7 +419,7 @@ async fn patches_take_time_in_proportion() {
     check_all(patches()).await;
 }
 
-/// What can be asked for again and again in one patch ends with a refusal.
+/// A list that one patch names again and again ends with a refusal.
 #[tokio::test]
 async fn a_list_named_again_and_again_is_refused() {
     let plane = Plane::start().await;

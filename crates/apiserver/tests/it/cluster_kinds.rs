@@ -1,4 +1,5 @@
-//! Custom kinds without namespaces, and the numbers of those that scale, as recorded from kube-apiserver v1.36.4.
+//! Custom kinds without namespaces, and the replica numbers of those that scale, as recorded from kube-apiserver
+//! v1.36.4.
 
 use serde_json::{Value, json};
 
@@ -25,7 +26,7 @@ fn gadget(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_namespace_in_the_path_leads_nowhere() {
+async fn a_namespace_in_the_path_of_a_cluster_kind_is_not_found() {
     let plane = start().await;
     plane.post(GADGETS, gadget("a")).await.expect(201);
     let misplaced = "/apis/cluster.test/v1/namespaces/default/gadgets";
@@ -68,9 +69,9 @@ async fn a_namespace_in_the_body_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_name_where_none_belongs_and_none_where_one_does() {
+async fn misplaced_and_missing_names_are_handled() {
     let plane = start().await;
-    // The name in the path of a create is not looked at.
+    // The name in the path of a create is ignored.
     let made = plane.post(&format!("{GADGETS}/other"), gadget("a")).await.expect(201);
     assert_eq!(made["metadata"]["name"], "a");
     let again = plane.post(&format!("{GADGETS}/a"), gadget("a")).await.expect(409);
@@ -82,7 +83,7 @@ async fn a_name_where_none_belongs_and_none_where_one_does() {
 }
 
 #[tokio::test]
-async fn numbers_below_zero_are_refused_where_they_are_kept() {
+async fn negative_numbers_are_refused_at_their_field() {
     let plane = start().await;
     plane.post(GADGETS, gadget("a")).await.expect(201);
     let object = format!("{GADGETS}/a");
@@ -125,7 +126,7 @@ async fn numbers_below_zero_are_refused_where_they_are_kept() {
 }
 
 #[tokio::test]
-async fn what_a_patch_makes_of_a_scale_must_be_one() {
+async fn the_result_of_a_patch_must_be_a_scale() {
     let plane = start().await;
     plane.post(GADGETS, gadget("a")).await.expect(201);
     let scale = format!("{GADGETS}/a/scale");

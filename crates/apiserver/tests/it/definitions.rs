@@ -1,4 +1,4 @@
-//! Custom kinds: served at once, judged by their schema, gone with their objects.
+//! Custom kinds: served immediately, validated by their schema, deleted with their objects.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ async fn the_schema_judges_with_a_cause_for_each_mistake() {
         let got = causes.map(|one| (one["reason"].as_str().unwrap(), one["field"].as_str().unwrap()));
         assert_eq!(got.collect::<Vec<_>>(), expected, "{refused}");
     };
-    // What keeps the rules from being evaluated is followed by a cause that says so.
+    // If the rules cannot be evaluated, another cause says so.
     let unchecked = ("FieldValueInvalid", "<nil>");
     check(json!({}), &[("FieldValueRequired", "spec.watts"), unchecked]).await;
     check(json!({"watts": 0}), &[("FieldValueInvalid", "spec.watts")]).await;
@@ -73,7 +73,7 @@ async fn the_schema_judges_with_a_cause_for_each_mistake() {
 }
 
 #[tokio::test]
-async fn status_and_scale_are_doors_of_their_own() {
+async fn status_and_scale_are_separate_endpoints() {
     let plane = with_lamps().await;
     plane.post(LAMPS, lamp("a", json!({"watts": 5, "count": 1}))).await.expect(201);
     let path = format!("{LAMPS}/a");
@@ -108,7 +108,7 @@ async fn custom_objects_are_applied_by_several() {
 }
 
 #[tokio::test]
-async fn a_definition_takes_its_objects_along_and_ends_their_watches() {
+async fn deleting_a_definition_deletes_its_objects_and_ends_their_watches() {
     let plane = with_lamps().await;
     let held = json!({"metadata": {"finalizers": ["demo.dev/x"]}});
     plane.post(LAMPS, lamp("a", json!({"watts": 5}))).await.expect(201);
@@ -143,7 +143,7 @@ async fn every_served_version_has_an_api_service() {
     plane.until_gone(&format!("{services}/v1.demo.dev")).await;
 }
 
-/// A definition for objects of any shape.
+/// Returns a definition for objects of any shape.
 fn loose(plural: &str) -> Value {
     let mut definition = definition();
     definition["metadata"]["name"] = format!("{plural}.demo.dev").into();
@@ -161,9 +161,10 @@ fn durable() -> (tempfile::TempDir, Arc<Disk>) {
     (folder, Arc::new(store))
 }
 
-/// Once a definition whose client left while it was marked stayed for ever: nobody told the keeper.
+/// A definition whose client disconnected while it was marked once stayed for ever: nothing notified the background
+/// tasks.
 #[tokio::test]
-async fn what_a_client_asked_for_happens_after_it_left() {
+async fn a_write_completes_after_its_client_disconnected() {
     let (_folder, store) = durable();
     let plane = Plane::start_on(store).await;
     let (path, objects) =
@@ -181,9 +182,9 @@ fn thing(plural: &str, name: &str) -> Value {
     json!({"apiVersion": "demo.dev/v1", "kind": format!("Kind{plural}"), "metadata": {"name": name}})
 }
 
-/// An object that cannot take the mark of its deletion keeps its definition, and nothing else.
+/// An object that cannot be marked for deletion keeps its definition, and nothing else.
 #[tokio::test]
-async fn a_definition_that_cannot_end_holds_up_no_other() {
+async fn a_definition_that_cannot_be_deleted_delays_no_other() {
     const OBJECT_BYTES_MAX: usize = 1536 * 1024;
     let plane = Plane::start().await;
     for plural in ["aaa", "zzz"] {
@@ -210,7 +211,7 @@ async fn a_definition_that_cannot_end_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn a_crowded_definition_ends_with_watches_open_and_writers_busy() {
+async fn a_definition_with_many_objects_is_deleted_under_watches_and_writes() {
     let (_folder, store) = durable();
     let plane = Arc::new(Plane::start_on(store).await);
     let path = format!("{DEFINITIONS}/things.demo.dev");
@@ -231,7 +232,7 @@ async fn a_crowded_definition_ends_with_watches_open_and_writers_busy() {
         }
         let writer = tokio::spawn({
             let plane = Arc::clone(&plane);
-            // Until creation is refused: a definition that ends takes no more objects.
+            // Until creation is refused: a definition that is being deleted accepts no more objects.
             async move {
                 let mut at = 0;
                 while plane.post(objects, thing("things", &format!("late{round}-{at}"))).await.code == 201 {
@@ -254,7 +255,7 @@ async fn a_crowded_definition_ends_with_watches_open_and_writers_busy() {
 }
 
 #[tokio::test]
-async fn a_definition_that_makes_no_sense_is_refused() {
+async fn an_invalid_definition_is_refused() {
     let plane = Plane::start().await;
     let mut misnamed = definition();
     misnamed["metadata"]["name"] = json!("lamp.demo.dev");
@@ -274,7 +275,7 @@ async fn a_definition_that_makes_no_sense_is_refused() {
 }
 
 #[tokio::test]
-async fn objects_are_read_by_the_schema_of_today() {
+async fn objects_are_read_by_the_current_schema() {
     let plane = with_lamps().await;
     plane.post(LAMPS, lamp("a", json!({"watts": 5, "count": 1}))).await.expect(201);
     let mut definition = definition();
@@ -298,7 +299,7 @@ async fn objects_are_read_by_the_schema_of_today() {
 const TWO_FACED: [&str; 2] =
     ["/apis/demo.dev/v1/namespaces/default/coins", "/apis/demo.dev/v2/namespaces/default/coins"];
 
-/// A kind of two versions that share `spec.a`; each has a field with a default the other lacks.
+/// Returns a kind of two versions that share `spec.a`; each has a field with a default that the other lacks.
 fn coins() -> Value {
     let version = |name: &str, own: &str, default: &str| {
         let properties = json!({"a": {"type": "string"}, own: {"type": "string", "default": default}});
@@ -318,7 +319,7 @@ fn coin(version: &str, name: &str, spec: Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_stored_knows_the_fields_of_the_storage_version_only() {
+async fn stored_objects_have_only_fields_of_the_storage_version() {
     let plane = Plane::start().await;
     plane.post(DEFINITIONS, coins()).await.expect(201);
     let [v1, v2] = TWO_FACED;
@@ -348,7 +349,7 @@ async fn what_is_stored_knows_the_fields_of_the_storage_version_only() {
 }
 
 #[tokio::test]
-async fn what_another_version_wrote_follows_the_defaults_of_the_storage_version() {
+async fn objects_written_in_another_version_get_the_defaults_of_the_storage_version() {
     let plane = Plane::start().await;
     plane.post(DEFINITIONS, coins()).await.expect(201);
     let [v1, v2] = TWO_FACED;
@@ -393,7 +394,7 @@ async fn objects_of_a_version_no_longer_served_are_read_by_its_schema() {
 }
 
 #[tokio::test]
-async fn resources_inside_others_are_judged_as_resources() {
+async fn embedded_resources_are_validated_as_resources() {
     let plane = Plane::start().await;
     let whole = json!({"type": "object", "x-kubernetes-embedded-resource": true,
         "x-kubernetes-preserve-unknown-fields": true});
@@ -424,7 +425,7 @@ async fn resources_inside_others_are_judged_as_resources() {
     plane.patch(&format!("{LAMPS}/a"), MERGE, wrong).await.expect(422);
 }
 
-/// A kind whose only field is a list of texts under one rule.
+/// Returns a kind whose only field is a list of texts with one rule.
 fn knots(bounds: &Value, rule: &str) -> Value {
     let mut list = json!({"type": "array", "items": {"type": "string", "maxLength": 20},
         "x-kubernetes-validations": [{"rule": rule, "message": "the rule does not hold"}]});
@@ -439,7 +440,7 @@ fn knots(bounds: &Value, rule: &str) -> Value {
 const KNOT_RULE: &str = "self.all(x, self.all(y, self.all(z, x + y + z != '')))";
 
 #[tokio::test]
-async fn a_rule_that_could_stop_the_server_is_refused_with_its_definition() {
+async fn a_definition_with_an_unbounded_rule_is_refused() {
     let plane = Plane::start().await;
     let refused = plane.post(DEFINITIONS, knots(&json!({}), KNOT_RULE)).await.expect(422);
     let message = refused["message"].as_str().unwrap();
@@ -452,7 +453,7 @@ async fn a_rule_that_could_stop_the_server_is_refused_with_its_definition() {
 }
 
 #[tokio::test]
-async fn the_most_expensive_rule_that_is_taken_stays_fast() {
+async fn the_most_expensive_accepted_rule_is_fast() {
     let plane = Plane::start().await;
     // 60 * 60 * 60 rounds are just below the limit of the estimate.
     plane.post(DEFINITIONS, knots(&json!({"maxItems": 60}), KNOT_RULE)).await.expect(201);
@@ -465,12 +466,12 @@ async fn the_most_expensive_rule_that_is_taken_stays_fast() {
     let refused = plane.post(path, knot("large", 60)).await.expect(422);
     let message = refused["message"].as_str().unwrap();
     assert!(message.contains("actual cost limit exceeded"), "{message}");
-    // What the schema itself refuses is not evaluated at all.
+    // Objects that the schema refuses are not evaluated at all.
     let refused = plane.post(path, knot("beyond", 3000)).await.expect(422);
     assert!(!refused["message"].as_str().unwrap().contains("cost limit"), "{refused}");
 }
 
-/// Long chains once overflowed the stack of whoever read or evaluated them.
+/// Long chains once overflowed the stack of the parser or the evaluator.
 #[tokio::test]
 async fn rules_nested_without_end_are_refused() {
     let plane = Plane::start().await;

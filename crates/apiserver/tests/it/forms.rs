@@ -1,4 +1,4 @@
-//! Forms and encodings of custom objects, and warnings about entries of lists, as recorded from kube-apiserver v1.36.4.
+//! Forms and encodings of custom objects, and warnings about list entries, as recorded from kube-apiserver v1.36.4.
 
 use serde_json::json;
 
@@ -19,7 +19,7 @@ async fn filled() -> Plane {
     plane
 }
 
-/// What a protobuf body says: the magic, then the version and kind of its envelope, and somewhere the names.
+/// Returns whether a protobuf body has the magic, then the version and kind of its envelope, and somewhere the names.
 fn says(answer: &crate::plane::Answer, parts: &[&str]) -> bool {
     let body = answer.body.as_str().unwrap_or_default();
     answer.headers["content-type"] == PROTOBUF
@@ -74,7 +74,7 @@ async fn an_empty_protobuf_body_is_no_object() {
 }
 
 #[tokio::test]
-async fn entries_that_hide_each_other_are_warned_of() {
+async fn duplicate_entries_cause_warnings() {
     let plane = filled().await;
     let env = json!([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]);
     let ports = json!([{"containerPort": 80}, {"containerPort": 80}]);
@@ -94,7 +94,7 @@ async fn entries_that_hide_each_other_are_warned_of() {
             .starts_with("299 - \"spec.template.spec.containers[0].ports[1]: duplicate port definition")
     );
     answer.expect(201);
-    // The Pods of a Job stay unless somebody says otherwise.
+    // The Pods of a Job stay unless the request says otherwise.
     let mut spec = spec;
     spec["restartPolicy"] = json!("Never");
     let job = |name: &str| json!({"metadata": {"name": name}, "spec": {"template": {"spec": spec}}});

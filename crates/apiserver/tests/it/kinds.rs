@@ -1,4 +1,4 @@
-//! What single kinds do at their own endpoints: Pods bound and evicted, statuses judged, what may not be deleted.
+//! What single kinds do at their own endpoints: binding and evicting Pods, validating statuses, refusing deletions.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -58,7 +58,7 @@ async fn autoscalers_are_the_same_in_both_versions() {
 }
 
 #[tokio::test]
-async fn a_dry_eviction_changes_nothing() {
+async fn a_dry_run_eviction_changes_nothing() {
     let plane = Plane::start().await;
     run_pod(&plane, "p", "True").await;
     make_budget(
@@ -91,7 +91,7 @@ async fn a_dry_eviction_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_pod_that_does_not_serve_goes_without_its_budget() {
+async fn an_unhealthy_pod_is_evicted_without_its_budget() {
     let plane = Plane::start().await;
     run_pod(&plane, "well", "True").await;
     run_pod(&plane, "ill", "False").await;
@@ -118,7 +118,7 @@ async fn a_pod_that_does_not_serve_goes_without_its_budget() {
 }
 
 #[tokio::test]
-async fn a_binding_means_the_pod_that_was_seen() {
+async fn a_binding_checks_the_uid_and_version_of_the_pod() {
     let plane = Plane::start().await;
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let pod = plane.post(PODS, pod).await.expect(201);
@@ -172,7 +172,7 @@ async fn a_binding_means_the_pod_that_was_seen() {
 }
 
 #[tokio::test]
-async fn statuses_and_decisions_are_judged() {
+async fn statuses_and_conditions_are_validated() {
     let plane = Plane::start().await;
     plane.post("/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await.expect(201);
     let phase = |phase: &str| json!({"status": {"phase": phase}});
@@ -214,7 +214,7 @@ async fn statuses_and_decisions_are_judged() {
 }
 
 #[tokio::test]
-async fn the_priorities_of_the_system_stay() {
+async fn system_priority_classes_cannot_be_deleted() {
     let plane = Plane::start().await;
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
     for name in ["system-cluster-critical", "system-node-critical"] {

@@ -14,7 +14,7 @@ use crate::plane::{MERGE, Plane};
 
 const MAPS: &str = "/api/v1/namespaces/lists/configmaps";
 
-/// A server with `count` objects `m00`, `m01`, …, every second one labelled `even`.
+/// Starts a server with `count` objects `m00`, `m01`, …, every second one labelled `even`.
 async fn filled(count: usize) -> Plane {
     let plane = Plane::start().await;
     plane.post("/api/v1/namespaces", json!({"metadata": {"name": "lists"}})).await.expect(201);
@@ -41,7 +41,7 @@ fn version(object: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn an_unread_list_tells_what_only_it_still_needs_and_large_objects_arrive_whole() {
+async fn an_unread_list_knows_its_outdated_bytes_and_large_objects_arrive_complete() {
     const LARGE: usize = 300_000;
     let plane = filled(3).await;
     let object =
@@ -70,7 +70,7 @@ async fn an_unread_list_tells_what_only_it_still_needs_and_large_objects_arrive_
 }
 
 #[tokio::test]
-async fn selectors_choose() {
+async fn selectors_select_objects() {
     let plane = filled(4).await;
     let check = async |query: &str, expected: &[&str]| {
         let list = plane.get(&format!("{MAPS}?{query}")).await.expect(200);
@@ -88,7 +88,7 @@ async fn selectors_choose() {
 }
 
 #[tokio::test]
-async fn pages_show_one_moment() {
+async fn pages_come_from_one_snapshot() {
     let plane = filled(5).await;
     let first = plane.get(&format!("{MAPS}?limit=2&labelSelector=parity")).await.expect(200);
     assert_eq!(names(&first), ["m00", "m01"]);
@@ -106,7 +106,7 @@ async fn pages_show_one_moment() {
     plane.get(&format!("{MAPS}?limit=2&continue=tampered")).await.expect(400);
 }
 
-/// Names without a namespace, some with a colon: the token of a page once was refused by the server that made it.
+/// Names without a namespace, some with a colon: the server once refused the continue token that it had issued.
 #[tokio::test]
 async fn pages_of_objects_without_a_namespace_follow_each_other() {
     let plane = Plane::start().await;
@@ -129,7 +129,7 @@ async fn pages_of_objects_without_a_namespace_follow_each_other() {
 }
 
 #[tokio::test]
-async fn versions_are_met_exactly_or_at_least() {
+async fn resource_versions_match_exactly_or_at_least() {
     let plane = filled(1).await;
     let old = plane.get(MAPS).await.expect(200);
     plane.delete(&format!("{MAPS}/m00")).await.expect(200);
@@ -142,7 +142,7 @@ async fn versions_are_met_exactly_or_at_least() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_everything_after_its_version_in_order() {
+async fn a_watch_sends_every_event_after_its_version_in_order() {
     let plane = filled(1).await;
     let from = plane.get(MAPS).await.expect(200);
     plane.post(MAPS, json!({"metadata": {"name": "m10"}})).await.expect(201);
@@ -152,9 +152,9 @@ async fn a_watch_tells_everything_after_its_version_in_order() {
     assert_eq!(events.names(3).await, ["ADDED m10", "MODIFIED m00", "DELETED m10"]);
 }
 
-/// Events gather for a moment in a crowd; none may be lost, doubled or out of order by it.
+/// With many watchers events gather for a moment; none may be lost, duplicated or reordered by that.
 #[tokio::test]
-async fn a_crowd_of_watches_is_told_everything_in_order() {
+async fn many_watches_get_every_event_in_order() {
     const WATCHES: usize = 40;
     let plane = filled(0).await;
     let from = plane.get(MAPS).await.expect(200);
@@ -167,7 +167,7 @@ async fn a_crowd_of_watches_is_told_everything_in_order() {
     let mut told = Vec::new();
     for at in 0..20 {
         plane.post(MAPS, json!({"metadata": {"name": format!("m{at:02}")}})).await.expect(201);
-        // One follows at once, so pieces of all sizes are sent.
+        // One watch reads immediately, so pieces of all sizes are sent.
         told.extend(first.names(1).await);
     }
     let expected = (0..20).map(|at| format!("ADDED m{at:02}")).collect::<Vec<_>>();
@@ -207,7 +207,7 @@ async fn a_streaming_list_ends_with_a_bookmark() {
 }
 
 #[tokio::test]
-async fn a_state_that_is_not_there_yet_is_not_shown() {
+async fn a_future_revision_is_refused() {
     let plane = filled(1).await;
     let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let refused = plane.get(&format!("{MAPS}?watch=1&{query}&resourceVersion=99999")).await.expect(504);
@@ -229,7 +229,7 @@ async fn a_token_older_than_history_expires_on_an_idle_server_and_offers_another
         plane.get(&format!("/api/v1/nodes?limit=2&continue={}", token.as_str().unwrap())).await
     };
     let token = &first["metadata"]["continue"];
-    // Asking for the page again and again does not keep the token good.
+    // Asking for the page again and again does not keep the token valid.
     for _ in 0..4 {
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert_eq!(version(&page(token).await.expect(200)), version(&first));
@@ -246,7 +246,7 @@ async fn a_token_older_than_history_expires_on_an_idle_server_and_offers_another
 }
 
 #[tokio::test]
-async fn a_watch_from_before_the_window_is_told_to_list() {
+async fn a_watch_from_before_history_must_list() {
     let plane = filled(1).await;
     for path in [MAPS, "/api/v1/nodes", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"] {
         let mut events = plane.watch(&format!("{path}?watch=1&resourceVersion=1")).await;
@@ -261,7 +261,7 @@ async fn a_watch_from_before_the_window_is_told_to_list() {
 
 /// A client that followed a server which was then restored from an older copy.
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_a_revision_that_never_was_is_told_to_list_again() {
+async fn a_watch_from_an_unknown_revision_must_list_again() {
     let plane = filled(1).await;
     let mut events = plane.watch(&format!("{MAPS}?watch=1&resourceVersion=99999")).await;
     plane.post(MAPS, json!({"metadata": {"name": "n"}})).await.expect(201);
@@ -271,13 +271,13 @@ async fn a_watch_from_a_revision_that_never_was_is_told_to_list_again() {
     let message = refused["object"]["message"].as_str().unwrap();
     assert!(message.starts_with("Too large resource version: 99999, current: "), "{message}");
     assert_eq!(events.next().await, None);
-    // Whoever asks for less time than it takes to be sure hears nothing, as recorded.
+    // As recorded, a client with a timeout shorter than that wait gets no event.
     let mut events = plane.watch(&format!("{MAPS}?watch=1&resourceVersion=99999&timeoutSeconds=1")).await;
     assert_eq!(events.next().await, None);
 }
 
 #[tokio::test]
-async fn what_a_list_or_watch_cannot_mean_is_refused() {
+async fn invalid_options_of_lists_and_watches_are_refused() {
     let plane = filled(1).await;
     let refused = plane.get(&format!("{MAPS}?timeoutSeconds=soon")).await.expect(400);
     assert_eq!(refused["message"], "strconv.ParseInt: parsing \"soon\": invalid syntax");
@@ -315,7 +315,7 @@ async fn a_collection_is_deleted_by_selector() {
 }
 
 #[tokio::test]
-async fn a_collection_is_deleted_as_it_was_when_asked() {
+async fn a_collection_is_deleted_at_the_requested_version() {
     let plane = filled(2).await;
     let before = version(&plane.get(MAPS).await.expect(200)).to_owned();
     plane.post(MAPS, json!({"metadata": {"name": "m99"}})).await.expect(201);
@@ -334,7 +334,7 @@ async fn a_collection_is_deleted_as_it_was_when_asked() {
 
 /// Longer than one piece, so its items are written while it is sent.
 #[tokio::test]
-async fn a_long_list_is_whole_in_every_form() {
+async fn a_long_list_is_complete_in_every_form() {
     let plane = Plane::start().await;
     let path = "/api/v1/namespaces/default/configmaps";
     for at in 0..200 {

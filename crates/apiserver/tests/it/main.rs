@@ -3,12 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod adversarial;
+mod authorization;
+mod background;
 mod cluster_kinds;
-mod definition_ends;
+mod definition_deletion;
+mod definition_takeover;
 mod definitions;
+mod escalation;
 mod forms;
-mod granting;
-mod keeping;
 mod kinds;
 mod large_policies;
 mod limits;
@@ -21,9 +23,8 @@ mod patched_types;
 mod patches;
 mod paths;
 mod plane;
-mod rights;
+mod processor_time;
 mod serve;
 mod signing;
-mod takeover;
-mod unread;
+mod unread_answers;
 mod writes;

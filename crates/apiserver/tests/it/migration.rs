@@ -1,8 +1,9 @@
-//! A folder that the first edition wrote is opened, and everything in it is what it was, but for what should never have been.
+//! Opens a folder that the first edition wrote: everything in it is unchanged, except for what should never have been
+//! there.
 //!
-//! `first_edition.zz` is its log, compressed: built-in objects, two definitions with objects, and three definitions that
-//! had taken over built-in resources (`clusterrolebindings`, by which Mallory was an administrator; `runtimeclasses`, by
-//! which one was overwritten; `events`).
+//! `first_edition.zz` is its log, compressed: built-in objects, two definitions with objects, and three definitions
+//! that had taken over built-in resources (`clusterrolebindings`, by which Mallory was an administrator;
+//! `runtimeclasses`, by which one was overwritten; `events`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -74,7 +75,7 @@ async fn the_history_of_a_custom_kind_is_that_of_its_new_keys() {
 }
 
 #[tokio::test]
-async fn everything_is_there_and_can_be_used() {
+async fn all_objects_exist_and_can_be_used() {
     let folder = first_edition();
     let plane = Plane::start_on(open(folder.path())).await;
     let desk = plane.get(&format!("{LAMPS}/desk")).await.expect(200);
@@ -94,7 +95,7 @@ async fn everything_is_there_and_can_be_used() {
     jane.get(&format!("{maps}/settings")).await.expect(200);
     jane.get("/api/v1/namespaces/team/secrets").await.expect(403);
 
-    // Collection, finalizers and the end of definitions find custom objects where they are now.
+    // Garbage collection, finalizers and the deletion of definitions find custom objects under their new keys.
     plane.delete(&format!("{LAMPS}/hall")).await.expect(200);
     plane.until_gone(&format!("{maps}/owned")).await;
     let star = "/apis/demo.dev/v1/stars/sun";
@@ -109,7 +110,7 @@ async fn everything_is_there_and_can_be_used() {
 }
 
 #[tokio::test]
-async fn what_was_taken_over_is_given_back() {
+async fn taken_over_resources_are_restored() {
     let folder = first_edition();
     let store = open(folder.path());
     let plane = Plane::start_on(store.clone()).await;

@@ -1,4 +1,4 @@
-//! Names from outside: what no path can say, or nobody can see, is refused for every kind.
+//! Names from clients: a name that no path can contain, or that is not printable, is refused for every kind.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::plane::Plane;
 /// Names that no object may have.
 const BAD_NAMES: [&str; 8] = ["a/b", "/", "a%b", ".", "..", "a\0b", "a\nb", "a\u{7f}b"];
 
-/// Every collection that takes objects: path and kind, from discovery.
+/// Returns every collection that accepts objects: path and kind, from discovery.
 async fn collections(plane: &Plane) -> Vec<(String, Value)> {
     let groups = plane.get("/apis").await.expect(200);
     let versions =
@@ -55,14 +55,14 @@ async fn odd_names_are_refused_for_every_kind() {
     }
 }
 
-/// Once a request for a signature with a slash in its name was stored, and the next start took the folder for damaged.
+/// A certificate request with a slash in its name was once stored, and the next start considered the folder damaged.
 #[tokio::test]
-async fn a_name_with_a_slash_does_not_spoil_the_folder() {
+async fn a_name_with_a_slash_does_not_damage_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config { contents: CONTENTS, ..Config::default() };
     let store = Arc::new(Disk::open(folder.path(), &config).unwrap());
     let plane = Plane::start_on(store.clone()).await;
-    // A request for nobody's signature, made with openssl.
+    // A certificate request for no signer, made with openssl.
     let spec = json!({"signerName": "example.com/x", "usages": ["client auth"], "request": REQUEST});
     let request = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
         "metadata": {"name": "a/b"}, "spec": spec});

@@ -1,8 +1,10 @@
-//! One object's life: created, read, changed under optimistic concurrency, deleted with conditions and finalizers.
+//! The life of one object: created, read, changed under optimistic concurrency, deleted with preconditions and
+//! finalizers.
 
 use serde_json::{Value, json};
 
 use crate::plane::{JSON_PATCH, MERGE, Plane, STRATEGIC};
+use crate::processor_time::ProcessorTime;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -61,7 +63,7 @@ async fn a_stale_update_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn an_update_that_changes_nothing_is_no_write() {
+async fn an_update_that_changes_nothing_writes_nothing() {
     let plane = Plane::start().await;
     let made = plane.post(MAPS, map("a", "1")).await.expect(201);
     let path = format!("{MAPS}/a");
@@ -87,7 +89,7 @@ async fn parallel_updates_of_one_version_have_one_winner() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn parallel_updates_of_any_version_all_win_with_what_they_sent() {
+async fn parallel_updates_without_a_version_all_succeed() {
     let plane = Plane::start().await;
     plane.post(MAPS, map("a", "0")).await.expect(201);
     let path = format!("{MAPS}/a");
@@ -99,7 +101,7 @@ async fn parallel_updates_of_any_version_all_win_with_what_they_sent() {
         });
         let answers = futures::future::try_join_all(puts).await.unwrap();
         for (value, answer) in values.iter().zip(&answers) {
-            assert_eq!(answer["data"]["key"], **value, "each is told of its own write");
+            assert_eq!(answer["data"]["key"], **value, "each answer shows its own write");
         }
         let last = answers.iter().max_by_key(|answer| version(answer)).unwrap();
         assert_eq!(plane.get(&path).await.expect(200), *last);
@@ -129,7 +131,7 @@ async fn generation_counts_changes_of_the_spec_only() {
 }
 
 #[tokio::test]
-async fn deletion_asks_its_preconditions() {
+async fn deletion_checks_its_preconditions() {
     let plane = Plane::start().await;
     let made = plane.post(MAPS, map("a", "1")).await.expect(201);
     let path = format!("{MAPS}/a");
@@ -142,7 +144,7 @@ async fn deletion_asks_its_preconditions() {
 }
 
 #[tokio::test]
-async fn a_finalizer_keeps_an_object_until_it_is_taken_off() {
+async fn a_finalizer_keeps_an_object_until_it_is_removed() {
     let plane = Plane::start().await;
     let path = format!("{MAPS}/a");
     let body = json!({"metadata": {"name": "a", "finalizers": ["demo.dev/one", "demo.dev/two"]}});
@@ -160,7 +162,7 @@ async fn a_finalizer_keeps_an_object_until_it_is_taken_off() {
 }
 
 #[tokio::test]
-async fn a_dry_run_answers_like_the_real_thing_and_leaves_no_trace() {
+async fn a_dry_run_answers_like_a_write_and_stores_nothing() {
     let plane = Plane::start().await;
     let before = version(&plane.get(MAPS).await.expect(200));
     plane.post(&format!("{MAPS}?dryRun=All"), map("a", "1")).await.expect(201);
@@ -183,7 +185,7 @@ async fn unknown_fields_are_refused_warned_of_or_ignored() {
     assert_eq!(warned.headers["warning"], "299 - \"unknown field \\\"dta\\\"\"");
     let refused = json!({"metadata": {"name": "BAD_"}, "dta": {}});
     let refused = plane.post(&format!("{MAPS}?fieldValidation=Warn"), refused).await;
-    assert_eq!(refused.headers["warning"], warned.headers["warning"], "also of what is refused");
+    assert_eq!(refused.headers["warning"], warned.headers["warning"], "a refusal has the same warnings");
     refused.expect(422);
     let ignored = plane.post(&format!("{MAPS}?fieldValidation=Ignore"), body).await;
     assert!(ignored.headers.get("warning").is_none());
@@ -210,7 +212,7 @@ async fn bodies_of_wrong_types_are_refused() {
 }
 
 #[tokio::test]
-async fn who_writes_string_data_owns_the_data_it_stands_for() {
+async fn a_writer_of_string_data_owns_the_resulting_data() {
     let plane = Plane::start().await;
     let secrets = "/api/v1/namespaces/default/secrets";
     let body = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"user": "me"}});
@@ -256,7 +258,7 @@ async fn a_binding_binds_the_pod_of_its_name() {
 }
 
 #[tokio::test]
-async fn an_eviction_names_its_pod_or_nobody() {
+async fn an_eviction_names_its_pod_or_none() {
     let plane = Plane::start().await;
     let pods = "/api/v1/namespaces/default/pods";
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -270,7 +272,7 @@ async fn an_eviction_names_its_pod_or_nobody() {
 }
 
 #[tokio::test]
-async fn a_pod_is_resized_within_its_class_and_counted() {
+async fn a_pod_is_resized_within_its_class_and_generation_counts_it() {
     let plane = Plane::start().await;
     let pods = "/api/v1/namespaces/default/pods";
     let wish =
@@ -301,7 +303,7 @@ async fn a_collection_is_deleted_no_further_than_its_limit() {
 }
 
 #[tokio::test]
-async fn no_grace_period_is_too_long_to_count() {
+async fn no_grace_period_overflows() {
     let plane = Plane::start().await;
     let pods = "/api/v1/namespaces/default/pods";
     let pod = |name: &str, grace: i64| {
@@ -372,7 +374,7 @@ async fn a_connection_into_a_pod_names_a_container_of_it() {
 }
 
 #[tokio::test]
-async fn equal_owners_are_one() {
+async fn duplicate_owners_are_merged() {
     let plane = Plane::start().await;
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u-1"});
     let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "p", "uid": "u-1"});
@@ -407,7 +409,7 @@ async fn a_timeout_must_be_a_duration() {
 }
 
 #[tokio::test]
-async fn one_object_is_not_watched_by_its_own_path() {
+async fn an_object_cannot_be_watched_by_its_own_path() {
     let plane = Plane::start().await;
     plane.post(MAPS, map("a", "1")).await.expect(201);
     assert_eq!(plane.get(&format!("{MAPS}/a?watch=1")).await.expect(200)["kind"], "ConfigMap");
@@ -416,7 +418,7 @@ async fn one_object_is_not_watched_by_its_own_path() {
 }
 
 #[tokio::test]
-async fn who_asks_for_dependents_to_go_is_told_that_the_object_is_held() {
+async fn orphan_dependents_false_reports_that_the_object_is_kept() {
     let plane = Plane::start().await;
     let mut body = map("a", "1");
     body["metadata"]["finalizers"] = json!(["example.com/hold"]);
@@ -426,25 +428,25 @@ async fn who_asks_for_dependents_to_go_is_told_that_the_object_is_held() {
     plane.delete(&path).await.expect(200);
 }
 
-/// Work for a mistake must not grow with the square of their number: a request is 3 MB of them at most.
+/// The work per mistake must not grow with their number: a request has at most 3 MB of them.
 #[tokio::test]
-async fn a_hundred_thousand_mistakes_are_told_in_time() {
+async fn a_hundred_thousand_mistakes_are_reported_in_time() {
     let plane = Plane::start().await;
     let mut unknown = map("a", "1");
     for at in 0..100_000 {
         unknown[format!("f{at}")] = json!(1);
     }
-    let began = tokio::time::Instant::now();
+    let began = ProcessorTime::start();
     let made = plane.ask("POST", &format!("{MAPS}?dryRun=All"), unknown).await;
-    let told: usize = made.headers.get_all("warning").iter().map(http::HeaderValue::len).sum();
-    assert!((1000..8 * 1024).contains(&told), "{told} bytes of warnings");
+    let warning_bytes: usize = made.headers.get_all("warning").iter().map(http::HeaderValue::len).sum();
+    assert!((1000..8 * 1024).contains(&warning_bytes), "{warning_bytes} bytes of warnings");
     made.expect(201);
     let labels: serde_json::Map<String, Value> =
         (0..100_000).map(|at| (format!("bad label {at}"), json!("x"))).collect();
     let refused = plane.post(MAPS, json!({"metadata": {"name": "a", "labels": labels}})).await.expect(422);
     let causes = refused["details"]["causes"].as_array().unwrap().len();
     assert!(causes <= 1001, "{causes} causes");
-    assert!(refused["message"].as_str().unwrap().contains("more"), "what is left out is counted");
-    // Some seconds in a debug build on a busy machine; with the square of it, hours.
+    assert!(refused["message"].as_str().unwrap().contains("more"), "omitted mistakes are counted");
+    // Some seconds in a debug build on a busy machine; if it grew quadratically, hours.
     assert!(began.elapsed() < std::time::Duration::from_secs(60));
 }

@@ -1,4 +1,4 @@
-//! What becomes of a patch that names another apiVersion or kind, as recorded from kube-apiserver v1.36.4.
+//! Patches that name another apiVersion or kind, as recorded from kube-apiserver v1.36.4.
 
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ fn typed(api_version: impl Into<Value>, kind: impl Into<Value>) -> Value {
 }
 
 #[tokio::test]
-async fn a_strategic_patch_may_say_anything_that_is_text() {
+async fn a_strategic_patch_may_name_any_type() {
     let plane = filled().await;
     for (api_version, kind) in [("v2", "Secret"), ("a/b/c", "Other"), ("", ""), ("nope.io/v1", "Pod")] {
         for path in [SECRET, DEPLOYMENT] {
@@ -74,10 +74,10 @@ async fn other_patches_of_built_in_kinds_make_an_object_of_a_known_type() {
     refused(SECRET, json!(5), json!("Secret")).await;
     refused(SECRET, json!("v1"), json!(5)).await;
     refused(DEPLOYMENT, json!("apps/v9"), json!("Deployment")).await;
-    // A version that is served no longer is still understood, and no kind means the right one.
+    // A version that is no longer served is still understood, and no kind means the right one.
     plane.patch(DEPLOYMENT, MERGE, typed(json!("apps/v1beta1"), json!("Deployment"))).await.expect(200);
     plane.patch(SECRET, MERGE, typed(json!("v1"), json!(null))).await.expect(200);
-    // In the internal version, which is meant by none, no field is known.
+    // In the internal version, which an empty one stands for, no field is known.
     for api_version in [json!(""), json!(null)] {
         let nameless = plane.patch(SECRET, MERGE, typed(api_version.clone(), json!("Secret"))).await;
         let unknown = ["data", "metadata", "type"].map(|name| format!("\"unknown field \"{name}\"\""));
@@ -104,7 +104,7 @@ async fn custom_objects_keep_their_type() {
     plane.patch(WIDGET, MERGE, typed(json!(""), json!("Widget"))).await.expect(500);
     let kindless = plane.patch(WIDGET, MERGE, typed(json!("types.test/v1"), json!(""))).await.expect(422);
     assert_eq!(kindless["details"]["causes"][0]["field"], "patch");
-    // Through the status nothing of the type is written.
+    // A write of the status ignores the type.
     let body = json!({"apiVersion": "types.test/v2", "kind": "Widget", "status": {"ready": true}});
     let ignored = plane.patch(&format!("{WIDGET}/status"), MERGE, body).await;
     assert_eq!(warnings(&ignored), ["\"unknown field \"spec\"\"", "\"unknown field \"status\"\""]);
@@ -117,9 +117,9 @@ async fn custom_objects_keep_their_type() {
     refused.expect(400);
 }
 
-/// Of a document that is nothing any more there is no field to warn of.
+/// A document that was replaced as a whole has no fields to warn about.
 #[tokio::test]
-async fn a_document_replaced_as_a_whole_has_no_name() {
+async fn a_document_replaced_by_null_has_no_name() {
     let plane = filled().await;
     let whole = json!([{"op": "replace", "path": "", "value": {}}]);
     let nameless = plane.patch(SECRET, JSON_PATCH, whole).await;
@@ -128,7 +128,7 @@ async fn a_document_replaced_as_a_whole_has_no_name() {
 
 /// The text of an apply is judged after its content.
 #[tokio::test]
-async fn a_key_given_twice_in_an_applied_yaml_is_told_by_its_line() {
+async fn a_duplicate_key_in_applied_yaml_is_reported_by_line() {
     let plane = filled().await;
     let text = "\napiVersion: types.test/v1\nkind: Widget\nmetadata:\n  name: a\nspec:\n  unknown: 1\n  foo: 1\n  foo: 2\n";
     let strict = format!("{WIDGET}?fieldManager=m&fieldValidation=Strict");

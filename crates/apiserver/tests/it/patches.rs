@@ -1,8 +1,9 @@
-//! The four kinds of patch, and whose fields are whose.
+//! The four kinds of patch, and field ownership.
 
 use serde_json::{Value, json};
 
 use crate::plane::{APPLY, JSON_PATCH, MERGE, Plane, STRATEGIC};
+use crate::processor_time::ProcessorTime;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
@@ -55,7 +56,7 @@ async fn a_merge_patch_replaces_lists_and_a_strategic_one_merges_them_by_key() {
 }
 
 #[tokio::test]
-async fn appliers_own_what_they_applied() {
+async fn field_managers_own_what_they_applied() {
     let plane = Plane::start().await;
     let path = |manager: &str| format!("{MAPS}/a?fieldManager={manager}");
     let body = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
@@ -66,7 +67,7 @@ async fn appliers_own_what_they_applied() {
     assert_eq!((&cause["reason"], &cause["field"]), (&json!("FieldManagerConflict"), &json!(".data.x")));
     let forced = format!("{}&force=true", path("two"));
     plane.patch(&forced, APPLY, body(json!({"x": "2", "z": "2"}))).await.expect(200);
-    // What the first no longer applies goes, what it lost stays the other's.
+    // Fields that the first manager no longer applies are removed; those that it lost stay with the other.
     let left = plane.patch(&path("one"), APPLY, body(json!({}))).await.expect(200);
     assert_eq!(left["data"], json!({"x": "2", "z": "2"}));
     let same = plane.patch(&path("one"), APPLY, body(json!({}))).await.expect(200);
@@ -113,7 +114,7 @@ async fn a_scale_is_applied_like_anything_else() {
     plane.patch(&path("other"), APPLY, deployment(&["one"])).await.expect(400);
 }
 
-/// A quadratic step here once took a minute, and the server with it.
+/// A quadratic step here once blocked the server for a minute.
 #[tokio::test]
 async fn many_conflicts_take_time_in_proportion() {
     const KEYS: usize = 10_000;
@@ -123,7 +124,7 @@ async fn many_conflicts_take_time_in_proportion() {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data})
     };
     let path = |manager: &str| format!("{MAPS}/a?fieldManager={manager}");
-    let start = tokio::time::Instant::now();
+    let start = ProcessorTime::start();
     plane.patch(&path("one"), APPLY, body("1")).await.expect(201);
     let once = start.elapsed();
     let refused = plane.patch(&path("two"), APPLY, body("2")).await.expect(409);
@@ -131,14 +132,14 @@ async fn many_conflicts_take_time_in_proportion() {
     assert!(message.starts_with(&format!("Apply failed with {KEYS} conflicts: ")), "{message:.100}");
     assert!(
         (100..KEYS).contains(&refused["details"]["causes"].as_array().unwrap().len()),
-        "not all are told"
+        "not all are listed"
     );
     plane.patch(&format!("{}&force=true", path("two")), APPLY, body("2")).await.expect(200);
     let all = start.elapsed();
     assert!(all < once * 40, "the first apply took {once:?}, three {all:?}");
 }
 
-/// Doubling copies once made objects nobody could read again, or overflowed the stack.
+/// Doubling copies once produced objects that could not be read again, or overflowed the stack.
 #[tokio::test]
 async fn no_patch_nests_an_object_too_deep() {
     let plane = Plane::start().await;
@@ -156,7 +157,7 @@ async fn no_patch_nests_an_object_too_deep() {
         Value::Array(operations)
     };
     let refused_for_depth = |refused: Value| {
-        // Data never changes either, but that is judged only when there is an object to judge.
+        // Data is immutable, too, but that is validated only if there is an object to validate.
         assert!(!refused["message"].as_str().unwrap().contains("field is immutable"), "{refused}");
     };
     for times in [7, 14] {
@@ -195,7 +196,7 @@ async fn a_strategic_patch_of_a_wrong_type_is_shown_as_it_was_sent() {
 }
 
 #[tokio::test]
-async fn what_a_patch_made_is_shown_when_it_is_refused() {
+async fn a_refused_patch_shows_its_result() {
     let plane = Plane::start().await;
     plane
         .post(MAPS, json!({"metadata": {"name": "m", "labels": {"a": "b"}}, "data": {"k": "1"}}))

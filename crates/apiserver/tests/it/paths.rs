@@ -1,4 +1,4 @@
-//! Paths and queries that are not as everybody writes them, as recorded from kube-apiserver v1.36.4.
+//! Unusual paths and queries, as recorded from kube-apiserver v1.36.4.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::plane::{Answer, MERGE, Plane};
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const WIDGETS: &str = "/apis/paths.test/v1/namespaces/default/widgets";
 
-/// A server with one Secret and one custom object, both called `a`.
+/// Starts a server with one Secret and one custom object, both called `a`.
 async fn filled() -> Plane {
     let plane = Plane::start().await;
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -22,7 +22,7 @@ async fn filled() -> Plane {
     plane
 }
 
-/// What an answer says in short: its kind, or why not.
+/// Summarizes an answer: its kind, or the reason of the refusal.
 fn gist(answer: &Answer) -> String {
     match &answer.body {
         Value::Object(body) if body["kind"] == "Status" => {
@@ -79,7 +79,7 @@ async fn an_encoded_slash_is_a_slash() {
     plane.get(&format!("{SECRETS}/a")).await.expect(200);
 }
 
-/// A user who may read one Secret does not reach another by spelling its path differently.
+/// A user who may read one Secret cannot reach another by spelling its path differently.
 #[tokio::test]
 async fn rules_see_the_path_that_is_served() {
     let plane = filled().await;
@@ -112,7 +112,7 @@ async fn odd_queries_are_read_as_go_reads_them() {
             plane.get(&format!("{base}?{query}")).await.expect(400);
             plane.get(&format!("{base}?watch=1&{query}")).await.expect(400);
         }
-        // A pair with a semicolon or a broken escape is as good as none.
+        // A pair with a semicolon or a broken escape counts as absent.
         let queries =
             ["limit=1;x=2", "limit=x;", "labelSelector=a;b", "limit=%zz", "labelSelector=%zz", "a;b", "&&="];
         for query in queries {
@@ -123,7 +123,7 @@ async fn odd_queries_are_read_as_go_reads_them() {
         assert!(list["kind"].as_str().unwrap().ends_with("List"));
     }
     plane.get(&format!("{SECRETS}/a?resourceVersion=1;2")).await.expect(200);
-    // The dry run was not asked for in a way Go understands.
+    // The dry run was not requested in a way that Go understands.
     plane.post(&format!("{SECRETS}?dryRun=All;"), json!({"metadata": {"name": "real"}})).await.expect(201);
     plane.get(&format!("{SECRETS}/real")).await.expect(200);
 }
@@ -146,7 +146,7 @@ async fn options_of_a_deletion_in_the_query() {
 }
 
 #[tokio::test]
-async fn every_wrong_option_of_a_patch_is_told() {
+async fn every_wrong_option_of_a_patch_is_reported() {
     let plane = filled().await;
     let apply = "application/apply-patch+yaml";
     let causes = async |query: &str, media: &str| {
@@ -163,9 +163,9 @@ async fn every_wrong_option_of_a_patch_is_told() {
     assert_eq!(causes("fieldManager=%00%01", MERGE).await, "fieldManager fieldManager");
 }
 
-/// What is about whole groups answers any method; what is about one version, and the keys of tokens, only GET.
+/// Documents about whole groups answer any method; those about one version, and the keys of tokens, only GET.
 #[tokio::test]
-async fn documents_answer_the_methods_they_answer_in_kubernetes() {
+async fn documents_answer_the_same_methods_as_in_kubernetes() {
     let plane = Plane::start().await;
     for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"] {
         for path in

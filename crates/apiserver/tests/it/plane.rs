@@ -1,7 +1,7 @@
-//! An API server in this process and a client that says what HTTP says: method, path, body; code, JSON.
+//! An API server in this process and a client in terms of HTTP: method, path, body; code, JSON.
 //!
-//! The keeper runs too, so what follows a request (collection, namespaces, definitions) happens by itself; tests wait for
-//! it with [`Plane::until`], never by sleeping for a guessed time.
+//! The background tasks run too, so the work after a request (garbage collection, namespaces, definitions) happens by
+//! itself; tests wait for it with [`Plane::until`], never by sleeping for a guessed time.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::sync::DropGuard;
 use tower::ServiceExt as _;
 
-/// How long something that follows a request may take. Only a failing test waits that long.
+/// How long the work after a request may take. Only a failing test waits that long.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks.
+/// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(2);
 
 pub(crate) const MERGE: &str = "application/merge-patch+json";
@@ -38,7 +38,7 @@ pub(crate) struct Plane {
     stop: Arc<DropGuard>,
 }
 
-/// What the server answered.
+/// An answer of the server.
 pub(crate) struct Answer {
     pub(crate) code: u16,
     pub(crate) headers: http::HeaderMap,
@@ -46,7 +46,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The body, if the code is the expected one.
+    /// Returns the body, if the code is the expected one.
     #[track_caller]
     pub(crate) fn expect(self, code: u16) -> Value {
         assert_eq!(self.code, code, "{}", self.body);
@@ -64,15 +64,15 @@ impl Plane {
     }
 
     pub(crate) async fn start_with(builder: Builder) -> Self {
-        let (server, keeper) = builder.build().await.unwrap();
+        let (server, background) = builder.build().await.unwrap();
         let stop = CancellationToken::new();
-        tokio::spawn(keeper.run(stop.clone()));
+        tokio::spawn(background.run(stop.clone()));
         let plane = Self { server, stop: Arc::new(stop.drop_guard()) };
         plane.until("/api/v1/namespaces/default/serviceaccounts/default", |answer| answer.code == 200).await;
         plane
     }
 
-    /// The same server for somebody else.
+    /// Returns the same server for another user.
     pub(crate) fn acting_as(&self, name: &str, groups: &[&str]) -> Self {
         let groups = groups.iter().map(|&group| group.into()).collect();
         let identity = Identity { name: name.into(), groups, ..Identity::default() };
@@ -88,7 +88,7 @@ impl Plane {
         self.server.clone().oneshot(request).await.unwrap()
     }
 
-    /// A request as every client sends it.
+    /// Sends a request as every client does.
     pub(crate) async fn ask(&self, method: &str, path: &str, body: Value) -> Answer {
         let (media, bytes) = match body {
             Value::Null => ("", Bytes::new()),
@@ -97,18 +97,18 @@ impl Plane {
         read(self.send(method, path, media, "application/json", bytes).await).await
     }
 
-    /// The body of an answer that nobody has read yet.
+    /// Returns the body of an answer without reading it.
     pub(crate) async fn unread(&self, path: &str) -> Body {
         self.send("GET", path, "", "application/json", Bytes::new()).await.into_body()
     }
 
-    /// A request whose client goes away at the first wait. A fast disk may answer before.
+    /// Sends a request whose client disconnects at the first wait. A fast disk may answer before.
     pub(crate) fn ask_and_leave(&self, method: &str, path: &str, body: &Value) {
         let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
         drop(self.send(method, path, "application/json", "application/json", body).now_or_never());
     }
 
-    /// A request with a body as it is.
+    /// Sends a request with this body.
     pub(crate) async fn raw(&self, method: &str, path: &str, media: &str, body: &str) -> Answer {
         read(self.send(method, path, media, "application/json", body.to_owned().into()).await).await
     }
@@ -137,7 +137,7 @@ impl Plane {
         self.ask("DELETE", path, Value::Null).await
     }
 
-    /// Looks until what is there is as wanted.
+    /// Checks until the answer is as wanted.
     pub(crate) async fn until(&self, path: &str, is_wanted: impl Fn(&Answer) -> bool) -> Answer {
         let looking = async {
             loop {
@@ -154,7 +154,7 @@ impl Plane {
         }
     }
 
-    /// Looks until nothing is there.
+    /// Checks until the object is gone.
     pub(crate) async fn until_gone(&self, path: &str) {
         self.until(path, |answer| answer.code == 404).await;
     }
@@ -182,7 +182,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// The next event; `None`: the server ended the watch.
+    /// Returns the next event; `None` if the server ended the watch.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -196,7 +196,7 @@ impl Events {
         }
     }
 
-    /// The next events as `TYPE name`.
+    /// Returns the next events as `TYPE name`.
     pub(crate) async fn names(&mut self, count: usize) -> Vec<String> {
         let mut names = Vec::new();
         while names.len() < count {

@@ -1,4 +1,5 @@
-//! Who may approve and sign requests for certificates: a right on the request is not enough, the signer must be theirs, too.
+//! Who may approve and sign certificate requests: a permission on the request is not enough, it takes one on the
+//! signer, too.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -22,7 +23,7 @@ fn condition(kind: &str) -> Value {
         "lastUpdateTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}})
 }
 
-/// Lets somebody do this to all requests, and to one signer or one domain.
+/// Lets a user do this to all requests, and to one signer or one domain.
 async fn allow(plane: &Plane, user: &str, verb: &str, signer: &str) {
     let rules = json!([
         {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests/approval",
@@ -38,7 +39,7 @@ async fn allow(plane: &Plane, user: &str, verb: &str, signer: &str) {
 }
 
 #[tokio::test]
-async fn a_request_is_approved_by_whom_its_signer_trusts() {
+async fn approving_a_request_needs_permission_on_its_signer() {
     let plane = Plane::start().await;
     for (name, signer) in
         [("ours", "demo.dev/clients"), ("other", "demo.dev/servers"), ("far", "away.dev/clients")]
@@ -67,17 +68,17 @@ async fn a_request_is_approved_by_whom_its_signer_trusts() {
     let said = "certificatesigningrequests.certificates.k8s.io \"other\" is forbidden: user not permitted to approve \
         requests with signerName \"demo.dev/servers\"";
     assert_eq!(approve("ann", "other").await.body["message"], said);
-    // Another signer named in the same breath is refused, and does not help.
+    // Naming another signer in the same patch is refused, and does not help.
     let mut moved = condition("Approved");
     moved["spec"]["signerName"] = "demo.dev/clients".into();
     let ann = plane.acting_as("ann", EVERYBODY);
     ann.patch(&format!("{REQUESTS}/other/approval"), MERGE, moved).await.expect(403);
-    // An administrator of everything is one of every signer.
+    // An administrator of everything may approve for every signer.
     plane.patch(&format!("{REQUESTS}/far/approval"), MERGE, condition("Approved")).await.expect(200);
 }
 
 #[tokio::test]
-async fn a_certificate_is_issued_by_whom_its_signer_trusts() {
+async fn signing_a_request_needs_permission_on_its_signer() {
     let plane = Plane::start().await;
     plane.post(REQUESTS, request("ours", "demo.dev/clients")).await.expect(201);
     allow(&plane, "ann", "approve", "demo.dev/clients").await;
@@ -89,9 +90,9 @@ async fn a_certificate_is_issued_by_whom_its_signer_trusts() {
     let status = format!("{REQUESTS}/ours/status");
     ann.patch(&status, MERGE, signed.clone()).await.expect(403);
     ann.patch(&status, MERGE, condition("Failed")).await.expect(403);
-    // What changes neither is nobody's business.
+    // A change of neither needs no permission on the signer.
     ann.patch(&status, MERGE, json!({"metadata": {"labels": {"seen": "yes"}}})).await.expect(200);
-    // The request itself cannot be signed or approved through the front.
+    // The request itself cannot be signed or approved through its main endpoint.
     let main = format!("{REQUESTS}/ours");
     ann.patch(&main, MERGE, signed.clone()).await.expect(200);
     assert_eq!(plane.get(&main).await.expect(200)["status"], json!({}), "nothing was signed");
@@ -100,16 +101,17 @@ async fn a_certificate_is_issued_by_whom_its_signer_trusts() {
 }
 
 #[tokio::test]
-async fn an_approval_that_nobody_signs_is_warned_of() {
+async fn an_approval_that_nobody_signs_causes_a_warning() {
     let plane = Plane::start().await;
     for (name, signer) in [("jane", "kubernetes.io/kube-apiserver-client"), ("ours", "demo.dev/clients")] {
         plane.post(REQUESTS, request(name, signer)).await.expect(201);
     }
     let approve = async |name: &str| {
         let answer = plane.patch(&format!("{REQUESTS}/{name}/approval"), MERGE, condition("Approved")).await;
-        let told = answer.headers.get("warning").map(|told| told.to_str().unwrap_or_default().to_owned());
+        let warned =
+            answer.headers.get("warning").map(|warned| warned.to_str().unwrap_or_default().to_owned());
         answer.expect(200);
-        told
+        warned
     };
     let words = "299 - \"the approval is stored, but this server signs nothing for kubernetes.io/kube-apiserver-client: \
         status.certificate stays empty\"";

@@ -1,4 +1,5 @@
-//! What every write has in common, whichever verb makes it: create, update, patch and server-side apply run the same stages.
+//! What all writes have in common, whichever verb makes them: create, update, patch and server-side apply run the
+//! same stages.
 
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ fn object(api_version: &str, kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
-/// A definition with a field of a format that nobody knows.
+/// Returns a definition with a field of an unknown format.
 fn definition(plural: &str) -> Value {
     let schema = json!({"type": "object", "properties": {"a": {"type": "string", "format": "odd"}}});
     let version =
@@ -28,11 +29,11 @@ fn definition(plural: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_new_object_is_warned_of_whichever_verb_makes_it() {
+async fn warnings_about_a_new_object_do_not_depend_on_the_verb() {
     let plane = Plane::start().await;
     let limits = |name: &str| object("v1", "LimitRange", name, &json!({"limits": []}));
     let quota = |name: &str| object("v1", "ResourceQuota", name, &json!({"hard": {"pods": "1"}}));
-    let mut told = Vec::new();
+    let mut warned = Vec::new();
     for (path, first, second) in [
         (LIMITS, limits("posted"), limits("applied")),
         (QUOTAS, quota("posted"), quota("applied")),
@@ -44,15 +45,15 @@ async fn a_new_object_is_warned_of_whichever_verb_makes_it() {
         let applied = plane.raw("PATCH", &format!("{path}/{name}{query}"), APPLY, &second.to_string()).await;
         assert_eq!((posted.code, applied.code), (201, 201), "{} {}", posted.body, applied.body);
         assert_eq!(warnings(&posted), warnings(&applied), "{path}");
-        told.push(warnings(&posted));
+        warned.push(warnings(&posted));
     }
     let put = plane.put(&format!("{LIMITS}/put"), limits("put")).await;
-    assert_eq!((put.code, warnings(&put)), (201, told[0].clone()));
-    assert!(told.iter().all(|told| told.len() == 1), "{told:?}");
+    assert_eq!((put.code, warnings(&put)), (201, warned[0].clone()));
+    assert!(warned.iter().all(|warned| warned.len() == 1), "{warned:?}");
 }
 
 #[tokio::test]
-async fn a_generated_name_is_judged_and_not_its_absence() {
+async fn a_generated_name_is_validated_and_not_its_absence() {
     let plane = Plane::start().await;
     let spec = json!({"containers": [{"name": "c", "image": "i"}]});
     let pod = |metadata: Value| json!({"metadata": metadata, "spec": spec});
@@ -64,7 +65,7 @@ async fn a_generated_name_is_judged_and_not_its_absence() {
 }
 
 #[tokio::test]
-async fn nobody_owns_what_the_server_took_out_of_a_new_object() {
+async fn nobody_owns_fields_that_the_server_removed() {
     let plane = Plane::start().await;
     let metadata = json!({"name": "c", "deletionTimestamp": "2020-01-01T00:00:00Z",
         "deletionGracePeriodSeconds": 5, "selfLink": "/x", "labels": {"a": "b"}});
@@ -76,7 +77,7 @@ async fn nobody_owns_what_the_server_took_out_of_a_new_object() {
 }
 
 #[tokio::test]
-async fn a_patch_that_is_refused_later_is_still_warned_of() {
+async fn a_refused_patch_still_has_warnings() {
     let plane = Plane::start().await;
     let maps = "/api/v1/namespaces/default/configmaps";
     plane.post(maps, json!({"metadata": {"name": "c"}})).await.expect(201);

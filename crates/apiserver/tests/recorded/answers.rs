@@ -1,4 +1,4 @@
-//! What a step's answer is compared by: the body of a reply, the events of a watch.
+//! The parts of an answer that are compared: the body of a reply, the events of a watch.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use super::run::Run;
 use super::scenario::{Extent, Step};
 use super::wire::{Outgoing, Reply, Stream, content_type};
 
-/// For the events of a watch, unless the step says otherwise.
+/// The limit for the events of a watch, unless the step sets another.
 const WATCH_LIMIT: Duration = Duration::from_secs(8);
-/// How long a watch that has shown all recorded events is looked at for more.
+/// How long a watch that has shown all recorded events is observed for more.
 pub(crate) const EXTRA_LIMIT: Duration = Duration::from_millis(350);
-/// Between two looks at the clock.
+/// The pause between two looks at the clock.
 const LOOK: Duration = Duration::from_millis(50);
-/// What a protobuf answer begins with.
+/// The magic of a protobuf answer.
 const PROTOBUF: &[u8] = b"k8s\0";
 
 impl<'a> Run<'a> {
@@ -43,7 +43,7 @@ impl<'a> Run<'a> {
         Ok(if reply.content_type().contains("yaml") { json!({"yamlText": text}) } else { text.into() })
     }
 
-    /// Removes what the step ignores and picks what it picks. A refusal is kept whole.
+    /// Removes the values that the step ignores and picks those that it names. A refusal is kept whole.
     pub(super) fn trim(&mut self, step: &Step, mut document: Value) -> Result<Value, String> {
         for path in step.ignore.iter().chain(&self.scenario.ignore) {
             remove(&mut document, &parse_path(path));

@@ -15,11 +15,11 @@ use serde_json::Value;
 use super::normalise::AGE;
 use super::versions::{ServedVersion, show};
 
-/// Stands for a value that is not there.
+/// Stands for a missing value.
 pub(crate) const ABSENT: &str = "<absent>";
-/// Ends a text that was cut.
+/// The end of a text that was cut.
 pub(crate) const CUT: &str = "... (cut)";
-/// How much of two cut messages must be the same.
+/// How many characters of two cut messages must agree.
 const CUT_COMPARED: usize = 300;
 /// How much of a value a report shows.
 const SHOWN_CHARACTERS_MAX: usize = 400;
@@ -30,7 +30,7 @@ static NUMBER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d{2,}").unwrap()
 static SEPARATOR: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[\s,\[\]]+").unwrap());
 static PLAIN_KEY: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[\w$-]+$").unwrap());
 
-/// One place where the answer is not the recorded one.
+/// One place where the answer differs from the recording.
 pub(crate) struct Difference {
     pub(crate) path: String,
     pub(crate) recorded: Value,
@@ -60,9 +60,9 @@ type Token = (String, String);
 
 #[derive(Default)]
 pub(crate) struct Comparer {
-    /// By resource and rank: the latest version met, and the step that met it.
+    /// By resource and rank: the latest version, and the step that returned it.
     versions: BTreeMap<String, BTreeMap<u64, (u64, String)>>,
-    /// Which token of the answers stands for which of the recording, and the step that said so.
+    /// Which token of the answers stands for which of the recording, and the step that established it.
     served: BTreeMap<Token, (Token, String)>,
     recorded: BTreeMap<Token, (Token, String)>,
     step: String,
@@ -159,7 +159,7 @@ impl Comparer {
         }
     }
 
-    /// Says why the served token cannot stand for the recorded one.
+    /// Explains why the served token cannot stand for the recorded one.
     fn is_other_token(&self, wanted: &Token, served: &Token) -> Option<String> {
         if let Some((known, step)) = self.served.get(wanted)
             && known != served
@@ -221,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    /// Compares pairs one after the other and returns what was found in the last, `~` in front of soft ones.
+    /// Compares pairs one after the other and returns the differences of the last, with `~` before soft ones.
     fn check(pairs: &[(Value, Value)]) -> Vec<String> {
         let mut comparer = Comparer::default();
         let mut found = Vec::new();

@@ -1,7 +1,7 @@
 //! Steps that run kubectl, against the same server and in a folder of their own.
 //!
-//! Exit code, output and the kinds of complaint are compared strictly, the wording of complaints is not. A command with
-//! steps of its own (`get -w`, `wait`) runs beside them.
+//! Exit code, output and the kinds of complaint are compared strictly, the wording of complaints is not. A command
+//! with steps of its own (`get -w`, `wait`) runs concurrently with them.
 
 use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,16 +19,16 @@ use super::normalise::{Context, cut};
 use super::run::Run;
 use super::scenario::{Extent, Step};
 
-/// For a command to end, unless the step says otherwise.
+/// The time for a command to end, unless the step sets another.
 const COMMAND_LIMIT: Duration = Duration::from_secs(40);
-/// For a command that runs beside steps: to print what they wait for, and to print the rest.
+/// The times for a command with concurrent steps: to print its first output, and to print the rest.
 const FIRST_LIMIT: Duration = Duration::from_secs(10);
 const REST_LIMIT: Duration = Duration::from_secs(8);
-/// Between its first output and the steps beside it: its watch begins after its list is printed.
+/// The pause between its first output and the concurrent steps: its watch begins after its list is printed.
 const WATCH_START: Duration = Duration::from_millis(300);
-/// How long it is looked at when it prints less than recorded.
+/// How long it is observed if it prints less than recorded.
 const QUIET_LIMIT: Duration = Duration::from_secs(1);
-/// Between two looks at a process.
+/// The pause between two looks at a process.
 const LOOK: Duration = Duration::from_millis(10);
 
 static NOISE: LazyLock<Regex> =
@@ -40,13 +40,7 @@ static COMPLAINT: LazyLock<Regex> = LazyLock::new(|| {
 });
 static GROUP: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\\(\d)").unwrap());
 
-/// Whether kubectl can be run here.
-pub(crate) fn is_installed() -> bool {
-    let version = Command::new("kubectl").args(["version", "--client"]).output();
-    version.is_ok_and(|output| output.status.success())
-}
-
-/// What a command printed so far.
+/// The output of a command so far.
 type Printed = Arc<Mutex<Vec<u8>>>;
 
 impl<'a> Run<'a> {
@@ -61,7 +55,7 @@ impl<'a> Run<'a> {
         }
         let mut input = child.stdin.take();
         let writing = tokio::task::spawn_blocking(move || {
-            // A command that does not read it is not to be blamed.
+            // A command need not read its input.
             let _ = input.as_mut().map(|input| input.write_all(stdin.as_bytes()));
         });
         let limit = step.timeout.map_or(COMMAND_LIMIT, Duration::from_secs_f64).min(self.time_left());
@@ -96,7 +90,7 @@ impl<'a> Run<'a> {
         Ok(command)
     }
 
-    /// Returns the folder of this scenario, made when it is needed first.
+    /// Returns the folder of this scenario, and creates it on first use.
     fn home(&mut self) -> Result<PathBuf, String> {
         if self.folder.is_none() {
             let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -201,7 +195,7 @@ impl<'a> Run<'a> {
         Ok(result.into())
     }
 
-    /// Normalises what was printed: a document, if it is JSON, otherwise text.
+    /// Normalises the output: a document, if it is JSON, otherwise text.
     fn printed(&mut self, step: &Step, text: &str) -> Result<Value, String> {
         if text.trim_start().starts_with(['{', '['])
             && let Ok(document) = serde_json::from_str::<Value>(text)
@@ -226,7 +220,7 @@ fn complaints(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut at = 0;
     while let Some(one) = COMPLAINT.find_at(text, at) {
-        // `error: ` counts only with something behind it, which is not part of it.
+        // `error: ` counts only if something follows, which is not part of it.
         let is_own_error = one.as_str().to_lowercase().starts_with("error: ");
         let behind = one.as_str().chars().last().filter(|_| is_own_error).map_or(0, char::len_utf8);
         at = one.end() - behind;
@@ -236,7 +230,7 @@ fn complaints(text: &str) -> Vec<String> {
     found
 }
 
-/// Collects what comes out of a pipe.
+/// Collects the output of a pipe.
 fn pump(pipe: Option<impl Read + Send + 'static>) -> (Printed, JoinHandle<()>) {
     let printed = Printed::default();
     let into = Arc::clone(&printed);
@@ -258,7 +252,7 @@ fn is_running(child: &mut Child) -> bool {
     matches!(child.try_wait(), Ok(None))
 }
 
-/// Waits for the end of a process; none when it takes longer than it may.
+/// Waits for the end of a process; returns `None` if it exceeds the limit.
 async fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let until = Instant::now() + limit;
     loop {

@@ -14,7 +14,7 @@ use super::compare::CUT;
 use super::texts::{TextNormaliser, TokenFamily};
 use super::versions::{ServedVersion, number};
 
-/// Messages are cut here.
+/// The length to which messages are cut.
 pub(crate) const MESSAGE_CHARACTERS_MAX: usize = 400;
 /// Longer bases of generated names are cut so that the name fits into 63 characters.
 const BASE_CHARACTERS_MAX: usize = 58;
@@ -25,7 +25,7 @@ static ADDRESS: LazyLock<Regex> = LazyLock::new(|| Regex::new("^[0-9a-f.:]+$").u
 pub(super) static AGE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^(<invalid>|(\d+d)?(\d+h)?(\d+m)?(\d+s)?)$").unwrap());
 
-/// What the meaning of an answer depends on.
+/// The context on which the meaning of an answer depends.
 #[derive(Clone, Default)]
 pub(crate) struct Context {
     /// Group and resource of the request.
@@ -218,7 +218,7 @@ impl Normaliser {
     }
 }
 
-/// Says whether a version is at least as new as what was served before.
+/// Returns whether a version is at least as new as those served before.
 fn fresh(version: &str, newest: u64) -> String {
     match number(version) {
         None => "<listrv:not-a-number>",
@@ -241,7 +241,7 @@ fn sorted<K: Ord>(mut values: Vec<Value>, key: impl Fn(&Value) -> K) -> Value {
     values.into()
 }
 
-/// Returns a text bare, and nothing as the recording's order has it.
+/// Returns a text without quotes, and `null` in the order of the recording.
 fn word(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),

@@ -1,7 +1,7 @@
 //! Paths into JSON documents: `a.b[0]`, `a[*].b`, `a["dotted.key"]`, `a[name=x].c`.
 //!
-//! Scenario files use them to capture, ignore and pick values. A path that is written wrongly is a mistake in a
-//! scenario, so it panics.
+//! Scenario files use them to capture, ignore and pick values. A malformed path is a mistake in a scenario, so it
+//! panics.
 
 use std::sync::LazyLock;
 

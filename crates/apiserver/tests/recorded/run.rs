@@ -1,7 +1,7 @@
-//! Carries out one scenario: fresh namespaces, its steps in order, then cleaning up.
+//! Carries out one scenario: creates namespaces, runs its steps in order, then cleans up.
 //!
 //! A step that cannot be carried out (a variable that was never captured, a condition that never held) fails like one
-//! whose answer differs; the steps after it still run, unless it was marked as what they build on.
+//! whose answer differs; the steps after it still run, unless it is marked as their setup.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -24,12 +24,12 @@ use super::scenario::{Extent, Operation, Scenario, Step};
 use super::texts::TextNormaliser;
 use super::wire::{Client, Outgoing, Reply, Target};
 
-/// For an answer, a condition and the whole scenario, unless a step or the scenario says otherwise. Only a failing one
-/// waits that long.
+/// The limits for an answer, a condition and the whole scenario, unless a step or the scenario sets others. Only a
+/// failing one waits that long.
 const ANSWER_LIMIT: Duration = Duration::from_secs(15);
 const CONDITION_LIMIT: Duration = Duration::from_secs(30);
 const SCENARIO_LIMIT: Duration = Duration::from_secs(90);
-/// Between two looks at a condition: short at first, since most hold at once.
+/// The pause between two checks of a condition: short at first, since most hold immediately.
 const LOOK_FIRST: Duration = Duration::from_millis(5);
 const LOOK_MAX: Duration = Duration::from_millis(100);
 /// Letters of the name that makes a run unique.
@@ -44,13 +44,13 @@ const PATCHES: [(&str, &str); 4] = [
 
 static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\$\{(\w+)\}").unwrap());
 
-/// How one scenario went.
+/// The result of one scenario.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) steps: usize,
-    /// What failed: the step and what is wrong with it.
+    /// The failures: the step and what is wrong with it.
     pub(crate) failures: Vec<(String, String)>,
-    /// Steps that differ in the text of a message only, and how.
+    /// Steps that differ only in the text of a message, and how.
     pub(crate) soft: Vec<(String, String)>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Run<'a> {
     pub(super) target: &'a Target,
     pub(super) variables: BTreeMap<String, String>,
     pub(super) normaliser: Normaliser,
-    /// Where kubectl works.
+    /// The working folder of kubectl.
     pub(super) folder: Option<tempfile::TempDir>,
     client: Client,
     comparer: Comparer,
@@ -114,7 +114,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Deletes what the scenario names and its namespaces. What is gone already is fine.
+    /// Deletes the objects that the scenario names, and its namespaces. Objects that are already gone are fine.
     async fn clean_up(&mut self) {
         for path in &self.scenario.cleanup {
             let Ok(path) = self.substitute(path) else { continue };
@@ -199,7 +199,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Compares what one step gave with the recording; returns whether it is the same.
+    /// Compares the result of one step with the recording; returns whether they agree.
     fn settle(&mut self, step: &Step, given: Result<Value, String>) -> bool {
         let Some(recorded) = &step.expect else {
             if let Err(why) = &given {
@@ -366,7 +366,7 @@ fn holds(condition: &Value, reply: &Reply) -> bool {
     value.is_some() == exists
 }
 
-/// Returns group and resource a path addresses; subresources share their parent's.
+/// Returns the group and resource that a path addresses; subresources share their parent's.
 fn scope(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let (group, mut rest) = match parts.as_slice() {

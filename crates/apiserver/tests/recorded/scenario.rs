@@ -1,4 +1,4 @@
-//! What a scenario file holds: requests and kubectl commands, each with the answer that kube-apiserver gave.
+//! The content of a scenario file: requests and kubectl commands, each with the answer of kube-apiserver.
 //!
 //! **Invariant:** every word of a file has a meaning here; an unknown one is refused, so that no expectation is
 //! overlooked. `README.md` beside this file describes the format.
@@ -22,7 +22,7 @@ pub(crate) struct Scenario {
     pub(crate) steps: Vec<Step>,
     #[serde(default = "one")]
     pub(crate) namespaces: usize,
-    /// Paths deleted at the end.
+    /// Paths to delete at the end.
     #[serde(default)]
     pub(crate) cleanup: Vec<String>,
     /// Whether managedFields are compared.
@@ -35,6 +35,9 @@ pub(crate) struct Scenario {
     /// Whether it waited long when it was recorded.
     #[serde(default, rename = "slow")]
     _slow: bool,
+    /// Whether controllers of Deployments and their like would change the answers.
+    #[serde(default)]
+    pub(crate) alone: bool,
 }
 
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]
@@ -98,7 +101,7 @@ impl Arguments {
     }
 }
 
-/// A step has the fields of its operation; those of the others stay at their defaults.
+/// A step has the fields of its operation; those of other operations keep their defaults.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(crate) struct Step {
@@ -106,7 +109,7 @@ pub(crate) struct Step {
     pub(crate) op: Operation,
     pub(crate) method: Option<String>,
     pub(crate) path: String,
-    /// `None` takes a header away that is sent otherwise.
+    /// `None` removes a header that is sent by default.
     pub(crate) headers: BTreeMap<String, Option<String>>,
     #[serde(deserialize_with = "present")]
     pub(crate) body: Option<Value>,
@@ -119,10 +122,10 @@ pub(crate) struct Step {
     pub(crate) ignore: Vec<String>,
     pub(crate) pick: Option<BTreeMap<String, String>>,
     pub(crate) compare: Extent,
-    /// Whether the steps after it are meaningless if it fails.
+    /// Whether the following steps are meaningless if it fails.
     pub(crate) setup: bool,
     pub(crate) timeout: Option<f64>,
-    /// A condition of a poll; `closed` of a watch; `exit` of a command.
+    /// The condition of a poll; `closed` for a watch; `exit` for a command.
     pub(crate) until: Value,
     pub(crate) r#await: Option<usize>,
     pub(crate) bookmarks: Option<String>,
@@ -135,7 +138,7 @@ pub(crate) struct Step {
     pub(crate) grep: Option<String>,
     pub(crate) sort: bool,
     pub(crate) seconds: f64,
-    /// What happens while a watch or a command runs.
+    /// Steps that run during a watch or a command.
     pub(crate) steps: Vec<Step>,
     #[serde(deserialize_with = "present")]
     pub(crate) expect: Option<Value>,
@@ -145,7 +148,7 @@ fn one() -> usize {
     1
 }
 
-/// Keeps `null` apart from nothing.
+/// Distinguishes `null` from an absent field.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
@@ -156,7 +159,7 @@ impl Scenario {
     }
 }
 
-/// The folder with a folder for each area.
+/// Returns the folder with a folder for each area.
 pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded/scenarios")
 }

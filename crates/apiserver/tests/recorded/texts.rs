@@ -1,7 +1,7 @@
-//! Turns texts of one scenario's answers into texts that are the same on every run: names, uids, times, tokens.
+//! Normalises texts of one scenario's answers so that they are the same on every run: names, uids, times, tokens.
 //!
-//! What must be the same value throughout a scenario becomes a numbered token (`<uid:1>`); what merely must be a clock
-//! reading becomes `<time>`. Times the scenario itself sent lie far from now and stay as they are.
+//! A value that must be the same throughout a scenario becomes a numbered token (`<uid:1>`); a value that must only
+//! be a clock reading becomes `<time>`. Times that the scenario itself sent are far from now and stay as they are.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -37,7 +37,7 @@ pattern!(DELETED_FROM, r#"" (force )?deleted from \S+ namespace"#);
 pattern!(TEMPORARY, r"/\S*/(kubectl-edit-|LIVE-|MERGED-)\d+");
 pattern!(SPACES, r"[ \t]{2,}");
 
-/// What a token stands for.
+/// The kinds of values that tokens stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TokenFamily {
     Uid,
@@ -58,7 +58,7 @@ impl TokenFamily {
 }
 
 pub(crate) struct TextNormaliser {
-    /// Names of this run and the variables they are written as, longer ones first.
+    /// Names of this run and the variables that replace them, longer ones first.
     names: Vec<(String, String)>,
     tokens: BTreeMap<TokenFamily, BTreeMap<String, usize>>,
     clock: Clock,
@@ -69,7 +69,7 @@ impl TextNormaliser {
         Self { names, tokens: BTreeMap::new(), clock: Clock::system() }
     }
 
-    /// Returns the token of a value, a new one if it was never met.
+    /// Returns the token of a value, a new one for a new value.
     pub(crate) fn token(&mut self, family: TokenFamily, value: &str) -> String {
         let known = self.tokens.entry(family).or_default();
         let next = known.len() + 1;
@@ -123,7 +123,7 @@ impl TextNormaliser {
         self.clock.now().as_duration().as_secs_f64()
     }
 
-    /// Normalises what a command printed: versions, ages and the width of columns.
+    /// Normalises the output of a command: versions, ages and the width of columns.
     pub(crate) fn output(&mut self, text: &str) -> String {
         let text = self.text(text);
         let text = YAML_VERSION.replace_all(&text, "${1}<rv>${2}");
@@ -135,7 +135,7 @@ impl TextNormaliser {
         lines.join("\n").trim_end_matches('\n').to_owned()
     }
 
-    /// Normalises an answer that is no JSON.
+    /// Normalises an answer that is not JSON.
     pub(crate) fn answer(&mut self, text: &str) -> String {
         YAML_VERSION.replace_all(&self.text(text), "${1}<rv>${2}").into_owned()
     }

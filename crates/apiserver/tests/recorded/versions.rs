@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-/// Of the private use area: no answer holds it.
+/// A character of the private use area: no answer contains it.
 const MARK: char = '\u{e000}';
 
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! The server under test and the connections to it: HTTP/1.1 over TLS, as any client speaks it.
 //!
-//! Without more, each area gets a server of its own in this process, with its keeper at work and everything in memory.
+//! By default each area gets a server of its own in this process, with its background tasks and everything in memory.
 //! With `HOMEOSTAT_TEST_KUBECONFIG` all of them talk to the server of that kubeconfig instead.
 
 use std::path::{Path, PathBuf};
@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use homeostat_apiserver::ApiServer;
-use homeostat_apiserver::bootstrap::Keep;
-use homeostat_apiserver::serve::{Config, Server};
+use homeostat_apiserver::serve::{Config, CredentialStorage, Server};
 use homeostat_core::{Clock, Entropy};
 use homeostat_store::{Memory, SharedStore};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
@@ -28,7 +27,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 /// Names the kubeconfig of another server to compare.
-const KUBECONFIG: &str = "HOMEOSTAT_TEST_KUBECONFIG";
+pub(crate) const KUBECONFIG: &str = "HOMEOSTAT_TEST_KUBECONFIG";
 
 /// A server to compare with the recording.
 pub(crate) struct Target {
@@ -37,15 +36,15 @@ pub(crate) struct Target {
     pub(crate) kubeconfig: PathBuf,
     token: String,
     connector: TlsConnector,
-    /// Ends the server and its folder, if they are ours.
+    /// Stops the server and removes its folder, if they are ours.
     _own: Option<(DropGuard, tempfile::TempDir)>,
 }
 
-/// Where a request goes and what it brings.
+/// A request to send.
 pub(crate) struct Outgoing<'a> {
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
-    /// `None` takes a header away that is sent otherwise.
+    /// `None` removes a header that is sent by default.
     pub(crate) headers: Vec<(String, Option<String>)>,
     pub(crate) body: Option<Bytes>,
 }
@@ -59,7 +58,7 @@ impl Target {
         let kubeconfig = folder.path().join("kubeconfig");
         let server = Server::bind(Config {
             listen: ([127, 0, 0, 1], 0).into(),
-            keep: Keep::Memory,
+            storage: CredentialStorage::Memory,
             kubeconfig: kubeconfig.clone(),
             clock: Clock::system(),
             entropy: Entropy::system(),
@@ -71,9 +70,9 @@ impl Target {
             .authenticator(Arc::clone(&authenticator))
             .root_ca(&*server.credentials().ca_pem)
             .address(server.advertised());
-        let (api, keeper) = builder.build().await.unwrap();
+        let (api, background) = builder.build().await.unwrap();
         let stop = CancellationToken::new();
-        tokio::spawn(keeper.run(stop.clone()));
+        tokio::spawn(background.run(stop.clone()));
         tokio::spawn(server.run(api, authenticator, stop.clone()));
         Self::at(&kubeconfig, Some((stop.drop_guard(), folder))).await
     }
@@ -134,7 +133,7 @@ impl Target {
         Ok(request)
     }
 
-    /// Opens a stream on a connection of its own.
+    /// Opens a stream on a new connection.
     pub(crate) async fn open(&self, outgoing: &Outgoing<'_>, limit: Duration) -> Result<Stream, String> {
         let opening = async {
             let mut connection = self.connect().await?;
@@ -154,7 +153,7 @@ struct Connection {
     _task: AbortOnDropHandle<()>,
 }
 
-/// One connection that is used again and again, until the server closes it.
+/// One connection that is reused until the server closes it.
 #[derive(Default)]
 pub(crate) struct Client {
     connection: Option<Connection>,
@@ -174,7 +173,7 @@ impl Client {
         })
     }
 
-    /// Sends a second time if the server has closed a connection it had kept.
+    /// Sends again if the server has closed a connection that was kept open.
     async fn send_again(&mut self, target: &Target, outgoing: &Outgoing<'_>) -> Result<Reply, String> {
         if let Some(connection) = self.connection.take()
             && let Ok(reply) = self.send_on(connection, target.request(outgoing)?).await
@@ -203,7 +202,7 @@ fn describe(error: &hyper::Error) -> String {
     format!("the server gave no whole answer: {error}: {:?}", std::error::Error::source(error))
 }
 
-/// A whole answer.
+/// A complete answer.
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
@@ -229,7 +228,7 @@ pub(crate) fn content_type(headers: &HeaderMap) -> &str {
     headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// An answer that comes line by line.
+/// An answer that arrives line by line.
 pub(crate) struct Stream {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
@@ -240,7 +239,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Returns the next line, if one comes in time.
+    /// Returns the next line, if one arrives in time.
     pub(crate) async fn line(&mut self, limit: Duration) -> Option<Vec<u8>> {
         let deadline = tokio::time::Instant::now() + limit;
         loop {
@@ -262,7 +261,7 @@ impl Stream {
         }
     }
 
-    /// Reads an answer that is no stream to its end.
+    /// Reads an answer that is not a stream to its end.
     pub(crate) async fn whole(mut self) -> Reply {
         let mut data = self.rest;
         while let Some(Ok(frame)) = self.body.frame().await {

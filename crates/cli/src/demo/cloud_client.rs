@@ -1,4 +1,4 @@
-//! The cloud of shapes as anybody reaches it: plain HTTP, behind the operator's back.
+//! A client of the cloud of shapes that bypasses the operator: plain HTTP, as anybody could use.
 
 use std::error::Error;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// A visitor of the cloud.
+/// A plain HTTP client of the cloud.
 pub(super) struct CloudClient(String);
 
 impl CloudClient {
@@ -14,7 +14,7 @@ impl CloudClient {
         Self(url.trim_start_matches("http://").to_owned())
     }
 
-    /// The shape as the cloud has it.
+    /// Returns the shape as the cloud has it.
     pub(super) async fn shape(&self, name: &str) -> Option<Value> {
         self.send_request("GET", name, "").await.ok().and_then(|body| serde_json::from_str(&body).ok())
     }
@@ -36,7 +36,7 @@ impl CloudClient {
         stream.write_all(format!("{head}content-length: {length}\r\n\r\n{body}").as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
-        let (head, body) = answer.split_once("\r\n\r\n").ok_or("no answer")?;
+        let (head, body) = answer.split_once("\r\n\r\n").ok_or("the cloud sent no answer")?;
         if head.split(' ').nth(1).is_some_and(|code| code.starts_with('2')) {
             return Ok(body.to_owned());
         }

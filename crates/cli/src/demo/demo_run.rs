@@ -1,4 +1,4 @@
-//! What scenes are made of: apply an object, break something, wait until it is as it should be, and remember what was not.
+//! The steps of a scenario: apply an object, break something, wait until it is repaired, and record failures.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -16,21 +16,21 @@ use tokio::time::Instant;
 use super::environment::DemoEnvironment;
 use super::timeline::{LineKind, Timeline, short_duration};
 
-/// Between two looks: only spares the processor.
+/// The pause between two looks, which only spares the processor.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
-/// The longest wait for one thing. On two busy cores the slowest, a first `initdb`, takes some seconds.
+/// The longest wait for one thing. On two busy cores the slowest, a first `initdb`, takes several seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The same after something failed already: what hangs together fails together.
+/// The longest wait after a failure: whatever depends on it fails as well.
 const PATIENCE_LOST: Duration = Duration::from_secs(5);
 
-/// A demonstration under way.
+/// A running demo.
 pub(super) struct DemoRun<'a> {
     pub(super) environment: &'a DemoEnvironment,
     pub(super) timeline: &'a Timeline,
     failures: Vec<String>,
-    /// When each object was applied that has not come true yet.
+    /// When each object was applied that has not become ready yet.
     asked: HashMap<String, Instant>,
 }
 
@@ -39,12 +39,12 @@ impl<'a> DemoRun<'a> {
         Self { environment, timeline, failures: Vec::new(), asked: HashMap::new() }
     }
 
-    /// What did not come, in words.
+    /// Returns what failed.
     pub(super) fn failures(self) -> Vec<String> {
         self.failures
     }
 
-    /// Applies an object, given as people write it.
+    /// Applies an object, given as JSON.
     pub(super) async fn apply<K>(&mut self, name: &str, words: &str, object: Value)
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + Debug,
@@ -61,12 +61,12 @@ impl<'a> DemoRun<'a> {
         self.note_result(&who, applied.map(drop));
     }
 
-    /// Says what is broken now.
+    /// Prints what is broken now.
     pub(super) fn note_broken(&self, who: &str, words: &str) {
         self.timeline.line(LineKind::Broke, who, words);
     }
 
-    /// Notes a step that could not be made.
+    /// Records a step that failed.
     pub(super) fn note_result<E: std::fmt::Display>(&mut self, who: &str, outcome: Result<(), E>) {
         if let Err(error) = outcome {
             self.note_failure(who, &error.to_string());
@@ -78,8 +78,8 @@ impl<'a> DemoRun<'a> {
         self.failures.push(format!("{who}: {words}"));
     }
 
-    /// Waits until `look` finds what it looks for, and says how long it took: since the object was applied when this is
-    /// the first look at it, since now later. Nothing found in time is a failure.
+    /// Waits until `look` finds something, and prints how long it took: since the object was applied if this is the
+    /// first wait for it, otherwise since now. If it finds nothing in time, that is a failure.
     pub(super) async fn wait_until<T, F>(
         &mut self,
         who: &str,
@@ -104,12 +104,12 @@ impl<'a> DemoRun<'a> {
             self.timeline.line(LineKind::Healed, who, &format!("{words}, after {took}"));
             return Some(found);
         }
-        self.note_failure(who, &format!("not within {}: {words}", short_duration(patience)));
+        self.note_failure(who, &format!("did not happen within {}: {words}", short_duration(patience)));
         None
     }
 }
 
-/// A value as JSON, to look into.
+/// Converts a value to JSON, to look into it.
 pub(super) fn json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }

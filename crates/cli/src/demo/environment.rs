@@ -1,4 +1,5 @@
-//! What runs: a control plane in memory with workloads and a node, the cloud of shapes, and the operators of the examples.
+//! Everything that the demo runs: a control plane in memory with workloads and a node, the cloud of shapes, and the
+//! examples' operators.
 
 use std::error::Error;
 use std::fs::{Permissions, set_permissions};
@@ -24,14 +25,15 @@ use super::observer;
 use super::timeline::{LineKind, Timeline};
 use crate::temporary_folder::TemporaryFolder;
 
-/// PostgreSQL is another user when this one is root, and must be able to pass through to its data.
+/// The mode of a folder that others may pass: if this user is root, PostgreSQL runs as another one and must reach its
+/// data.
 const PASSABLE: u32 = 0o711;
 
-/// How long the cloud may take to show what was made: it is in this process, and a shape deleted this soon after it was
-/// made counts as not shown yet.
+/// How long the cloud may take to show a new shape. The cloud is in this process; a shape deleted sooner than this
+/// after its creation counts as not shown yet.
 const SETTLE_SECONDS: u64 = 1;
 
-/// Everything that runs.
+/// Everything that the demo runs.
 pub(super) struct DemoEnvironment {
     plane: ControlPlane,
     cloud: Running,
@@ -50,7 +52,7 @@ impl DemoEnvironment {
         let plane = ControlPlane::builder()
             .listen(anywhere, home.path().join("kubeconfig"))
             .workloads(true)
-            // Only the demo makes Pods here, and its databases outlive them in a folder of this user's.
+            // Only the demo creates Pods here, and its databases outlive them in a folder of this user.
             .node(NodeOptions::new().folder(home.node()).run_as(getuid().as_raw().to_string()).ephemeral())
             .start()
             .await?;
@@ -67,7 +69,7 @@ impl DemoEnvironment {
         environment.wait_until_served::<At>().await;
         environment.wait_until_served::<Database>().await;
         environment.wait_until_served::<Shape>().await;
-        timeline.line(LineKind::Healed, "operators", "at, database and shapes run");
+        timeline.line(LineKind::Healed, "operators", "at, database and shapes are running");
         environment.run(observer::operator(timeline));
         Ok(environment)
     }
@@ -76,7 +78,7 @@ impl DemoEnvironment {
         self.operators.spawn(operator.run_on(self.plane.client(), self.stop.clone()));
     }
 
-    /// Waits until objects of this kind are served: its operator brings the definition along.
+    /// Waits until objects of this kind are served: its operator installs the definition.
     async fn wait_until_served<K>(&self)
     where
         K: Resource<DynamicType = ()>,
@@ -106,7 +108,7 @@ impl DemoEnvironment {
         CloudClient::new(&self.cloud.url())
     }
 
-    /// What people can do now.
+    /// Prints what the user can try now.
     pub(super) fn print_suggestions(&self, timeline: &Timeline) {
         let kubeconfig = self.plane.kubeconfig().map(|file| file.display().to_string()).unwrap_or_default();
         let lines = [
@@ -119,7 +121,7 @@ impl DemoEnvironment {
         timeline.lines_under_heading("your turn: try these commands; ctrl-c ends the demo", &lines);
     }
 
-    /// Ends operators, processes and server, and removes the folders.
+    /// Stops the operators, the processes and the server, and removes the folders.
     pub(super) async fn stop(mut self) -> Result<(), Box<dyn Error>> {
         self.stop.cancel();
         let mut outcome: Result<(), Box<dyn Error>> = Ok(());

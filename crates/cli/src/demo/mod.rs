@@ -1,9 +1,9 @@
-//! `homeostat demo`: runs the operators of the examples on a control plane of their own, gives them objects to reconcile, and
+//! `homeostat demo`: runs the examples' operators on their own control plane, gives them objects to reconcile, and
 //! breaks things.
 //!
-//! `environment` holds everything that runs, `timeline` prints what happens, `observer` fills the timeline from the API, and
-//! `demo_run` applies objects, breaks things and waits; there is one file per operator in `scenarios`. **Invariant:** the demo
-//! leaves nothing behind, neither a process nor a folder.
+//! `environment` holds everything that runs, `timeline` prints what happens, `observer` fills the timeline from the
+//! API, and `demo_run` applies objects, breaks things and waits; there is one file per operator in `scenarios`.
+//! **Invariant:** the demo leaves nothing behind, neither a process nor a folder.
 
 mod cloud_client;
 mod demo_run;
@@ -28,13 +28,13 @@ use timeline::Timeline;
 #[command(after_help = "Pods run as processes of this machine. Nothing is left behind. The exit code is \
     130 if the demo is interrupted before everything was shown.")]
 pub(crate) struct Demo {
-    /// Exit when everything was shown: with 0 if everything converged, otherwise with 1 and the reasons
+    /// Exit when everything has been shown: with 0 if everything converged, otherwise with 1 and the reasons
     #[arg(long)]
     once: bool,
 }
 
 impl Demo {
-    /// Runs until everything was shown or a signal stops it.
+    /// Runs until everything has been shown or a signal stops it.
     pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(self.run_scenarios())
@@ -79,7 +79,7 @@ fn conclude(timeline: &Timeline, failures: &[String], is_all_shown: bool) -> Res
 pub(crate) struct Interrupted;
 
 impl Interrupted {
-    /// What shells report of a program that ctrl-c ended.
+    /// The code that shells report for a program that ctrl-c ended.
     pub(crate) const EXIT_CODE: u8 = 130;
 }
 

@@ -1,4 +1,4 @@
-//! Who fills the timeline: an operator that only looks. It writes nothing to the API.
+//! An operator that only observes and fills the timeline. It writes nothing to the API.
 
 use homeostat::prelude::*;
 
@@ -8,7 +8,7 @@ use homeostat_example_shapes::Shape;
 
 use super::timeline::Timeline;
 
-/// The observer, ready to run.
+/// Returns the observer.
 pub(super) fn operator(timeline: &Timeline) -> Operator {
     Operator::new("observer.homeostat.dev")
         .state(timeline.clone())
@@ -34,7 +34,7 @@ pub(super) fn operator(timeline: &Timeline) -> Operator {
         )
 }
 
-/// Says how the object is, if there is something to say.
+/// Prints the object's state, if there is something to print.
 fn look<K>(cx: &Context<K>, words: Option<String>) -> Action
 where
     K: homeostat::runtime::Kind,

@@ -1,16 +1,16 @@
-//! PostgreSQL's own client, where there is one: the proof that a database answers.
+//! PostgreSQL's own client, if it is installed: it proves that a database answers.
 
 use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
-/// Who asks a database.
+/// The user that queries a database.
 pub(super) struct DatabaseLogin {
     pub(super) name: String,
     pub(super) password: String,
 }
 
-/// Is there a `psql`? In the path, or where Debian hides it.
+/// Finds `psql`, in the path or where Debian puts it.
 pub(super) fn find_program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
@@ -19,7 +19,7 @@ pub(super) fn find_program() -> Option<PathBuf> {
     found.into_iter().find(|program| program.is_file())
 }
 
-/// What the database answers that is at this address and port.
+/// Runs a query on the database at this endpoint, and returns the answer.
 pub(super) async fn query(
     program: &Path,
     endpoint: &str,

@@ -1,4 +1,4 @@
-//! The timeline: one line per thing that happened, with the time since the start. In colours on a terminal, plain on a pipe.
+//! Prints the timeline: one line per event, with the time since the start. Coloured on a terminal, plain in a pipe.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
@@ -8,26 +8,26 @@ use std::time::Duration;
 use homeostat_core::Clock;
 use tokio::time::Instant;
 
-/// Columns of the second field: `StatefulSet/orders` and a little more.
+/// The width of the second field: `StatefulSet/orders` and a little more.
 const WHO_WIDTH: usize = 26;
 
-/// What sort of line it is.
+/// What a line reports.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineKind {
-    /// Something was seen.
+    /// An observation.
     Seen,
-    /// We did something.
+    /// Something that the demo did.
     Did,
-    /// We broke something.
+    /// Something that the demo broke.
     Broke,
-    /// What we waited for came.
+    /// Something awaited has happened.
     Healed,
-    /// It did not come.
+    /// Something awaited has not happened.
     Failed,
 }
 
 impl LineKind {
-    /// The word, and its colour as a terminal knows it.
+    /// Returns the word, and its terminal colour.
     fn word_and_colour(self) -> (&'static str, &'static str) {
         match self {
             Self::Seen => ("", "2"),
@@ -39,7 +39,7 @@ impl LineKind {
     }
 }
 
-/// Where the timeline is written. Clones write to the same.
+/// Writes the timeline. Clones write to the same one.
 #[derive(Clone)]
 pub(super) struct Timeline(Arc<TimelineState>);
 
@@ -47,7 +47,7 @@ struct TimelineState {
     clock: Clock,
     start: Instant,
     has_colours: bool,
-    /// What was said last of each.
+    /// The last line about each object.
     last: Mutex<BTreeMap<String, String>>,
 }
 
@@ -58,7 +58,7 @@ impl Timeline {
         Self(Arc::new(TimelineState { clock, start: clock.instant(), has_colours, last: Mutex::default() }))
     }
 
-    /// The time since an instant.
+    /// Returns the time since an instant.
     pub(super) fn since(&self, earlier: Instant) -> Duration {
         self.0.clock.since(earlier)
     }
@@ -67,14 +67,14 @@ impl Timeline {
         self.0.clock
     }
 
-    /// A heading.
+    /// Prints a heading.
     pub(super) fn heading(&self, words: &str) {
         let words =
             if self.0.has_colours { format!("\n\x1b[1m{words}\x1b[0m\n") } else { format!("\n{words}\n") };
         write_to_stdout(&words);
     }
 
-    /// A line.
+    /// Prints a line.
     pub(super) fn line(&self, kind: LineKind, who: &str, words: &str) {
         let (word, colour) = kind.word_and_colour();
         let time = format!("{:7.2} s", self.since(self.0.start).as_secs_f64());
@@ -85,7 +85,7 @@ impl Timeline {
         });
     }
 
-    /// A line about how something is, unless that was said last.
+    /// Prints a line about a state, unless the last line about the same object said the same.
     pub(super) fn line_if_new(&self, who: &str, words: &str) {
         let is_new = {
             let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,20 +96,20 @@ impl Timeline {
         }
     }
 
-    /// Lines below a heading, as they are.
+    /// Prints a heading and lines below it as they are.
     pub(super) fn lines_under_heading(&self, heading: &str, lines: &[String]) {
         self.heading(heading);
         write_to_stdout(&(lines.join("\n") + "\n"));
     }
 }
 
-/// A reader that is gone is no reason to stop.
+/// Writes to stdout. It does not matter if nobody reads it.
 fn write_to_stdout(text: &str) {
     let mut out = std::io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// A duration as people read it: `340 ms`, `2.4 s`.
+/// Formats a duration for people: `340 ms`, `2.4 s`.
 pub(super) fn short_duration(time: Duration) -> String {
     if time < Duration::from_secs(1) {
         format!("{} ms", time.as_millis())

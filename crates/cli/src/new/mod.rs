@@ -1,7 +1,8 @@
-//! `homeostat new NAME`: a project that builds, with a kind, a reconciler, a test and words on what to do next.
+//! `homeostat new NAME`: creates a project that builds, with a kind, a reconciler, a test and a README with the next
+//! steps.
 //!
-//! The files are in `template/`, with words in double braces to be filled in. **Invariant:** an existing folder is never
-//! touched. The test in `tests/it/new.rs` makes a project and has cargo check it.
+//! The files are in `template/`, with placeholders in double braces. **Invariant:** an existing folder is never
+//! touched. The test in `tests/it/new.rs` creates a project and has cargo check it.
 
 mod project_name;
 
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use project_name::ProjectName;
 
-/// Every file of a project: where it goes, and what it says.
+/// Every file of a project: its path and its template.
 const FILES: [(&str, &str); 7] = [
     ("Cargo.toml", include_str!("template/Cargo.toml.template")),
     ("README.md", include_str!("template/README.md.template")),
@@ -22,16 +23,16 @@ const FILES: [(&str, &str); 7] = [
     (".gitignore", "/target\n/.homeostat\n"),
 ];
 
-/// The sources this program was built from, if they are still there.
+/// The sources this program was built from, if they still exist.
 const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../homeostat");
 
-/// Make a new operator: a project that builds, with a kind, a reconciler and a test
+/// Create a new operator: a project that builds, with a kind, a reconciler and a test
 #[derive(clap::Args)]
 pub(crate) struct New {
-    /// Its name, which is also the folder's: page-operator
+    /// Name of the project, which is also the folder's: page-operator
     name: ProjectName,
 
-    /// Use homeostat from this folder of its sources [default: where this program was built, if that is still there]
+    /// Use homeostat from this folder of its sources [default: where this program was built, if that still exists]
     #[arg(long, value_name = "FOLDER", group = "place")]
     path: Option<PathBuf>,
 
@@ -44,7 +45,7 @@ pub(crate) struct New {
     published: Option<String>,
 }
 
-/// Where a project has this crate from.
+/// Where a project gets this crate from.
 enum CrateSource {
     Folder(String),
     Git(String),
@@ -60,16 +61,17 @@ impl New {
         let source = self.source()?;
         for (path, text) in FILES {
             let text = self.name.fill(text).replace("{{homeostat}}", &source.dependency());
+            let text = text.replace("{{homeostat-testing}}", &source.test_dependency());
             write_file(&folder.join(path), &text.replace("{{place}}", &source.describe()))?;
         }
-        println!("made {0}: cd {0} && cargo test", folder.display());
+        println!("created {0}: cd {0} && cargo test", folder.display());
         if let CrateSource::Folder(sources) = source {
             println!("it uses homeostat from {sources}; --git and --published choose another source");
         }
         Ok(())
     }
 
-    /// What was asked for; else the sources this program was built from, while it is not published.
+    /// Returns the requested source, or else the sources this program was built from, while it is not published.
     fn source(&self) -> Result<CrateSource, Box<dyn Error>> {
         let built = Path::new(CHECKOUT);
         let folder = match self {
@@ -84,7 +86,7 @@ impl New {
 }
 
 impl CrateSource {
-    /// How the project's manifest names this crate.
+    /// Returns the dependency for the project's manifest.
     fn dependency(&self) -> String {
         match self {
             Self::Folder(folder) => format!("{{ path = {folder:?} }}"),
@@ -93,7 +95,17 @@ impl CrateSource {
         }
     }
 
-    /// What the project's README says about it.
+    /// Returns the dependency for the project's tests.
+    fn test_dependency(&self) -> String {
+        let place = match self {
+            Self::Folder(folder) => format!("path = {folder:?}"),
+            Self::Git(url) => format!("git = {url:?}"),
+            Self::Published(version) => format!("version = {version:?}"),
+        };
+        format!("{{ {place}, features = [\"testing\"] }}")
+    }
+
+    /// Describes the source for the project's README.
     fn describe(&self) -> String {
         match self {
             Self::Folder(folder) => format!(
@@ -107,11 +119,11 @@ impl CrateSource {
     }
 }
 
-/// The crate in a checkout of the sources, or the folder of the crate itself.
+/// Finds the crate in a checkout of the sources, or in the folder of the crate itself.
 fn find_crate(path: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let candidates = [path.join("crates/homeostat"), path.to_owned()];
     let found = candidates.into_iter().find(|folder| folder.join("src/embedded").is_dir());
-    found.ok_or_else(|| format!("{} does not hold the sources of homeostat", path.display()).into())
+    found.ok_or_else(|| format!("{} does not contain the sources of homeostat", path.display()).into())
 }
 
 fn write_file(file: &Path, text: &str) -> Result<(), Box<dyn Error>> {

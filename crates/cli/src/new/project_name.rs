@@ -1,35 +1,36 @@
-//! The name of a project, and the names that follow from it: `page-operator` has the kind `Page`.
+//! The name of a project, and the names derived from it: `page-operator` has the kind `Page`.
 
 use std::str::FromStr;
 
-/// Letters of a name: what a DNS label holds, because it becomes part of the API group.
+/// The most letters in a name: what a DNS label allows, because the name becomes part of the API group.
 const LETTERS_MAX: usize = 50;
 
-/// A name fit for a package, a folder and a DNS label.
+/// A name that is valid for a package, a folder and a DNS label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProjectName(String);
 
-/// Words of Rust: a crate of that name cannot be written down.
+/// Rust's keywords: a crate with such a name cannot be imported.
 const KEYWORDS: &str = "abstract as async await become box break const continue crate do dyn else enum extern false final fn
     for gen if impl in let loop macro match mod move mut override priv pub ref return self static struct super trait true
     try type typeof unsafe unsized use virtual where while yield";
 
-/// Crates and folders that Rust and cargo have themselves, and the tests of the project.
+/// Names that Rust and cargo use for crates and folders, and the project's tests.
 const KEPT: &str = "alloc build core deps examples incremental it proc_macro std test";
 
-/// What the project depends on.
+/// The project's dependencies.
 const DEPENDENCIES: &str = "homeostat k8s_openapi kube schemars serde serde_json tokio";
 
-/// How the packages begin that `homeostat` brings along: cargo takes two of one name for a mistake.
+/// The prefix of the packages that `homeostat` depends on: cargo rejects two packages with one name.
 const OURS: &str = "homeostat-";
 
-/// What the sources of a project name without a path: a kind of that name would hide it.
-const USED: &str = "Action Api Arc AsMut AsRef Backoff Box CancellationToken Client Clone ConfigMap Context Control ControlPlane
-    Controller Copy CronJob CustomResource CustomResourceExt DaemonSet Debug Default DeleteParams Deployment Deserialize Diff
-    DoubleEndedIterator Drop Duration Eq Err Error ExactSizeIterator Extend Fault Field Fn FnMut FnOnce From FromIterator
-    Future Handlers Hash Into IntoFuture IntoIterator Is Iterator Job JsonSchema Metadata None Ok Operator Option Ord
-    PartialEq PartialOrd Patch PatchParams Pod PostParams Predicate RawEvent Resource ResourceExt Result Secret Self Send Serialize
-    Service Severity Sized Some StatefulSet StatusBase String Sync Target ToOwned ToString TryFrom TryInto Turn Unpin Vec";
+/// Names that a project's sources use without a path: a kind with such a name would hide them.
+const USED: &str = "Action Arc AsMut AsRef Backoff Box Client Clone Cluster ConfigMap Context Control Controller Copy
+    CronJob CustomResource CustomResourceExt DaemonSet Debug Default Deployment Deserialize Diff DoubleEndedIterator
+    Drop Duration Eq Err Error ExactSizeIterator Extend Fault Field Fn FnMut FnOnce From FromIterator Future Handlers
+    Hash InjectedFault Into IntoFuture IntoIterator Is Iterator Job JsonSchema Metadata None Ok Operator Option Ord
+    PartialEq PartialOrd Pod Predicate RawEvent RequestVerb Resource ResourceExt Result Secret Self Send Serialize
+    Service Severity Sized Some StatefulSet StatusBase String Sync Target ToOwned ToString TryFrom TryInto Turn Unpin
+    Vec";
 
 impl FromStr for ProjectName {
     type Err = String;
@@ -40,11 +41,11 @@ impl FromStr for ProjectName {
         let (library, kind) = (name.library(), kind_name(name.singular()));
         let has = |words: &str, word: &str| words.split_whitespace().any(|one| one == word);
         let why = if has(KEYWORDS, &library) {
-            format!("{text} is a keyword of Rust")
+            format!("{text} is a Rust keyword")
         } else if has(KEPT, &library) {
-            format!("Rust or cargo reserve the name {text}")
+            format!("Rust or cargo reserves the name {text}")
         } else if has(DEPENDENCIES, &library) || text.starts_with(OURS) {
-            format!("the project depends on a package named {text}, or may do so")
+            format!("the project depends on a package named {text}, or may depend on it later")
         } else if has(USED, &kind) {
             format!("its kind would be named {kind}, which the generated source uses for something else")
         } else {
@@ -54,17 +55,17 @@ impl FromStr for ProjectName {
     }
 }
 
-/// Is it fit for a package, a folder and a DNS label?
+/// Checks that it is valid for a package, a folder and a DNS label.
 fn check_letters(text: &str) -> Result<(), String> {
     let is_letter = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     let why = if text.is_empty() || !text.chars().all(is_letter) {
-        "write lower case letters, digits and dashes only, as in page-operator".to_owned()
+        "use only lower case letters, digits and dashes, as in page-operator".to_owned()
     } else if !text.starts_with(|letter: char| letter.is_ascii_lowercase()) {
         "begin with a letter, as in page-operator".to_owned()
     } else if text.ends_with('-') {
         "end with a letter or a digit, as in page-operator".to_owned()
     } else if text.len() > LETTERS_MAX {
-        format!("write at most {LETTERS_MAX} letters")
+        format!("use at most {LETTERS_MAX} letters")
     } else {
         return Ok(());
     };
@@ -72,17 +73,17 @@ fn check_letters(text: &str) -> Result<(), String> {
 }
 
 impl ProjectName {
-    /// The folder and the package.
+    /// Returns the name of the folder and the package.
     pub(super) fn project(&self) -> &str {
         &self.0
     }
 
-    /// The crate, as sources name it.
+    /// Returns the crate's name in sources.
     fn library(&self) -> String {
         self.0.replace('-', "_")
     }
 
-    /// The template with its words filled in.
+    /// Returns the template with its placeholders filled in.
     pub(super) fn fill(&self, template: &str) -> String {
         let singular = self.singular();
         template
@@ -93,14 +94,14 @@ impl ProjectName {
             .replace("{{group}}", &format!("{}.example.com", self.0))
     }
 
-    /// Without the word that says what sort of program it is.
+    /// Returns the name without the word for the sort of program.
     fn singular(&self) -> &str {
         let suffixes = ["-operator", "-controller"];
         suffixes.iter().find_map(|suffix| self.0.strip_suffix(suffix)).unwrap_or(&self.0)
     }
 }
 
-/// `static-page` is a `StaticPage`.
+/// Converts `static-page` to `StaticPage`.
 fn kind_name(words: &str) -> String {
     let capitalized = words.split('-').filter(|word| !word.is_empty()).map(|word| {
         let (first, rest) = word.split_at(1);
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_refused_and_told_why() {
+    fn other_names_are_refused_with_a_reason() {
         for name in ["", "Page", "a b", "../x", "a_b", "ä"] {
             check_refused(name, "lower case letters, digits and dashes");
         }
@@ -144,10 +145,10 @@ mod tests {
         check_refused("page-", "end with a letter");
         check_refused(&"x".repeat(51), "at most 50");
         for name in ["fn", "async", "self", "box", "gen"] {
-            check_refused(name, "a keyword of Rust");
+            check_refused(name, "a Rust keyword");
         }
         for name in ["test", "core", "std", "proc-macro", "build"] {
-            check_refused(name, "Rust or cargo reserve");
+            check_refused(name, "Rust or cargo reserves");
         }
         for name in ["serde-json", "homeostat-core", "homeostat-example-at", "homeostat-of-mine"] {
             check_refused(name, &format!("depends on a package named {name}"));
@@ -156,7 +157,7 @@ mod tests {
         check_refused("self-operator", "its kind would be named Self");
     }
 
-    /// Every dependency of the template, so that the list cannot fall behind.
+    /// Checks every dependency of the template, so that the list cannot become outdated.
     #[test]
     fn no_project_is_called_as_what_it_uses() {
         let manifest = include_str!("template/Cargo.toml.template");
@@ -174,7 +175,7 @@ mod tests {
         }
     }
 
-    /// `ConfigMap` is `config-map`.
+    /// Converts `ConfigMap` to `config-map`.
     fn dashed(word: &str) -> String {
         let letters = word.chars().enumerate().flat_map(|(place, letter)| {
             let dash = (place > 0 && letter.is_ascii_uppercase()).then_some('-');

@@ -19,6 +19,7 @@ mod pods;
 mod program;
 mod rollouts;
 mod server;
+mod sim;
 mod up;
 mod walks;
 mod wire;

@@ -113,6 +113,22 @@ impl Server {
         ended.expect("the server ends").expect("a child can be waited for")
     }
 
+    /// Sends the signal again and again until the process ends.
+    pub(crate) async fn insist(mut self, name: &str) -> ExitStatus {
+        let arguments = [format!("-{name}"), self.pid().to_string()];
+        let insisting = async {
+            loop {
+                // It fails only if the process has just ended.
+                let _ = Command::new("kill").args(&arguments).output().await;
+                let ended = tokio::time::timeout(Duration::from_millis(50), self.process.wait()).await;
+                if let Ok(ended) = ended {
+                    return ended.expect("a child can be waited for");
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, insisting).await.expect("the server ends")
+    }
+
     /// A clean stop.
     pub(crate) async fn stop(self) {
         assert_eq!(self.signal("TERM").await.code(), Some(0));

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use homeostat::testing::skip_without;
 use homeostat_core::Clock;
 use tokio::process::{Child, Command};
 
@@ -150,8 +151,7 @@ async fn a_database_is_made_changed_repaired_and_deleted() {
     let _operator = operator(&server, "database", "databases", &data).await;
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/database/sample.yaml");
     told(&server, &["apply", "-f", sample]).await;
-    let Some(psql) = psql() else {
-        println!("skipped: the queries, because PostgreSQL is not installed (apt-get install postgresql)");
+    let Some(psql) = skip_without(psql(), "PostgreSQL", "apt-get install postgresql") else {
         let reason = "jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}=PostgresNotInstalled";
         return wait(&server, "db/orders", reason).await;
     };

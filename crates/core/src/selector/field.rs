@@ -30,7 +30,7 @@ impl FieldSelector {
     /// Reads the text form.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut parts = split(text);
-        // Go reads the parts in their order as text: with two mistakes, that decides which one is told.
+        // Go reads the parts in their order as text: with two mistakes, that decides which one is reported.
         parts.sort_unstable();
         let terms = parts.into_iter().filter(|part| !part.is_empty()).map(|part| term(text, part));
         terms.collect::<Result<_, _>>().map(Self::all)
@@ -41,22 +41,23 @@ impl FieldSelector {
         Self(terms)
     }
 
-    /// Does it select everything?
+    /// Returns whether it selects everything.
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The conditions.
+    /// Returns the conditions.
     pub fn terms(&self) -> &[FieldTerm] {
         &self.0
     }
 
-    /// The one value this field must have, if one is required: `metadata.name` turns a list into a get.
+    /// Returns the one value this field must have, if one is required: `metadata.name` turns a list into a get.
     pub fn exact(&self, field: &str) -> Option<&str> {
         self.0.iter().find(|term| term.is_equal && *term.field == *field).map(|term| &*term.value)
     }
 
-    /// Does an object with these fields match? `lookup` gives the value of a field, empty when it has none.
+    /// Returns whether an object with these fields matches. `lookup` returns the value of a field, empty when there is
+    /// none.
     pub fn matches<'a>(&self, lookup: impl Fn(&str) -> &'a str) -> bool {
         self.0.iter().all(|term| (lookup(&term.field) == &*term.value) == term.is_equal)
     }
@@ -84,7 +85,7 @@ impl fmt::Display for FieldTerm {
     }
 }
 
-/// The parts between unescaped commas, escapes untouched.
+/// Returns the parts between unescaped commas, escapes untouched.
 fn split(text: &str) -> Vec<&str> {
     let mut is_escaped = false;
     text.split(|letter| {

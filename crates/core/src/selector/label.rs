@@ -87,12 +87,12 @@ impl LabelSelector {
         Self(Inner::All(requirements))
     }
 
-    /// Does it select everything?
+    /// Returns whether it selects everything.
     pub fn is_everything(&self) -> bool {
         matches!(&self.0, Inner::All(requirements) if requirements.is_empty())
     }
 
-    /// The requirements, sorted by key; empty also for the selector of nothing.
+    /// Returns the requirements, sorted by key; none also for the selector that selects nothing.
     pub fn requirements(&self) -> &[Requirement] {
         match &self.0 {
             Inner::All(requirements) => requirements,
@@ -100,7 +100,7 @@ impl LabelSelector {
         }
     }
 
-    /// Does an object with these labels match? `lookup` gives the value of a label.
+    /// Returns whether an object with these labels matches. `lookup` returns the value of a label.
     pub fn matches<'a>(&self, lookup: impl Fn(&str) -> Option<&'a str>) -> bool {
         match &self.0 {
             Inner::All(requirements) => requirements.iter().all(|requirement| requirement.matches(&lookup)),
@@ -108,7 +108,7 @@ impl LabelSelector {
         }
     }
 
-    /// The one value this label must have, if there is exactly one.
+    /// Returns the one value this label must have, if there is exactly one.
     pub fn exact(&self, key: &str) -> Option<&str> {
         let requirement = self.requirements().iter().find(|requirement| *requirement.key == *key)?;
         match (requirement.operator, &requirement.values[..]) {
@@ -128,7 +128,7 @@ impl fmt::Display for LabelSelector {
 }
 
 impl Requirement {
-    /// A checked requirement. The error lists everything that is wrong.
+    /// Checks and creates a requirement. The error lists everything that is wrong.
     pub fn new(key: &str, operator: Operator, values: Vec<Box<str>>) -> Result<Self, Error> {
         let mut faults = Vec::new();
         if let Some(fault) = key_fault("key", key) {
@@ -157,17 +157,17 @@ impl Requirement {
         Self { key: key.into(), operator, values }
     }
 
-    /// The label it is about.
+    /// Returns the label it is about.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// How key and values relate.
+    /// Returns how key and values relate.
     pub fn operator(&self) -> Operator {
         self.operator
     }
 
-    /// The values, sorted.
+    /// Returns the values, sorted.
     pub fn values(&self) -> &[Box<str>] {
         &self.values
     }
@@ -241,7 +241,7 @@ fn count_fault(operator: Operator, values: &[Box<str>]) -> Option<String> {
     Some(format!("values: Invalid value: {shown}: {rule}"))
 }
 
-/// One of `matchExpressions`.
+/// Converts one of `matchExpressions`.
 fn expression(expression: &Value) -> Result<Requirement, Error> {
     let text = |name| expression.get(name).and_then(Value::as_str).unwrap_or_default();
     let operator = match text("operator") {
@@ -344,7 +344,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A set in parentheses. Nothing between two commas is the empty value.
+    /// Parses a set in parentheses. Nothing between two commas is the empty value.
     fn values(&mut self) -> Result<Vec<Box<str>>, Error> {
         if !self.lexer.peek().is("(") {
             return self.unexpected(" expected: '('");

@@ -12,7 +12,7 @@ pub(super) enum Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// The text as error messages show it.
+    /// Returns the text as error messages show it.
     pub(super) fn text(self) -> &'a str {
         match self {
             Self::Word(text) | Self::Symbol(text) => text,
@@ -39,12 +39,12 @@ impl<'a> Lexer<'a> {
         lexer
     }
 
-    /// The coming token.
+    /// Returns the next token.
     pub(super) fn peek(&self) -> Token<'a> {
         self.next
     }
 
-    /// The coming token, consumed.
+    /// Consumes and returns the next token.
     pub(super) fn take(&mut self) -> Token<'a> {
         let following = self.scan();
         std::mem::replace(&mut self.next, following)

@@ -1,4 +1,4 @@
-//! What label keys and values look like, and how the rules are told to users.
+//! What label keys and values look like, and the messages that tell users about the rules.
 //!
 //! Each check returns every rule that is broken, in Kubernetes' words; none means valid.
 
@@ -15,7 +15,7 @@ const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of low
      '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
      validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
-/// What is wrong with a label key.
+/// Returns what is wrong with a label key.
 pub fn label_key_faults(key: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let name = match key.split('/').collect::<Vec<_>>()[..] {
@@ -40,7 +40,7 @@ pub fn label_key_faults(key: &str) -> Vec<String> {
     faults
 }
 
-/// What is wrong with a label value.
+/// Returns what is wrong with a label value.
 pub fn label_value_faults(value: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if value.len() > NAME_BYTES_MAX {
@@ -75,14 +75,14 @@ fn is_dns_label(text: &str) -> bool {
     is_framed(text.as_bytes(), is_end, |byte| is_end(byte) || byte == b'-')
 }
 
-/// Not empty, of `inner` bytes, with `end` bytes first and last.
+/// Returns whether it is not empty, consists of `inner` bytes, and begins and ends with `end` bytes.
 fn is_framed(text: &[u8], end: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
     text.first().is_some_and(|first| end(*first))
         && text.last().is_some_and(|last| end(*last))
         && text.iter().all(|byte| inner(*byte))
 }
 
-/// Text in double quotes as Go's `%q` prints it.
+/// Returns the text in double quotes as Go's `%q` prints it.
 pub(super) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

@@ -1,22 +1,22 @@
-//! Why a control plane does not start or did not end well.
+//! The errors with which a control plane fails to start or to stop.
 
-/// An error of the embedded control plane.
+/// Why the embedded control plane failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The store cannot be opened, or refused a write.
     #[error(transparent)]
     Store(#[from] homeostat_store::Error),
-    /// The address cannot be had, or the credentials not be kept.
+    /// The server cannot listen on the address, or cannot store the credentials.
     #[error(transparent)]
     Serve(#[from] homeostat_apiserver::serve::Error),
-    /// The workload controllers ended.
+    /// The workload controllers failed.
     #[error(transparent)]
     Workloads(#[from] homeostat_runtime::Error),
     /// The node cannot run Pods.
     #[error(transparent)]
     Node(#[from] homeostat_workloads::node::Error),
-    /// A part of it panicked: a bug of ours.
-    #[error("a part of the control plane failed: {0}")]
+    /// A part of it panicked, which is a bug in this crate.
+    #[error("a part of the control plane panicked: {0}")]
     Panicked(String),
 }

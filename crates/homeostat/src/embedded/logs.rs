@@ -1,4 +1,4 @@
-//! The node's logs as the server's `pods/log` wants them: the two crates do not know each other.
+//! Connects the node's logs to the server's `pods/log`, because the two crates do not know each other.
 
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -7,7 +7,7 @@ use homeostat_apiserver::logs::{LogAnswer, LogSource};
 use homeostat_core::log::LogRequest;
 use homeostat_workloads::node::Logs;
 
-/// The logs of a node, whatever Node objects it stands for.
+/// A node's logs, whichever Node objects it is registered as.
 pub(super) struct NodeLogs {
     pub(super) nodes: Vec<String>,
     pub(super) logs: Logs,

@@ -1,9 +1,9 @@
-//! The embedded control plane: store, API server, keeper and, if asked for, a TLS socket, the workload controllers and a
-//! node, assembled and owned by one value.
+//! The embedded control plane: store, API server with its background tasks and, on request, a TLS socket, the workload
+//! controllers and a node, assembled and owned by one value.
 //!
-//! **Invariant:** every task is awaited by [`ControlPlane::stop`], in the order node, clients, keeper, store, so that what
-//! was acknowledged is on disk when it returns. Dropping it instead ends the tasks at once; the disk store survives
-//! that as it survives a kill.
+//! **Invariant:** [`ControlPlane::stop`] awaits every task, in the order node, clients, background tasks, store, so
+//! that every acknowledged write is on disk when it returns. Dropping it instead aborts the tasks; the disk store
+//! survives that as it survives a kill.
 
 mod error;
 mod logs;
@@ -15,8 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use homeostat_apiserver::bootstrap::Keep;
-use homeostat_apiserver::serve::{self, Server};
+use homeostat_apiserver::serve::{self, CredentialStorage, Server};
 use homeostat_apiserver::{ApiServer, migration};
 use homeostat_core::{Clock, Entropy};
 use homeostat_store::{Disk, Limits, Memory, SharedStore, disk};
@@ -27,15 +26,16 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use error::Error;
+pub use homeostat_workloads::controllers::operator as workload_controllers;
 pub use homeostat_workloads::node::{
     NodeOptions, RestartBackoff, end_leftover_processes, remove_folder, run_node_helper,
 };
 pub use run::run;
 
-/// The namespace in-process clients start in.
+/// The namespace of in-process clients.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// How a control plane is put together.
+/// Configures a control plane.
 #[derive(Clone, Debug)]
 pub struct Builder {
     data_dir: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub struct ControlPlane {
     store: SharedStore,
     url: Option<String>,
     kubeconfig: Option<PathBuf>,
-    /// What uses the API in this process; it ends first.
+    /// The tasks in this process that use the API; they end first.
     users: JoinSet<Result<(), Error>>,
     users_stop: CancellationToken,
     tasks: JoinSet<Result<(), Error>>,
@@ -60,56 +60,57 @@ pub struct ControlPlane {
 }
 
 impl Builder {
-    /// Keeps everything in this folder: durable before acknowledged. Without it, everything is in memory.
+    /// Keeps everything in this folder, durable before it is acknowledged. Without it, everything is in memory.
     #[must_use]
     pub fn data_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.data_dir = Some(folder.into());
         self
     }
 
-    /// Serves over TLS at this address (port 0: any free one) and writes a kubeconfig, readable by its owner only.
+    /// Serves over TLS at this address (port 0: any free one) and writes a kubeconfig that only its owner can read.
     #[must_use]
     pub fn listen(mut self, address: SocketAddr, kubeconfig: impl Into<PathBuf>) -> Self {
         self.listen = Some((address, kubeconfig.into()));
         self
     }
 
-    /// Runs the controllers of Deployments, Jobs and their like, so that Pods are made (no unless told). Whether
-    /// anything runs the Pods is another matter.
+    /// Runs the controllers for Deployments, Jobs and the like, so that Pods are created (off by default). They do not
+    /// run the Pods.
     #[must_use]
     pub fn workloads(mut self, has_workloads: bool) -> Self {
         self.has_workloads = has_workloads;
         self
     }
 
-    /// Time and chance other than the machine's, for tests.
+    /// Replaces the machine's time and randomness, for tests.
     #[must_use]
     pub fn time_and_chance(mut self, clock: Clock, entropy: Entropy) -> Self {
         (self.clock, self.entropy) = (clock, entropy);
         self
     }
 
-    /// Also runs Pods, as processes of this machine: who may create Pods can run commands here. Without a folder of its
-    /// own the node lives in the data folder, or in a temporary one that goes with it.
+    /// Also runs Pods, as processes of this machine: anyone who may create Pods can run commands here. Without a folder
+    /// of its own, the node uses the data folder, or a temporary one that is removed with it.
     ///
-    /// The node starts this program again as the keeper of its processes: let `main` begin with [`run_node_helper`].
+    /// The node starts this program again as the supervisor of its processes: let `main` begin with
+    /// [`run_node_helper`].
     #[must_use]
     pub fn node(mut self, options: NodeOptions) -> Self {
         self.node = Some(options);
         self
     }
 
-    /// Starts it. When this returns, requests are answered.
+    /// Starts the control plane. When this returns, requests are answered.
     ///
     /// # Errors
-    /// When the folder cannot be opened or the address cannot be had; the message says what to do.
+    /// If the folder cannot be opened or the address cannot be used; the message says what to do.
     pub fn start(self) -> BoxFuture<'static, Result<ControlPlane, Error>> {
-        // Boxed here, so that it is compiled here and not in every program that starts one.
+        // Boxed here, so that it is compiled in this crate and not in every program that starts one.
         Box::pin(self.assemble())
     }
 
     async fn assemble(self) -> Result<ControlPlane, Error> {
-        // The store first: it locks the folder, before anything in it is written.
+        // The store first: it locks the folder before anything in it is written.
         let store = self.store()?;
         let server = self.bind()?;
         let mut builder =
@@ -125,12 +126,12 @@ impl Builder {
             }
             None => None,
         };
-        let (api, keeper) = builder.build().await?;
+        let (api, background) = builder.build().await?;
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        let keeper_stop = stop.clone();
+        let background_stop = stop.clone();
         tasks.spawn(async move {
-            keeper.run(keeper_stop).await;
+            background.run(background_stop).await;
             Ok(())
         });
         let (users, users_stop) = (JoinSet::new(), CancellationToken::new());
@@ -156,12 +157,12 @@ impl Builder {
         Ok(plane)
     }
 
-    /// The options of the node, with a place for it.
+    /// Returns the node's options, with a folder.
     fn node_options(&self) -> Option<NodeOptions> {
-        /// Letters of a temporary name: nobody guesses it.
+        /// The number of random letters in a temporary name, so that nobody can guess it.
         const SUFFIX_LETTERS: usize = 10;
         let mut options = self.node.clone()?;
-        // Pods shall not read what the server keeps: it holds everybody's secrets.
+        // Pods must not read the server's data: it contains everybody's secrets.
         if let Some(folder) = &self.data_dir {
             options = options.hide(std::path::absolute(folder).unwrap_or_else(|_| folder.clone()));
         }
@@ -194,10 +195,13 @@ impl Builder {
 
     fn bind(&self) -> Result<Option<Server>, serve::Error> {
         let Some((listen, kubeconfig)) = &self.listen else { return Ok(None) };
-        let keep = self.data_dir.as_ref().map_or(Keep::Memory, |folder| Keep::Folder(folder.join("pki")));
+        let storage = self
+            .data_dir
+            .as_ref()
+            .map_or(CredentialStorage::Memory, |folder| CredentialStorage::Folder(folder.join("pki")));
         let config = serve::Config {
             listen: *listen,
-            keep,
+            storage,
             kubeconfig: kubeconfig.clone(),
             clock: self.clock,
             entropy: self.entropy.clone(),
@@ -207,7 +211,7 @@ impl Builder {
 }
 
 impl ControlPlane {
-    /// A control plane in memory, without a socket, until told otherwise.
+    /// Returns a builder for a control plane in memory, without a socket.
     pub fn builder() -> Builder {
         Builder {
             data_dir: None,
@@ -228,30 +232,30 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// A client that calls the API in this process, as its administrator.
+    /// Returns a client that calls the API in this process, as the administrator.
     pub fn client(&self) -> Client {
         Client::new(self.api.clone(), DEFAULT_NAMESPACE)
     }
 
-    /// The API itself, a tower service.
+    /// Returns the API itself, a tower service.
     pub fn api(&self) -> &ApiServer {
         &self.api
     }
 
-    /// Where it is served; `None` without a socket.
+    /// Returns where it is served; `None` without a socket.
     pub fn url(&self) -> Option<&str> {
         self.url.as_deref()
     }
 
-    /// The kubeconfig it wrote; `None` without a socket.
+    /// Returns the path of the kubeconfig it wrote; `None` without a socket.
     pub fn kubeconfig(&self) -> Option<&Path> {
         self.kubeconfig.as_deref()
     }
 
-    /// Waits until a part of it ends by itself, which only a failure makes it do.
+    /// Waits until a part of it ends on its own, which happens only if it fails.
     ///
     /// # Errors
-    /// What failed.
+    /// The failure.
     pub fn failed(&mut self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(self.first_failure())
     }
@@ -265,10 +269,10 @@ impl ControlPlane {
         ended.unwrap_or_else(|panic| Err(Error::Panicked(panic.to_string())))
     }
 
-    /// Ends the node's processes and open watches, finishes what is in flight, closes the store.
+    /// Ends the node's processes and open watches, finishes pending requests, and closes the store.
     ///
     /// # Errors
-    /// What failed on the way; the rest is stopped all the same.
+    /// The first failure; the rest is stopped nevertheless.
     pub fn stop(self) -> BoxFuture<'static, Result<(), Error>> {
         Box::pin(self.end())
     }

@@ -1,4 +1,4 @@
-//! Runs an operator where there is a cluster, and on a control plane of its own where there is none.
+//! Runs an operator on a cluster if there is one, and otherwise on its own control plane.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -10,17 +10,18 @@ use kube::Client;
 
 use super::ControlPlane;
 
-/// Where an operator without a cluster keeps its objects, beside `homeostat up`'s own.
+/// Where an operator without a cluster keeps its objects: the same folder that `homeostat up` uses.
 const FOLDER: &str = ".homeostat";
 
-/// Runs the operator until SIGTERM or ctrl-c: against `--kubeconfig`, `KUBECONFIG` or the Pod's account if there is
-/// one, else on an embedded, durable control plane in `.homeostat`, whose kubeconfig it names on stderr.
-/// Logs to stderr (`HOMEOSTAT_LOG=debug` or `RUST_LOG=debug` says more), unless the program has set a `tracing` subscriber of its own.
+/// Runs the operator until SIGTERM or ctrl-c: on the cluster of `--kubeconfig`, `KUBECONFIG` or the Pod's account if
+/// there is one, otherwise on an embedded, durable control plane in `.homeostat`, and prints its kubeconfig on stderr.
+/// Logs to stderr (`HOMEOSTAT_LOG=debug` or `RUST_LOG=debug` logs more), unless the program has set its own `tracing`
+/// subscriber.
 ///
 /// # Errors
-/// What kept the operator or its control plane from running.
+/// Why the operator or its control plane failed.
 pub fn run(operator: Operator) -> BoxFuture<'static, Result<(), Error>> {
-    // Boxed here, so that it is compiled here and not in every operator.
+    // Boxed here, so that it is compiled in this crate and not in every operator.
     Box::pin(run_somewhere(operator))
 }
 

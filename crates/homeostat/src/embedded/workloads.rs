@@ -1,7 +1,7 @@
-//! The workload controllers, started when there is something for them to do.
+//! Starts the workload controllers when there is something for them to do.
 //!
-//! A control plane that only serves an operator's own kinds never starts them: their code stays on disk, their watches
-//! are not opened. Waiting costs a cursor per kind.
+//! A control plane that only serves an operator's own kinds never starts them: their code is not loaded, and their
+//! watches are not opened. Waiting costs one cursor per kind.
 
 use futures::future::select_all;
 use homeostat_core::{Key, Prefix};
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Error;
 
-/// What the controllers mind. Pods are among them because a Pod may wait for them alone.
+/// The kinds that the controllers handle. They include Pods because a Pod alone may need them.
 const KINDS: &[(&str, &str)] = &[
     ("apps", "daemonsets"),
     ("apps", "deployments"),
@@ -38,14 +38,14 @@ pub(super) async fn run(
     Ok(operator.run_on(client, stop).await?)
 }
 
-/// Returns when an object of these kinds is there.
+/// Returns when there is an object of these kinds.
 async fn first_work(store: &SharedStore) {
     if let Some(watches) = watches(store) {
         select_all(watches.into_iter().map(|watch| Box::pin(first_of(watch)))).await;
     }
 }
 
-/// What to wait on; none if there is work already, or no telling whether there is.
+/// Returns the watches to wait on; `None` if there is work already, or if that cannot be known.
 fn watches(store: &SharedStore) -> Option<Vec<Watch>> {
     let snapshot = store.snapshot();
     let watch = |prefix: Prefix| {
@@ -56,13 +56,13 @@ fn watches(store: &SharedStore) -> Option<Vec<Watch>> {
 }
 
 async fn first_of(mut watch: Watch) {
-    // A watch that is cut off has missed something.
+    // A watch that was cut off has missed something.
     while let Ok(events) = watch.next().await
         && !events.iter().any(|event| matters(&event.key))
     {}
 }
 
-/// The Service of the API server itself leads to no Pods.
+/// Returns whether the object concerns the controllers; the API server's own Service does not, because it has no Pods.
 fn matters(key: &Key) -> bool {
     key.as_str() != "/services/default/kubernetes"
 }

@@ -69,10 +69,10 @@ fn its_version_is_that_of_the_framework() {
 
 #[test]
 fn what_it_does_not_understand_is_named() {
-    refused(&["--fly"], "Error: --fly is not understood; try --help\n");
-    refused(&["fly"], "Error: fly is not understood; try --help\n");
-    refused(&["--image", "i:1"], "Error: --image is not understood; try --help\n");
-    refused(&["manifests", "--kubeconfig", "k"], "Error: --kubeconfig is not understood; try --help\n");
+    refused(&["--fly"], "Error: unknown argument --fly; try --help\n");
+    refused(&["fly"], "Error: unknown argument fly; try --help\n");
+    refused(&["--image", "i:1"], "Error: unknown argument --image; try --help\n");
+    refused(&["manifests", "--kubeconfig", "k"], "Error: unknown argument --kubeconfig; try --help\n");
     refused(&["--kubeconfig"], "Error: --kubeconfig needs a value; try --help\n");
     let serve = "Error: here is not an address with a port, such as 127.0.0.1:8080; try --help\n";
     refused(&["--serve", "here"], serve);

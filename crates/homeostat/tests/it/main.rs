@@ -11,3 +11,4 @@ mod guide;
 mod operator;
 mod programs;
 mod replicas;
+mod testing;

@@ -19,28 +19,31 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
+mod metrics;
 mod why;
 
-use crate::assemble::Assembled;
-use crate::caches::Caches;
-use crate::controller_queue::ControllerQueue;
-use crate::error::Error;
-use crate::handlers::Activities;
-use crate::journal::Journal;
-use crate::metrics::{Metrics, Reading};
-use crate::rights::Rights;
-use crate::shared::OperatorShared;
-use crate::world::WorldHealthSource;
+use metrics::{CacheReading, Metrics, QueueReading, Reading};
 
-/// Connections at a time: a scraper, a kubelet, a few people. One more ends the oldest, so that idle ones keep nobody
-/// out: an answer takes milliseconds, and who lost an idle connection opens another.
+use crate::cache::caches::Caches;
+use crate::controller::assemble::AssembledController;
+use crate::controller::health::WorldHealthSource;
+use crate::error::Error;
+use crate::handlers::OperatorHandlers;
+use crate::journal::Journal;
+use crate::rights::review::Rights;
+use crate::shared::OperatorShared;
+use crate::workers::controller_queue::ControllerQueue;
+
+/// Connections at a time: a scraper, a kubelet, a few people. One more closes the oldest, so that idle ones keep nobody
+/// out: an answer takes milliseconds, and whoever loses an idle connection opens another.
 const CONNECTIONS_MAX: usize = 64;
 
 /// How long a connection may take to send a request, the first one and each after it: longer than the usual minute
 /// between two scrapes.
 const REQUEST_MAX: Duration = Duration::from_secs(75);
 
-/// After a failed accept, usually for want of file descriptors: not in a loop.
+/// The pause after a failed accept, which is usually due to a lack of file descriptors: retrying at once would be a busy
+/// loop.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Everything the admin server shows.
@@ -55,22 +58,29 @@ pub(crate) struct AdminState {
 
 /// How far the operator is.
 enum Stage {
-    /// It does this before its controllers exist.
+    /// What it is doing before its controllers exist.
     Starting(String),
-    /// These run.
+    /// Its controllers and worlds run.
     Running { controllers: Vec<ShownController>, worlds: Vec<Arc<dyn WorldHealthSource>> },
 }
 
 /// The operator's probes and what they need.
 struct Probes {
     shared: Arc<OperatorShared>,
-    activities: Arc<Activities>,
+    activities: Arc<OperatorHandlers>,
 }
 
 struct ShownController {
     name: String,
     queue: ControllerQueue,
     concurrency: usize,
+}
+
+/// In which form a page is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PageFormat {
+    Text,
+    Json,
 }
 
 /// An answer.
@@ -81,11 +91,11 @@ struct AdminPage {
 }
 
 impl AdminState {
-    /// Returns the state of an operator that begins to start. `is_served` says whether anybody can ask for metrics; if not,
-    /// nothing is counted.
+    /// Returns the state of an operator that is about to start. `is_served` says whether anybody can ask for metrics; if
+    /// not, nothing is counted.
     pub(crate) fn new(
         shared: &Arc<OperatorShared>,
-        activities: Arc<Activities>,
+        activities: Arc<OperatorHandlers>,
         is_served: bool,
     ) -> Arc<Self> {
         let metrics = Metrics::new();
@@ -103,14 +113,14 @@ impl AdminState {
         })
     }
 
-    /// What is under way before the controllers exist.
+    /// Notes what the operator does before its controllers exist.
     pub(crate) fn set_starting(&self, words: String) {
         *self.stage() = Stage::Starting(words);
     }
 
-    /// The controllers exist.
-    pub(crate) fn set_running(&self, parts: &[Assembled]) {
-        let shown = |part: &Assembled| ShownController {
+    /// Notes that the controllers exist.
+    pub(crate) fn set_running(&self, parts: &[AssembledController]) {
+        let shown = |part: &AssembledController| ShownController {
             name: part.name.to_string(),
             queue: part.queue.clone(),
             concurrency: part.pump.concurrency,
@@ -129,7 +139,7 @@ impl AdminState {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is under way before the controllers exist.
+    /// Returns what the operator is doing, if its controllers do not exist yet.
     fn starting(&self) -> Option<String> {
         match &*self.stage() {
             Stage::Starting(words) => Some(words.clone()),
@@ -137,9 +147,9 @@ impl AdminState {
         }
     }
 
-    /// Asks the operator's probes, if it has any. Not before it has started: they may ask what a startup handler is still
-    /// about to make, and an operator that starts is alive.
-    async fn health(&self, wants_json: bool) -> AdminPage {
+    /// Asks the operator's probes, if it has any. Not before it has started: they may need what a startup handler is
+    /// about to create, and an operator that is starting is alive.
+    async fn health(&self, format: PageFormat) -> AdminPage {
         if let Some(words) = self.starting() {
             return AdminPage::text(StatusCode::OK, format!("ok, starting: {words}\n"));
         }
@@ -152,7 +162,7 @@ impl AdminState {
         }
         let is_well = answers.iter().all(|(_, answer)| answer.is_ok());
         let code = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        if wants_json {
+        if format == PageFormat::Json {
             let fields = answers
                 .into_iter()
                 .map(|(id, answer)| (id, answer.unwrap_or_else(|error| json!({"error": error}))));
@@ -167,7 +177,7 @@ impl AdminState {
         AdminPage::text(code, answers.iter().map(line).collect::<String>())
     }
 
-    fn answer(&self, path: &str, wants_json: bool) -> AdminPage {
+    fn answer(&self, path: &str, format: PageFormat) -> AdminPage {
         let mut segments = path.trim_matches('/').split('/');
         match (segments.next(), segments.next(), segments.next(), segments.next(), segments.next()) {
             (Some("readyz"), ..) => self.readiness(),
@@ -177,7 +187,7 @@ impl AdminState {
                 text: self.metrics.text(&self.reading()),
             },
             (Some("debug"), Some("why"), Some(kind), Some(namespace), Some(name)) => {
-                why::page(&self.journal, kind, namespace, name, wants_json)
+                why::page(&self.journal, kind, namespace, name, format)
             }
             _ => AdminPage::text(
                 StatusCode::NOT_FOUND,
@@ -186,7 +196,7 @@ impl AdminState {
         }
     }
 
-    /// Ready means that every watch is in step with the server. What is not is named, and why.
+    /// Returns whether every watch is in step with the server, and names those that are not, with the reason.
     fn readiness(&self) -> AdminPage {
         let mut lines = Vec::new();
         let mut is_ready = true;
@@ -209,7 +219,7 @@ impl AdminState {
             lines.extend(quarantined.map(|(key, error)| format!("[!] {key} does not decode: {error}\n")));
         }
         if let Stage::Running { worlds, .. } = &*self.stage() {
-            lines.extend(worlds.iter().map(|world| world.vitals().line()));
+            lines.extend(worlds.iter().map(|world| world.health().line()));
         }
         let rights = self.rights.lock().unwrap_or_else(PoisonError::into_inner).lines();
         lines.extend(rights.into_iter().map(|words| format!("[!] {words}\n")));
@@ -222,17 +232,25 @@ impl AdminState {
     }
 
     fn reading(&self) -> Reading {
-        let queue =
-            |shown: &ShownController| (shown.name.clone(), shown.queue.depth().ready, shown.concurrency);
+        let queue = |shown: &ShownController| QueueReading {
+            controller: shown.name.clone(),
+            ready: shown.queue.depth().ready,
+            concurrency_max: shown.concurrency,
+        };
         let caches = self.caches.all().into_iter().map(|(_, cache)| {
             let freshness = cache.freshness();
             let is_fresh = freshness.is_synced && freshness.state == WatchState::Fresh;
-            (cache.info().resource.clone(), cache.len(), cache.quarantined().len(), is_fresh)
+            CacheReading {
+                resource: cache.info().resource.clone(),
+                objects: cache.len(),
+                quarantined: cache.quarantined().len(),
+                is_fresh,
+            }
         });
         let (queues, worlds) = match &*self.stage() {
             Stage::Starting(_) => (Vec::new(), Vec::new()),
             Stage::Running { controllers, worlds } => {
-                (controllers.iter().map(queue).collect(), worlds.iter().map(|world| world.vitals()).collect())
+                (controllers.iter().map(queue).collect(), worlds.iter().map(|world| world.health()).collect())
             }
         };
         Reading { queues, caches: caches.collect(), worlds }
@@ -301,15 +319,15 @@ pub(crate) async fn serve(listener: TcpListener, admin_state: Arc<AdminState>) {
                 {
                     oldest.abort();
                 }
-                oldest_first.push_back(connections.spawn(converse(stream, admin_state.clone())));
+                oldest_first.push_back(connections.spawn(serve_connection(stream, admin_state.clone())));
             }
             Some(_) = connections.join_next() => {}
         }
     }
 }
 
-/// One connection, to its end.
-async fn converse(stream: TcpStream, admin_state: Arc<AdminState>) {
+/// Serves one connection until it ends.
+async fn serve_connection(stream: TcpStream, admin_state: Arc<AdminState>) {
     let service = service_fn(move |request| {
         let admin_state = admin_state.clone();
         async move { Ok::<_, Infallible>(respond(&admin_state, &request).await) }
@@ -322,10 +340,11 @@ async fn converse(stream: TcpStream, admin_state: Arc<AdminState>) {
 async fn respond<B>(admin_state: &AdminState, request: &Request<B>) -> Response<Full<Bytes>> {
     let accept = request.headers().get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
     let wants_json = accept.is_some_and(|accept| accept.contains("application/json"));
+    let format = if wants_json { PageFormat::Json } else { PageFormat::Text };
     let path = request.uri().path();
     let page = match path.trim_matches('/') {
-        "healthz" | "livez" => admin_state.health(wants_json).await,
-        _ => admin_state.answer(path, wants_json),
+        "healthz" | "livez" => admin_state.health(format).await,
+        _ => admin_state.answer(path, format),
     };
     page.response()
 }
@@ -362,13 +381,13 @@ mod tests {
     #[test]
     fn ready_means_every_watch_is_fresh() {
         let (admin_state, cache) = admin_state();
-        assert_eq!(admin_state.answer("/readyz", false).code, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(admin_state.answer("/readyz", PageFormat::Text).code, StatusCode::SERVICE_UNAVAILABLE);
         cache.begin_list();
         cache.end_list(homeostat_core::Revision::new(1));
-        assert_eq!(admin_state.answer("/readyz", false).code, StatusCode::OK);
+        assert_eq!(admin_state.answer("/readyz", PageFormat::Text).code, StatusCode::OK);
         let retry = std::time::Duration::from_secs(1);
         cache.set_state(WatchState::Failing { error: "cannot watch configmaps: forbidden".into(), retry });
-        let page = admin_state.answer("/readyz", false);
+        let page = admin_state.answer("/readyz", PageFormat::Text);
         assert_eq!(page.code, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(page.text, "[-] configmaps cannot watch configmaps: forbidden\n");
     }
@@ -387,7 +406,7 @@ mod tests {
             waited: took,
         });
         record(Entry::Settled { object, next: Next::AwaitChange, took });
-        let text = admin_state.answer("/metrics", false).text;
+        let text = admin_state.answer("/metrics", PageFormat::Text).text;
         for line in [
             "controller_runtime_reconcile_total{controller=\"maps\",result=\"success\"} 1",
             "workqueue_adds_total{name=\"maps\",controller=\"maps\"} 1",
@@ -397,9 +416,12 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
-        let why = admin_state.answer("/debug/why/configmaps/a/x", false).text;
+        let why = admin_state.answer("/debug/why/configmaps/a/x", PageFormat::Text).text;
         assert!(why.contains("edited") && why.contains("settled"), "{why}");
-        assert_eq!(admin_state.answer("/debug/why/configmaps/a/y", false).code, StatusCode::NOT_FOUND);
-        assert!(admin_state.answer("/debug/why/ConfigMap/a/x", true).text.starts_with('['));
+        assert_eq!(
+            admin_state.answer("/debug/why/configmaps/a/y", PageFormat::Text).code,
+            StatusCode::NOT_FOUND
+        );
+        assert!(admin_state.answer("/debug/why/ConfigMap/a/x", PageFormat::Json).text.starts_with('['));
     }
 }

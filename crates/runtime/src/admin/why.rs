@@ -4,17 +4,17 @@ use homeostat_core::Key;
 use homeostat_core::journal::{Cause, Change, Entry, FaultClass, HandlerOutcome, Next, WriteOutcome};
 use http::StatusCode;
 
-use super::AdminPage;
+use super::{AdminPage, PageFormat};
 use crate::journal::{Journal, KEPT_OBJECTS, KEPT_PER_OBJECT, Reach};
 
-/// The page about one object. `kind` may be the plural or the kind, with the group behind a dot where it matters; `-` or
-/// `_` stands for no namespace.
+/// Returns the page about one object. `kind` may be the plural or the kind, with the group behind a dot where it
+/// matters; `-` or `_` stands for no namespace.
 pub(super) fn page(
     journal: &Journal,
     kind: &str,
     namespace: &str,
     name: &str,
-    wants_json: bool,
+    format: PageFormat,
 ) -> AdminPage {
     let namespace = if matches!(namespace, "-" | "_") { "" } else { namespace };
     let is_meant = |key: &Key| key.name() == name && key.namespace() == namespace && is_same_kind(key, kind);
@@ -22,24 +22,24 @@ pub(super) fn page(
     let reach = journal.reach();
     if records.is_empty() {
         let place = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
-        let text = format!("nothing is known of {kind} {place}{name}{}\n", unknown_words(reach));
+        let text = format!("nothing is known about {kind} {place}{name}{}\n", explain_unknown(reach));
         return AdminPage::text(StatusCode::NOT_FOUND, text);
     }
-    if wants_json {
+    if format == PageFormat::Json {
         let text = serde_json::to_string(&records).unwrap_or_default();
         return AdminPage { code: StatusCode::OK, content_type: "application/json", text };
     }
     let width = records.iter().map(|record| record.source.as_str().len()).max().unwrap_or_default();
-    // Milliseconds, also when they are zero: a column is a column.
+    // Always with milliseconds, so that the columns line up.
     let lines = records.iter().map(|record| {
-        format!("{:.3} {:<width$} {}\n", record.at, record.source.as_str(), line(&record.entry))
+        format!("{:.3} {:<width$} {}\n", record.at, record.source.as_str(), describe_entry(&record.entry))
     });
     let lines: String = lines.collect();
-    AdminPage::text(StatusCode::OK, gap_words(reach) + &lines)
+    AdminPage::text(StatusCode::OK, describe_gaps(reach) + &lines)
 }
 
-/// What the page of an object may lack.
-fn gap_words(reach: Reach) -> String {
+/// Returns what the page of an object may lack.
+fn describe_gaps(reach: Reach) -> String {
     match reach {
         Reach { since: Some(since), dropped: 1.. } => format!(
             "before {since:.3} only its last changes and failures are known, at most {KEPT_PER_OBJECT} of each\n"
@@ -48,8 +48,8 @@ fn gap_words(reach: Reach) -> String {
     }
 }
 
-/// Why an object may be unknown.
-fn unknown_words(reach: Reach) -> String {
+/// Explains why an object may be unknown.
+fn explain_unknown(reach: Reach) -> String {
     match reach {
         Reach { since: Some(since), dropped: dropped @ 1.. } => format!(
             " since {since:.3}: nothing happened to it, or it is another operator's. Of the {dropped} records before, \
@@ -63,7 +63,8 @@ fn unknown_words(reach: Reach) -> String {
     }
 }
 
-/// `configmaps`, `configmap` and `ConfigMap` are the same; so are `deployments` and `Deployment.apps`.
+/// Returns whether two names mean the same kind: `configmaps`, `configmap` and `ConfigMap` do, and so do `deployments`
+/// and `Deployment.apps`.
 fn is_same_kind(key: &Key, asked: &str) -> bool {
     let asked = asked.to_lowercase();
     let (asked, group) =
@@ -77,8 +78,8 @@ fn is_same_kind(key: &Key, asked: &str) -> bool {
     }
 }
 
-/// One entry in words.
-fn line(entry: &Entry) -> String {
+/// Describes one entry.
+fn describe_entry(entry: &Entry) -> String {
     match entry {
         Entry::Observed { revision, change, .. } => {
             format!("observed     {change:?} at {revision}").to_lowercase()
@@ -148,7 +149,7 @@ fn line(entry: &Entry) -> String {
     }
 }
 
-fn relative(whose: &str, other: &Key, change: Change) -> String {
+fn describe_related(whose: &str, other: &Key, change: Change) -> String {
     format!("{whose} {} was {}", other, format!("{change:?}").to_lowercase())
 }
 
@@ -159,9 +160,9 @@ fn cause_words(cause: &Cause) -> String {
         Cause::Edited => "it was edited".to_owned(),
         Cause::Changed => "it changed".to_owned(),
         Cause::Deleted => "it was deleted".to_owned(),
-        Cause::Owned { child, change } => relative("its", child, *change),
-        Cause::Related { other, change } => relative("the related", other, *change),
-        Cause::Referenced { other, change } => relative("the referenced", other, *change),
+        Cause::Owned { child, change } => describe_related("its", child, *change),
+        Cause::Related { other, change } => describe_related("the related", other, *change),
+        Cause::Referenced { other, change } => describe_related("the referenced", other, *change),
         Cause::Outside { source } => format!("{source} asked"),
         Cause::Requeued => "it asked to be called again".to_owned(),
         Cause::Retried => "its backoff is over".to_owned(),
@@ -187,15 +188,15 @@ mod tests {
         journal.record(&"node".into(), Entry::Queued { object: object.clone(), cause });
         let read = Entry::Read { object, read: child, revision: Some(Revision::new(7)) };
         journal.record(&"a-longer-name-of-a-controller".into(), read);
-        let text = page(&journal, "Node", "-", "n", false).text;
+        let text = page(&journal, "Node", "-", "n", PageFormat::Text).text;
         assert_eq!(
             text,
             "2027-01-15T08:00:00.000Z node                          queued       its pods/a/p was added\n\
              2027-01-15T08:00:00.000Z a-longer-name-of-a-controller read         pods/a/p at 7\n"
         );
         assert_eq!(
-            page(&journal, "Node", "-", "x", false).text,
-            "nothing is known of Node x: nothing happened to it since the operator started \
+            page(&journal, "Node", "-", "x", PageFormat::Text).text,
+            "nothing is known about Node x: nothing happened to it since the operator started \
              (2027-01-15T08:00:00.000Z), or it is another operator's\n"
         );
     }
@@ -229,14 +230,14 @@ mod tests {
         }
         let since = "2027-01-15T08:00:00.000Z";
         assert_eq!(
-            page(&journal, "pods", "a", "sick", false).text,
+            page(&journal, "pods", "a", "sick", PageFormat::Text).text,
             format!(
                 "before {since} only its last changes and failures are known, at most 4 of each\n{since} pod quarantined  odd\n"
             )
         );
-        let unknown = page(&journal, "pods", "a", "other", false).text;
+        let unknown = page(&journal, "pods", "a", "other", PageFormat::Text).text;
         assert!(
-            unknown.starts_with(&format!("nothing is known of pods a/other since {since}: ")),
+            unknown.starts_with(&format!("nothing is known about pods a/other since {since}: ")),
             "{unknown}"
         );
         assert!(unknown.contains("the 3617 records before"), "{unknown}");

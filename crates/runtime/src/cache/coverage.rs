@@ -20,7 +20,7 @@ impl Coverage {
         Self { namespace: scope.namespace.clone(), labels }
     }
 
-    /// Would the watch show the object of this kind with this metadata?
+    /// Returns whether the watch would show the object of this kind with this metadata.
     pub(super) fn includes(&self, info: &KindInfo, meta: &ObjectMeta) -> bool {
         let has_namespace =
             !info.is_namespaced || self.namespace.is_none() || self.namespace == meta.namespace;

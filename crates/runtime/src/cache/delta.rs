@@ -1,9 +1,9 @@
 //! One change of one object, and whether it is our own doing.
 //!
 //! A change is taken for our own write only when it is known to be: its revision is the one that the server answered our
-//! write with, and a watch, which leaves no revision of an object out, showed it. Whatever a list shows may hold
-//! other people's changes as well. And it is our own only for the run that wrote it: to another object, or another
-//! controller of the same operator, it is news.
+//! write with, and a watch, which leaves no revision of an object out, showed it. Whatever a list shows may hold other
+//! people's changes as well. And it is our own only for the run that wrote it: for another object, or another controller
+//! of the same operator, it is news.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use homeostat_core::journal::{Change, Source};
 use homeostat_core::{Key, Revision};
 
 use crate::kind::Kind;
-use crate::object::{Object, typed};
+use crate::kind::object::{Object, typed};
 
 /// One change of one object.
 #[derive(Clone, Debug)]
@@ -45,19 +45,19 @@ pub(crate) struct ObjectDelta {
     pub(crate) new: Option<Arc<Object>>,
     pub(crate) change: Change,
     pub(crate) revision: Revision,
-    /// Who of us wrote it.
+    /// Which run of ours wrote it.
     pub(crate) writer: Option<Writer>,
-    /// Whose writes to this object are under way: this may be one of them, faster than its answer.
+    /// The runs that are writing to this object: this change may be one of those writes, seen before its answer.
     pub(crate) writing: Vec<Writer>,
 }
 
 impl ObjectDelta {
-    /// Is this the write of a run of this controller for this object, coming back?
+    /// Returns whether this is a write that a run of this controller made for this object and that now comes back.
     pub(crate) fn is_echo_for(&self, source: &Source, object: &Key) -> bool {
         self.writer.as_ref().is_some_and(|writer| writer.is(source, object))
     }
 
-    /// Is a write of such a run to the changed object under way?
+    /// Returns whether such a run is writing to the changed object at this moment.
     pub(crate) fn is_while_writing_for(&self, source: &Source, object: &Key) -> bool {
         self.writing.iter().any(|writer| writer.is(source, object))
     }
@@ -76,11 +76,19 @@ impl Writer {
     }
 }
 
-pub(super) fn sort_of(was_there: bool, is_there: bool, is_list: bool) -> Change {
-    match (was_there, is_there) {
+/// What showed a state of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ShownBy {
+    List,
+    Watch,
+}
+
+/// Returns the sort of a change between two states, of which each may be absent.
+pub(super) fn sort_of(old: Option<&Arc<Object>>, new: Option<&Arc<Object>>, by: ShownBy) -> Change {
+    match (old.is_some(), new.is_some()) {
         (_, false) => Change::Deleted,
         (true, true) => Change::Modified,
-        (false, true) if is_list => Change::Listed,
+        (false, true) if by == ShownBy::List => Change::Listed,
         (false, true) => Change::Added,
     }
 }

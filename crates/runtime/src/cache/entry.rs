@@ -1,6 +1,6 @@
 //! One cached object: what the watch last showed, and what we wrote since that the watch has not shown yet.
 //!
-//! **Invariant:** reads see the newer of the two. The overlay goes as soon as the watch reaches its revision, so a
+//! **Invariant:** reads see the newer of the two. The overlay is dropped as soon as the watch reaches its revision, so a
 //! reader never loses sight of its own write and never keeps it longer than the server would show it.
 
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use homeostat_core::Revision;
 
 use super::delta::Writer;
-use crate::object::Object;
+use crate::kind::object::Object;
 
-/// Writes to one object that wait for the watch. More are forgotten, oldest first, and then count as somebody else's: a
-/// run too many while a watch is minutes behind.
+/// How many writes to one object may wait for the watch. Beyond that the oldest are forgotten and count as somebody
+/// else's, which costs an unnecessary run while a watch is minutes behind.
 const UNSEEN_WRITES_MAX: usize = 32;
 
 /// One object.
@@ -47,7 +47,7 @@ impl Entry {
         Self { seen: None, revision: Revision::ZERO, epoch, overlay: None }
     }
 
-    /// What a reader sees.
+    /// Returns what a reader sees.
     pub(super) fn visible(&self) -> Option<&Arc<Object>> {
         match self.overlay.as_ref().map(|overlay| &overlay.state) {
             None => self.seen.as_ref(),
@@ -57,7 +57,7 @@ impl Entry {
         }
     }
 
-    /// The watch shows a state. Returns who of us wrote it, if it is the outcome of a write of ours.
+    /// Takes in a state that the watch shows. Returns which run wrote it, if it is the outcome of a write of ours.
     pub(super) fn observe(&mut self, object: Option<Arc<Object>>, revision: Revision) -> Option<Writer> {
         let mut writer = None;
         if let Some(overlay) = &mut self.overlay {
@@ -77,8 +77,8 @@ impl Entry {
         writer
     }
 
-    /// We wrote this state, which may be none of those that are watched. Older than what is known, it is only remembered
-    /// as ours.
+    /// Takes in a state that we wrote, which the watch may never show. If it is older than what is known, it is only
+    /// remembered as ours.
     pub(super) fn wrote(&mut self, object: Option<Arc<Object>>, revision: Revision, writer: Writer) {
         if revision <= self.revision {
             return;
@@ -104,12 +104,12 @@ impl Entry {
         self.overlay = Some(Box::new(Overlay { state, unseen }));
     }
 
-    /// We deleted the object with this uid; it is out of sight until the watch agrees.
+    /// Hides the object with this uid, which we deleted, until the watch agrees.
     pub(super) fn deleted(&mut self, uid: Option<String>) {
         self.overlay = Some(Box::new(Overlay { state: Laid::Deleted { uid }, unseen: Vec::new() }));
     }
 
-    /// A complete list at `revision` does not hold the object: forget also the overlay, unless it is newer.
+    /// Forgets an object that a complete list at `revision` does not hold, with its overlay unless that is newer.
     pub(super) fn missing_at(&mut self, revision: Revision) {
         if self.own_revision().is_none_or(|own| own <= revision) {
             self.overlay = None;
@@ -117,7 +117,8 @@ impl Entry {
         self.seen = None;
     }
 
-    /// The server went back to `revision`: what we wrote after it is no longer so. Returns whether there was any.
+    /// Returns the server went back to `revision`: what we wrote after it is no longer so. Returns whether there was
+    /// any.
     pub(super) fn disown_after(&mut self, revision: Revision) -> bool {
         let is_lost = self.own_revision().is_some_and(|own| own > revision);
         if is_lost {
@@ -126,7 +127,7 @@ impl Entry {
         is_lost
     }
 
-    /// The revision of our write that the watch has not shown.
+    /// Returns the revision of our write that the watch has not shown.
     fn own_revision(&self) -> Option<Revision> {
         match self.overlay.as_ref()?.state {
             Laid::Wrote { revision, .. } | Laid::Left { revision } => Some(revision),

@@ -1,8 +1,8 @@
 //! A cache that keeps nothing: what the watch shows goes to the subscribers and is forgotten.
 //!
-//! For kinds of which an operator wants raw events only. All that is kept is how far the watch is; so nothing can be read
-//! from it, what is deleted while nobody watches is never told, and after such a time everything there is counts as
-//! listed again. A single controller that needs the objects makes an ordinary cache of it, before it is fed.
+//! For kinds of which an operator wants only raw events. All that is kept is how far the watch is; so nothing can be
+//! read from it, deletions while nobody watches are never reported, and after such a gap every existing object counts as
+//! listed again. One controller that needs the objects turns it into an ordinary cache, before it is fed.
 //!
 //! **Invariant:** the watch waits while a reader has no room. What waits in memory is bounded by the readers' room, however
 //! many objects there are and however slow the readers.
@@ -17,15 +17,15 @@ use tokio::sync::Notify;
 
 use super::{ObjectCache, ObjectDelta};
 use crate::kind::KindInfo;
-use crate::object::Object;
+use crate::kind::object::Object;
 use crate::watch::Scope;
 
-/// Somebody who takes what is passed on, and may fall behind.
+/// A consumer of what is passed on, which may fall behind.
 pub(crate) trait Reader: Send + Sync {
-    /// Does it want nothing more for now?
+    /// Returns whether it has no room for more now.
     fn is_full(&self) -> bool;
 
-    /// Waits until it wants more.
+    /// Waits until there is room for more.
     fn room(&self) -> BoxFuture<'_, ()>;
 }
 
@@ -38,19 +38,19 @@ pub(super) struct EventOnly {
 }
 
 impl ObjectCache {
-    /// A cache of what is watched in this scope that keeps nothing, unless [`keep`](Self::keep) says otherwise.
+    /// Returns a cache of what is watched in this scope that keeps nothing, unless [`keep`](Self::keep) says otherwise.
     pub(crate) fn event_only(info: &'static KindInfo, scope: &Scope) -> Self {
         let cache = Self::new(info, scope);
         cache.0.event_only.keeps_nothing.store(true, Ordering::Relaxed);
         cache
     }
 
-    /// Somebody needs the objects. To be said before it is fed.
+    /// Makes the cache keep its objects because somebody needs them. Call it before the cache is fed.
     pub(crate) fn keep(&self) {
         self.0.event_only.keeps_nothing.store(false, Ordering::Relaxed);
     }
 
-    /// Does it hold the objects that it is shown?
+    /// Returns whether the cache keeps the objects that it is shown.
     pub(crate) fn is_kept(&self) -> bool {
         !self.0.event_only.keeps_nothing.load(Ordering::Relaxed)
     }
@@ -67,7 +67,7 @@ impl ObjectCache {
         delta
     }
 
-    /// From now on the watch waits for this reader, as long as nothing is kept.
+    /// Makes the watch wait for this reader, as long as nothing is kept.
     pub(crate) fn add_reader(&self, reader: Arc<dyn Reader>) {
         self.0.event_only.readers.write().unwrap_or_else(PoisonError::into_inner).push(reader);
     }
@@ -84,7 +84,7 @@ impl ObjectCache {
         readers.iter().find(|reader| reader.is_full()).cloned()
     }
 
-    /// Asks for everything there is to be shown again.
+    /// Asks for all existing objects to be shown again.
     pub(crate) fn want_relist(&self) {
         self.0.event_only.relist.notify_one();
     }

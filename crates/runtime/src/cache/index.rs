@@ -12,8 +12,8 @@ use homeostat_core::Key;
 
 use super::{Cache, ObjectCache};
 use crate::kind::Kind;
-use crate::object::{Object, all_typed, typed};
-use crate::panics::contain;
+use crate::kind::object::{Object, all_typed, typed};
+use crate::panics::catch_panic;
 
 /// What an index does when the visible state of an object changes.
 pub(super) trait Follow: Send + Sync {
@@ -78,18 +78,18 @@ impl<K: Kind, V: Hash + Eq + Send + Sync + 'static> Index<K, V> {
         Self { inner: ObjectIndex::new(cache.erased(), Box::new(values)), kind: PhantomData }
     }
 
-    /// The keys of the objects with this value, in order.
+    /// Returns the keys of the objects with this value, in order.
     pub fn keys(&self, value: &V) -> Vec<Key> {
         self.inner.keys(value)
     }
 
-    /// The objects with this value and their keys, in order.
+    /// Returns the objects with this value and their keys, in order.
     pub(crate) fn entries(&self, value: &V) -> Vec<(Key, Arc<K>)> {
         let keys = self.keys(value).into_iter();
         keys.filter_map(|key| self.inner.cache.get(&key).map(|object| (key, typed(object)))).collect()
     }
 
-    /// The objects with this value, in order of their keys.
+    /// Returns the objects with this value, in order of their keys.
     pub fn get(&self, value: &V) -> Vec<Arc<K>> {
         all_typed(self.inner.get(value))
     }
@@ -117,7 +117,7 @@ impl<V: Hash + Eq + Send + Sync + 'static> ObjectIndex<V> {
         Self { cache: cache.clone(), table }
     }
 
-    /// The keys of the objects with this value, in order.
+    /// Returns the keys of the objects with this value, in order.
     pub(crate) fn keys(&self, value: &V) -> Vec<Key> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         table.get(value).map(Holders::keys).unwrap_or_default()
@@ -137,14 +137,14 @@ impl<V: Hash + Eq + Send + Sync> Follow for Follower<V> {
     fn follow(&self, key: &Key, old: Option<&Object>, new: Option<&Object>) -> Result<(), String> {
         let mut outcome = Ok(());
         let mut values_of = |object: Option<&Object>| {
-            contain(|| object.map(&self.values).unwrap_or_default()).unwrap_or_else(|message| {
+            catch_panic(|| object.map(&self.values).unwrap_or_default()).unwrap_or_else(|message| {
                 outcome = Err(message);
                 Vec::new()
             })
         };
         let (old, new) = (values_of(old), values_of(new));
         // How values compare and hash is the user's code, too.
-        contain(|| self.exchange(key, old, new)).and(outcome)
+        catch_panic(|| self.exchange(key, old, new)).and(outcome)
     }
 }
 

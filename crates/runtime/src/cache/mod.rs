@@ -2,15 +2,15 @@
 //! over it until the watch shows them. `ObjectCache` knows nothing of the type of its objects and is compiled once;
 //! [`Cache`] gives them their type back.
 //!
-//! The watch task is the only writer of what was seen; reconcilers lay their writes on top. Each change is told to the
+//! The watch task is the only writer of what was seen; reconcilers lay their writes on top. Each change is passed to the
 //! subscribers as old and new state, after the lock is released and in the order of the watch. A list that no longer
 //! mentions an object is how a deletion nobody watched is found.
 //!
 //! **Invariant:** it holds only what its watch would show: what we write elsewhere, or what the watch has overtaken, is
-//! not laid over it. **Invariant:** subscribers and indexes are the user's code in part; one that panics over an object
-//! is told of and keeps nothing from the others.
+//! not laid over it. **Invariant:** subscribers and indexes are the user's code in part; a panic on an object is
+//! reported and keeps nothing from the others.
 //!
-//! Where only raw events are wanted of a kind, nothing is kept (`event_only`).
+//! If only raw events of a kind are wanted, nothing is kept (`event_only`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -20,41 +20,43 @@ use homeostat_core::journal::{Change, Source, WatchState};
 use homeostat_core::{Key, Revision};
 use tokio::sync::watch;
 
+pub(crate) mod caches;
 mod coverage;
 mod delta;
+mod dependents;
 mod entry;
 mod event_only;
+mod feed;
 mod index;
 mod notify;
-mod owners;
-mod pending_write;
 #[cfg(test)]
 mod tests;
 mod typed;
+mod unanswered_write;
 
 use coverage::Coverage;
 pub use delta::Delta;
 use delta::sort_of;
-pub(crate) use delta::{ObjectDelta, Writer};
+pub(crate) use delta::{ObjectDelta, ShownBy, Writer};
+use dependents::DependentsByOwner;
 use entry::Entry;
 use event_only::EventOnly;
 pub(crate) use event_only::Reader;
 use index::Follow;
 pub use index::Index;
 pub(crate) use index::ObjectIndex;
-use owners::Owners;
-pub(crate) use pending_write::PendingWrite;
 pub use typed::Cache;
+pub(crate) use unanswered_write::UnansweredWrite;
 
 use crate::journal::Journal;
 use crate::kind::KindInfo;
-use crate::object::Object;
+use crate::kind::object::Object;
 use crate::watch::Scope;
 
 type Subscriber = Arc<dyn Fn(&ObjectDelta) + Send + Sync>;
 
-/// Hears of an object that does not decode, and of its deletion; the flag says that a list showed it.
-type QuarantineSubscriber = Arc<dyn Fn(&Key, bool) + Send + Sync>;
+/// Hears of an object that does not decode, and of its deletion, with what showed it.
+type QuarantineSubscriber = Arc<dyn Fn(&Key, ShownBy) + Send + Sync>;
 
 /// The cache of one kind, without its type. Cheap to clone; all clones see the same objects.
 #[derive(Clone)]
@@ -65,11 +67,11 @@ struct CacheShared {
     state: RwLock<CacheState>,
     subscribers: RwLock<Vec<Subscriber>>,
     quarantine_subscribers: RwLock<Vec<QuarantineSubscriber>>,
-    owners: Owners,
+    dependents: DependentsByOwner,
     /// Writes of ours under way, by object.
     writing: Mutex<HashMap<Key, Vec<Writer>>>,
     coverage: Coverage,
-    /// Where panics of the user's code are noted.
+    /// Where panics of the user's code are recorded.
     reporter: OnceLock<(Journal, Source)>,
     freshness: watch::Sender<Freshness>,
     event_only: EventOnly,
@@ -113,7 +115,7 @@ pub struct Freshness {
 }
 
 impl ObjectCache {
-    /// An empty cache of what is watched in this scope; nothing feeds it yet.
+    /// Creates an empty cache of what is watched in this scope; nothing feeds it yet.
     pub(crate) fn new(info: &'static KindInfo, scope: &Scope) -> Self {
         let state = CacheState {
             objects: HashMap::default(),
@@ -129,7 +131,7 @@ impl ObjectCache {
             state: RwLock::new(state),
             subscribers: RwLock::default(),
             quarantine_subscribers: RwLock::default(),
-            owners: Owners::default(),
+            dependents: DependentsByOwner::default(),
             writing: Mutex::default(),
             coverage: Coverage::of_scope(scope),
             reporter: OnceLock::new(),
@@ -138,17 +140,17 @@ impl ObjectCache {
         }))
     }
 
-    /// The kind of its objects.
+    /// Returns the kind of its objects.
     pub(crate) fn info(&self) -> &'static KindInfo {
         self.0.info
     }
 
-    /// The object with this key, our own writes included.
+    /// Returns the object with this key, our own writes included.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Object>> {
         self.read().objects.get(key).and_then(|entry| entry.visible().cloned())
     }
 
-    /// Every object, in order of their keys.
+    /// Returns every object, in order of their keys.
     pub(crate) fn list(&self) -> Vec<Arc<Object>> {
         let state = self.read();
         let mut found: Vec<_> =
@@ -157,39 +159,39 @@ impl ObjectCache {
         found.into_iter().map(|(_, object)| object.clone()).collect()
     }
 
-    /// Every object and its key, in no order: sorting a hundred thousand costs more than most uses of them.
+    /// Returns every object and its key, in no order: sorting a hundred thousand costs more than most uses of them.
     pub(crate) fn entries(&self) -> Vec<(Key, Arc<Object>)> {
         let state = self.read();
         let visible = state.objects.iter().filter_map(|(key, entry)| Some((key, entry.visible()?)));
         visible.map(|(key, object)| (key.clone(), object.clone())).collect()
     }
 
-    /// The objects that name this uid among their owners, in order of their keys.
+    /// Returns the objects that name this uid among their owners, in order of their keys.
     pub(crate) fn owned_by(&self, uid: &str) -> Vec<Arc<Object>> {
-        self.0.owners.dependents_of(uid).iter().filter_map(|key| self.get(key)).collect()
+        self.0.dependents.dependents_of(uid).iter().filter_map(|key| self.get(key)).collect()
     }
 
-    /// How many objects it holds.
+    /// Returns how many objects it holds.
     pub(crate) fn len(&self) -> usize {
         self.read().objects.len()
     }
 
-    /// Does it hold none?
+    /// Returns whether the cache holds no objects.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The newest revision this cache is known to include.
+    /// Returns the newest revision this cache is known to include.
     pub(crate) fn revision(&self) -> Revision {
         self.read().revision
     }
 
-    /// The objects that do not decode, and why.
+    /// Returns the objects that do not decode, and why.
     pub(crate) fn quarantined(&self) -> Vec<(Key, String)> {
         self.read().quarantined.iter().map(|(key, object)| (key.clone(), object.error.clone())).collect()
     }
 
-    /// How far it can be trusted now.
+    /// Returns how far it can be trusted now.
     pub(crate) fn freshness(&self) -> Freshness {
         self.0.freshness.borrow().clone()
     }
@@ -199,18 +201,18 @@ impl ObjectCache {
         self.0.subscribers.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(subscriber));
     }
 
-    /// Calls `subscriber` with the key of every object that turns out not to decode, or is deleted as such.
-    pub(crate) fn subscribe_quarantined(&self, subscriber: impl Fn(&Key, bool) + Send + Sync + 'static) {
+    /// Calls `subscriber` with the key of every object that does not decode, and when such an object is deleted.
+    pub(crate) fn subscribe_quarantined(&self, subscriber: impl Fn(&Key, ShownBy) + Send + Sync + 'static) {
         let mut all = self.0.quarantine_subscribers.write().unwrap_or_else(PoisonError::into_inner);
         all.push(Arc::new(subscriber));
     }
 
-    /// Why this object does not decode; none if it does or is not there.
+    /// Returns why this object does not decode; none if it does or does not exist.
     pub(crate) fn quarantined_error(&self, key: &Key) -> Option<String> {
         self.read().quarantined.get(key).map(|object| object.error.clone())
     }
 
-    /// Tells when freshness changes.
+    /// Returns a receiver that sees every change of freshness.
     pub(crate) fn watch_freshness(&self) -> watch::Receiver<Freshness> {
         self.0.freshness.subscribe()
     }
@@ -219,16 +221,16 @@ impl ObjectCache {
         self.0.freshness.send_modify(|freshness| freshness.state = state);
     }
 
-    /// A list begins: what it will not mention is gone.
+    /// Begins a list: the objects that it will not mention are gone.
     pub(crate) fn begin_list(&self) {
         let mut state = self.write();
         state.epoch += 1;
         state.is_listing = true;
     }
 
-    /// The list is complete as of `revision`. Returns what was deleted (or undone) while nobody watched. A list that is older
-    /// than what is known comes from a server that went back in time (the watch's `machine` says why no other is
-    /// possible), and is the truth all the same.
+    /// Ends a list that is complete as of `revision`. Returns what was deleted (or undone) while nobody watched. A list
+    /// that is older than what is known comes from a server that went back in time (the watch's `machine` says why no
+    /// other is possible), and is the truth all the same.
     pub(crate) fn end_list(&self, revision: Revision) -> Vec<ObjectDelta> {
         let missed = {
             let mut state = self.write();
@@ -258,22 +260,22 @@ impl ObjectCache {
         missed
     }
 
-    /// A bookmark: the cache includes everything up to `revision`.
+    /// Takes in a bookmark: the cache includes everything up to `revision`.
     pub(crate) fn reached(&self, revision: Revision) {
         let mut state = self.write();
         state.revision = state.revision.max(revision);
     }
 
-    /// The watch (or a list) shows a state of the object with this key.
-    pub(crate) fn observe(&self, key: Key, object: Arc<Object>, is_list: bool) -> Option<ObjectDelta> {
+    /// Takes in a state of the object with this key that the watch or a list shows.
+    pub(crate) fn observe(&self, key: Key, object: Arc<Object>, by: ShownBy) -> Option<ObjectDelta> {
         let revision = object.revision();
         let delta = {
             let mut state = self.write();
             state.quarantined.remove(&key);
-            let shown = match is_list {
-                false => Shown::Live,
-                true if self.0.freshness.borrow().is_synced => Shown::Again,
-                true => Shown::First,
+            let shown = match by {
+                ShownBy::Watch => Shown::Live,
+                ShownBy::List if self.0.freshness.borrow().is_synced => Shown::Again,
+                ShownBy::List => Shown::First,
             };
             self.change(&mut state, key, Some(object), revision, shown)?
         };
@@ -281,7 +283,7 @@ impl ObjectCache {
         Some(delta)
     }
 
-    /// The watch shows that an object is gone.
+    /// Takes in that the watch shows an object as gone.
     pub(crate) fn observe_deleted(&self, key: Key, revision: Revision) -> Option<ObjectDelta> {
         let delta = {
             let mut state = self.write();
@@ -289,7 +291,7 @@ impl ObjectCache {
             if !state.objects.contains_key(&key) {
                 drop(state);
                 if was_quarantined {
-                    self.notify_quarantined(&key, false);
+                    self.notify_quarantined(&key, ShownBy::Watch);
                 }
                 return None;
             }
@@ -299,8 +301,9 @@ impl ObjectCache {
         Some(delta)
     }
 
-    /// The object does not decode: kept out of sight until it changes. Nobody is told that it is gone, for it is not.
-    pub(crate) fn quarantine(&self, key: &Key, error: String, is_list: bool) {
+    /// Hides an object that does not decode until it changes. Subscribers do not hear that it is gone, because it is
+    /// not.
+    pub(crate) fn quarantine(&self, key: &Key, error: String, by: ShownBy) {
         {
             let mut state = self.write();
             if let Some(entry) = state.objects.remove(key) {
@@ -309,20 +312,20 @@ impl ObjectCache {
             let epoch = state.epoch;
             state.quarantined.insert(key.clone(), QuarantinedObject { error, epoch });
         }
-        self.notify_quarantined(key, is_list);
+        self.notify_quarantined(key, by);
     }
 
-    /// A write of this run to this object is under way until the guard is dropped.
-    pub(crate) fn writing(&self, key: &Key, writer: Writer) -> PendingWrite {
+    /// Notes that this run is writing to this object until the guard is dropped.
+    pub(crate) fn writing(&self, key: &Key, writer: Writer) -> UnansweredWrite {
         self.writes_under_way().entry(key.clone()).or_default().push(writer.clone());
-        PendingWrite { cache: self.clone(), key: key.clone(), writer }
+        UnansweredWrite { cache: self.clone(), key: key.clone(), writer }
     }
 
     fn writes_under_way(&self) -> MutexGuard<'_, HashMap<Key, Vec<Writer>>> {
         self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This run wrote this state: readers see it from now on.
+    /// Takes in a state that this run wrote: readers see it from now on.
     pub(crate) fn wrote(&self, object: Arc<Object>, writer: Writer) {
         let (key, revision) = (self.0.info.key_of(object.meta()), object.revision());
         let is_covered = self.0.coverage.includes(self.0.info, object.meta());
@@ -341,7 +344,7 @@ impl ObjectCache {
         self.follow(&state, &key, before.as_deref(), after.as_deref());
     }
 
-    /// We deleted this very object: readers no longer see it. Another one of its name stays.
+    /// Hides this very object, which we deleted. Another one of its name stays visible.
     pub(crate) fn deleted(&self, key: &Key, uid: Option<&str>) {
         let mut state = self.write();
         let Some(entry) = state.objects.get_mut(key) else { return };
@@ -374,7 +377,7 @@ impl ObjectCache {
         let entry = state.objects.entry(key.clone()).or_insert_with(|| Entry::empty(epoch));
         entry.epoch = epoch;
         if shown != Shown::Live && revision < entry.revision {
-            // What we know is newer than a list: it is of a history that the server has lost.
+            // What we know is newer than a list: it belongs to a history that the server has lost.
             entry.disown_after(revision);
             entry.revision = Revision::ZERO;
         }
@@ -390,12 +393,13 @@ impl ObjectCache {
             state.objects.remove(&key);
         }
         self.follow(state, &key, before.as_deref(), after.as_deref());
-        let change = sort_of(old.is_some(), new.is_some(), shown == Shown::First);
+        let by = if shown == Shown::First { ShownBy::List } else { ShownBy::Watch };
+        let change = sort_of(old.as_ref(), new.as_ref(), by);
         let writing = self.writes_under_way().get(&key).cloned().unwrap_or_default();
         Some(ObjectDelta { key, old, new, change, revision, writer, writing })
     }
 
-    /// What we wrote after `revision` was written in a history that the server has lost.
+    /// Returns what we wrote after `revision` was written in a history that the server has lost.
     fn disown(&self, state: &mut CacheState, revision: Revision) -> Vec<ObjectDelta> {
         let mut undone = Vec::new();
         let mut objects = std::mem::take(&mut state.objects);
@@ -404,7 +408,7 @@ impl ObjectCache {
             if entry.disown_after(revision) {
                 let new = entry.visible().cloned();
                 self.follow(state, key, old.as_deref(), new.as_deref());
-                let change = sort_of(old.is_some(), new.is_some(), false);
+                let change = sort_of(old.as_ref(), new.as_ref(), ShownBy::Watch);
                 let (key, writer, writing) = (key.clone(), None, Vec::new());
                 undone.push(ObjectDelta { key, old, new, change, revision, writer, writing });
             }
@@ -426,13 +430,14 @@ impl ObjectCache {
             state.objects.remove(&key);
         }
         self.follow(state, &key, before.as_deref(), after.as_deref());
-        let old = Some(old?);
+        // A write of ours that no watch has shown is known to nobody else; that it is gone must be told all the same.
+        let old = Some(old.or_else(|| before.filter(|_| after.is_none()))?);
         let (change, writer, writing) = (Change::Missed, None, Vec::new());
         Some(ObjectDelta { key, old, new: None, change, revision, writer, writing })
     }
 
     fn follow(&self, state: &CacheState, key: &Key, old: Option<&Object>, new: Option<&Object>) {
-        self.0.owners.follow(key, old, new);
+        self.0.dependents.follow(key, old, new);
         state.followers.iter().for_each(|follower| self.update(&**follower, key, old, new));
     }
 

@@ -1,4 +1,4 @@
-//! Telling the subscribers of a cache what changed, and the operator's people when a subscriber panics over it.
+//! Tells the subscribers of a cache what changed, and reports when a subscriber panics.
 //!
 //! **Invariant:** subscribers are called without any lock of the cache's state held, in the order of the watch.
 
@@ -7,38 +7,38 @@ use std::sync::PoisonError;
 use homeostat_core::Key;
 use homeostat_core::journal::{Entry, Source};
 
-use super::{ObjectCache, ObjectDelta};
+use super::{ObjectCache, ObjectDelta, ShownBy};
 use crate::journal::Journal;
-use crate::panics::contain;
+use crate::panics::catch_panic;
 
-/// What subscribers are, in the words of a report.
+/// What reports call a subscriber.
 const FUNCTIONS: &str = "a mapping or predicate";
 
 impl ObjectCache {
     pub(super) fn notify_subscribers(&self, delta: &ObjectDelta) {
         let subscribers = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner);
         for subscriber in &*subscribers {
-            contain(|| subscriber(delta))
+            catch_panic(|| subscriber(delta))
                 .unwrap_or_else(|message| self.report_panic(FUNCTIONS, &delta.key, message));
         }
     }
 
-    pub(super) fn notify_quarantined(&self, key: &Key, is_list: bool) {
+    pub(super) fn notify_quarantined(&self, key: &Key, by: ShownBy) {
         let subscribers = self.0.quarantine_subscribers.read().unwrap_or_else(PoisonError::into_inner);
         for subscriber in &*subscribers {
-            contain(|| subscriber(key, is_list))
+            catch_panic(|| subscriber(key, by))
                 .unwrap_or_else(|message| self.report_panic(FUNCTIONS, key, message));
         }
     }
 
-    /// Says where panics are noted from now on.
+    /// Sets where panics are recorded from now on.
     pub(crate) fn report_to(&self, journal: Journal, source: Source) {
         // A cache is fed once.
         let _ = self.0.reporter.set((journal, source));
     }
 
     pub(super) fn report_panic(&self, function: &'static str, object: &Key, message: String) {
-        tracing::error!(%object, function, message, "the operator's code panicked over this object and is passed over");
+        tracing::error!(%object, function, message, "the operator's code panicked on this object; it does not hear of this change");
         if let Some((journal, source)) = self.0.reporter.get() {
             let (object, function) = (object.clone(), function.into());
             journal.record(source, Entry::Panicked { object, function, message });

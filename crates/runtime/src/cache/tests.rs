@@ -32,7 +32,7 @@ fn at(object: Option<Arc<ConfigMap>>) -> Option<u64> {
     object.map(|object| revision_of(&*object).get())
 }
 
-/// What the subscribers are told, in short: change, key, old and new revision.
+/// Returns what the subscribers are told, in short: change, key, old and new revision.
 fn told(cache: &Cache<ConfigMap>) -> Arc<Mutex<Vec<String>>> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let log = told.clone();
@@ -57,14 +57,14 @@ fn wrote(cache: &Cache<ConfigMap>, object: ConfigMap) {
     cache.wrote(object, writer);
 }
 
-fn see(cache: &Cache<ConfigMap>, object: ConfigMap, is_list: bool) {
-    cache.erased().observe(key_of(&object), Arc::new(object), is_list);
+fn see(cache: &Cache<ConfigMap>, object: ConfigMap, by: ShownBy) {
+    cache.erased().observe(key_of(&object), Arc::new(object), by);
 }
 
 fn listed(cache: &Cache<ConfigMap>, objects: Vec<ConfigMap>, revision: u64) {
     cache.erased().begin_list();
     for object in objects {
-        see(cache, object, true);
+        see(cache, object, ShownBy::List);
     }
     cache.erased().end_list(Revision::new(revision));
 }
@@ -78,6 +78,23 @@ fn a_relist_finds_what_changed_and_what_is_gone() {
     listed(&cache, vec![map("x", 1, ""), map("z", 7, "")], 8);
     assert_eq!(*told.lock().unwrap(), ["Modified z 3->7", "Missed y 2->0"]);
     assert_eq!(cache.len(), 2);
+}
+
+/// The watch ended before it showed what we wrote, and somebody deleted it before the next list: without being told, the
+/// owner would wait for ever. Found by the simulator.
+#[test]
+fn a_relist_finds_that_a_write_of_ours_is_gone_which_no_watch_has_shown() {
+    let cache = new_cache(&Scope::default());
+    let told = told(&cache);
+    listed(&cache, vec![], 3);
+    wrote(&cache, map("x", 4, "one"));
+    listed(&cache, vec![], 6);
+    assert_eq!(*told.lock().unwrap(), ["Missed x 4->0"]);
+    assert_eq!(cache.len(), 0);
+    wrote(&cache, map("y", 9, "one"));
+    listed(&cache, vec![], 8);
+    assert_eq!(told.lock().unwrap().len(), 1, "a list from before our write says nothing about it");
+    assert_eq!(cache.len(), 1);
 }
 
 #[test]
@@ -97,7 +114,7 @@ fn a_list_of_a_server_that_went_back_is_the_truth() {
     assert_eq!((now("x"), now("w"), now("v"), cache.len()), (Some(12), Some(11), None, 3));
     assert_eq!((cache.owned_by("one").len(), cache.owned_by("two").len()), (0, 1));
     assert_eq!(cache.revision(), Revision::new(13));
-    see(&cache, map("x", 14, ""), false);
+    see(&cache, map("x", 14, ""), ShownBy::Watch);
     assert_eq!(at(cache.get(&key::<ConfigMap>("a", "x"))), Some(14), "and the watch goes on from there");
 }
 
@@ -109,10 +126,10 @@ fn own_writes_are_seen_at_once_and_until_the_watch_has_them() {
     let x = key::<ConfigMap>("a", "x");
     wrote(&cache, map("x", 5, ""));
     assert_eq!(at(cache.get(&x)), Some(5));
-    see(&cache, map("x", 3, ""), false);
+    see(&cache, map("x", 3, ""), ShownBy::Watch);
     assert_eq!(at(cache.get(&x)), Some(5), "the watch is behind our write");
-    see(&cache, map("x", 5, ""), false);
-    see(&cache, map("x", 6, ""), false);
+    see(&cache, map("x", 5, ""), ShownBy::Watch);
+    see(&cache, map("x", 6, ""), ShownBy::Watch);
     assert_eq!(at(cache.get(&x)), Some(6));
     wrote(&cache, map("x", 5, ""));
     assert_eq!(at(cache.get(&x)), Some(6), "a late answer does not go back in time");
@@ -129,7 +146,7 @@ fn each_own_write_is_known_when_it_comes_back() {
     wrote(&cache, map("x", 7, ""));
     wrote(&cache, map("x", 5, ""));
     for revision in [4, 5, 6, 7, 8] {
-        see(&cache, map("x", revision, ""), false);
+        see(&cache, map("x", revision, ""), ShownBy::Watch);
     }
     let expected = ["1->4", "4->5 echo", "5->6", "6->7 echo", "7->8"].map(|one| format!("Modified x {one}"));
     assert_eq!(told.lock().unwrap()[1..], expected);
@@ -151,7 +168,7 @@ fn a_write_is_an_echo_only_to_the_run_that_wrote() {
     listed(&cache, vec![map("x", 1, "")], 1);
     let (x, y) = (key::<ConfigMap>("a", "x"), key::<ConfigMap>("a", "y"));
     cache.wrote(map("x", 5, ""), Writer { source: "one".into(), object: y.clone() });
-    let delta = cache.erased().observe(x.clone(), Arc::new(map("x", 5, "")), false).unwrap();
+    let delta = cache.erased().observe(x.clone(), Arc::new(map("x", 5, "")), ShownBy::Watch).unwrap();
     assert!(delta.is_echo_for(&"one".into(), &y));
     assert!(!delta.is_echo_for(&"one".into(), &x), "another object's run");
     assert!(!delta.is_echo_for(&"two".into(), &y), "another controller's run");
@@ -175,10 +192,10 @@ fn what_is_written_outside_of_what_is_watched_is_not_kept() {
     wrote(&cache, labelled(5, "db"));
     let x = key::<ConfigMap>("a", "x");
     assert!(cache.get(&x).is_none() && cache.owned_by("o").is_empty(), "our write took it out");
-    see(&cache, labelled(4, "web"), false);
+    see(&cache, labelled(4, "web"), ShownBy::Watch);
     assert!(cache.get(&x).is_none(), "the watch is behind our write");
     cache.erased().observe_deleted(x.clone(), Revision::new(5));
-    see(&cache, labelled(6, "web"), false);
+    see(&cache, labelled(6, "web"), ShownBy::Watch);
     assert_eq!(at(cache.get(&x)), Some(6), "somebody put it back");
 }
 
@@ -186,7 +203,7 @@ fn what_is_written_outside_of_what_is_watched_is_not_kept() {
 fn an_answer_that_the_watch_has_overtaken_brings_nothing_back() {
     let cache = new_cache(&Scope::default());
     listed(&cache, vec![], 1);
-    see(&cache, map("x", 5, ""), false);
+    see(&cache, map("x", 5, ""), ShownBy::Watch);
     cache.erased().observe_deleted(key::<ConfigMap>("a", "x"), Revision::new(6));
     wrote(&cache, map("x", 5, ""));
     assert!(cache.is_empty(), "it is gone already");
@@ -210,12 +227,12 @@ fn a_subscriber_or_index_that_panics_harms_no_other() {
     });
     let good = cache.index(|_: &ConfigMap| [1]);
     let told = told(&cache);
-    see(&cache, map("bad", 1, ""), false);
-    see(&cache, map("good", 2, ""), false);
+    see(&cache, map("bad", 1, ""), ShownBy::Watch);
+    see(&cache, map("good", 2, ""), ShownBy::Watch);
     assert_eq!(told.lock().unwrap().len(), 2);
     assert_eq!((bad.keys(&1).len(), good.keys(&1).len()), (1, 2));
     listed(&cache, vec![], 9);
-    cache.erased().quarantine(&key::<ConfigMap>("a", "bad"), "odd".into(), false);
+    cache.erased().quarantine(&key::<ConfigMap>("a", "bad"), "odd".into(), ShownBy::Watch);
     assert_eq!((told.lock().unwrap().len(), good.keys(&1).len()), (4, 0));
 }
 
@@ -237,8 +254,8 @@ fn own_creations_and_deletions_are_seen_at_once() {
 #[test]
 fn the_owner_index_follows_a_change_of_owner() {
     let cache = new_cache(&Scope::default());
-    see(&cache, map("x", 1, "one"), false);
-    see(&cache, map("x", 2, "two"), false);
+    see(&cache, map("x", 1, "one"), ShownBy::Watch);
+    see(&cache, map("x", 2, "two"), ShownBy::Watch);
     assert!(cache.owned_by("one").is_empty());
     assert_eq!(cache.owned_by("two").len(), 1);
     cache.erased().observe_deleted(key::<ConfigMap>("a", "x"), Revision::new(3));
@@ -248,9 +265,9 @@ fn the_owner_index_follows_a_change_of_owner() {
 #[test]
 fn a_typed_index_covers_what_was_there_before_it() {
     let cache = new_cache(&Scope::default());
-    see(&cache, map("x", 1, ""), false);
+    see(&cache, map("x", 1, ""), ShownBy::Watch);
     let by_length = cache.index(|map: &ConfigMap| map.metadata.name.as_ref().map(String::len));
-    see(&cache, map("long", 2, ""), false);
+    see(&cache, map("long", 2, ""), ShownBy::Watch);
     assert_eq!(at(by_length.get(&1).pop()), Some(1));
     assert_eq!(by_length.keys(&4), [key::<ConfigMap>("a", "long")]);
 }
@@ -259,12 +276,12 @@ fn a_typed_index_covers_what_was_there_before_it() {
 fn a_quarantined_object_is_out_of_sight_and_comes_back() {
     let cache = new_cache(&Scope::default());
     let told = told(&cache);
-    see(&cache, map("x", 1, "o"), false);
-    cache.erased().quarantine(&key::<ConfigMap>("a", "x"), "data: expected a map".into(), true);
+    see(&cache, map("x", 1, "o"), ShownBy::Watch);
+    cache.erased().quarantine(&key::<ConfigMap>("a", "x"), "data: expected a map".into(), ShownBy::List);
     assert!(cache.is_empty() && cache.owned_by("o").is_empty());
     assert_eq!(cache.quarantined().len(), 1);
     assert_eq!(told.lock().unwrap().len(), 1, "it is not gone, so nobody is told so");
-    see(&cache, map("x", 3, "o"), false);
+    see(&cache, map("x", 3, "o"), ShownBy::Watch);
     assert!(cache.quarantined().is_empty());
     assert_eq!(told.lock().unwrap().last().unwrap(), "Added x 0->3");
 }
@@ -273,7 +290,7 @@ fn a_quarantined_object_is_out_of_sight_and_comes_back() {
 fn a_relist_forgets_quarantined_objects_that_are_gone() {
     let cache: Cache<ConfigMap> = new_cache(&Scope::default());
     cache.erased().begin_list();
-    cache.erased().quarantine(&key::<ConfigMap>("a", "x"), "bad".into(), true);
+    cache.erased().quarantine(&key::<ConfigMap>("a", "x"), "bad".into(), ShownBy::List);
     cache.erased().end_list(Revision::new(1));
     assert_eq!(cache.quarantined().len(), 1);
     listed(&cache, vec![], 2);

@@ -1,4 +1,4 @@
-//! The cache of one kind as users see it: a cover of [`ObjectCache`] that gives the objects their type back.
+//! The cache of one kind as users see it: a wrapper of [`ObjectCache`] that gives the objects their type back.
 //!
 //! **Invariant:** whatever is in the cache under it was decoded or written as a `K`.
 
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::{Delta, Freshness, Index, ObjectCache, Writer};
 use crate::kind::Kind;
-use crate::object::{all_typed, typed};
+use crate::kind::object::{all_typed, typed};
 
 /// A handle on the cache of one kind. Cheap to clone; all clones see the same objects.
 pub struct Cache<K: Kind> {
@@ -25,7 +25,7 @@ impl<K: Kind> Clone for Cache<K> {
 }
 
 impl<K: Kind> Cache<K> {
-    /// The cover of a cache of this very kind.
+    /// Gives a cache of this very kind its type.
     pub(crate) fn from_erased(inner: ObjectCache) -> Self {
         Self { inner, kind: PhantomData }
     }
@@ -34,22 +34,22 @@ impl<K: Kind> Cache<K> {
         &self.inner
     }
 
-    /// The object with this key, our own writes included.
+    /// Returns the object with this key, our own writes included.
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
         self.inner.get(key).map(typed)
     }
 
-    /// Every object, in order of their keys.
+    /// Returns every object, in order of their keys.
     pub fn list(&self) -> Vec<Arc<K>> {
         all_typed(self.inner.list())
     }
 
-    /// Every object and its key, in no order: sorting a hundred thousand costs more than most uses of them.
+    /// Returns every object and its key, in no order: sorting a hundred thousand costs more than most uses of them.
     pub(crate) fn entries(&self) -> Vec<(Key, Arc<K>)> {
         self.inner.entries().into_iter().map(|(key, object)| (key, typed(object))).collect()
     }
 
-    /// The objects that name this uid among their owners, in order of their keys.
+    /// Returns the objects that name this uid among their owners, in order of their keys.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
         all_typed(self.inner.owned_by(uid))
     }
@@ -63,32 +63,32 @@ impl<K: Kind> Cache<K> {
         Index::new(self, values)
     }
 
-    /// How many objects it holds.
+    /// Returns how many objects the cache holds.
     pub fn len(&self) -> usize {
         self.inner.len()
     }
 
-    /// Does it hold none?
+    /// Returns whether the cache holds no objects.
     pub fn is_empty(&self) -> bool {
         self.inner.is_empty()
     }
 
-    /// The newest revision this cache is known to include.
+    /// Returns the newest revision that this cache is known to include.
     pub fn revision(&self) -> Revision {
         self.inner.revision()
     }
 
-    /// The objects that do not decode, and why.
+    /// Returns the objects that do not decode, and why.
     pub fn quarantined(&self) -> Vec<(Key, String)> {
         self.inner.quarantined()
     }
 
-    /// How far it can be trusted now.
+    /// Returns how far the cache can be trusted now.
     pub fn freshness(&self) -> Freshness {
         self.inner.freshness()
     }
 
-    /// `group/resource`.
+    /// Returns `group/resource`.
     pub fn resource(&self) -> String {
         self.inner.info().resource.clone()
     }
@@ -98,12 +98,12 @@ impl<K: Kind> Cache<K> {
         self.inner.subscribe(move |delta| subscriber(&Delta::from_erased(delta)));
     }
 
-    /// Tells when freshness changes.
+    /// Returns a receiver that sees every change of freshness.
     pub(crate) fn watch_freshness(&self) -> watch::Receiver<Freshness> {
         self.inner.watch_freshness()
     }
 
-    /// This run wrote this state: readers see it from now on.
+    /// Takes in a state that this run wrote: readers see it from now on.
     pub(crate) fn wrote(&self, object: K, writer: Writer) {
         self.inner.wrote(Arc::new(object), writer);
     }

@@ -1,4 +1,4 @@
-//! Annotations of our own on the object itself, each changed only from what we know it to say.
+//! Annotations of our own on the object itself, each changed only if it still says what we know.
 //!
 //! A blind write would undo what another replica recorded after we had lost the right to act. A resourceVersion would
 //! refuse every write of anybody to the object, of which there are many and none concern us. So it is a JSON patch that tests
@@ -12,40 +12,40 @@ use serde_json::{Value, json};
 use super::Run;
 use super::raw::{JsonPatch, escaped, is_stale};
 use crate::error::Error;
-use crate::object::Object;
+use crate::kind::object::Object;
 
 /// Requests for one annotation: whether an object has annotations at all changes once or twice in its life.
 const TRIES_MAX: usize = 3;
 
 /// An annotation and what becomes of it.
 #[derive(Clone, Copy)]
-pub(crate) struct Annotation<'a> {
+pub(crate) struct AnnotationChange<'a> {
     pub(crate) name: &'a str,
-    /// What it says, as far as we know; none when it is not there.
+    /// What it says, as far as we know; none when it does not exist.
     pub(crate) old: Option<&'a str>,
     pub(crate) new: &'a str,
 }
 
 impl Run {
-    /// Changes an annotation. That somebody else changed it before is an error; that the object is gone is none.
-    pub(crate) async fn annotate(&self, annotation: Annotation<'_>) -> Result<(), Error> {
-        let (engine, key) = (&self.engine, &self.key);
+    /// Changes an annotation. It is an error if somebody else changed it before, and none if the object is gone.
+    pub(crate) async fn annotate(&self, annotation: AnnotationChange<'_>) -> Result<(), Error> {
+        let (controller, key) = (&self.controller, &self.key);
         let mut has_others = self.newest().meta().annotations.is_some();
-        let _writing = engine.cache.writing(key, self.writer());
+        let _writing = controller.cache.writing(key, self.writer());
         for tries in 1.. {
-            self.admitted(Verb::Patch, key)?;
+            self.check_right(Verb::Patch, key)?;
             let operations = self.operations(annotation, has_others);
             let patch = JsonPatch { verb: "annotate", subresource: None, operations };
-            let refusal = match engine.send_patch(key, patch, self.info().decode).await {
+            let refusal = match controller.send_patch(key, patch, self.info().decode).await {
                 Ok(object) => {
                     self.note_annotated(object);
                     return Ok(());
                 }
                 Err(error) if error.is_not_found() => return Ok(()),
                 Err(error) if is_stale(&error) && tries < TRIES_MAX => error,
-                Err(error) => return self.noting_failure(Verb::Patch, key, Err(error)),
+                Err(error) => return self.record_failure(Verb::Patch, key, Err(error)),
             };
-            let Some(object) = engine.read_whole(key).await? else { return Ok(()) };
+            let Some(object) = controller.read_whole(key).await? else { return Ok(()) };
             if object["metadata"]["uid"].as_str() != self.object.meta().uid.as_deref() {
                 return Ok(());
             }
@@ -60,10 +60,10 @@ impl Run {
             }
             if found != annotation.old {
                 let overtaken = Error::Overtaken { target: key.clone() };
-                return self.noting_failure(Verb::Patch, key, Err(overtaken));
+                return self.record_failure(Verb::Patch, key, Err(overtaken));
             }
             if annotations.is_some() == has_others {
-                return self.noting_failure(Verb::Patch, key, Err(refusal));
+                return self.record_failure(Verb::Patch, key, Err(refusal));
             }
             has_others = annotations.is_some();
         }
@@ -73,12 +73,12 @@ impl Run {
     fn note_annotated(&self, object: Arc<Object>) {
         let revision = Some(object.revision());
         self.note(Verb::Patch, &self.key, WriteOutcome::Done { revision });
-        self.engine.cache.wrote(object, self.writer());
+        self.controller.cache.wrote(object, self.writer());
     }
 
-    fn operations(&self, annotation: Annotation<'_>, has_others: bool) -> Vec<Value> {
+    fn operations(&self, annotation: AnnotationChange<'_>, has_others: bool) -> Vec<Value> {
         const ALL: &str = "/metadata/annotations";
-        let Annotation { name, old, new } = annotation;
+        let AnnotationChange { name, old, new } = annotation;
         let test = |path: &str, value: Value| json!({"op": "test", "path": path, "value": value});
         let mut operations = vec![test("/metadata/uid", json!(self.object.meta().uid))];
         if has_others {

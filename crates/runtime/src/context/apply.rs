@@ -5,8 +5,8 @@
 //! as we left it, or still holds every field we want. After a restart nothing is remembered, so the first apply of
 //! each child is sent; the server answers it without a change.
 //!
-//! An object of somebody else is never taken over unasked (`standing` says whose it is): with our owner reference on
-//! it, it would even be deleted with our object.
+//! Somebody else's object is never taken over unasked (`whose` finds out): with our owner reference on it, it would even
+//! be deleted with our object.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::last_applied::{Applied, hash_of};
 use super::whose::Standing;
 use super::{Context, Run};
-use crate::declared::WriteVerb;
 use crate::error::Error;
 use crate::json_diff::{differences, without_nulls};
+use crate::kind::object::{Object, typed};
 use crate::kind::{Kind, KindInfo, info};
-use crate::object::{Object, typed};
 use crate::request::{RequestLabel, call_object};
+use crate::rights::declared::WriteVerb;
+use crate::shared::last_applied::{Applied, hash_of};
 
 /// What happens to an object of the wanted name that is not ours.
 #[derive(Clone, Copy)]
@@ -54,29 +54,28 @@ enum Application {
 }
 
 impl<K: Kind> Context<K> {
-    /// Makes the server hold what `desired` says, owned by our object: created, changed or left alone. A missing
-    /// namespace means ours. Returns the object as it is now (for a kind watched by metadata only, a skipped apply
-    /// returns what was passed in). An object of that name that is not ours is left alone, and that is an error:
+    /// Makes the server hold what `desired` says, owned by our object: creates the object, changes it or leaves it alone. A
+    /// missing namespace means ours. Returns the object as it is now (for a kind of which only metadata is kept, a skipped
+    /// apply returns what was passed in). An object of that name that is not ours is left alone, which is an error:
     /// [`adopt`](Self::adopt) takes it over.
     pub async fn apply<T: Kind>(&self, mut desired: T) -> Result<Arc<T>, Error> {
-        self.run.own(info::<T>(), desired.meta_mut())?;
+        self.run.add_owner(info::<T>(), desired.meta_mut())?;
         self.apply_as(desired, Stranger::Refused { is_owned: true }).await
     }
 
-    /// Like [`apply`](Self::apply), without an owner: for objects in other namespaces, which must be cleaned up by
-    /// hand.
+    /// Like [`apply`](Self::apply), without an owner: for objects in other namespaces, which you must clean up yourself.
     pub async fn apply_unowned<T: Kind>(&self, desired: T) -> Result<Arc<T>, Error> {
         self.apply_as(desired, Stranger::Refused { is_owned: false }).await
     }
 
-    /// Like [`apply`](Self::apply), and an object of that name that somebody else made becomes ours: changed as
-    /// `desired` says, and deleted with our object.
+    /// Like [`apply`](Self::apply), but also takes over an object of that name that somebody else created: it is changed
+    /// as `desired` says, and deleted with our object.
     pub async fn adopt<T: Kind>(&self, mut desired: T) -> Result<Arc<T>, Error> {
-        self.run.own(info::<T>(), desired.meta_mut())?;
+        self.run.add_owner(info::<T>(), desired.meta_mut())?;
         self.apply_as(desired, Stranger::Adopted).await
     }
 
-    /// Like [`apply_unowned`](Self::apply_unowned), and somebody else's object is changed as well: for fields of
+    /// Like [`apply_unowned`](Self::apply_unowned), but also changes an object that somebody else created: for fields of
     /// objects that we share with others.
     pub async fn adopt_unowned<T: Kind>(&self, desired: T) -> Result<Arc<T>, Error> {
         self.apply_as(desired, Stranger::Adopted).await
@@ -94,7 +93,7 @@ impl<K: Kind> Context<K> {
 
 impl Run {
     /// Makes our object an owner.
-    fn own(&self, info: &KindInfo, desired: &mut ObjectMeta) -> Result<(), Error> {
+    fn add_owner(&self, info: &KindInfo, desired: &mut ObjectMeta) -> Result<(), Error> {
         let reference = self.owner_reference(info, desired)?;
         let owners = desired.owner_references.get_or_insert_default();
         owners.retain(|other| other.uid != reference.uid);
@@ -102,17 +101,17 @@ impl Run {
         Ok(())
     }
 
-    /// Makes a configuration ready and says whether it is to be sent.
+    /// Prepares a configuration and decides whether it is to be sent.
     fn prepare(&self, info: &'static KindInfo, desired: Arc<Object>) -> Result<Application, Error> {
-        let prepared = prepare(info, &*desired)?;
-        let Some(current) = self.unchanged(&prepared, desired) else {
+        let prepared = prepare_configuration(info, &*desired)?;
+        let Some(current) = self.find_unchanged(&prepared, desired) else {
             return Ok(Application::Changed(prepared));
         };
         self.note(Verb::Apply, &prepared.key, WriteOutcome::Skipped);
         Ok(Application::Unchanged(current))
     }
 
-    /// Boxed here, so that it is compiled here and not in every operator.
+    /// Applies a prepared configuration. Boxed here, so that it is compiled here and not in every operator.
     fn apply(&self, prepared: Prepared, stranger: Stranger) -> BoxFuture<'_, Result<Arc<Object>, Error>> {
         Box::pin(self.apply_prepared(prepared, stranger))
     }
@@ -122,15 +121,15 @@ impl Run {
             Stranger::Refused { is_owned } => self.apply_if_ours(&prepared, is_owned).await,
             Stranger::Adopted => self.send_apply(&prepared, &Standing::Free).await,
         };
-        let object = self.noting_failure(Verb::Apply, &prepared.key, answer)?;
+        let object = self.record_failure(Verb::Apply, &prepared.key, answer)?;
         let revision = object.revision();
         self.note(Verb::Apply, &prepared.key, WriteOutcome::Done { revision: Some(revision) });
         let applied = Applied { configuration: prepared.hash, revision };
-        let (memo, uid) = (&self.engine.memo, object.meta().uid.as_deref());
+        let (last_applied, uid) = (&self.controller.last_applied, object.meta().uid.as_deref());
         if self.is_watched(prepared.info, &prepared.key) {
-            memo.set(prepared.key, applied, uid);
+            last_applied.set(prepared.key, applied, uid);
         } else {
-            memo.set_unwatched(prepared.key, applied, uid);
+            last_applied.set_unwatched(prepared.key, applied, uid);
         }
         if let Ok(cache) = self.cache(prepared.info) {
             cache.wrote(object.clone(), self.writer());
@@ -138,13 +137,15 @@ impl Run {
         Ok(object)
     }
 
-    /// Usually one request: what is not known here, or is no longer so, is asked from the server.
+    /// Applies a configuration unless the object is somebody else's. Usually one request: only what is not known here,
+    /// or is no longer true, is asked from the server.
     async fn apply_if_ours(&self, prepared: &Prepared, is_owned: bool) -> Result<Arc<Object>, Error> {
         let known = self.known_standing(prepared.info, &prepared.key);
         let refusal = match &known {
             None => None,
             Some(known) => match self.send_apply(prepared, known).await {
-                // A uid that is another one by now makes the configuration invalid, one that is gone is a conflict.
+                // If the uid has changed meanwhile, the configuration is invalid; if the object is gone, it is a
+                // conflict.
                 Err(error) if matches!(error.code(), Some(409 | 422)) => Some(error),
                 answer => return answer,
             },
@@ -157,7 +158,7 @@ impl Run {
     }
 
     async fn send_apply(&self, prepared: &Prepared, standing: &Standing) -> Result<Arc<Object>, Error> {
-        self.admitted(Verb::Apply, &prepared.key)?;
+        self.check_right(Verb::Apply, &prepared.key)?;
         let body = match standing {
             Standing::Foreign { holder } => {
                 return Err(Error::NotOurs { target: prepared.key.clone(), holder: holder.clone() });
@@ -169,8 +170,8 @@ impl Run {
             }
             Standing::Ours { uid: None } | Standing::Free => Cow::Borrowed(&prepared.body),
         };
-        let (info, shared) = (prepared.info, &self.engine.shared);
-        shared.declared.expect(info, WriteVerb::Apply);
+        let (info, shared) = (prepared.info, &self.controller.operator);
+        shared.declared.warn_unless_declared(info, WriteVerb::Apply);
         let params = PatchParams::apply(shared.name.as_str()).force();
         let path = info.path_beside(&prepared.key);
         let request = path.patch(prepared.key.name(), &params, &Patch::Apply(&*body));
@@ -178,9 +179,10 @@ impl Run {
         call_object(&shared.client, label, info, request).await
     }
 
-    /// The current object, if applying would change nothing. Notes drift when it would only because others changed it.
-    fn unchanged(&self, prepared: &Prepared, desired: Arc<Object>) -> Option<Arc<Object>> {
-        let applied = self.engine.memo.get(&prepared.key)?;
+    /// Returns the current object if applying would change nothing. Notes drift if it would change something only
+    /// because others changed the object.
+    fn find_unchanged(&self, prepared: &Prepared, desired: Arc<Object>) -> Option<Arc<Object>> {
+        let applied = self.controller.last_applied.get(&prepared.key)?;
         if applied.configuration != prepared.hash {
             return None;
         }
@@ -196,9 +198,9 @@ impl Run {
         if diff.is_empty() {
             return Some(current);
         }
-        let engine = &self.engine;
+        let controller = &self.controller;
         let entry = Entry::Drifted { object: self.key.clone(), target: prepared.key.to_string(), diff };
-        engine.shared.journal.record(&engine.source, entry);
+        controller.operator.journal.record(&controller.source, entry);
         None
     }
 
@@ -225,26 +227,26 @@ impl Run {
     }
 
     /// Refuses the write when the right to write is lost.
-    pub(crate) fn admitted(&self, verb: Verb, target: &Key) -> Result<(), Error> {
-        self.engine.admit(&self.claim, &self.key, verb, target)
+    pub(crate) fn check_right(&self, verb: Verb, target: &Key) -> Result<(), Error> {
+        self.controller.admit(&self.claim, &self.key, verb, target)
     }
 
     pub(super) fn note(&self, verb: Verb, target: &Key, outcome: WriteOutcome) {
-        self.engine.note(&self.key, verb, target, outcome);
+        self.controller.note(&self.key, verb, target, outcome);
     }
 
-    pub(super) fn noting_failure<T>(
+    pub(super) fn record_failure<T>(
         &self,
         verb: Verb,
         target: &Key,
         answer: Result<T, Error>,
     ) -> Result<T, Error> {
-        self.engine.noting(&self.key, verb, target, answer)
+        self.controller.noting(&self.key, verb, target, answer)
     }
 }
 
-/// The configuration as it is sent: typed, named, without what only the server sets.
-fn prepare(info: &'static KindInfo, desired: &Object) -> Result<Prepared, Error> {
+/// Returns the configuration as it is sent: typed, named, without what only the server sets.
+fn prepare_configuration(info: &'static KindInfo, desired: &Object) -> Result<Prepared, Error> {
     let meta = desired.meta();
     let name = meta
         .name

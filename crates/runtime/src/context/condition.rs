@@ -17,7 +17,7 @@ pub struct StatusBase {
     pub observed_generation: Option<i64>,
 }
 
-/// A condition; its times are filled in when it is written.
+/// Creates a condition; its times are filled in when it is written.
 pub fn condition(r#type: &str, is_true: bool, reason: &str, message: impl Into<String>) -> Condition {
     Condition {
         type_: r#type.to_owned(),
@@ -29,7 +29,8 @@ pub fn condition(r#type: &str, is_true: bool, reason: &str, message: impl Into<S
     }
 }
 
-/// The API keeps times to the second; a finer one would come back different and be written again.
+/// Rounds down to the second. The API keeps times to the second; a finer one would come back different and be written
+/// again.
 pub(super) fn whole_second(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).expect("the whole second of a valid time is valid"))
 }

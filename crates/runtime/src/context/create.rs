@@ -1,8 +1,8 @@
 //! Creating and patching: for children whose names the server chooses, and for changes of objects we do not own whole.
 //!
 //! Where the name is known, [`apply`](Context::apply) is the better verb: it may be repeated. A create with
-//! `generateName` may not, so its caller counts what is there first; the cache shows the new object at once. The body
-//! and the cached type may differ, so that a full object is written and only a projection of it is kept.
+//! `generateName` may not, so its caller counts what exists first; the cache shows the new object at once. The body and
+//! the cached type may differ, so that a full object is written and only a projection of it is kept.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{Context, Run};
-use crate::declared::WriteVerb;
 use crate::error::Error;
 use crate::json_diff::without_nulls;
+use crate::kind::object::{Object, typed};
 use crate::kind::{Kind, KindInfo, info};
-use crate::object::{Object, typed};
 use crate::request::{RequestLabel, call_object};
+use crate::rights::declared::WriteVerb;
 
 impl<K: Kind> Context<K> {
     /// Creates `desired`, owned by our object, in its namespace unless it names one, and keeps it as a `T`.
@@ -29,7 +29,7 @@ impl<K: Kind> Context<K> {
         self.create_unowned(desired).await
     }
 
-    /// Like [`create`](Self::create), without an owner: for what is to outlive our object.
+    /// Like [`create`](Self::create), without an owner: for objects that are to outlive ours.
     pub async fn create_unowned<B: Kind, T: Kind>(&self, mut desired: B) -> Result<Arc<T>, Error> {
         self.run.settle_namespace(info::<B>(), desired.meta_mut());
         self.run.create(info::<B>(), &desired, info::<T>()).await.map(typed)
@@ -40,21 +40,21 @@ impl<K: Kind> Context<K> {
         self.run.patch(info::<T>(), object, None, Patch::Merge(patch)).await.map(typed)
     }
 
-    /// Like [`patch`](Self::patch) for kinds of Kubernetes itself: lists are merged item by item, and directives such
-    /// as `$deleteFromPrimitiveList` take single items out, so nobody else's are touched.
+    /// Like [`patch`](Self::patch), for Kubernetes' own kinds: lists are merged item by item, and directives such as
+    /// `$deleteFromPrimitiveList` remove single items, so items of others are not touched.
     pub async fn patch_strategic<T: Kind>(&self, object: &T, patch: Value) -> Result<Arc<T>, Error> {
         self.run.patch(info::<T>(), object, None, Patch::Strategic(patch)).await.map(typed)
     }
 
-    /// Like [`patch`](Self::patch), through the status subresource and at once:
-    /// [`status`](Self::status) is for the end of a reconcile.
+    /// Like [`patch`](Self::patch), through the status subresource. It is sent at once; [`status`](Self::status) is for
+    /// the end of a reconcile.
     pub async fn patch_status<T: Kind>(&self, object: &T, patch: Value) -> Result<Arc<T>, Error> {
         self.run.patch(info::<T>(), object, Some("status"), Patch::Merge(patch)).await.map(typed)
     }
 }
 
 impl Run {
-    /// An object without a namespace, of a kind that has one, is in ours.
+    /// Puts an object without a namespace, of a kind that has one, into ours.
     pub(super) fn settle_namespace(&self, info: &KindInfo, meta: &mut ObjectMeta) {
         if info.is_namespaced && meta.namespace.is_none() {
             meta.namespace = Some(self.key.namespace().to_owned());
@@ -80,16 +80,18 @@ impl Run {
         let meta = desired.meta();
         let name = meta.name.as_deref().or(meta.generate_name.as_deref()).unwrap_or_default();
         let target = info.key(meta.namespace.as_deref().unwrap_or_default(), name);
-        self.admitted(Verb::Create, &target)?;
-        self.engine.shared.declared.expect(info, WriteVerb::Create);
+        self.check_right(Verb::Create, &target)?;
+        self.controller.operator.declared.warn_unless_declared(info, WriteVerb::Create);
         let body = body_of(info, desired, &target)?;
-        let params =
-            PostParams { field_manager: Some(self.engine.shared.name.to_string()), ..PostParams::default() };
+        let params = PostParams {
+            field_manager: Some(self.controller.operator.name.to_string()),
+            ..PostParams::default()
+        };
         let request = info.path(meta.namespace.as_deref()).create(&params, body);
         let label = RequestLabel { verb: "create", target: target.as_str() };
-        let answer = call_object(&self.engine.shared.client, label, kept_as, request).await;
-        let object = self.noting_failure(Verb::Create, &target, answer)?;
-        self.keep(kept_as, Verb::Create, &object);
+        let answer = call_object(&self.controller.operator.client, label, kept_as, request).await;
+        let object = self.record_failure(Verb::Create, &target, answer)?;
+        self.record_and_cache(kept_as, Verb::Create, &object);
         Ok(object)
     }
 
@@ -116,32 +118,32 @@ impl Run {
         }
         let target = info.key_of(object.meta());
         let verb = if subresource.is_some() { Verb::Status } else { Verb::Patch };
-        self.admitted(verb, &target)?;
-        let deed = if subresource.is_some() { WriteVerb::PatchStatus } else { WriteVerb::Patch };
-        self.engine.shared.declared.expect(info, deed);
+        self.check_right(verb, &target)?;
+        let write_verb = if subresource.is_some() { WriteVerb::PatchStatus } else { WriteVerb::Patch };
+        self.controller.operator.declared.warn_unless_declared(info, write_verb);
         let url = info.path(object.meta().namespace.as_deref());
-        let manager = self.engine.shared.name.to_string();
+        let manager = self.controller.operator.name.to_string();
         let params = PatchParams { field_manager: Some(manager), ..PatchParams::default() };
         let request = match subresource {
             None => url.patch(target.name(), &params, &patch),
             Some(subresource) => url.patch_subresource(subresource, target.name(), &params, &patch),
         };
         let label = RequestLabel { verb: "patch", target: target.as_str() };
-        let answer = call_object(&self.engine.shared.client, label, info, request).await;
-        let object = self.noting_failure(verb, &target, answer)?;
-        self.keep(info, verb, &object);
+        let answer = call_object(&self.controller.operator.client, label, info, request).await;
+        let object = self.record_failure(verb, &target, answer)?;
+        self.record_and_cache(info, verb, &object);
         Ok(object)
     }
 
-    /// Notes the write and lays its outcome over the cache, if the kind is watched.
-    fn keep(&self, info: &KindInfo, verb: Verb, object: &Arc<Object>) {
+    /// Records the write and lays its outcome over the cache, if the kind is watched.
+    fn record_and_cache(&self, info: &KindInfo, verb: Verb, object: &Arc<Object>) {
         let (key, meta) = (info.key_of(object.meta()), object.meta());
         self.note(verb, &key, WriteOutcome::Done { revision: Some(object.revision()) });
         let is_last = meta.deletion_timestamp.is_some()
             && meta.finalizers.as_deref().unwrap_or_default().is_empty()
             && meta.deletion_grace_period_seconds.is_none_or(|seconds| seconds == 0);
         match self.cache(info) {
-            // Taking the last finalizer off an object in deletion removes it.
+            // Removing the last finalizer of an object that is being deleted removes the object.
             Ok(cache) if is_last => cache.deleted(&key, meta.uid.as_deref()),
             Ok(cache) => cache.wrote(object.clone(), self.writer()),
             Err(_) => {}

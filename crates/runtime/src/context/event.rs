@@ -1,4 +1,4 @@
-//! Events: told to people through `kubectl describe`. Sending one never waits and never fails a reconcile.
+//! Events, which people see with `kubectl describe`. Sending one never waits and never fails a reconcile.
 
 use std::sync::atomic::Ordering;
 
@@ -7,8 +7,8 @@ use crate::events::{Note, Severity};
 use crate::kind::Kind;
 
 impl<K: Kind> Context<K> {
-    /// Records an event about the object. Repeats are counted instead of repeated, floods are cut. A reconcile that fails
-    /// after a warning of its own gets no other about the failure.
+    /// Records an event about the object. Repeats are counted on the first event, and floods are dropped. A reconcile
+    /// that fails after a warning of its own leaves no other event about the failure.
     pub fn event(&self, severity: Severity, reason: &str, message: impl Into<String>) {
         self.run.event(severity, reason, message.into());
     }
@@ -21,10 +21,10 @@ impl Run {
             self.has_warned.store(true, Ordering::Relaxed);
         }
         let about = self.info().object_reference(self.object.meta());
-        self.engine.shared.recorder.note(Note { about, severity, reason: reason.to_owned(), message });
+        self.controller.operator.recorder.note(Note { about, severity, reason: reason.to_owned(), message });
     }
 
-    /// Did this reconcile leave a warning?
+    /// Returns whether this reconcile left a warning.
     pub(crate) fn has_warned(&self) -> bool {
         self.has_warned.load(Ordering::Relaxed)
     }

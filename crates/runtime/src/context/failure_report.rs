@@ -1,19 +1,19 @@
-//! Which faults people are told of, and under which name: a terminal one, a panic and a child's name that is taken from
-//! the first time on, anything else from its third time in a row. The condition `Reconciled` and the event go by the same
+//! Which faults are reported to people, and under which name: a terminal fault, a panic and a conflict over a child's
+//! name at once, anything else after the third time in a row. The condition `Reconciled` and the event follow the same
 //! rule; the event also reaches objects whose status has no place for conditions.
 //!
-//! Not told as events: what fails because the API server is away, which is not the object's fault and has nobody to
-//! keep the event, what happens after the lease is lost, and what the reconciler warned of in its own words.
+//! Not reported as events: failures because the API server is away (the object is not to blame, and nobody could store
+//! the event), failures after the lease is lost, and faults that the reconciler warned of itself.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use crate::declared::WriteVerb;
-use crate::engine::Engine;
 use crate::events::{Note, Severity};
 use crate::fault::Fault;
-use crate::object::Object;
+use crate::kind::object::Object;
+use crate::rights::declared::WriteVerb;
+use crate::shared::ControllerShared;
 
-/// From this failure in a row on people are told: a blip is not.
+/// After how many failures in a row people are told; a blip is not reported.
 const FAILURES_TOLD: u32 = 3;
 
 /// What a fault is called.
@@ -25,7 +25,7 @@ pub(super) struct Name {
     event: &'static str,
 }
 
-/// The name under which a fault is told after so many failures in a row, if it is.
+/// Returns the name under which a fault is reported after so many failures in a row, if it is.
 pub(super) fn name_of_failure(fault: &Fault, failures: u32) -> Option<Name> {
     let failed = |condition| Some(Name { condition, event: "ReconcileFailed" });
     match fault {
@@ -37,20 +37,20 @@ pub(super) fn name_of_failure(fault: &Fault, failures: u32) -> Option<Name> {
     }
 }
 
-impl Engine {
-    /// Is the status of the kind ours to say something in that its reconciler did not ask for? Only if it is a kind of
-    /// somebody's own that has one.
+impl ControllerShared {
+    /// Returns whether the runtime may write to the status what the reconciler did not ask for: only if the kind is
+    /// custom and has a status.
     pub(crate) fn tells_in_status(&self) -> bool {
         self.cache.info().is_custom && self.may_write_status()
     }
 
-    /// Has the controller declared, or does its kind mean, that the status is written?
+    /// Returns whether the controller declared that it writes the status, or its kind implies it.
     pub(super) fn may_write_status(&self) -> bool {
-        self.shared.declared.has(self.cache.info(), WriteVerb::PatchStatus)
+        self.operator.declared.allows(self.cache.info(), WriteVerb::PatchStatus)
     }
 
     /// Leaves an event about a fault on its object, if it is one to be told after so many failures in a row. Repeats are
-    /// counted on the first event. A fault that a reconcile returns is told by the engine itself.
+    /// counted on the first event. The engine itself reports a fault that a reconcile returns.
     pub(crate) fn report_failure(&self, object: &Object, failures: u32, fault: &Fault) {
         if let Some(name) = name_of_failure(fault, failures)
             && !fault.is_told()
@@ -64,7 +64,7 @@ impl Engine {
     /// Leaves an event with a warning about an object.
     pub(super) fn warn_of(&self, about: ObjectReference, reason: &str, message: String) {
         let reason = reason.to_owned();
-        self.shared.recorder.note(Note { about, severity: Severity::Warning, reason, message });
+        self.operator.recorder.note(Note { about, severity: Severity::Warning, reason, message });
     }
 }
 

@@ -1,5 +1,5 @@
-//! The finalizer: put on before the first reconcile, taken off after the cleanup. Both are merge patches that carry
-//! the resourceVersion, so a list of finalizers that somebody else changed meanwhile is never overwritten.
+//! The finalizer: added before the first reconcile, removed after the cleanup. Both are merge patches that carry the
+//! resourceVersion, so a list of finalizers that somebody else changed meanwhile is never overwritten.
 
 use std::sync::Arc;
 
@@ -8,34 +8,34 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::Run;
-use crate::declared::WriteVerb;
 use crate::error::Error;
-use crate::object::Object;
+use crate::kind::object::Object;
 use crate::request::{RequestLabel, call_object};
+use crate::rights::declared::WriteVerb;
 
 impl Run {
-    /// Puts our finalizer on; returns the object with it.
+    /// Adds our finalizer; returns the object with it.
     pub(crate) async fn add_finalizer(&self) -> Result<Arc<Object>, Error> {
         let mut names = self.finalizers();
-        names.push(self.engine.finalizer.clone());
+        names.push(self.controller.finalizer.clone());
         let object = self.set_finalizers(Verb::Finalize, &names).await?;
-        self.engine.cache.wrote(object.clone(), self.writer());
+        self.controller.cache.wrote(object.clone(), self.writer());
         Ok(object)
     }
 
-    /// Takes our finalizer off. An object that is gone meanwhile is no error.
+    /// Removes our finalizer. It is no error if the object is gone meanwhile.
     pub(crate) async fn remove_finalizer(&self) -> Result<(), Error> {
-        self.engine.shared.declared.expect(self.info(), WriteVerb::Release);
+        self.controller.operator.declared.warn_unless_declared(self.info(), WriteVerb::Release);
         let mut names = self.finalizers();
-        names.retain(|name| *name != self.engine.finalizer);
+        names.retain(|name| *name != self.controller.finalizer);
         match self.set_finalizers(Verb::Release, &names).await {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(error),
             Ok(object) => {
                 if object.meta().deletion_timestamp.is_some() && names.is_empty() {
-                    self.engine.cache.deleted(&self.key, object.meta().uid.as_deref());
+                    self.controller.cache.deleted(&self.key, object.meta().uid.as_deref());
                 } else {
-                    self.engine.cache.wrote(object, self.writer());
+                    self.controller.cache.wrote(object, self.writer());
                 }
                 Ok(())
             }
@@ -47,7 +47,7 @@ impl Run {
     }
 
     async fn set_finalizers(&self, verb: Verb, names: &[String]) -> Result<Arc<Object>, Error> {
-        self.admitted(verb, &self.key)?;
+        self.check_right(verb, &self.key)?;
         let meta = self.object.meta();
         let patch = json!({"metadata": {
             "finalizers": names,
@@ -56,14 +56,14 @@ impl Run {
         }});
         let url = self.info().path(meta.namespace.as_deref());
         let params = PatchParams {
-            field_manager: Some(self.engine.shared.name.to_string()),
+            field_manager: Some(self.controller.operator.name.to_string()),
             ..PatchParams::default()
         };
         let request = url.patch(self.key.name(), &params, &Patch::Merge(patch));
         let label = RequestLabel { verb: "set the finalizers of", target: self.key.as_str() };
-        let _writing = self.engine.cache.writing(&self.key, self.writer());
-        let answer = call_object(&self.engine.shared.client, label, self.info(), request).await;
-        let object = self.noting_failure(verb, &self.key, answer)?;
+        let _writing = self.controller.cache.writing(&self.key, self.writer());
+        let answer = call_object(&self.controller.operator.client, label, self.info(), request).await;
+        let object = self.record_failure(verb, &self.key, answer)?;
         self.note(verb, &self.key, WriteOutcome::Done { revision: Some(object.revision()) });
         Ok(object)
     }

@@ -1,14 +1,14 @@
-//! The journal's view of writes: what was tried for which object, and what came of it.
+//! Records writes in the journal: what was tried for which object, and how it ended.
 
 use homeostat_core::Key;
 use homeostat_core::journal::{Entry, Verb, WriteOutcome};
 
-use crate::engine::Engine;
 use crate::error::Error;
 use crate::fence::Claim;
+use crate::shared::ControllerShared;
 
-impl Engine {
-    /// Refuses a write for this object when the right under which it was begun is lost.
+impl ControllerShared {
+    /// Refuses a write for this object if the right under which its run began is lost.
     pub(crate) fn admit(&self, claim: &Claim, object: &Key, verb: Verb, target: &Key) -> Result<(), Error> {
         if claim.is_valid() {
             return Ok(());
@@ -17,14 +17,14 @@ impl Engine {
         Err(Error::Fenced { target: target.clone() })
     }
 
-    /// Notes what came of a write for this object.
+    /// Records the result of a write for this object.
     pub(super) fn note(&self, object: &Key, verb: Verb, target: &Key, outcome: WriteOutcome) {
         let (object, target) = (object.clone(), target.clone());
         let entry = Entry::Wrote { object, verb, target, outcome, diff: Vec::new() };
-        self.shared.journal.record(&self.source, entry);
+        self.operator.journal.record(&self.source, entry);
     }
 
-    /// Notes a write that failed.
+    /// Records a write that failed.
     pub(super) fn noting<T>(
         &self,
         object: &Key,

@@ -18,7 +18,6 @@ mod event;
 mod failure_report;
 mod finalizer;
 mod journal_writes;
-mod last_applied;
 mod prune;
 mod quarantine;
 mod raw;
@@ -27,19 +26,18 @@ mod report;
 mod status;
 mod whose;
 
-pub(crate) use annotation::Annotation;
+pub(crate) use annotation::AnnotationChange;
 pub use condition::{StatusBase, condition};
-pub(crate) use last_applied::Memo;
 pub(crate) use quarantine::report_undecodable;
 pub use report::Parent;
 use status::Draft;
 
 use crate::cache::Writer;
-use crate::engine::Engine;
 use crate::fence::Claim;
+use crate::kind::object::{Object, typed};
 use crate::kind::{Kind, KindInfo};
-use crate::object::{Object, typed};
 use crate::queue::Work;
+use crate::shared::ControllerShared;
 
 /// The context of one reconcile. Cheap to clone.
 pub struct Context<K: Kind> {
@@ -56,7 +54,7 @@ impl<K: Kind> Clone for Context<K> {
 
 /// One reconcile, without the type of its object: what a [`Context`] covers.
 pub(crate) struct Run {
-    engine: Arc<Engine>,
+    controller: Arc<ControllerShared>,
     object: Arc<Object>,
     key: Key,
     /// The right under which it was begun.
@@ -72,23 +70,33 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(engine: Arc<Engine>, object: Arc<Object>, work: &Work, claim: Claim) -> Arc<Self> {
-        let may_say_failed = (work.failures > 0 || work.was_listed) && engine.tells_in_status();
+    pub(crate) fn new(
+        controller: Arc<ControllerShared>,
+        object: Arc<Object>,
+        work: &Work,
+        claim: Claim,
+    ) -> Arc<Self> {
+        let may_say_failed = (work.failures > 0 || work.was_listed) && controller.tells_in_status();
         Arc::new(Self {
             failures: work.failures,
             may_say_failed,
-            ..Self::blank(engine, object, work.key.clone(), claim)
+            ..Self::blank(controller, object, work.key.clone(), claim)
         })
     }
 
-    /// A run outside any reconcile, under this right.
-    pub(crate) fn detached(engine: Arc<Engine>, object: Arc<Object>, key: Key, claim: Claim) -> Arc<Self> {
-        Arc::new(Self::blank(engine, object, key, claim))
+    /// Creates a run outside any reconcile, under this right.
+    pub(crate) fn detached(
+        controller: Arc<ControllerShared>,
+        object: Arc<Object>,
+        key: Key,
+        claim: Claim,
+    ) -> Arc<Self> {
+        Arc::new(Self::blank(controller, object, key, claim))
     }
 
-    fn blank(engine: Arc<Engine>, object: Arc<Object>, key: Key, claim: Claim) -> Self {
+    fn blank(controller: Arc<ControllerShared>, object: Arc<Object>, key: Key, claim: Claim) -> Self {
         Self {
-            engine,
+            controller,
             object,
             key,
             claim,
@@ -100,29 +108,29 @@ impl Run {
         }
     }
 
-    /// The same reconcile, gone on with a newer state of the object and nothing collected.
+    /// Returns the same reconcile, continued with a newer state of the object and an empty draft of its status.
     pub(crate) fn renew(&self, object: Arc<Object>) -> Arc<Self> {
-        let Self { engine, key, claim, failures, may_say_failed, .. } = self;
+        let Self { controller, key, claim, failures, may_say_failed, .. } = self;
         Arc::new(Self {
             failures: *failures,
             may_say_failed: *may_say_failed,
             has_warned: AtomicBool::new(self.has_warned()),
-            ..Self::blank(engine.clone(), object, key.clone(), claim.clone())
+            ..Self::blank(controller.clone(), object, key.clone(), claim.clone())
         })
     }
 
-    /// This run, as the caches know it.
+    /// Returns this run as the caches know it.
     pub(crate) fn writer(&self) -> Writer {
-        Writer { source: self.engine.source.clone(), object: self.key.clone() }
+        Writer { source: self.controller.source.clone(), object: self.key.clone() }
     }
 
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
+    pub(crate) fn controller(&self) -> &Arc<ControllerShared> {
+        &self.controller
     }
 
-    /// The kind of the object.
+    /// Returns the kind of the object.
     pub(crate) fn info(&self) -> &'static KindInfo {
-        self.engine.cache.info()
+        self.controller.cache.info()
     }
 
     pub(crate) fn object(&self) -> &Arc<Object> {
@@ -134,16 +142,16 @@ impl Run {
     }
 
     pub(crate) fn client(&self) -> &Client {
-        self.claim.client(&self.engine.shared.client)
+        self.claim.client(&self.controller.operator.client)
     }
 
     pub(crate) fn now(&self) -> jiff::Timestamp {
-        self.engine.shared.clock.now()
+        self.controller.operator.clock.now()
     }
 }
 
 impl<K: Kind> Context<K> {
-    /// The cover of a run of this very kind.
+    /// Gives a run of this very kind its type.
     pub(crate) fn from_run(run: Arc<Run>) -> Self {
         let object = typed(run.object.clone());
         Self { run, object }
@@ -153,28 +161,28 @@ impl<K: Kind> Context<K> {
         &self.run
     }
 
-    /// The object being reconciled.
+    /// Returns the object being reconciled.
     pub fn object(&self) -> &Arc<K> {
         &self.object
     }
 
-    /// Its key.
+    /// Returns the key of the object.
     pub fn key(&self) -> &Key {
         &self.run.key
     }
 
-    /// Failed runs in a row before this one.
+    /// Returns how many runs in a row failed before this one.
     pub fn failures(&self) -> u32 {
         self.run.failures
     }
 
-    /// The client, for what the context does not do. Writes made with it are not in the cache. When the operator loses
-    /// the lease under which this reconcile began, they are refused, also in tasks that it started.
+    /// Returns the client, for what the context does not do. Writes made with it are not in the cache. When the operator
+    /// loses the lease under which this reconcile began, they are refused, also in tasks that it started.
     pub fn client(&self) -> &Client {
         self.run.client()
     }
 
-    /// The time, as the operator sees it.
+    /// Returns the time, as the operator sees it.
     pub fn now(&self) -> jiff::Timestamp {
         self.run.now()
     }
@@ -186,7 +194,7 @@ impl<K: Kind> Context<K> {
     /// When the operator has no state of this type, which is a bug in its `main`: then the operator ends with an error that
     /// names the type.
     pub fn state<S: Send + Sync + 'static>(&self) -> Arc<S> {
-        let engine = &self.run.engine;
-        engine.shared.states.expect_declared(&engine.source)
+        let controller = &self.run.controller;
+        controller.operator.states.expect_declared(&controller.source)
     }
 }

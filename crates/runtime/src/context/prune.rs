@@ -10,10 +10,10 @@ use kube::api::{DeleteParams, Preconditions};
 use serde_json::Value;
 
 use super::{Context, Run};
-use crate::declared::WriteVerb;
 use crate::error::Error;
 use crate::kind::{Kind, KindInfo, info};
 use crate::request::{RequestLabel, call};
+use crate::rights::declared::WriteVerb;
 
 impl<K: Kind> Context<K> {
     /// Deletes the objects of this kind that our object controls and that are not in `keep`. Returns how many.
@@ -56,20 +56,20 @@ impl Run {
             return Ok(false);
         }
         let key = info.key_of(meta);
-        self.admitted(Verb::Delete, &key)?;
-        self.engine.shared.declared.expect(info, WriteVerb::Delete);
+        self.check_right(Verb::Delete, &key)?;
+        self.controller.operator.declared.warn_unless_declared(info, WriteVerb::Delete);
         let precondition = Preconditions { uid: meta.uid.clone(), resource_version: None };
         let params = DeleteParams::background().preconditions(precondition);
         let request = info.path(meta.namespace.as_deref()).delete(key.name(), &params);
         let label = RequestLabel { verb: "delete", target: key.as_str() };
-        let answer: Result<Value, Error> = call(&self.engine.shared.client, label, request).await;
-        // Gone already, or gone and made anew by somebody else: either way not ours to delete.
+        let answer: Result<Value, Error> = call(&self.controller.operator.client, label, request).await;
+        // It is gone, or gone and created again by somebody else: either way not ours to delete.
         if matches!(&answer, Err(error) if error.is_not_found() || error.is_conflict()) {
             return Ok(false);
         }
-        let answer = self.noting_failure(Verb::Delete, &key, answer)?;
+        let answer = self.record_failure(Verb::Delete, &key, answer)?;
         self.note(Verb::Delete, &key, WriteOutcome::Done { revision: None });
-        self.engine.memo.forget(&key);
+        self.controller.last_applied.forget(&key);
         if let Ok(cache) = self.cache(info) {
             // An object that waits for its finalizers or its grace period comes back in the answer.
             match (info.decode)(&answer.to_string()) {

@@ -1,6 +1,6 @@
-//! Telling people that an object cannot be reconciled because it does not decode: an event, the condition `Reconciled`
-//! in its status and the one that its controller keeps, written without knowing the object's type. The next successful
-//! reconcile takes them back.
+//! Tells people that an object cannot be reconciled because it does not decode: an event, the condition `Reconciled` in
+//! its status and the one that its controller keeps, written without knowing the object's type. The next successful
+//! reconcile removes them.
 
 use homeostat_core::Key;
 use homeostat_core::journal::{Verb, WriteOutcome};
@@ -9,52 +9,54 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
 use super::condition::condition;
-use super::status::{RECONCILED, Snapshot, StatusChange, Written};
-use crate::engine::Engine;
+use super::status::{RECONCILED, Snapshot, StatusChange, StatusWriteOutcome};
 use crate::error::Error;
 use crate::fence::Claim;
 use crate::kind::{KindInfo, parse_revision};
+use crate::shared::ControllerShared;
 
-/// The name of both.
+/// The reason of the event and of the conditions.
 const UNDECODABLE: &str = "Undecodable";
 
-/// Leaves the event, and writes the condition if the kind is one whose status is ours to write and does not say so already.
+/// Leaves the event, and writes the conditions if the runtime may write the status of this kind and it does not say so
+/// already.
 pub(crate) async fn report_undecodable(
-    engine: &Engine,
+    controller: &ControllerShared,
     key: &Key,
     claim: &Claim,
     error: &str,
 ) -> Result<(), Error> {
-    let Some(object) = engine.read_whole(key).await? else { return Ok(()) };
-    engine.admit(claim, key, Verb::Status, key)?;
+    let Some(object) = controller.read_whole(key).await? else { return Ok(()) };
+    controller.admit(claim, key, Verb::Status, key)?;
     if !is_told(&object) {
-        engine.warn_of(
-            reference(engine.cache.info(), &object),
+        controller.warn_of(
+            reference(controller.cache.info(), &object),
             UNDECODABLE,
             format!("the object does not decode: {error}"),
         );
     }
-    if !engine.tells_in_status() {
+    if !controller.tells_in_status() {
         return Ok(());
     }
     let mut change = StatusChange::default();
     let generation = object["metadata"]["generation"].as_i64();
-    for r#type in std::iter::once(RECONCILED).chain(engine.dependent_condition) {
+    for r#type in std::iter::once(RECONCILED).chain(controller.dependent_condition) {
         let fallen = condition(r#type, false, UNDECODABLE, error);
         change.set_condition(&Condition { observed_generation: generation, ..fallen });
     }
     if generation.is_some() {
         change.set("observedGeneration", json!(generation));
     }
-    let written = engine.change_status(key, claim, &change, Snapshot::whole(object), as_json).await?;
-    if let Written::Done(object) = written {
+    let written = controller.change_status(key, claim, &change, Snapshot::whole(object), as_json).await?;
+    if let StatusWriteOutcome::Done(object) = written {
         let revision = Some(parse_revision(object["metadata"]["resourceVersion"].as_str()));
-        engine.note(key, Verb::Status, key, WriteOutcome::Done { revision });
+        controller.note(key, Verb::Status, key, WriteOutcome::Done { revision });
     }
     Ok(())
 }
 
-/// Does its status say so already, of this generation? Our own writes to it come back, and the error moves with them.
+/// Returns whether its status says so already, for this generation. Our own writes to it come back, and the position in
+/// the error moves with them.
 fn is_told(object: &Value) -> bool {
     let generation = &object["metadata"]["generation"];
     object["status"]["conditions"].as_array().is_some_and(|conditions| {
@@ -67,7 +69,7 @@ fn as_json(text: &str) -> serde_json::Result<Value> {
     serde_json::from_str(text)
 }
 
-/// What an event is about that is known only as JSON.
+/// Returns the reference of an object that is known only as JSON.
 fn reference(info: &KindInfo, object: &Value) -> ObjectReference {
     let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
     ObjectReference {

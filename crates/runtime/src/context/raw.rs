@@ -1,5 +1,5 @@
-//! Requests about an object that go by its JSON, not by its type: reading it whole, and patching it with
-//! tests of what the patch relies on.
+//! Requests that use the JSON of an object, not its type: reading it whole, and patching it with tests of what the patch
+//! relies on.
 
 use homeostat_core::Key;
 use http::HeaderValue;
@@ -7,10 +7,10 @@ use http::header::CONTENT_TYPE;
 use kube::api::{GetParams, Patch, PatchParams};
 use serde_json::Value;
 
-use crate::engine::Engine;
 use crate::error::Error;
 use crate::kind::KindInfo;
 use crate::request::{Built, Decode, RequestLabel, call, call_as};
+use crate::shared::ControllerShared;
 use crate::shared::OperatorShared;
 
 /// A JSON patch of an object or of one of its subresources.
@@ -21,10 +21,10 @@ pub(super) struct JsonPatch<'a> {
     pub(super) operations: Vec<Value>,
 }
 
-impl Engine {
-    /// The object as the server has it now; none when it is gone.
+impl ControllerShared {
+    /// Returns the object as the server has it now; none when it is gone.
     pub(crate) async fn read_whole(&self, key: &Key) -> Result<Option<Value>, Error> {
-        read_whole(self.cache.info(), &self.shared, key).await
+        read_whole(self.cache.info(), &self.operator, key).await
     }
 
     /// Sends a patch; all of it is done, or none.
@@ -34,13 +34,13 @@ impl Engine {
         patch: JsonPatch<'_>,
         decode: Decode<T>,
     ) -> Result<T, Error> {
-        let request = patch_request(self.cache.info(), &self.shared, key, &patch);
+        let request = patch_request(self.cache.info(), &self.operator, key, &patch);
         let label = RequestLabel { verb: patch.verb, target: key.as_str() };
-        call_as(decode, &self.shared.client, label, request).await
+        call_as(decode, &self.operator.client, label, request).await
     }
 }
 
-/// An object of any kind as the server has it now; none when it is gone.
+/// Returns an object of any kind as the server has it now; none when it is gone.
 pub(super) async fn read_whole(
     info: &KindInfo,
     shared: &OperatorShared,
@@ -73,17 +73,18 @@ fn patch_request(info: &KindInfo, shared: &OperatorShared, key: &Key, patch: &Js
     })
 }
 
-/// Was a test of a patch refused? The same code says that the object would be invalid; a look at the object tells.
+/// Returns whether a test of a patch may have failed. The same code says that the object would be invalid; only a look
+/// at the object tells which.
 pub(super) fn is_stale(error: &Error) -> bool {
     matches!(error.code(), Some(409 | 422))
 }
 
-/// A name as a segment of a JSON pointer.
+/// Returns a name as a segment of a JSON pointer.
 pub(super) fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// kube takes patches of this type from another crate; the body is the same list.
+/// Marks a request as a JSON patch. kube takes such patches as types of another crate; the body is the same list.
 fn as_json_patch(request: Built) -> Built {
     request.map(|mut request| {
         let media_type = HeaderValue::from_static("application/json-patch+json");

@@ -1,5 +1,5 @@
-//! Reading: from the shared cache, never from the server. A cache that has not seen the whole state yet answers with
-//! an error instead of a wrong "there is none".
+//! Reading: from the shared cache, never from the server. A cache that has not seen the whole state yet answers with an
+//! error instead of a wrong "not found".
 
 use std::sync::Arc;
 
@@ -8,33 +8,33 @@ use homeostat_core::journal::{Entry, WatchState};
 use super::{Context, Run};
 use crate::cache::ObjectCache;
 use crate::error::Error;
+use crate::kind::object::{Object, all_typed, typed};
 use crate::kind::{Kind, KindInfo, Target, info};
-use crate::object::{Object, all_typed, typed};
 
 impl<K: Kind> Context<K> {
-    /// The object with this name (in our namespace) or this namespace and name.
+    /// Returns the object with this name (in our namespace) or this namespace and name.
     pub fn get<T: Kind>(&self, target: impl Into<Target>) -> Result<Option<Arc<T>>, Error> {
         Ok(self.run.get(info::<T>(), &target.into())?.map(typed))
     }
 
-    /// Every object of this kind that the operator watches, in order of namespace and name.
+    /// Returns every object of this kind that the operator watches, in order of namespace and name.
     pub fn list<T: Kind>(&self) -> Result<Vec<Arc<T>>, Error> {
         Ok(all_typed(self.run.synced(info::<T>())?.list()))
     }
 
-    /// The objects of this kind that name ours as an owner, in order of their names.
+    /// Returns the objects of this kind that name ours as an owner, in order of their names.
     pub fn owned<T: Kind>(&self) -> Result<Vec<Arc<T>>, Error> {
         Ok(all_typed(self.run.owned(info::<T>())?))
     }
 
-    /// The objects of this kind with this value in the index declared by
+    /// Returns the objects of this kind with this value in the index declared by
     /// [`Controller::index`](crate::Controller::index), in order of namespace and name.
     pub fn indexed<T: Kind, V>(&self, value: &V) -> Result<Vec<Arc<T>>, Error>
     where
         V: std::hash::Hash + Eq + Send + Sync + 'static,
     {
         self.run.synced(info::<T>())?;
-        let shared = &self.run.engine.shared;
+        let shared = &self.run.controller.operator;
         let index = shared.caches.find_index::<T, V>(&shared.scope);
         let index = index.ok_or_else(|| Error::NotDeclared {
             resource: format!("{} by {}", info::<T>().resource, std::any::type_name::<V>()),
@@ -49,7 +49,7 @@ impl Run {
         let found = self.synced(info)?.get(&key);
         let revision = found.as_ref().map(|object| object.revision());
         let entry = Entry::Read { object: self.key.clone(), read: key, revision };
-        self.engine.shared.journal.record(&self.engine.source, entry);
+        self.controller.operator.journal.record(&self.controller.source, entry);
         Ok(found)
     }
 
@@ -58,7 +58,7 @@ impl Run {
         Ok(self.object.meta().uid.as_deref().map(|uid| cache.owned_by(uid)).unwrap_or_default())
     }
 
-    /// The cache of this kind, if it can be trusted.
+    /// Returns the cache of this kind, if it can be trusted.
     pub(super) fn synced(&self, info: &KindInfo) -> Result<ObjectCache, Error> {
         let cache = self.cache(info)?;
         let freshness = cache.freshness();
@@ -73,7 +73,7 @@ impl Run {
     }
 
     pub(super) fn cache(&self, info: &KindInfo) -> Result<ObjectCache, Error> {
-        let found = self.engine.shared.caches.find(info.type_id, &self.engine.scope);
+        let found = self.controller.operator.caches.find(info.type_id, &self.controller.scope);
         found.ok_or_else(|| {
             let resource = info.resource.clone();
             match self.metadata_cache(info) {
@@ -83,12 +83,12 @@ impl Run {
         })
     }
 
-    /// The cache of only the metadata of this kind.
+    /// Returns the cache of only the metadata of this kind.
     pub(super) fn metadata_cache(&self, info: &KindInfo) -> Option<ObjectCache> {
-        self.engine.shared.caches.find(info.metadata_type_id, &self.engine.scope)
+        self.controller.operator.caches.find(info.metadata_type_id, &self.controller.scope)
     }
 
-    /// The same, if it can be trusted.
+    /// Returns the cache of only the metadata of this kind, if it can be trusted.
     pub(super) fn synced_metadata(&self, info: &KindInfo) -> Option<ObjectCache> {
         self.metadata_cache(info).filter(|cache| cache.freshness().is_synced)
     }

@@ -1,8 +1,8 @@
 //! What children tell their parent: each has an entry of its own, `status.children.{id}`, and touches no other.
 //!
 //! A report is a JSON patch that sets the one entry, so children that report at the same moment do not write over each
-//! other, and no cache is asked, so a stale one does no harm. Only where the map is not there yet is the parent read, and
-//! then the map is added with a test that nobody else has added it meanwhile.
+//! other, and no cache is asked, so a stale one does no harm. The parent is read only if it has no such map yet; then
+//! the map is added with a test that nobody else has added it meanwhile.
 //!
 //! **Invariant:** nothing of another child or of the parent is ever part of a request.
 
@@ -18,16 +18,16 @@ use serde_json::{Value, json};
 use super::raw::{JsonPatch, escaped, is_stale, read_whole, send_patch};
 use super::status::{Snapshot, StatusChange};
 use super::{Context, Run};
-use crate::declared::WriteVerb;
 use crate::error::Error;
 use crate::json_diff::{differences, without_nulls};
 use crate::kind::{Kind, KindInfo, Target, info, key_of};
+use crate::rights::declared::WriteVerb;
 
 /// The field of a parent's status that holds the reports.
 const CHILDREN: &str = "children";
 
-/// Requests for one report. Two are usual for the first child of a parent and one for all others; whoever loses this often
-/// to other writers is better off with the pause of a retried reconcile.
+/// Requests for one report. Two are usual for the first child of a parent and one for all others; after losing this
+/// often to other writers, the pause of a retried reconcile is better.
 const TRIES_MAX: usize = 6;
 
 /// Which object is reported to: the object itself, or its name (in our namespace) or namespace and name. By name, the
@@ -76,7 +76,7 @@ struct Report<'a> {
     value: Option<Value>,
 }
 
-/// What came of a report.
+/// The result of a report.
 enum Reported {
     /// It was sent, and this is the parent now.
     Sent(Value),
@@ -87,36 +87,44 @@ enum Reported {
 }
 
 impl<K: Kind> Context<K> {
-    /// Tells the parent how our object is: `value` becomes `status.children.{id}` of the parent, at once. Entries of other
-    /// children stay, also those that are written at the same moment. The parent's controller sees it as a change of its
-    /// object; `on_field` reacts to it. To be declared with [`reports_to`](crate::Controller::reports_to).
+    /// Reports our object's state to its parent: `value` becomes `status.children.{id}` of the parent, at once. Entries
+    /// of other children stay, also those that are written at the same moment. The parent's controller sees it as a
+    /// change of its object; `on_field` reacts to it. Declare it with [`reports_to`](crate::Controller::reports_to).
     ///
-    /// A parent that is gone is an error ([`Error::ParentGone`]), and so is one whose schema has no place for the
-    /// report ([`Error::ReportDropped`]).
+    /// It is an error if the parent is gone ([`Error::ParentGone`]) or its schema has no field for the report
+    /// ([`Error::ReportDropped`]).
     pub async fn report<P: Kind>(
         &self,
         parent: impl Into<Parent<P>>,
         id: impl AsRef<str>,
         value: impl Serialize,
     ) -> Result<(), Error> {
-        let Parent { target, uid, .. } = parent.into();
-        self.run.report((info::<P>(), target, uid), id.as_ref(), serde_json::to_value(value)).await
+        self.run.report(parent.into().erased(), id.as_ref(), serde_json::to_value(value)).await
     }
 
-    /// Takes a report back: `status.children.{id}` of the parent goes. For a cleanup or `on_delete`. That there is no such
-    /// entry or no such parent is as good.
+    /// Removes a report: `status.children.{id}` of the parent. For a cleanup or `on_delete`. It is no error if there is
+    /// no such entry or no such parent.
     pub async fn withdraw_report<P: Kind>(
         &self,
         parent: impl Into<Parent<P>>,
         id: impl AsRef<str>,
     ) -> Result<(), Error> {
-        let Parent { target, uid, .. } = parent.into();
-        self.run.withdraw_report((info::<P>(), target, uid), id.as_ref()).await
+        self.run.withdraw_report(parent.into().erased(), id.as_ref()).await
     }
 }
 
-/// A parent without its type: its kind, which object, and its uid if it is known.
-type AnyParent = (&'static KindInfo, Target, Option<String>);
+/// A parent without its type.
+struct AnyParent {
+    info: &'static KindInfo,
+    target: Target,
+    uid: Option<String>,
+}
+
+impl<P: Kind> Parent<P> {
+    fn erased(self) -> AnyParent {
+        AnyParent { info: info::<P>(), target: self.target, uid: self.uid }
+    }
+}
 
 impl Run {
     // Boxed here and below, so that it is compiled here and not in every operator.
@@ -138,7 +146,7 @@ impl Run {
         let invalid = |error: String| Error::Invalid(format!("the report {id} of {}: {error}", self.key));
         let value = value.map_err(|error| invalid(error.to_string()))?;
         if value.is_null() {
-            return Err(invalid("it says nothing; withdraw_report takes a report back".to_owned()));
+            return Err(invalid("it is null; call withdraw_report to remove a report".to_owned()));
         }
         let report = self.report_of(parent, id, Some(without_nulls(value)))?;
         match self.send_report(&report).await? {
@@ -149,7 +157,7 @@ impl Run {
             }
             Reported::Gone => {
                 let gone = Err(Error::ParentGone { parent: report.parent.clone() });
-                self.noting_failure(Verb::Status, &report.parent, gone)
+                self.record_failure(Verb::Status, &report.parent, gone)
             }
         }
     }
@@ -169,7 +177,7 @@ impl Run {
 
     fn report_of<'a>(
         &self,
-        (info, target, uid): AnyParent,
+        AnyParent { info, target, uid }: AnyParent,
         id: &'a str,
         value: Option<Value>,
     ) -> Result<Report<'a>, Error> {
@@ -181,7 +189,7 @@ impl Run {
         Ok(Report { info, parent, uid, id, value })
     }
 
-    /// The uid in our owner reference to this object.
+    /// Returns the uid in our owner reference to this object.
     fn uid_of_owner(&self, info: &KindInfo, parent: &Key) -> Option<String> {
         let owners = self.object.meta().owner_references.as_deref().unwrap_or_default();
         let is_meant = |reference: &&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| {
@@ -194,8 +202,8 @@ impl Run {
     }
 
     async fn send_report(&self, report: &Report<'_>) -> Result<Reported, Error> {
-        let (shared, info, parent) = (&self.engine.shared, report.info, &report.parent);
-        shared.declared.expect(info, WriteVerb::Report);
+        let (shared, info, parent) = (&self.controller.operator, report.info, &report.parent);
+        shared.declared.warn_unless_declared(info, WriteVerb::Report);
         let change = StatusChange::entry(CHILDREN, report.id, report.value.as_ref());
         let cache = self.cache(info).ok();
         let _writing = cache.as_ref().map(|cache| cache.writing(parent, self.writer()));
@@ -204,12 +212,12 @@ impl Run {
             if operations.is_empty() {
                 return Ok(Reported::Already);
             }
-            self.admitted(Verb::Status, parent)?;
+            self.check_right(Verb::Status, parent)?;
             let patch = JsonPatch { verb: "report to", subresource: Some("status"), operations };
             let refusal = match send_patch(info, shared, parent, patch).await {
                 Ok(object) => return Ok(Reported::Sent(object)),
                 Err(error) if error.is_not_found() || (is_stale(&error) && tries < TRIES_MAX) => error,
-                Err(error) => return self.noting_failure(Verb::Status, parent, Err(error)),
+                Err(error) => return self.record_failure(Verb::Status, parent, Err(error)),
             };
             let Some(newest) = read_whole(info, shared, parent).await? else { return Ok(Reported::Gone) };
             let newest = Snapshot::whole(newest);
@@ -219,11 +227,11 @@ impl Run {
             if refusal.is_not_found() {
                 let error =
                     format!("{parent} has no status to report into: its kind lacks the status subresource");
-                return self.noting_failure(Verb::Status, parent, Err(Error::Invalid(error)));
+                return self.record_failure(Verb::Status, parent, Err(Error::Invalid(error)));
             }
             if known.as_ref() == Some(&newest) {
-                // The server knows what we know, and does not want what we say.
-                return self.noting_failure(Verb::Status, parent, Err(refusal));
+                // The server has the state we know and refuses the change.
+                return self.record_failure(Verb::Status, parent, Err(refusal));
             }
             operations = change.operations(&newest, self.now());
             known = Some(newest);
@@ -245,9 +253,9 @@ impl Run {
         }
     }
 
-    /// Notes the write and lays its outcome over the cache, if the parents are watched.
+    /// Records the write and lays its outcome over the cache, if the parents are watched.
     fn keep_report(&self, report: &Report<'_>, object: &Value) {
-        // One that does not decode is the business of its own controller.
+        // A parent that does not decode is reported by its own controller.
         let object = (report.info.decode)(&object.to_string()).ok();
         let revision = object.as_ref().map(|object| object.revision());
         self.note(Verb::Status, &report.parent, WriteOutcome::Done { revision });
@@ -258,7 +266,7 @@ impl Run {
 }
 
 impl Report<'_> {
-    /// The patch that is right when the parent has reports already, which one glance at it need not tell.
+    /// Returns the patch that is right when the parent already has reports, so that it need not be read first.
     fn operations(&self) -> Vec<Value> {
         let path = format!("/status/{CHILDREN}/{}", escaped(self.id));
         let test = self.uid.as_ref().map(|uid| json!({"op": "test", "path": "/metadata/uid", "value": uid}));

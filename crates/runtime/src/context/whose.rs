@@ -1,9 +1,9 @@
-//! Whose an object is that a reconciler wants to apply: ours, free, or somebody else's.
+//! Finds out whose an object is that a reconciler wants to apply: ours, nobody's yet, or somebody else's.
 //!
-//! Ours is what carries our owner reference, what we applied in this process, and what our field manager wrote; only
-//! the last has to be asked from the server, once, because caches keep no managed fields. A write to what is ours
-//! names its uid, so a stranger that took the name since is not written over. Server-side apply knows no "only if it
-//! does not exist": a stranger that comes between the look and the first write is the one case left.
+//! Ours is what carries our owner reference, what we applied in this process, and what our field manager wrote; only the
+//! last has to be asked from the server, once, because caches keep no managed fields. A write to what is ours names its
+//! uid, so another object that took the name since is not overwritten. Server-side apply has no "only if it does not
+//! exist": an object that somebody else creates between our look and our first write is the one case left.
 
 use homeostat_core::Key;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -16,14 +16,14 @@ use crate::error::Error;
 use crate::kind::KindInfo;
 use crate::request::{RequestLabel, call_whole};
 
-/// What stands under a name.
+/// Whose the object under a name is.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Nothing.
+    /// There is none.
     Free,
-    /// What we made, or may write for another reason.
+    /// We made it, or may write it for another reason.
     Ours { uid: Option<String> },
-    /// What somebody else made.
+    /// Somebody else made it.
     Foreign { holder: String },
 }
 
@@ -35,12 +35,12 @@ struct OnlyMetadata {
 }
 
 impl Run {
-    /// What the caches and our memory say, if that is enough.
+    /// Returns what the caches and our memory say, if that is enough.
     pub(super) fn known_standing(&self, info: &KindInfo, key: &Key) -> Option<Standing> {
         if let Some(cache) = self.synced_metadata(info).or_else(|| self.synced(info).ok()) {
             return self.cached_standing(&cache, key);
         }
-        self.engine.memo.uid(key).map(|uid| Standing::Ours { uid: Some(uid) })
+        self.controller.last_applied.uid(key).map(|uid| Standing::Ours { uid: Some(uid) })
     }
 
     fn cached_standing(&self, cache: &ObjectCache, key: &Key) -> Option<Standing> {
@@ -50,24 +50,28 @@ impl Run {
         };
         let meta = object.meta();
         let is_ours = self.is_owner_of(meta)
-            || self.engine.memo.uid(key).is_some_and(|applied| meta.uid.as_deref() == Some(&applied));
+            || self
+                .controller
+                .last_applied
+                .uid(key)
+                .is_some_and(|applied| meta.uid.as_deref() == Some(&applied));
         is_ours.then(|| Standing::Ours { uid: meta.uid.clone() })
     }
 
-    /// Does a cache of ours tell when the object with this key is gone?
+    /// Returns whether a cache of ours shows when the object with this key is gone.
     pub(super) fn is_watched(&self, info: &KindInfo, key: &Key) -> bool {
         let is_cached = self.cache(info).is_ok() || self.metadata_cache(info).is_some();
         is_cached && self.covers(info, key)
     }
 
-    /// Would an object with this key be in our cache of the kind?
+    /// Returns whether an object with this key would be in our cache of the kind.
     fn covers(&self, info: &KindInfo, key: &Key) -> bool {
-        let scope = &self.engine.scope;
+        let scope = &self.controller.scope;
         let has_namespace = scope.namespace.as_deref().is_none_or(|namespace| namespace == key.namespace());
         (has_namespace || !info.is_namespaced) && (scope.labels.is_none() || !info.is_same_kind(self.info()))
     }
 
-    /// What the server says.
+    /// Asks the server whose the object is.
     pub(super) async fn ask_standing(
         &self,
         info: &KindInfo,
@@ -76,7 +80,7 @@ impl Run {
     ) -> Result<Standing, Error> {
         let request = info.path_beside(key).get_metadata(key.name(), &GetParams::default());
         let label = RequestLabel { verb: "get", target: key.as_str() };
-        match call_whole::<OnlyMetadata>(&self.engine.shared.client, label, request).await {
+        match call_whole::<OnlyMetadata>(&self.controller.operator.client, label, request).await {
             Ok(object) => Ok(self.judge(&object.metadata, is_owned)),
             Err(error) if error.is_not_found() => Ok(Standing::Free),
             Err(error) => Err(error),
@@ -95,13 +99,13 @@ impl Run {
         }
         let wrote = meta.managed_fields.iter().flatten().filter(|entry| entry.subresource.is_none());
         let mut managers: Vec<&str> = wrote.filter_map(|entry| entry.manager.as_deref()).collect();
-        if managers.contains(&self.engine.shared.name.as_str()) {
+        if managers.contains(&self.controller.operator.name.as_str()) {
             return ours;
         }
         managers.sort_unstable();
         managers.dedup();
         let holder = if managers.is_empty() {
-            "nobody of us made it".to_owned()
+            "it does not say who made it".to_owned()
         } else {
             format!("made by {}", managers.join(", "))
         };

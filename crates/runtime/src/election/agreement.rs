@@ -1,8 +1,8 @@
-//! Into how many shards the keys are dealt. The replicas agree on one number, which may differ from what this one was
-//! told: in a rollout that changes `.sharded(n)` both are there for a while.
+//! Into how many shards the keys are dealt. The replicas agree on one number, which may differ from this replica's own
+//! setting: in a rollout that changes `.sharded(n)`, both settings exist for a while.
 //!
-//! The number stands on a Lease of its own, created by whoever comes first. It changes when every living replica wants
-//! the same other one. Each lease of a shard carries the number it was taken under.
+//! The number is on a Lease of its own, created by the first replica. It changes when every living replica wants the
+//! same other one. Each lease of a shard carries the number it was taken under.
 //!
 //! **Invariant:** a shard is acted upon only after a look at all leases, made after its own was written, that shows its
 //! number agreed and no living lease of another. Of two replicas that take shards under different numbers, the one that
@@ -10,10 +10,10 @@
 
 use k8s_openapi::api::coordination::v1::Lease;
 
-/// The annotation with the number: agreed on, wanted (on a replica's sign of life) or held under (on a shard's lease).
+/// The annotation with the number: agreed on, wanted (on a replica's own Lease) or held under (on a shard's lease).
 pub(super) const COUNT_ANNOTATION: &str = "homeostat.dev/shards";
 
-/// The number on a lease.
+/// Returns the number on a lease.
 pub(super) fn count_on(lease: &Lease) -> Option<u32> {
     let text = lease.metadata.annotations.as_ref()?.get(COUNT_ANNOTATION)?;
     text.parse().ok().filter(|count| *count > 0)
@@ -22,17 +22,17 @@ pub(super) fn count_on(lease: &Lease) -> Option<u32> {
 /// What a replica knows about numbers of shards.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counts {
-    /// What stands on the lease; none when it is missing or unreadable.
+    /// The number on the lease; none when it is missing or unreadable.
     pub(super) agreed: Option<u32>,
     /// Under which this replica holds shards.
     pub(super) in_force: Option<u32>,
-    /// What this replica was told.
+    /// The number this replica is configured with.
     pub(super) wanted: u32,
 }
 
 impl Counts {
-    /// The number to be written, if another should stand there. `others` is what the other living replicas want; one
-    /// that does not say is content with any.
+    /// Returns the number to be written, if it should change. `others` is what the other living replicas want; one that
+    /// does not say accepts any.
     pub(super) fn proposal(self, others: impl IntoIterator<Item = Option<u32>>) -> Option<u32> {
         let Some(agreed) = self.agreed else { return Some(self.in_force.unwrap_or(self.wanted)) };
         let is_wanted_by_all = others.into_iter().all(|other| other == Some(self.wanted));

@@ -26,6 +26,20 @@ pub(super) struct LeaseName<'a> {
     pub(super) count: Option<u32>,
 }
 
+/// Which replica of which operator.
+pub(super) struct Replica {
+    /// The operator's name as a Lease can have it.
+    pub(super) operator: String,
+    pub(super) identity: String,
+}
+
+/// What is written on a lease.
+struct LeaseContent {
+    spec: LeaseSpec,
+    /// The number of shards; none leaves it as it is.
+    count: Option<u32>,
+}
+
 /// One replica among the leases of its operator.
 pub(super) struct Holder {
     pub(super) client: Client,
@@ -33,47 +47,43 @@ pub(super) struct Holder {
     pub(super) identity: String,
     pub(super) clock: Clock,
     pub(super) terms: Terms,
-    has_told_wait: AtomicBool,
+    has_reported_wait: AtomicBool,
 }
 
 impl Holder {
-    /// A replica of this operator, called so.
-    pub(super) fn new(
-        client: Client,
-        (operator, identity): (String, String),
-        clock: Clock,
-        terms: Terms,
-    ) -> Self {
-        Self { client, operator, identity, clock, terms, has_told_wait: AtomicBool::new(false) }
+    /// Creates the holder for the replica of this operator with this identity.
+    pub(super) fn new(client: Client, replica: Replica, clock: Clock, terms: Terms) -> Self {
+        let Replica { operator, identity } = replica;
+        Self { client, operator, identity, clock, terms, has_reported_wait: AtomicBool::new(false) }
     }
 
-    /// Says, once, that and why a lease is held for a while before anything is done.
-    pub(super) fn tell_wait(&self, lease: &str, candidate: &Candidate) {
+    /// Says, once, that a lease is held for a while before anything is done, and why.
+    pub(super) fn report_wait(&self, lease: &str, candidate: &Candidate) {
         if let Some(wait) = candidate.begins_in(self.clock.instant())
-            && !self.has_told_wait.swap(true, Ordering::Relaxed)
+            && !self.has_reported_wait.swap(true, Ordering::Relaxed)
         {
             tracing::info!(
                 lease,
                 ?wait,
                 identity = self.identity,
-                "no lease tells who acted before (the first start, or it was deleted): it is held for a term before \
-                 anything is done, because a former right may run that long (Operator::lease_term)"
+                "there is no lease that says who acted before (this is the first start, or it was deleted); nothing is done \
+                 for one term, because another replica may hold the right that long (Operator::lease_term)"
             );
         }
     }
 
-    /// Looks at the lease and takes or renews it if that is its turn. Returns until when it is held.
+    /// Looks at the lease and takes or renews it if it may. Returns until when it is held.
     pub(super) async fn look(
         &self,
         lease: LeaseName<'_>,
         candidate: &mut Candidate,
     ) -> Result<Option<Instant>, Error> {
         let found = self.get(lease.name).await?;
-        self.act(lease, found, candidate).await
+        self.look_at(lease, found, candidate).await
     }
 
-    /// The same with a lease already read.
-    pub(super) async fn act(
+    /// Like [`look`](Self::look), with a lease that was read already.
+    pub(super) async fn look_at(
         &self,
         LeaseName { name, count }: LeaseName<'_>,
         lease: Option<Lease>,
@@ -97,9 +107,9 @@ impl Holder {
             ..LeaseSpec::default()
         };
         let sent = self.clock.instant();
-        match (self.write(name, lease, (spec, count)).await, decision) {
+        match (self.write(name, lease, LeaseContent { spec, count }).await, decision) {
             (Ok(()), _) => candidate.wrote(sent, self.clock.instant(), self.terms),
-            // Somebody touched it in between: the next look tells who, and what was renewed before still counts.
+            // Somebody wrote it in between: the next look shows who, and what was renewed before still counts.
             (Err(error), Move::Renew { .. }) if error.is_conflict() => {}
             (Err(error), _) if error.is_conflict() => candidate.lost(),
             (Err(error), _) => return Err(error),
@@ -107,7 +117,7 @@ impl Holder {
         Ok(candidate.right(self.clock.instant()))
     }
 
-    /// Gives the lease back, if it is ours to give. Whatever comes of it, we no longer count on it.
+    /// Gives the lease back, if it is ours to give. Whatever the answer, we no longer rely on it.
     pub(super) async fn release(&self, name: &str, candidate: &mut Candidate) -> Result<(), Error> {
         let may_give_back = candidate.may_give_back(self.clock.instant());
         candidate.lost();
@@ -119,16 +129,16 @@ impl Holder {
         if spec.holder_identity.as_deref() != Some(self.identity.as_str()) {
             return Ok(());
         }
-        self.write(name, Some(lease), (given_back(&spec), None)).await
+        self.write(name, Some(lease), LeaseContent { spec: given_back(&spec), count: None }).await
     }
 
-    /// Removes a lease that only told of us.
+    /// Removes the lease that only showed that we are alive.
     pub(super) async fn remove(&self, name: &str) -> Result<(), Error> {
         let request = self.path().delete(name, &DeleteParams::default());
-        self.ask::<serde_json::Value>("delete the lease", name, request).await.map(drop)
+        self.send::<serde_json::Value>("delete the lease", name, request).await.map(drop)
     }
 
-    /// Removes the lease of another, unless it was written since it was read.
+    /// Removes the lease of another replica, unless it was written since it was read.
     pub(super) async fn remove_unchanged(&self, lease: &Lease) -> Result<(), Error> {
         let name = lease.metadata.name.as_deref().unwrap_or_default();
         let preconditions = Preconditions {
@@ -137,23 +147,23 @@ impl Holder {
         };
         let params = DeleteParams::default().preconditions(preconditions);
         let request = self.path().delete(name, &params);
-        match self.ask::<serde_json::Value>("delete the lease", name, request).await {
+        match self.send::<serde_json::Value>("delete the lease", name, request).await {
             Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Every lease that carries the operator's label.
+    /// Returns every lease that carries the operator's label.
     pub(super) async fn list(&self) -> Result<Vec<Lease>, Error> {
         let params = ListParams::default().labels(&format!("{OPERATOR_LABEL}={}", self.operator));
         let request = self.path().list(&params);
-        let list: ObjectList<Lease> = self.ask("list the leases of", &self.operator, request).await?;
+        let list: ObjectList<Lease> = self.send("list the leases of", &self.operator, request).await?;
         Ok(list.items)
     }
 
     async fn get(&self, name: &str) -> Result<Option<Lease>, Error> {
         let request = self.path().get(name, &GetParams::default());
-        match self.ask("get the lease", name, request).await {
+        match self.send("get the lease", name, request).await {
             Ok(lease) => Ok(Some(lease)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
@@ -162,16 +172,12 @@ impl Holder {
 
     /// Writes a number of shards on a lease that nobody holds. Somebody else's write in between is a conflict.
     pub(super) async fn write_count(&self, name: &str, old: Option<Lease>, count: u32) -> Result<(), Error> {
-        self.write(name, old, (LeaseSpec::default(), Some(count))).await
+        self.write(name, old, LeaseContent { spec: LeaseSpec::default(), count: Some(count) }).await
     }
 
-    /// Creates or replaces; a write in between by anybody else is a conflict.
-    async fn write(
-        &self,
-        name: &str,
-        old: Option<Lease>,
-        (spec, count): (LeaseSpec, Option<u32>),
-    ) -> Result<(), Error> {
+    /// Creates or replaces the lease; a write by anybody else in between is a conflict.
+    async fn write(&self, name: &str, old: Option<Lease>, content: LeaseContent) -> Result<(), Error> {
+        let LeaseContent { spec, count } = content;
         let is_new = old.is_none();
         let mut lease = old.unwrap_or_else(|| Lease {
             metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
@@ -188,11 +194,11 @@ impl Holder {
         let params = PostParams::default();
         let request =
             if is_new { self.path().create(&params, body) } else { self.path().replace(name, &params, body) };
-        self.ask::<Lease>("write the lease", name, request).await.map(drop)
+        self.send::<Lease>("write the lease", name, request).await.map(drop)
     }
 
-    /// A call that ends well before the term does.
-    async fn ask<T: DeserializeOwned>(
+    /// Sends a request that ends well before the term does.
+    async fn send<T: DeserializeOwned>(
         &self,
         verb: &'static str,
         target: &str,

@@ -5,16 +5,16 @@
 //! lease a whole term after it *saw* it, so between the two lies at least a third of a term in which nobody writes.
 //!
 //! **Invariant:** only a lease that says so is free: one given back, or one not renewed for a term. One that vanished,
-//! was emptied or names us by another's hand tells nothing about rights that still run, so whoever takes it renews it
-//! for a term before it acts.
+//! was emptied, or was made to name us by somebody else says nothing about rights that are still valid, so whoever takes
+//! it renews it for a term before it acts.
 
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use tokio::time::Instant;
 
-/// How long others wait without a renewal before they take over, unless told. With the two shares below it makes the
-/// 15, 10 and 2 seconds that Kubernetes' own controllers use.
+/// How long others wait without a renewal before they take over, by default. With the two shares below it makes the 15,
+/// 10 and 2 seconds that Kubernetes' own controllers use.
 pub(crate) const TERM: Duration = Duration::from_secs(15);
 
 /// The times of a lease, all from its term.
@@ -34,7 +34,7 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// A Lease counts whole seconds, so a term is at least one and never rounded down.
+    /// Derives the times from a term. A Lease counts whole seconds, so the term is at least one and never rounded down.
     pub(super) fn new(term: Duration) -> Self {
         let seconds = term.as_secs() + u64::from(term.subsec_nanos() > 0);
         let term = Duration::from_secs(seconds.max(1));
@@ -52,7 +52,7 @@ impl Terms {
 /// not emptied by somebody else.
 const GIVEN_BACK_SECONDS: i32 = 1;
 
-/// A lease that is free from now on.
+/// Returns a lease that is free from now on.
 pub(super) fn given_back(lease: &LeaseSpec) -> LeaseSpec {
     LeaseSpec {
         lease_duration_seconds: Some(GIVEN_BACK_SECONDS),
@@ -76,10 +76,10 @@ pub(super) enum Move {
     Wait,
 }
 
-/// What we are to a lease.
+/// How we stand to a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Standing {
-    /// It does not name us, or nobody knows why.
+    /// It does not name us, or we do not know why it does.
     #[default]
     Stranger,
     /// It names us, or will when the write on its way arrives; we may act between these two.
@@ -119,7 +119,7 @@ impl Candidate {
                 self.take_over(now);
                 next
             }
-            // It vanished or was emptied under our hands, and our right still runs: nobody else can have one.
+            // It vanished or was emptied while we held it, and our right is still valid: nobody else can have one.
             _ if self.right(now).is_some() => next,
             // The holder we knew will put it back.
             _ if self.seen.as_ref().is_some_and(|(lease, since)| !is_over(lease, *since, now, term)) => {
@@ -132,12 +132,12 @@ impl Candidate {
         }
     }
 
-    /// Our write may arrive whether we hear of it or not.
+    /// Notes a write of ours that may arrive whether we hear of it or not.
     fn take_over(&mut self, now: Instant) {
         self.standing = Standing::Holder { from: now, until: now };
     }
 
-    /// Our write of this moment arrived, and it is `now`.
+    /// Notes that our write of this moment arrived, and that it is `now`.
     pub(super) fn wrote(&mut self, sent: Instant, now: Instant, terms: Terms) {
         let from = match self.standing {
             Standing::Stranger => now + terms.term,
@@ -147,12 +147,12 @@ impl Candidate {
         self.standing = Standing::Holder { from, until: sent + terms.renew_within };
     }
 
-    /// It is somebody else's, or will be.
+    /// Notes that the lease is somebody else's, or will be.
     pub(super) fn lost(&mut self) {
         self.standing = Standing::Stranger;
     }
 
-    /// Until when we may act, if we may now.
+    /// Returns until when we may act, if we may now.
     pub(super) fn right(&self, now: Instant) -> Option<Instant> {
         match self.standing {
             Standing::Holder { from, until } if from <= now && now < until => Some(until),
@@ -160,7 +160,7 @@ impl Candidate {
         }
     }
 
-    /// How long it takes until we may act, if only time is missing.
+    /// Returns how long it takes until we may act, if only time is missing.
     pub(super) fn begins_in(&self, now: Instant) -> Option<Duration> {
         match self.standing {
             Standing::Holder { from, .. } if from > now => Some(from - now),
@@ -168,12 +168,13 @@ impl Candidate {
         }
     }
 
-    /// Would another who finds the lease given back be alone? Not while we ourselves wait for somebody's right to end.
+    /// Returns whether another who finds the lease given back would act alone. Not while we ourselves wait for
+    /// somebody's right to end.
     pub(super) fn may_give_back(&self, now: Instant) -> bool {
         matches!(self.standing, Standing::Holder { from, .. } if from <= now)
     }
 
-    /// Was the lease renewed within its time, as far as we could see?
+    /// Returns whether the lease was renewed within its time, as far as we could see.
     pub(super) fn is_alive(&mut self, lease: &LeaseSpec, now: Instant, term: Duration) -> bool {
         let since = match &self.seen {
             Some((seen, since)) if seen == lease => *since,
@@ -185,24 +186,24 @@ impl Candidate {
         !is_over(lease, since, now, term)
     }
 
-    /// May its holder act under it, as far as we could see?
+    /// Returns whether its holder may act under it, as far as we could see.
     pub(super) fn is_in_use(&mut self, lease: &LeaseSpec, now: Instant, term: Duration) -> bool {
         self.is_alive(lease, now, term) && !is_given_back(lease)
     }
 
-    /// It is not there: may the holder we knew put it back?
+    /// Returns whether the holder we knew may put back a lease that is gone.
     pub(super) fn may_return(&self, now: Instant, term: Duration) -> bool {
         let known = self.seen.as_ref().filter(|(lease, _)| !is_given_back(lease));
         known.is_some_and(|(lease, since)| !is_over(lease, *since, now, term))
     }
 
-    /// For how long we have seen no change.
+    /// Returns for how long we have seen no change.
     pub(super) fn unchanged_for(&self, now: Instant) -> Duration {
         self.seen.as_ref().map_or(Duration::ZERO, |(_, since)| now.saturating_duration_since(*since))
     }
 }
 
-/// Has the time of a lease run out? A lease that somebody edited may say less than its holder goes by.
+/// Returns whether the time of a lease has run out. A lease that somebody edited may say less than its holder goes by.
 fn is_over(lease: &LeaseSpec, since: Instant, now: Instant, term: Duration) -> bool {
     let seconds = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     now.saturating_duration_since(since) >= seconds.map_or(term, Duration::from_secs).max(term)

@@ -1,14 +1,15 @@
 //! Who acts when several replicas run: one leader, or each its shards. The result is the fence, which everything that
-//! acts enters and every write asks; nothing else in the runtime knows about elections.
+//! acts enters and every write checks; nothing else in the runtime knows about elections.
 //!
 //! **Invariant:** a lease is given back only when nothing runs under it any more. One that cannot be renewed ends by
-//! itself: the fence cuts off what runs under it, a third of a term before another may take it.
+//! itself: the fence cancels what runs under it, a third of a term before another may take it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::journal::Entry;
+use k8s_openapi::api::coordination::v1::Lease;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -18,19 +19,20 @@ mod holder;
 mod lease;
 mod shards;
 
-use holder::{Holder, LeaseName};
+use holder::{Holder, LeaseName, Replica};
 pub(crate) use lease::TERM;
 use lease::{Candidate, Terms};
 use shards::{Shards, shard_name};
 
-use crate::controller_queue::ControllerQueue;
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::fence::Fence;
-use crate::manifests::object_name;
+use crate::kind::object_name;
+use crate::rights::rule::Rule;
 use crate::shared::OperatorShared;
+use crate::workers::controller_queue::ControllerQueue;
 
-/// Between two looks at what still runs in a shard that is to be given back. They cost no request.
+/// The time between two looks at what still runs in a shard that is to be given back. A look costs no request.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
 
 /// How the replicas of an operator share the work.
@@ -45,12 +47,23 @@ pub(crate) enum Election {
 }
 
 impl Election {
-    /// The fence as it is before anything is known.
+    /// Returns the fence as it is before anything is known.
     pub(crate) fn fence(self, term: Duration) -> Fence {
         match self {
             Self::None => Fence::unlimited(),
             Self::Leader | Self::Shards(_) => Fence::closed(Terms::new(term).spare),
         }
+    }
+
+    /// Returns the right to hold leases among the replicas. A leader knows its Lease by name; replicas that share the work
+    /// find each other by listing, and remove the Leases of replicas that died.
+    pub(crate) fn rule(self) -> Option<Rule> {
+        let verbs: &[&str] = match self {
+            Self::None => return None,
+            Self::Leader => &["get", "create", "update"],
+            Self::Shards(_) => &["get", "list", "create", "update", "delete"],
+        };
+        Some(Rule::on::<Lease>("", verbs))
     }
 }
 
@@ -75,7 +88,7 @@ pub(crate) struct LeaseMember {
     pub(crate) relist: Relist,
 }
 
-/// Keeps the fence true until `stop` came and the controllers have ended, then gives the leases back.
+/// Keeps the fence up to date until `stop` and the end of the controllers, then gives the leases back.
 pub(crate) async fn hold_leases(
     part: Participation,
     shared: Arc<OperatorShared>,
@@ -84,8 +97,8 @@ pub(crate) async fn hold_leases(
     controllers: TaskTracker,
 ) {
     let (operator, terms) = (object_name(shared.name.as_str()), Terms::new(part.term));
-    let identity = identity(shared.entropy.next_u64() >> 32);
-    let holder = Holder::new(shared.client.clone(), (operator, identity), shared.clock, terms);
+    let identity = replica_identity(shared.entropy.next_u64() >> 32);
+    let holder = Holder::new(shared.client.clone(), Replica { operator, identity }, shared.clock, terms);
     let ended = async {
         stop.cancelled().await;
         controllers.wait().await;
@@ -95,54 +108,54 @@ pub(crate) async fn hold_leases(
         Election::Leader => {
             let mut candidate = Candidate::default();
             tokio::select! {
-                () = lead(&holder, &shared, &mut candidate) => {}
+                () = run_leader(&holder, &shared, &mut candidate) => {}
                 () = shared.fence.enforce() => {}
                 () = ended => {}
             }
             shared.fence.end_all();
-            given_back(holder.release(&holder.operator, &mut candidate).await);
+            log_failed_release(holder.release(&holder.operator, &mut candidate).await);
         }
         Election::Shards(count) => {
             let mut shards = Shards::new(count, part.grace);
             tokio::select! {
-                () = share(&holder, &shared, &mut shards, &members) => {}
+                () = run_sharded(&holder, &shared, &mut shards, &members) => {}
                 () = shared.fence.enforce() => {}
                 () = ended => {}
             }
             shared.fence.end_all();
-            given_back(shards.leave(&holder).await);
+            log_failed_release(shards.leave(&holder).await);
         }
     }
 }
 
-/// The leader's loop. An unanswered renewal leaves the right to end by itself.
-async fn lead(holder: &Holder, shared: &OperatorShared, candidate: &mut Candidate) {
+/// Runs the leader's loop. If a renewal is not answered, the right ends by itself.
+async fn run_leader(holder: &Holder, shared: &OperatorShared, candidate: &mut Candidate) {
     let (mut was_leader, mut trouble) = (false, LeaseTrouble::default());
     let lease = LeaseName { name: &holder.operator, count: None };
     loop {
         let look = holder.look(lease, candidate).await;
         if let Ok(right) = &look {
-            shared.fence.lead(*right);
+            shared.fence.set_leader(*right);
         }
-        holder.tell_wait(&holder.operator, candidate);
+        holder.report_wait(&holder.operator, candidate);
         trouble.report(look.err(), holder.terms);
         let is_leader = shared.fence.is_open();
         if is_leader != was_leader {
-            record_lease_change(shared, &holder.operator, is_leader);
+            record_lease_change(shared, &holder.operator, LeaseChange::from_holding(is_leader));
             was_leader = is_leader;
         }
-        tokio::time::sleep(jittered(holder, shared)).await;
+        tokio::time::sleep(next_look_in(holder, shared)).await;
     }
 }
 
-/// The loop of a replica that shares.
-async fn share(holder: &Holder, shared: &OperatorShared, shards: &mut Shards, members: &[LeaseMember]) {
+/// Runs the loop of a replica that shares the work.
+async fn run_sharded(holder: &Holder, shared: &OperatorShared, shards: &mut Shards, members: &[LeaseMember]) {
     let mut trouble = LeaseTrouble::default();
     loop {
         let look = shards.look(holder).await;
         publish(holder, shared, shards, members);
         trouble.report(look.err(), holder.terms);
-        let next = Instant::now() + jittered(holder, shared);
+        let next = Instant::now() + next_look_in(holder, shared);
         while shards.is_leaving() && Instant::now() < next {
             if !hand_over(holder, shared, shards, members).await {
                 tokio::time::sleep(DRAIN_LOOK).await;
@@ -156,7 +169,7 @@ async fn share(holder: &Holder, shared: &OperatorShared, shards: &mut Shards, me
 fn publish(holder: &Holder, shared: &OperatorShared, shards: &Shards, members: &[LeaseMember]) {
     let begun = shards.publish(&shared.fence);
     for &shard in begun.gained.iter().chain(&begun.resumed) {
-        record_lease_change(shared, &shard_name(holder, shard), true);
+        record_lease_change(shared, &shard_name(holder, shard), LeaseChange::Gained);
     }
     for one in members {
         begun.gained.iter().chain(&begun.resumed).for_each(|shard| one.queue.resume(*shard));
@@ -166,7 +179,7 @@ fn publish(holder: &Holder, shared: &OperatorShared, shards: &Shards, members: &
     }
 }
 
-/// Gives back shards that are to go and in which nothing runs any more; returns whether there were any.
+/// Gives back shards that should move and in which nothing runs any more; returns whether there were any.
 async fn hand_over(
     holder: &Holder,
     shared: &OperatorShared,
@@ -178,7 +191,7 @@ async fn hand_over(
         return false;
     }
     for &shard in &vacated {
-        record_lease_change(shared, &shard_name(holder, shard), false);
+        record_lease_change(shared, &shard_name(holder, shard), LeaseChange::Lost);
     }
     let released = shards.release(holder, &vacated).await;
     publish(holder, shared, shards, members);
@@ -187,28 +200,42 @@ async fn hand_over(
             one.queue.forget(*shard);
         }
     }
-    given_back(released);
+    log_failed_release(released);
     true
 }
 
-fn given_back(answer: Result<(), Error>) {
+fn log_failed_release(answer: Result<(), Error>) {
     if let Err(error) = answer {
         tracing::debug!(error = %Fault::from(error), "lease not given back; it expires by itself");
     }
 }
 
-fn record_lease_change(shared: &OperatorShared, lease: &str, is_leader: bool) {
+/// How the right that a lease gives changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LeaseChange {
+    Gained,
+    Lost,
+}
+
+impl LeaseChange {
+    fn from_holding(is_held: bool) -> Self {
+        if is_held { Self::Gained } else { Self::Lost }
+    }
+}
+
+fn record_lease_change(shared: &OperatorShared, lease: &str, change: LeaseChange) {
+    let is_leader = change == LeaseChange::Gained;
     tracing::info!(lease, is_leader, "lease changed hands");
     shared.journal.record(&shared.name, Entry::Led { lease: lease.to_owned(), is_leader });
 }
 
-/// Replicas that started together should not look together.
-fn jittered(holder: &Holder, shared: &OperatorShared) -> Duration {
+/// Returns when to look next, with jitter, so that replicas that started together do not look together.
+fn next_look_in(holder: &Holder, shared: &OperatorShared) -> Duration {
     holder.terms.look_every.mul_f64(0.8 + 0.4 * shared.entropy.unit())
 }
 
-/// What a replica is called: host, process and a number by chance, which alone makes it one of a kind.
-fn identity(chance: u64) -> String {
+/// Returns what a replica is called: host, process and a random number, which alone makes it unique.
+fn replica_identity(chance: u64) -> String {
     // In a Pod the host is named after it.
     let host = std::env::var("HOSTNAME").or_else(|_| std::fs::read_to_string("/proc/sys/kernel/hostname"));
     let host = host.map(|name| object_name(name.trim())).unwrap_or_default();
@@ -216,7 +243,8 @@ fn identity(chance: u64) -> String {
     format!("{host}_{}_{chance:08x}", std::process::id())
 }
 
-/// Looks that fail in a row are told once, when they begin, and once when they are over.
+/// Whether looks at the lease are failing. Failures in a row are reported once when they begin, and once when they are
+/// over.
 #[derive(Default)]
 struct LeaseTrouble(bool);
 

@@ -1,9 +1,9 @@
-//! Sharding: every replica keeps a lease that says it lives; each shard belongs to the live replica that hashes
-//! highest with it, so a replica that comes or goes moves only its own share.
+//! Sharding: every replica renews a Lease that shows it is alive; each shard belongs to the living replica with the
+//! highest hash for it, so a replica that joins or leaves moves only its own share.
 //!
-//! A shard that should move is closed first: nothing more begins in it, what runs may end within the grace and is cut off
-//! then, and only when nothing runs any more is its lease given back. Until that it is renewed like any other. A
-//! replica that dies gives its shards up by not renewing.
+//! A shard that should move is closed first: nothing more begins in it, what runs may end within the grace and is
+//! cancelled then, and only when nothing runs any more is its lease given back. Until that it is renewed like any other.
+//! A replica that dies gives its shards up by not renewing.
 //!
 //! **Invariant:** a shard is acted upon only under its lease, and under the number of shards that is agreed on
 //! (`agreement` says how that is known).
@@ -19,20 +19,20 @@ use super::holder::{Holder, LeaseName};
 use super::lease::Candidate;
 use crate::error::Error;
 use crate::fence::{Begun, Fence, ShardRight, stable_hash};
-use crate::manifests::object_name;
+use crate::kind::object_name;
 
-/// The part of an identity that chance gave it: host and process are for people, and would make runs of a test differ.
+/// Returns the random part of an identity: host and process are for people, and would make runs of a test differ.
 fn chance_of(identity: &str) -> &str {
     identity.rsplit('_').next().unwrap_or(identity)
 }
 
-/// The replica that should hold a shard.
-fn owner(members: &Members, shard: u32) -> Option<&String> {
+/// Returns the replica that should hold a shard.
+fn owner_of_shard(members: &Members, shard: u32) -> Option<&String> {
     members.keys().max_by_key(|member| stable_hash(&format!("{shard}/{}", chance_of(member))))
 }
 
-/// Terms without a sign of life after which the lease of a replica is removed: long enough that a machine that slept
-/// or a partition is not taken for a death, and removing one wrongly only makes its owner write it anew.
+/// Terms without a sign of life after which the lease of a replica is removed: long enough that a sleeping machine or a
+/// partition is not taken for a death. Removing one wrongly only makes its owner write it again.
 const MEMBER_GONE_TERMS: u32 = 20;
 
 /// Leases of dead replicas removed in one look, so that renewals never wait long for it.
@@ -43,7 +43,7 @@ const RELEASES_MAX: usize = 4;
 
 /// What one replica knows of the shards.
 pub(super) struct Shards {
-    /// The number of shards it was told.
+    /// The number of shards it is configured with.
     wanted: u32,
     /// The number under which it holds shards; none before the first and between two.
     in_force: Option<u32>,
@@ -63,6 +63,20 @@ type Leases = BTreeMap<String, Lease>;
 /// The replicas that live, and how many shards each wants.
 type Members = BTreeMap<String, Option<u32>>;
 
+/// How the keys are divided: into how many shards, and among which replicas.
+#[derive(Clone, Copy)]
+struct Division<'a> {
+    count: u32,
+    members: &'a Members,
+}
+
+/// One of so many shards.
+#[derive(Clone, Copy)]
+struct Shard {
+    number: u32,
+    count: u32,
+}
+
 impl Shards {
     pub(super) fn new(wanted: u32, grace: Duration) -> Self {
         Self {
@@ -76,7 +90,7 @@ impl Shards {
         }
     }
 
-    /// Renews our sign of life and what we hold, takes the shards that are ours and free, and finds out which are to be
+    /// Renews our own lease and those we hold, takes the shards that are ours and free, and finds out which are to be
     /// given back. What was done before an error stays done.
     pub(super) async fn look(&mut self, holder: &Holder) -> Result<(), Error> {
         let own = member_name(holder);
@@ -88,7 +102,7 @@ impl Shards {
         if self.held.is_empty() {
             self.in_force = Some(agreed);
         }
-        let failed = self.bid_for_all(holder, &leases, (agreed, &members)).await;
+        let failed = self.bid_for_all(holder, &leases, Division { count: agreed, members: &members }).await;
         self.prove(holder).await?;
         for lease in dead {
             holder.remove_unchanged(lease).await?;
@@ -96,8 +110,8 @@ impl Shards {
         failed
     }
 
-    /// The number of shards that is agreed on, after we have said our word; none while somebody else says his and we hold
-    /// nothing.
+    /// Returns the number of shards that is agreed on, after proposing ours; none while another replica proposes its own
+    /// and we hold nothing.
     async fn agree(&self, holder: &Holder, leases: &Leases, members: &Members) -> Result<Option<u32>, Error> {
         let name = agreement_name(holder);
         let lease = leases.get(&name);
@@ -108,7 +122,11 @@ impl Shards {
             return Ok(counts.agreed);
         };
         if let Some(agreed) = counts.agreed {
-            tracing::info!(from = agreed, to = proposal, "every replica wants another number of shards");
+            tracing::info!(
+                from = agreed,
+                to = proposal,
+                "all replicas ask for another number of shards; changing to it"
+            );
         }
         match holder.write_count(&name, lease.cloned(), proposal).await {
             Ok(()) => Ok(Some(proposal)),
@@ -118,17 +136,18 @@ impl Shards {
         }
     }
 
-    /// Looks at every shard that is or should be ours. One that fails keeps the others from nothing.
+    /// Looks at every shard that is or should be ours. A failure with one does not affect the others.
     async fn bid_for_all(
         &mut self,
         holder: &Holder,
         leases: &Leases,
-        (agreed, members): (u32, &Members),
+        agreed: Division<'_>,
     ) -> Result<(), Error> {
         let Some(count) = self.in_force else { return Ok(()) };
         let mut outcome = Ok(());
         for shard in 0..count {
-            let is_ours = count == agreed && owner(members, shard) == Some(&holder.identity);
+            let is_ours =
+                count == agreed.count && owner_of_shard(agreed.members, shard) == Some(&holder.identity);
             if is_ours {
                 self.leaving.remove(&shard);
             } else if self.held.contains_key(&shard) {
@@ -137,7 +156,7 @@ impl Shards {
             } else {
                 continue;
             }
-            match self.bid(holder, (shard, count), leases).await {
+            match self.bid(holder, Shard { number: shard, count }, leases).await {
                 Ok(Some(until)) => _ = self.held.insert(shard, until),
                 Ok(None) => self.drop_shard(shard),
                 // No server: asking for each shard would only take longer.
@@ -152,25 +171,25 @@ impl Shards {
     async fn bid(
         &mut self,
         holder: &Holder,
-        (shard, count): (u32, u32),
+        Shard { number: shard, count }: Shard,
         leases: &Leases,
     ) -> Result<Option<Instant>, Error> {
         let name = shard_name(holder, shard);
         let candidate = self.candidates.entry(name.clone()).or_default();
-        // A right that ran out may have been another's meanwhile.
+        // After a right ran out, another replica may have had it.
         if candidate.right(holder.clock.instant()).is_none() {
             self.proven.remove(&shard);
         }
         let lease = LeaseName { name: &name, count: Some(count) };
         let held = match leases.get(&name) {
-            Some(found) => holder.act(lease, Some(found.clone()), candidate).await,
+            Some(found) => holder.look_at(lease, Some(found.clone()), candidate).await,
             None => holder.look(lease, candidate).await,
         };
-        holder.tell_wait(&name, candidate);
+        holder.report_wait(&name, candidate);
         held
     }
 
-    /// Looks whether shards that were taken may be acted upon.
+    /// Checks whether shards that were taken may be acted upon.
     async fn prove(&mut self, holder: &Holder) -> Result<(), Error> {
         let Some(count) = self.in_force else { return Ok(()) };
         if self.held.keys().all(|shard| self.proven.contains(shard)) {
@@ -184,7 +203,8 @@ impl Shards {
         Ok(())
     }
 
-    /// Does a shard's lease live that was not taken under this number, or has one vanished whose holder may put it back?
+    /// Returns whether the Lease of a shard lives that was taken under another number of shards, or one has vanished
+    /// whose holder may put it back.
     fn sees_another_count(&mut self, holder: &Holder, leases: &Leases, count: u32) -> bool {
         let (now, term) = (holder.clock.instant(), holder.terms.term);
         let prefix = format!("{}-shard-", holder.operator);
@@ -209,10 +229,10 @@ impl Shards {
         let rights = proven.map(|(&shard, &until)| {
             (shard, ShardRight { until, is_closing: self.leaving.contains_key(&shard) })
         });
-        fence.share(count, &rights.collect())
+        fence.set_shards(count, &rights.collect())
     }
 
-    /// Some of the shards to be given back in which nothing runs any more. What has had its time is cut off.
+    /// Returns some of the shards to be given back in which nothing runs any more. Cancels what has had its time.
     pub(super) fn vacated(&self, fence: &Fence, now: Instant) -> Vec<u32> {
         for (&shard, _) in self.leaving.iter().filter(|(_, end)| **end <= now) {
             fence.end_shard(shard);
@@ -221,12 +241,13 @@ impl Shards {
         vacated.take(RELEASES_MAX).collect()
     }
 
-    /// Are there shards to be given back?
+    /// Returns whether there are shards to be given back.
     pub(super) fn is_leaving(&self) -> bool {
         !self.leaving.is_empty()
     }
 
-    /// The replicas that live, by what we see of their leases, ourselves always; and leases of the long dead.
+    /// Returns the living replicas as far as their leases show, always with ourselves, and the leases of those that died
+    /// long ago.
     fn members<'a>(&mut self, holder: &Holder, leases: &'a Leases) -> (Members, Vec<&'a Lease>) {
         let (now, term) = (holder.clock.instant(), holder.terms.term);
         let (prefix, own) = (format!("{}-member-", holder.operator), member_name(holder));
@@ -309,7 +330,8 @@ mod tests {
         let (two, three) = (members(&["a", "b"]), members(&["a", "b", "c"]));
         let mut moved = 0;
         for shard in 0..300 {
-            let (before, after) = (owner(&two, shard).unwrap(), owner(&three, shard).unwrap());
+            let (before, after) =
+                (owner_of_shard(&two, shard).unwrap(), owner_of_shard(&three, shard).unwrap());
             assert!(before == after || after == "c", "a shard moved between old replicas");
             moved += usize::from(before != after);
         }

@@ -1,5 +1,5 @@
-//! Which events are sent, sans I/O: the same event again is counted on the first one, and an object that talks too
-//! much is silenced for a while.
+//! Which events are sent, sans I/O: the same event again is counted on the first one, and an object that sends too many
+//! is silenced for a while.
 //!
 //! Memory is bounded: the correlator keeps at most [`KNOWN_MAX`] events and as many budgets, also while the server refuses
 //! every event, and forgets the oldest half of what is full.
@@ -83,7 +83,7 @@ impl Correlator {
         Decision::Create { name }
     }
 
-    /// The event was not recorded: the next one like it is created anew.
+    /// Forgets an event that was not recorded: the next one like it is created anew.
     pub(super) fn forget(&mut self, note: &Note) {
         self.known.remove(&same(note));
     }
@@ -104,7 +104,7 @@ impl Correlator {
             self.known.retain(|_, known| known.last > middle);
         }
         if self.budgets.len() >= KNOWN_MAX {
-            // A budget that is whole again says nothing.
+            // A budget that is full again need not be kept.
             self.budgets.retain(|_, budget| !budget.is_whole(now));
         }
         if self.budgets.len() >= KNOWN_MAX {

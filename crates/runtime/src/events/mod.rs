@@ -27,7 +27,7 @@ const WAITING_MAX: usize = 1024;
 /// Bytes of a message: what the newer Events API accepts. The rest is in the log.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
-/// How bad it is.
+/// How important an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
     /// For the record.
@@ -45,7 +45,7 @@ impl Severity {
     }
 }
 
-/// What is to be told about an object.
+/// An event about an object, before it is sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Note {
     pub(crate) about: ObjectReference,
@@ -59,7 +59,7 @@ pub(crate) struct Note {
 pub(crate) struct Recorder(mpsc::Sender<Note>);
 
 impl Recorder {
-    /// A recorder and the notes it takes, for [`Sender`].
+    /// Creates a recorder and the notes it takes, for [`Sender`].
     pub(crate) fn new() -> (Self, mpsc::Receiver<Note>) {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         (Self(sender), receiver)
@@ -72,7 +72,7 @@ impl Recorder {
     }
 }
 
-/// Sends notes as Events until nobody makes more, then what is still waiting, for as long as it may take.
+/// Sends notes as Events until no more can come, then those that are still waiting, within the time it is given.
 pub(crate) struct Sender {
     client: Client,
     component: String,
@@ -85,7 +85,7 @@ impl Sender {
         Self { client, component, clock, correlator: Correlator::new(entropy) }
     }
 
-    /// Works until `ended` gives the moment by which everything must be sent.
+    /// Sends events until `ended` returns the moment by which everything must be sent.
     pub(crate) async fn run(mut self, mut notes: mpsc::Receiver<Note>, ended: impl Future<Output = Instant>) {
         let mut ended = pin!(ended);
         let deadline = loop {

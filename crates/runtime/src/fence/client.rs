@@ -12,7 +12,7 @@ use kube::client::Body;
 use super::tenure::Term;
 use crate::error::Error;
 
-/// The client `whole`, for as long as the right lasts.
+/// Returns the client `whole`, for as long as the right lasts.
 pub(super) fn fenced(whole: &Client, term: &Arc<Term>) -> Client {
     let namespace = whole.default_namespace().to_owned();
     Client::new(Fenced { whole: whole.clone(), term: term.clone() }, namespace)
@@ -26,7 +26,7 @@ struct Fenced {
 
 impl tower::Service<Request<Body>> for Fenced {
     type Response = Response<Body>;
-    type Error = crate::fault::BoxError;
+    type Error = crate::error::BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -44,7 +44,7 @@ impl tower::Service<Request<Body>> for Fenced {
     }
 }
 
-/// Reads do no harm; a command in a container, which is a GET that becomes something else, may do any.
+/// Returns whether a request may change something. Reads do not; a command in a container, which begins as a GET, may.
 fn may_change(request: &Request<Body>) -> bool {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     !is_read || request.headers().contains_key(header::UPGRADE)

@@ -1,6 +1,6 @@
-//! The right to act. A replica that lost its lease, or is about to, must neither go on with what it does nor send the
-//! write it has prepared: whatever acts for an object enters the fence first, is ended when the right ends, and asks the
-//! fence before each write. The fence closes before the lease can pass to another.
+//! The right to act. A replica that lost its lease, or is about to, must neither go on with its work nor send a write
+//! that it has prepared: whatever acts for an object enters the fence first, is cancelled when the right ends, and asks
+//! the fence before each write. The fence closes before the lease can pass to another.
 //!
 //! Without an election everything is admitted and nothing is counted. With one leader there is one [`Tenure`] for all
 //! keys, with shards one for each shard held. The election opens, renews and ends tenures; nothing else does.
@@ -73,7 +73,7 @@ pub(crate) struct ShardRight {
 /// The shards whose right begins.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Begun {
-    /// Those that were another's.
+    /// Those that another replica had.
     pub(crate) gained: BTreeSet<u32>,
     /// Those that were ours before they lapsed.
     pub(crate) resumed: BTreeSet<u32>,
@@ -81,7 +81,7 @@ pub(crate) struct Begun {
 
 /// Whether something may begin for a key.
 #[derive(Debug)]
-pub(crate) enum Admission {
+pub(crate) enum FenceAnswer {
     /// It may, and is counted until the permit is dropped.
     Granted(Permit),
     /// Not now: the right lapsed or is being handed over, and may be ours again.
@@ -98,7 +98,7 @@ pub(crate) struct Fence {
     gains: Arc<AtomicU64>,
     /// There is no election and never will be: nobody needs to look.
     is_unlimited: bool,
-    /// What lies between the end of a right and the moment from which it may be another's, as far as it may be used.
+    /// How much of the time between the end of a right and the moment when another replica may have it can be used.
     spare: Duration,
 }
 
@@ -113,31 +113,31 @@ impl Fence {
         Self::new(Right::Unlimited, Duration::ZERO)
     }
 
-    /// Admits nothing until an election opens it. `spare` is how long what cannot write any more may go on.
+    /// Admits nothing until an election opens it. `spare` is how long work that can no longer write may go on.
     pub(crate) fn closed(spare: Duration) -> Self {
         Self::new(Right::Whole(None), spare)
     }
 
-    /// How long what has been told that its right is over may take to end, if it cannot write.
+    /// Returns how long what has been told that its right is over may take to end, if it cannot write.
     pub(crate) fn spare(&self) -> Duration {
         self.spare
     }
 
     /// Asks to begin something for this key.
-    pub(crate) fn enter(&self, key: &Key) -> Admission {
+    pub(crate) fn enter(&self, key: &Key) -> FenceAnswer {
         if self.is_unlimited {
-            return Admission::Granted(Permit::unlimited());
+            return FenceAnswer::Granted(Permit::unlimited());
         }
         match &*self.right.borrow() {
-            Right::Unlimited => Admission::Granted(Permit::unlimited()),
-            Right::Whole(tenure) => tenure.as_ref().map_or(Admission::Suspended, Tenure::enter),
+            Right::Unlimited => FenceAnswer::Granted(Permit::unlimited()),
+            Right::Whole(tenure) => tenure.as_ref().map_or(FenceAnswer::Suspended, Tenure::enter),
             Right::Shards { count, held } => {
-                held.get(&shard_of(key, *count)).map_or(Admission::Elsewhere, Tenure::enter)
+                held.get(&shard_of(key, *count)).map_or(FenceAnswer::Elsewhere, Tenure::enter)
             }
         }
     }
 
-    /// May this key be written for now?
+    /// Returns whether this key may be written for now.
     pub(crate) fn admits(&self, key: &Key) -> bool {
         if self.is_unlimited {
             return true;
@@ -151,7 +151,7 @@ impl Fence {
         tenure.is_some_and(|tenure| tenure.is_valid())
     }
 
-    /// May anything be begun now?
+    /// Returns whether anything may begin now.
     pub(crate) fn is_open(&self) -> bool {
         if self.is_unlimited {
             return true;
@@ -163,7 +163,7 @@ impl Fence {
         }
     }
 
-    /// The shard this key belongs to, if keys are dealt into shards.
+    /// Returns the shard this key belongs to, if keys are dealt into shards.
     pub(crate) fn shard_of(&self, key: &Key) -> Option<u32> {
         if self.is_unlimited {
             return None;
@@ -174,18 +174,18 @@ impl Fence {
         }
     }
 
-    /// A number that grows whenever a right comes that was not held before; none where there is no election. What was known
-    /// under another number may be behind what another replica did meanwhile.
+    /// Returns a number that grows whenever a right comes that was not held before; none where there is no election.
+    /// What was known under another number may be behind what another replica did meanwhile.
     pub(crate) fn gain(&self) -> Option<u64> {
         (!self.is_unlimited).then(|| self.gains.load(Ordering::SeqCst))
     }
 
-    /// Counted under the lock of the right, so before anybody can act under it.
+    /// Counts a right that was gained. Called under the lock of the right, so before anybody can act under it.
     fn count_gain(&self) {
         self.gains.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Tells when rights begin, are renewed or end.
+    /// Returns a receiver that sees when rights begin, are renewed or end.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Right> {
         self.right.subscribe()
     }
@@ -213,8 +213,8 @@ impl Fence {
         }
     }
 
-    /// The whole right is ours until this moment unless renewed, or ends now.
-    pub(crate) fn lead(&self, until: Option<Instant>) {
+    /// Gives us the whole right until this moment unless it is renewed, or ends it now.
+    pub(crate) fn set_leader(&self, until: Option<Instant>) {
         debug_assert!(!self.is_unlimited, "without an election nobody sets rights");
         self.right.send_modify(|right| {
             let former = match right {
@@ -233,8 +233,8 @@ impl Fence {
         });
     }
 
-    /// These of so many shards are ours; all others end now. Returns those that begin.
-    pub(crate) fn share(&self, count: u32, rights: &BTreeMap<u32, ShardRight>) -> Begun {
+    /// Gives us these of so many shards and ends all others now. Returns those that begin.
+    pub(crate) fn set_shards(&self, count: u32, rights: &BTreeMap<u32, ShardRight>) -> Begun {
         debug_assert!(!self.is_unlimited, "without an election nobody sets rights");
         let mut begun = Begun::default();
         self.right.send_modify(|right| {
@@ -277,7 +277,7 @@ impl Fence {
         });
     }
 
-    /// How much is under way in this shard.
+    /// Returns how much is under way in this shard.
     pub(crate) fn active_in(&self, shard: u32) -> usize {
         self.right.borrow().shard(shard).map_or(0, |tenure| tenure.active())
     }
@@ -297,13 +297,13 @@ async fn reached(moment: Option<Instant>) {
     }
 }
 
-/// The shard a key belongs to.
+/// Returns the shard a key belongs to.
 fn shard_of(key: &Key, count: u32) -> u32 {
     u32::try_from(stable_hash(key.as_str()) % u64::from(count)).expect("below the number of shards")
 }
 
-/// FNV-1a, then the finisher of SplitMix64, because names that differ in their last letters leave FNV's high bits
-/// alike. Fixed for ever: every replica, of any build, must agree.
+/// Returns FNV-1a followed by the finisher of SplitMix64, because names that differ in their last letters leave FNV's
+/// high bits alike. Fixed for ever: every replica, of every version, must put an object into the same shard.
 pub(crate) fn stable_hash(text: &str) -> u64 {
     let hash = fnv_64(text.as_bytes());
     let mixed = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -326,7 +326,7 @@ mod tests {
     #[track_caller]
     fn enter(fence: &Fence) -> Permit {
         match fence.enter(&key()) {
-            Admission::Granted(permit) => permit,
+            FenceAnswer::Granted(permit) => permit,
             other => panic!("{other:?}"),
         }
     }
@@ -334,8 +334,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_right_ends_by_itself() {
         let fence = Fence::closed(Duration::ZERO);
-        assert!(!fence.admits(&key()) && matches!(fence.enter(&key()), Admission::Suspended));
-        fence.lead(Some(in_ten_seconds()));
+        assert!(!fence.admits(&key()) && matches!(fence.enter(&key()), FenceAnswer::Suspended));
+        fence.set_leader(Some(in_ten_seconds()));
         assert!(fence.admits(&key()) && fence.is_open());
         let permit = enter(&fence);
         tokio::time::advance(Duration::from_secs(10)).await;
@@ -345,12 +345,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_runs_is_ended_with_the_right_it_began_under() {
         let fence = Fence::closed(Duration::ZERO);
-        fence.lead(Some(in_ten_seconds()));
+        fence.set_leader(Some(in_ten_seconds()));
         let permit = enter(&fence);
         let run = permit.run(std::future::pending::<()>());
         let renewals = async {
             tokio::time::sleep(Duration::from_secs(8)).await;
-            fence.lead(Some(in_ten_seconds()));
+            fence.set_leader(Some(in_ten_seconds()));
             std::future::pending::<()>().await;
         };
         let began = Instant::now();
@@ -360,7 +360,7 @@ mod tests {
             () = renewals => {}
         }
         assert_eq!(began.elapsed(), Duration::from_secs(18), "renewed once, then ended on time");
-        fence.lead(Some(in_ten_seconds()));
+        fence.set_leader(Some(in_ten_seconds()));
         assert!(fence.admits(&key()) && !permit.claim().is_valid(), "a new right revives nothing");
     }
 
@@ -369,13 +369,13 @@ mod tests {
         let fence = Fence::closed(Duration::ZERO);
         let share = |is_closing| {
             let right = ShardRight { until: in_ten_seconds(), is_closing };
-            let Begun { gained, resumed } = fence.share(1, &BTreeMap::from([(0, right)]));
+            let Begun { gained, resumed } = fence.set_shards(1, &BTreeMap::from([(0, right)]));
             (gained.len(), resumed.len())
         };
         assert_eq!(share(false), (1, 0));
         let permit = enter(&fence);
         assert_eq!(share(true), (0, 0));
-        assert!(matches!(fence.enter(&key()), Admission::Suspended));
+        assert!(matches!(fence.enter(&key()), FenceAnswer::Suspended));
         assert!(permit.claim().is_valid() && fence.admits(&key()) && fence.active_in(0) == 1);
         assert_eq!(share(false), (0, 1), "it stays after all");
         assert!(permit.claim().is_valid());
@@ -387,24 +387,24 @@ mod tests {
         assert_eq!(fence.active_in(0), 1, "what was begun before is still there");
         drop(permit);
         assert_eq!(fence.active_in(0), 0);
-        fence.share(1, &BTreeMap::new());
-        assert!(matches!(fence.enter(&key()), Admission::Elsewhere));
+        fence.set_shards(1, &BTreeMap::new());
+        assert!(matches!(fence.enter(&key()), FenceAnswer::Elsewhere));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_right_that_lapsed_is_gained_anew_and_a_renewed_one_is_not() {
         let fence = Fence::closed(Duration::ZERO);
         assert_eq!((fence.gain(), Fence::unlimited().gain()), (Some(0), None));
-        fence.lead(Some(in_ten_seconds()));
-        fence.lead(Some(in_ten_seconds()));
+        fence.set_leader(Some(in_ten_seconds()));
+        fence.set_leader(Some(in_ten_seconds()));
         assert_eq!(fence.gain(), Some(1));
         tokio::time::advance(Duration::from_secs(10)).await;
-        fence.lead(Some(in_ten_seconds()));
+        fence.set_leader(Some(in_ten_seconds()));
         assert_eq!(fence.gain(), Some(2));
         let fence = Fence::closed(Duration::ZERO);
         let right = ShardRight { until: in_ten_seconds(), is_closing: false };
         for (held, gains) in [(&[1, 2][..], 1), (&[1, 2], 1), (&[1], 1), (&[1, 3], 2), (&[], 2)] {
-            fence.share(4, &held.iter().map(|shard| (*shard, right)).collect());
+            fence.set_shards(4, &held.iter().map(|shard| (*shard, right)).collect());
             assert_eq!(fence.gain(), Some(gains), "{held:?}");
         }
     }

@@ -1,8 +1,8 @@
 //! One uninterrupted right to a part of the keys, and what is done under it.
 //!
 //! A [`Permit`] is held by what runs: it is counted, so that the election knows when a right may be handed on. A
-//! [`Claim`] is the same without the count, for whoever may outlive the run: it only tells whether the right under which
-//! something was begun has lasted until now.
+//! [`Claim`] is the same without the count, for whoever may outlive the run: it only says whether the right under which
+//! something began has lasted until now.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use kube::Client;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Admission, ShardRight, client};
+use super::{FenceAnswer, ShardRight, client};
 
 /// One uninterrupted right.
 pub(crate) struct Tenure {
@@ -40,7 +40,7 @@ pub(super) struct Term {
 }
 
 impl Term {
-    /// Does the right still last?
+    /// Returns whether the right still lasts.
     pub(super) fn is_valid(&self) -> bool {
         !self.over.is_cancelled() && Instant::now() < *self.end()
     }
@@ -56,7 +56,8 @@ impl Tenure {
         Arc::new(Self { term, is_closing: AtomicBool::new(false), active, client: OnceLock::new() })
     }
 
-    /// The right until this moment: the former one, renewed, or a new one where there is none or it is over.
+    /// Returns the right that lasts until this moment: the former one, renewed, or a new one where there is none or it
+    /// is over.
     pub(super) fn renewed(former: Option<&Arc<Self>>, until: Instant) -> Arc<Self> {
         match former {
             Some(former) if former.renew(until) => former.clone(),
@@ -68,7 +69,7 @@ impl Tenure {
         }
     }
 
-    /// The right to a shard. One that is to be given back is renewed but does not begin anew.
+    /// Returns the right to a shard. One that is to be given back is renewed but does not begin anew.
     pub(super) fn shard(former: Option<&Arc<Self>>, right: ShardRight) -> Arc<Self> {
         let tenure = match former {
             Some(former) if right.is_closing => {
@@ -90,17 +91,17 @@ impl Tenure {
         lasts
     }
 
-    pub(super) fn enter(self: &Arc<Self>) -> Admission {
+    pub(super) fn enter(self: &Arc<Self>) -> FenceAnswer {
         // The election closes a right under the lock that guards this call, and counts what is under way after it.
-        if self.is_open() { Admission::Granted(Permit::under(self)) } else { Admission::Suspended }
+        if self.is_open() { FenceAnswer::Granted(Permit::under(self)) } else { FenceAnswer::Suspended }
     }
 
-    /// Does it still last?
+    /// Returns whether it still lasts.
     pub(super) fn is_valid(&self) -> bool {
         self.term.is_valid()
     }
 
-    /// May anything be begun under it?
+    /// Returns whether anything may begin under it.
     pub(super) fn is_open(&self) -> bool {
         self.term.is_valid() && !self.is_closing.load(Ordering::Acquire)
     }
@@ -110,7 +111,7 @@ impl Tenure {
         self.term.over.cancel();
     }
 
-    /// Ends it if its time is over; returns whether that was news.
+    /// Ends it if its time is over; returns whether that ended it.
     pub(super) fn lapse(&self, now: Instant) -> bool {
         let has_lapsed = !self.term.over.is_cancelled() && *self.term.end() <= now;
         if has_lapsed {
@@ -119,12 +120,12 @@ impl Tenure {
         has_lapsed
     }
 
-    /// When it ends unless renewed; none when it is over.
+    /// Returns when it ends unless renewed; none when it is over.
     pub(super) fn ends_at(&self) -> Option<Instant> {
         (!self.term.over.is_cancelled()).then(|| *self.term.end())
     }
 
-    /// How much is under way.
+    /// Returns how much is under way.
     pub(super) fn active(&self) -> usize {
         self.active.load(Ordering::Acquire)
     }
@@ -135,12 +136,12 @@ impl Tenure {
 pub(crate) struct Claim(Option<Arc<Tenure>>);
 
 impl Claim {
-    /// Has it lasted until now?
+    /// Returns whether it has lasted until now.
     pub(crate) fn is_valid(&self) -> bool {
         self.0.as_ref().is_none_or(|tenure| tenure.is_valid())
     }
 
-    /// A client whose writes are refused when the right is over.
+    /// Returns a client whose writes are refused when the right is over.
     pub(crate) fn client<'a>(&'a self, whole: &'a Client) -> &'a Client {
         match &self.0 {
             None => whole,
@@ -163,12 +164,12 @@ impl Permit {
         Self(Claim(Some(tenure.clone())))
     }
 
-    /// The same right, uncounted.
+    /// Returns the same right without counting as something under way.
     pub(crate) fn claim(&self) -> &Claim {
         &self.0
     }
 
-    /// Runs the future while the right lasts; none when it ended first, and then the future is dropped where it waits.
+    /// Runs the future while the right lasts; returns none when the right ended first, and then the future is cancelled.
     pub(crate) async fn run<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         match &self.0.0 {
             None => Some(future.await),

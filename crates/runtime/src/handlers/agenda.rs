@@ -1,13 +1,14 @@
 //! What runs next. Sans I/O: from the handlers, the record, the state of the object and the time to the one handler to
-//! call now, or to the moment to look again. This is the whole logic of the handlers; the rest calls and writes down.
+//! call now, or to the moment to look again. This is the whole logic of the handlers; the rest calls handlers and
+//! records results.
 //!
 //! The rules, which the guide repeats for users:
 //! - `create` runs once for each object, the first time its filters match; `resume` once for each process;
-//! - `update` runs when the state is not the one it was through with last. At first nothing was: then the state that
-//!   the first successful handler saw is adopted. A handler added to the program later has seen nothing, and runs;
-//! - `field` runs when the value is not the one it was through with last; nothing and empty are the same at first;
-//! - updates wait for creation; `delete` runs alone, when the object is to go;
-//! - a failed handler waits its time, one that gave up is through; both only as long as the state is the same.
+//! - `update` runs when the state is not the one it finished with last. At first there is none: then the state that the
+//!   first successful handler saw is adopted. A handler added to the program later has seen nothing, and runs;
+//! - `field` runs when the value is not the one it finished with last; absent and empty are the same at first;
+//! - updates wait for creation; `delete` runs alone, when the object is being deleted;
+//! - a failed handler waits its time, one that gave up has finished; both only as long as the state is the same.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -28,7 +29,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// Is how it stands recorded with the object, or known to this process only?
+    /// Returns whether its progress is recorded with the object, and not known to this process only.
     pub(super) fn is_durable(self) -> bool {
         !matches!(self, Self::Resume | Self::Timer(_))
     }
@@ -87,10 +88,10 @@ pub(super) struct KnownRecords<'a> {
     pub(super) in_process: &'a Record,
 }
 
-/// What to do now.
+/// Returns what to do now.
 pub(super) fn next(candidates: &[Candidate<'_>], known: KnownRecords<'_>, view: &AgendaInput) -> Step {
     let is_creating = candidates.iter().any(|candidate| {
-        candidate.role == Role::Create && stand(candidate, known, view) != HandlerProgress::Through
+        candidate.role == Role::Create && progress_of(candidate, known, view) != HandlerProgress::Through
     });
     let mut wake: Option<Timestamp> = None;
     for rank in 0..=RANK_LAST {
@@ -98,7 +99,7 @@ pub(super) fn next(candidates: &[Candidate<'_>], known: KnownRecords<'_>, view: 
             if !is_eligible(candidate.role, view, is_creating) {
                 continue;
             }
-            match stand(candidate, known, view) {
+            match progress_of(candidate, known, view) {
                 HandlerProgress::Due => return Step::Run(candidate.index),
                 HandlerProgress::Waits(until) => wake = Some(wake.map_or(until, |wake| wake.min(until))),
                 HandlerProgress::Through => {}
@@ -112,15 +113,17 @@ pub(super) fn next(candidates: &[Candidate<'_>], known: KnownRecords<'_>, view: 
     Step::Rest(wake)
 }
 
-/// Is something left to do for this state of the object, now or after a failure's pause? What timers bring does not count.
+/// Returns whether something is left to do for this state of the object, now or after the pause that follows a failure.
+/// Ticks of timers do not count.
 pub(super) fn is_pending(candidates: &[Candidate<'_>], known: KnownRecords<'_>, view: &AgendaInput) -> bool {
     let is_lasting = |candidate: &&Candidate<'_>| !matches!(candidate.role, Role::Timer(_) | Role::Delete);
     candidates.iter().filter(is_lasting).any(|candidate| {
-        is_eligible(candidate.role, view, false) && stand(candidate, known, view) != HandlerProgress::Through
+        is_eligible(candidate.role, view, false)
+            && progress_of(candidate, known, view) != HandlerProgress::Through
     })
 }
 
-/// Is the object, seen for the first time by this process, one that somebody handled before?
+/// Returns whether the object, which this process sees for the first time, was handled before.
 pub(super) fn is_resumption(candidates: &[Candidate<'_>], record: &Record, is_inherited: bool) -> bool {
     let is_creation = candidates.iter().any(|candidate| candidate.role == Role::Create) && record.is_fresh();
     (is_inherited || !record.is_fresh()) && !is_creation
@@ -147,7 +150,7 @@ fn is_eligible(role: Role, view: &AgendaInput, is_creating: bool) -> bool {
     }
 }
 
-fn stand(candidate: &Candidate<'_>, known: KnownRecords<'_>, view: &AgendaInput) -> HandlerProgress {
+fn progress_of(candidate: &Candidate<'_>, known: KnownRecords<'_>, view: &AgendaInput) -> HandlerProgress {
     let marks = if candidate.role.is_durable() { known.record } else { known.in_process };
     if !is_wanted(candidate, known.record, marks.seen(candidate.id)) {
         return HandlerProgress::Through;
@@ -177,7 +180,7 @@ fn is_wanted(candidate: &Candidate<'_>, record: &Record, seen: Option<&Seen>) ->
     }
 }
 
-/// When the timer ticks next.
+/// Returns when the timer ticks next.
 pub(super) fn next_tick(
     id: &str,
     schedule: &Schedule,

@@ -1,5 +1,5 @@
 //! The record as text: plain JSON while it is short enough to read, deflated and in base64 beyond, and beyond the limit
-//! of an annotation a pointer to an object beside.
+//! of an annotation a pointer to a Secret.
 
 use std::fmt::Write;
 
@@ -12,14 +12,14 @@ use super::record::Record;
 /// Longer records are compressed. Up to this they are worth reading with `kubectl get -o yaml`.
 const PLAIN_BYTES_MAX: usize = 512;
 
-/// Longer texts go to an object beside. All annotations of an object share 256 KiB, and every reader of the object
-/// pays for ours.
+/// Longer texts are stored in a Secret. All annotations of an object share 256 KiB, and every reader of the object pays
+/// for ours.
 pub(super) const ANNOTATION_BYTES_MAX: usize = 32 * 1024;
 
 /// Records do not inflate beyond this: an object has at most 3 MiB, and a record a few states of it.
 const RECORD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Deflate's middle way: the records are small, and nine is no smaller for JSON.
+/// Deflate's medium level: the records are small, and the highest level makes JSON no smaller.
 const LEVEL: u8 = 6;
 
 const DEFLATED: &str = "deflate:";
@@ -30,11 +30,11 @@ const ASIDE: &str = "aside:";
 pub(super) enum Stored {
     /// The record.
     Here(Record),
-    /// The record is in the object beside; this named its content when the annotation was written.
+    /// The record is in the Secret; this named its content when the annotation was written.
     Aside,
 }
 
-/// The record as text.
+/// Returns the record as text.
 pub(super) fn encode(record: &Record) -> String {
     let plain = serde_json::to_string(record).expect("a record is plain data");
     if plain.len() <= PLAIN_BYTES_MAX {
@@ -45,15 +45,15 @@ pub(super) fn encode(record: &Record) -> String {
     text
 }
 
-/// What is written into the annotation when the text of the record is elsewhere. It changes with the text, so whoever
-/// watches the object learns that the record changed.
+/// Returns what is written into the annotation when the text of the record is elsewhere. It changes with the text, so
+/// whoever watches the object learns that the record changed.
 pub(super) fn pointer(text: &str) -> String {
     let mut pointer = ASIDE.to_owned();
     let _ = write!(pointer, "{}", Fingerprint::of_value(&text.into()));
     pointer
 }
 
-/// Reads an annotation, or the text of an object beside.
+/// Reads an annotation, or the text of a Secret.
 pub(super) fn decode(text: &str) -> Result<Stored, String> {
     if text.starts_with(ASIDE) {
         return Ok(Stored::Aside);

@@ -1,10 +1,11 @@
-//! Daemons: a task for each object, beside the queue, for what neither events nor timers tell, such as a long poll.
+//! Daemons: a task for each object, beside the queue, for what neither events nor timers can do, such as a long poll.
 //!
-//! Which should run is decided by the handler runner (filters, deletion); one supervisor per controller makes it so, owns the tasks,
-//! and ends them: first the word to stop, then, after the grace, they are dropped where they wait. **Invariant:** an
-//! object has at most one task of each daemon, and none without the right to act on it.
+//! Which should run is decided by the handler runner (filters, deletion); one supervisor per controller makes it so,
+//! owns the tasks, and ends them: first they are told to stop, then, after the grace, they are cancelled at their next
+//! await. **Invariant:** an object has at most one task of each daemon, and none without the right to act on it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -22,11 +23,12 @@ use super::handled_condition;
 use super::plan::Plan;
 use super::turn::{TurnState, Which};
 use crate::context::Run;
-use crate::controller_queue::ControllerQueue;
-use crate::engine::{Engine, Test, words_of};
 use crate::fault::{Fault, Result};
-use crate::fence::{Admission, Permit};
+use crate::fence::{FenceAnswer, Permit};
+use crate::kind::object::ObjectTest;
 use crate::queue::{Backoff, Outcome, Urgency};
+use crate::shared::ControllerShared;
+use crate::workers::controller_queue::ControllerQueue;
 
 /// How long a daemon may take to end when told to stop: a request under way, not a long poll.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
@@ -37,7 +39,7 @@ const WELL_AFTER: Duration = Duration::from_secs(10 * 60);
 /// A declared daemon.
 pub(super) struct Daemon {
     pub(super) id: String,
-    pub(super) filters: Vec<Test>,
+    pub(super) filters: Vec<ObjectTest>,
     pub(super) backoff: Backoff,
     pub(super) grace: Duration,
     pub(super) call: DaemonCall,
@@ -46,10 +48,28 @@ pub(super) struct Daemon {
 /// A daemon's function.
 pub(super) type DaemonCall = Arc<dyn Fn(Arc<TurnState>) -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
-/// A daemon of an object: the place in the program of the one, the key of the other.
-type DaemonKey = (Key, usize);
+/// A daemon of an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct DaemonKey {
+    object: Key,
+    /// The place of the daemon in the program.
+    index: usize,
+}
 
-/// Who should run and who does.
+impl DaemonKey {
+    /// Covers all daemons of an object.
+    fn all_of(object: &Key) -> RangeInclusive<Self> {
+        Self { object: object.clone(), index: 0 }..=Self { object: object.clone(), index: usize::MAX }
+    }
+}
+
+/// The end of a daemon's task.
+struct EndedDaemon {
+    key: DaemonKey,
+    how: DaemonEnd,
+}
+
+/// Which daemons should run and which do.
 #[derive(Default)]
 pub(super) struct DaemonSupervisor {
     table: Mutex<DaemonTable>,
@@ -79,39 +99,47 @@ struct WantedDaemon {
     ended: Option<DaemonEnd>,
 }
 
+/// The daemons that should run for an object in this state.
+#[derive(Clone, Copy)]
+pub(super) struct ObjectDaemons<'a> {
+    pub(super) uid: Option<&'a String>,
+    pub(super) state: Fingerprint,
+    /// Their places in the program.
+    pub(super) daemons: &'a [usize],
+}
+
 /// How a daemon ended.
 #[derive(Clone, Debug, PartialEq)]
 enum DaemonEnd {
     /// It was told to.
     Stopped,
-    /// It has done its work.
+    /// It succeeded.
     Well,
-    /// It gave up at this state, over this error.
+    /// It gave up at this state because of this error.
     GaveUp(Fingerprint, String),
 }
 
 impl DaemonSupervisor {
-    /// These daemons, and no others, should run for the object in this state. `is_alive` is asked under our lock: a
-    /// deletion is told after the cache has it, so either we see it here, or it dismisses what we want.
-    pub(super) fn want(
+    /// Makes these daemons, and no others, run for the object. `is_alive` is called under our lock: a deletion is reported
+    /// after the cache has it, so either we see it here, or it stops what we start.
+    pub(super) fn set_wanted(
         &self,
-        (key, uid): (&Key, Option<&String>),
-        state: Fingerprint,
-        daemons: &[usize],
+        key: &Key,
+        ObjectDaemons { uid, state, daemons }: ObjectDaemons<'_>,
         is_alive: impl FnOnce() -> bool,
     ) {
         let mut table = self.table();
         if !is_alive() {
             return;
         }
-        for post in table.posts(key) {
-            if !daemons.contains(&post.1) {
+        for post in table.daemons_of(key) {
+            if !daemons.contains(&post.index) {
                 table.wanted.remove(&post);
                 table.unseen.insert(post);
             }
         }
         for &daemon in daemons {
-            let post = (key.clone(), daemon);
+            let post = DaemonKey { object: key.clone(), index: daemon };
             let known = table.wanted.get(&post).filter(|want| want.uid.as_ref() == uid);
             let ended = match known.and_then(|want| want.ended.clone()) {
                 Some(DaemonEnd::GaveUp(at, _)) if at != state => None,
@@ -126,54 +154,59 @@ impl DaemonSupervisor {
         self.wake(&table);
     }
 
-    /// Says from now on where a daemon gave up.
+    /// Sets the queue that hears of daemons that gave up.
     pub(super) fn report_to(&self, queue: ControllerQueue) {
         // A controller is wired once.
         let _ = self.queue.set(queue);
     }
 
-    /// The daemons that gave up on the object in this state, and why.
+    /// Returns the daemons that gave up on the object in this state, and why.
     pub(super) fn given_up(&self, key: &Key, state: Fingerprint) -> Vec<(usize, String)> {
         let table = self.table();
-        let wanted = table.wanted.range((key.clone(), 0)..=(key.clone(), usize::MAX));
-        let given_up = wanted.filter_map(|((_, daemon), want)| match &want.ended {
-            Some(DaemonEnd::GaveUp(at, error)) if *at == state => Some((*daemon, error.clone())),
+        let wanted = table.wanted.range(DaemonKey::all_of(key));
+        let given_up = wanted.filter_map(|(daemon, want)| match &want.ended {
+            Some(DaemonEnd::GaveUp(at, error)) if *at == state => Some((daemon.index, error.clone())),
             _ => None,
         });
         given_up.collect()
     }
 
-    /// None should run for the object.
-    pub(super) fn dismiss(&self, key: &Key) {
+    /// Stops all daemons of the object.
+    pub(super) fn stop_all(&self, key: &Key) {
         let mut table = self.table();
-        for post in table.posts(key) {
+        for post in table.daemons_of(key) {
             table.wanted.remove(&post);
             table.unseen.insert(post);
         }
         self.wake(&table);
     }
 
-    /// Waits until none runs for the object.
-    pub(super) async fn dismissed(&self, key: &Key) {
-        self.dismiss(key);
+    /// Stops all daemons of the object and waits until none runs.
+    pub(super) async fn stop_all_and_wait(&self, key: &Key) {
+        self.stop_all(key);
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            if !self.table().running.keys().any(|(other, _)| other == key) {
+            if !self.table().running.keys().any(|daemon| daemon.object == *key) {
                 return;
             }
             ended.await;
         }
     }
 
-    /// Runs who should run until `stop`, then ends them all.
-    pub(super) async fn supervise(&self, plan: Arc<Plan>, engine: Arc<Engine>, stop: CancellationToken) {
+    /// Runs the daemons that should run until `stop`, then ends them all.
+    pub(super) async fn supervise(
+        &self,
+        plan: Arc<Plan>,
+        controller: Arc<ControllerShared>,
+        stop: CancellationToken,
+    ) {
         let mut tasks = JoinSet::new();
-        let mut rights = engine.shared.fence.subscribe();
+        let mut rights = controller.operator.fence.subscribe();
         while !stop.is_cancelled() {
             for post in self.take_unseen() {
-                self.attend(&post, &plan, &engine, &mut tasks);
+                self.start_or_stop(&post, &plan, &controller, &mut tasks);
             }
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -188,40 +221,40 @@ impl DaemonSupervisor {
         }
     }
 
-    /// Starts or stops a daemon as it should be.
-    fn attend(
+    /// Starts or stops a daemon as wanted.
+    fn start_or_stop(
         &self,
         post: &DaemonKey,
         plan: &Arc<Plan>,
-        engine: &Arc<Engine>,
-        tasks: &mut JoinSet<(DaemonKey, DaemonEnd)>,
+        controller: &Arc<ControllerShared>,
+        tasks: &mut JoinSet<EndedDaemon>,
     ) {
         let mut table = self.table();
         let is_wanted = table.wanted.get(post).is_some_and(|want| want.ended.is_none());
-        let permit = match engine.shared.fence.enter(&post.0) {
-            Admission::Granted(permit) if is_wanted => Some(permit),
+        let permit = match controller.operator.fence.enter(&post.object) {
+            FenceAnswer::Granted(permit) if is_wanted => Some(permit),
             _ => None,
         };
         match (table.running.get(post), permit) {
             (Some(stop), None) => stop.cancel(),
             (None, Some(permit)) => {
-                let Some(object) = engine.cache.get(&post.0) else { return };
+                let Some(object) = controller.cache.get(&post.object) else { return };
                 let stop = CancellationToken::new();
                 table.running.insert(post.clone(), stop.clone());
                 let claim = permit.claim().clone();
-                let context = Run::detached(engine.clone(), object, post.0.clone(), claim);
-                let spare = engine.shared.fence.spare();
-                let life = tend(post.clone(), plan.clone(), context, stop.clone());
-                tasks.spawn(tend_while_permitted(post.clone(), life, stop, (permit, spare)));
+                let context = Run::detached(controller.clone(), object, post.object.clone(), claim);
+                let lapse = Lapse { permit, spare: controller.operator.fence.spare() };
+                let life = run_daemon(post.index, plan.clone(), context, stop.clone());
+                tasks.spawn(run_while_permitted(post.clone(), life, stop, lapse));
             }
             // One that was told to stop while it is wanted again is looked at when it has ended.
             (Some(_), Some(_)) | (None, None) => {}
         }
     }
 
-    fn note_end(&self, ended: Option<(DaemonKey, DaemonEnd)>) {
-        // A task that panicked is our bug: it is ours to tend, and users' panics end inside.
-        let Some((post, how)) = ended else { return };
+    fn note_end(&self, ended: Option<EndedDaemon>) {
+        // A task that panicked is our bug, because panics of the user's code are caught inside.
+        let Some(EndedDaemon { key: post, how }) = ended else { return };
         let mut table = self.table();
         table.running.remove(&post);
         if let Some(want) = table.wanted.get_mut(&post) {
@@ -232,7 +265,7 @@ impl DaemonSupervisor {
             if matches!(want.ended, Some(DaemonEnd::GaveUp(..)))
                 && let Some(queue) = self.queue.get()
             {
-                queue.add(&post.0, Cause::Outside { source: "daemon".into() }, Urgency::Event);
+                queue.add(&post.object, Cause::Outside { source: "daemon".into() }, Urgency::Event);
             }
             table.unseen.insert(post);
         }
@@ -262,74 +295,80 @@ impl DaemonSupervisor {
 }
 
 impl DaemonTable {
-    /// The daemons of an object that are wanted or running.
-    fn posts(&self, key: &Key) -> BTreeSet<DaemonKey> {
-        let range = (key.clone(), 0)..=(key.clone(), usize::MAX);
+    /// Returns the daemons of an object that are wanted or running.
+    fn daemons_of(&self, key: &Key) -> BTreeSet<DaemonKey> {
+        let range = DaemonKey::all_of(key);
         let running = self.running.range(range.clone()).map(|(post, _)| post);
         self.wanted.range(range).map(|(post, _)| post).chain(running).cloned().collect()
     }
 }
 
-/// A daemon that loses its right is told to stop, and dropped before the right can be another's.
-async fn tend_while_permitted(
-    post: DaemonKey,
-    life: impl Future<Output = (DaemonKey, DaemonEnd)>,
+/// The right to run, and how long a daemon may take to end after it is lost.
+struct Lapse {
+    permit: Permit,
+    spare: Duration,
+}
+
+/// Runs a daemon while it has the right to act. One that loses it is told to stop, and dropped before another replica
+/// can have it.
+async fn run_while_permitted(
+    key: DaemonKey,
+    life: impl Future<Output = DaemonEnd>,
     stop: CancellationToken,
-    (permit, spare): (Permit, Duration),
-) -> (DaemonKey, DaemonEnd) {
+    Lapse { permit, spare }: Lapse,
+) -> EndedDaemon {
     let lost = async {
         permit.ended().await;
         stop.cancel();
         tokio::time::sleep(spare).await;
     };
     tokio::select! {
-        ended = life => ended,
-        () = lost => (post, DaemonEnd::Stopped),
+        how = life => EndedDaemon { key, how },
+        () = lost => EndedDaemon { key, how: DaemonEnd::Stopped },
     }
 }
 
-/// Runs a daemon, again when it fails, until it is through or told to stop.
-async fn tend(
-    post: DaemonKey,
-    plan: Arc<Plan>,
-    context: Arc<Run>,
-    stop: CancellationToken,
-) -> (DaemonKey, DaemonEnd) {
-    let daemon = &plan.daemons[post.1];
+/// Runs a daemon, again when it fails, until it succeeds, gives up or is told to stop.
+async fn run_daemon(index: usize, plan: Arc<Plan>, context: Arc<Run>, stop: CancellationToken) -> DaemonEnd {
+    let daemon = &plan.daemons[index];
     let mut failures = 0;
     loop {
-        let clock = context.engine().shared.clock;
+        let clock = context.controller().operator.clock;
         let began = clock.instant();
-        let object = context.engine().cache.get(context.key()).unwrap_or_else(|| context.object().clone());
+        let object =
+            context.controller().cache.get(context.key()).unwrap_or_else(|| context.object().clone());
         let state = Fingerprint::of_value(&essence_of(&*object));
         let attempt = failures + 1;
         let which = Which { id: daemon.id.clone(), attempt, since: context.now() };
         let turn = TurnState::new(context.renew(object), which, stop.clone(), plan.lookups.clone());
-        let Some(result) = live_once(daemon, turn).await else { return (post, DaemonEnd::Stopped) };
+        let Some(result) = run_once(daemon, turn).await else { return DaemonEnd::Stopped };
         let took = clock.since(began);
         failures = if took >= WELL_AFTER { 1 } else { failures + 1 };
         let delay = match result.as_ref().map_err(Fault::outcome) {
             Ok(()) | Err(Outcome::Terminal) => None,
             Err(Outcome::RetryAfter(delay)) => Some(delay),
-            Err(_) => Some(daemon.backoff.delay(failures, &context.engine().shared.entropy)),
+            Err(_) => Some(daemon.backoff.delay(failures, &context.controller().operator.entropy)),
         };
-        let error = result.err().map(|fault| handled_condition::brief(&fault.chain()));
-        note(&context, (&daemon.id, attempt), error.as_deref(), delay, took);
+        let error = result.err().map(|fault| handled_condition::shorten_error(&fault.chain()));
+        record_attempt(
+            &context,
+            &FinishedAttempt { id: &daemon.id, attempt, error: error.as_deref(), delay, took },
+        );
         let Some(delay) = delay else {
-            return (post, error.map_or(DaemonEnd::Well, |error| DaemonEnd::GaveUp(state, error)));
+            return error.map_or(DaemonEnd::Well, |error| DaemonEnd::GaveUp(state, error));
         };
         if stop.run_until_cancelled(tokio::time::sleep(delay)).await.is_none() {
-            return (post, DaemonEnd::Stopped);
+            return DaemonEnd::Stopped;
         }
     }
 }
 
-/// One life of a daemon; none when it was stopped, in its grace or after.
-async fn live_once(daemon: &Daemon, turn: Arc<TurnState>) -> Option<Result<()>> {
+/// Runs a daemon once; returns none when it was stopped, within its grace or after.
+async fn run_once(daemon: &Daemon, turn: Arc<TurnState>) -> Option<Result<()>> {
     let stop = turn.stop().clone();
     let life = async {
         let life = AssertUnwindSafe(async { (daemon.call)(turn.clone()).await }).catch_unwind().await;
-        let result = life.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))));
+        let result = life.unwrap_or_else(|panic| Err(Fault::from_panic(&*panic)));
         let written = turn.save_status().await;
         result?;
         Ok(written?)
@@ -347,14 +386,20 @@ async fn live_once(daemon: &Daemon, turn: Arc<TurnState>) -> Option<Result<()>> 
     }
 }
 
-fn note(
-    context: &Run,
-    (id, attempt): (&str, u32),
-    error: Option<&str>,
+/// One attempt of a daemon that has ended.
+struct FinishedAttempt<'a> {
+    id: &'a str,
+    attempt: u32,
+    error: Option<&'a str>,
+    /// The pause before the next attempt; none if there is none.
     delay: Option<Duration>,
     took: Duration,
-) {
-    let engine = context.engine();
+}
+
+/// Reports an attempt to people and to the journal.
+fn record_attempt(context: &Run, finished: &FinishedAttempt<'_>) {
+    let FinishedAttempt { id, attempt, error, delay, took } = *finished;
+    let controller = context.controller();
     let outcome = match (error.map(str::to_owned), delay) {
         (None, _) => HandlerOutcome::Done,
         (Some(error), Some(after)) => HandlerOutcome::Retry { after, error },
@@ -363,7 +408,7 @@ fn note(
     if let Some(error) = error {
         tracing::warn!(object = %context.key(), daemon = id, error, restart = ?delay, "daemon failed");
     }
-    handled_condition::warn(context, id, attempt, &outcome);
+    handled_condition::warn_of_outcome(context, id, attempt, &outcome);
     let (object, handler) = (context.key().clone(), id.to_owned());
-    engine.shared.journal.record(&engine.source, Entry::Handled { object, handler, outcome, took });
+    controller.operator.journal.record(&controller.source, Entry::Handled { object, handler, outcome, took });
 }

@@ -23,16 +23,16 @@ use super::record_store::SECRET_VERBS;
 use super::runner::HandlerRunner;
 use super::timer::Schedule;
 use super::turn::{Turn, value_of};
-use crate::assemble::{Control, ControllerDescription};
 use crate::controller::Controller;
-use crate::engine::{self, Cleanup};
+use crate::controller::assemble::{Control, ControllerDescription};
+use crate::controller::engine::{Cleanup, ReconcileFunction};
 use crate::fault::Result;
+use crate::kind::object::{Object, typed};
 use crate::kind::{Kind, KindInfo};
-use crate::object::{Object, typed};
 use crate::queue::Backoff;
 use crate::relations::{Relation, indexes};
-use crate::rule::{READ, Rule};
-use crate::states::StateType;
+use crate::rights::rule::{READ, Rule};
+use crate::shared::states::StateType;
 
 /// The handlers of a kind. Each has an id, which names its progress in the objects: change the id, and it is a new
 /// handler, which runs once for every object there is.
@@ -48,7 +48,7 @@ pub struct Handlers<K: Kind, L = Nothing> {
 }
 
 impl<K: Kind> Handlers<K> {
-    /// No handlers yet.
+    /// Starts with no handlers.
     #[expect(
         clippy::new_without_default,
         reason = "handlers that nothing was asked of are not a useful default"
@@ -59,7 +59,7 @@ impl<K: Kind> Handlers<K> {
 }
 
 impl<K: Kind, L> Handlers<K, L> {
-    /// Once for each object, the first time its filters match.
+    /// Calls `handler` once for each object, the first time its filters match.
     pub fn on_create<F, Fut, R>(self, id: impl Into<String>, handler: F) -> Handlers<K, Handler>
     where
         F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
@@ -69,7 +69,8 @@ impl<K: Kind, L> Handlers<K, L> {
         self.handler(id, Role::Create, None, simple(handler))
     }
 
-    /// When spec, labels or annotations are not what this handler was through with last. It gets the difference.
+    /// Calls `handler` when spec, labels or annotations differ from what it finished with last, and gives it the
+    /// difference.
     pub fn on_update<F, Fut, R>(self, id: impl Into<String>, handler: F) -> Handlers<K, Handler>
     where
         F: Fn(Diff<K>, Turn<K>) -> Fut + Send + Sync + 'static,
@@ -83,8 +84,9 @@ impl<K: Kind, L> Handlers<K, L> {
         self.handler(id, Role::Update, None, call)
     }
 
-    /// When this field is not what this handler was through with last: any field, also of the status. It gets the old
-    /// and the new value. The first time there is no old one; a field that is empty then is not yet a change.
+    /// Calls `handler` when this field differs from what it finished with last: any field, also of the status. It gets
+    /// the old and the new value. The first time there is no old value, and a field that is empty then does not count as
+    /// a change.
     pub fn on_field<V, F, Fut, R>(
         self,
         id: impl Into<String>,
@@ -110,8 +112,8 @@ impl<K: Kind, L> Handlers<K, L> {
         self.handler(id, Role::Field, Some(lens), call)
     }
 
-    /// When the object is to go. It carries our finalizer while this handler's filters match, and goes when all such
-    /// handlers are through or gave up.
+    /// Calls `handler` when the object is being deleted. The object carries our finalizer while the filters of this
+    /// handler match, and is removed when all such handlers have finished or given up.
     pub fn on_delete<F, Fut, R>(self, id: impl Into<String>, handler: F) -> Handlers<K, Handler>
     where
         F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
@@ -121,8 +123,8 @@ impl<K: Kind, L> Handlers<K, L> {
         self.handler(id, Role::Delete, None, simple(handler))
     }
 
-    /// Once for each process and object, when the object was handled before this process took it over: for what lives
-    /// in memory.
+    /// Calls `handler` once for each process and object, when the object was handled before this process took it over:
+    /// for what lives in memory.
     pub fn on_resume<F, Fut, R>(self, id: impl Into<String>, handler: F) -> Handlers<K, Handler>
     where
         F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
@@ -132,8 +134,8 @@ impl<K: Kind, L> Handlers<K, L> {
         self.handler(id, Role::Resume, None, simple(handler))
     }
 
-    /// Again and again while the object is there and the filters match: what no event tells. `interval` from the end
-    /// of one tick to the next.
+    /// Calls `handler` again and again while the object exists and the filters match: for what no event reports.
+    /// `interval` is the time from the end of one call to the start of the next.
     pub fn every<F, Fut>(self, id: impl Into<String>, interval: Duration, handler: F) -> Handlers<K, Timer>
     where
         F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
@@ -143,9 +145,9 @@ impl<K: Kind, L> Handlers<K, L> {
         self.handler(id, Role::Timer(schedule), None, simple(handler)).now()
     }
 
-    /// A task for each object while it is there and the filters match, told to stop by [`Turn::stop`]: for what blocks,
-    /// such as a long poll. One that ends well has done its work; one that fails is started again; one that fails
-    /// for good ([`terminal`](crate::terminal)) is started again when the object is edited.
+    /// Runs a task for each object while it exists and the filters match, and tells it to stop by [`Turn::stop`]: for
+    /// what blocks, such as a long poll. A task that succeeds is not started again; one that fails is; one that fails
+    /// with a [`terminal`](crate::terminal) fault is started again when the object is edited.
     pub fn daemon<F, Fut>(mut self, id: impl Into<String>, daemon: F) -> Handlers<K, options::Daemon>
     where
         F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
@@ -160,8 +162,9 @@ impl<K: Kind, L> Handlers<K, L> {
         self.now()
     }
 
-    /// Every change that the watch shows, in order for each object: no progress, no retries, no promise over restarts. Where
-    /// the operator needs the objects for nothing else, none is kept in memory, and the watch waits for slow listeners.
+    /// Calls `handler` with every change that the watch shows, in order for each object: without progress, retries, or
+    /// any promise over restarts. If the operator needs the objects for nothing else, none of them is kept in memory,
+    /// and the watch waits for slow handlers.
     pub fn on_event<F, Fut>(mut self, id: impl Into<String>, listener: F) -> Handlers<K, options::Listener>
     where
         F: Fn(RawEvent<K>, Turn<K>) -> Fut + Send + Sync + 'static,
@@ -175,8 +178,8 @@ impl<K: Kind, L> Handlers<K, L> {
         self.now()
     }
 
-    /// An index of the objects of kind `T`: from each to keys and values, asked with [`Turn::lookup`]. The type of the
-    /// key names the index, so give each its own.
+    /// Keeps an index of the objects of kind `T`: `entries` returns keys and values for each object, and
+    /// [`Turn::lookup`] reads them. The type of the key names the index, so give each its own.
     pub fn index<T: Kind, Q, R, I>(mut self, values: impl Fn(&T) -> I + Send + Sync + 'static) -> Self
     where
         Q: Hash + Eq + Send + Sync + 'static,
@@ -192,8 +195,8 @@ impl<K: Kind, L> Handlers<K, L> {
         self
     }
 
-    /// Declares that a handler calls [`cx.state::<S>()`](crate::Context::state), once for each type: then an operator to
-    /// which nobody gave such a state refuses to start, as with
+    /// Declares that a handler calls [`cx.state::<S>()`](crate::Context::state), once for each type: then an operator
+    /// that was not given such a state refuses to start, as with
     /// [`Controller::needs_state`](crate::Controller::needs_state).
     pub fn needs_state<S: Send + Sync + 'static>(mut self) -> Self {
         self.needed_states.push(StateType::new::<S>());
@@ -219,14 +222,14 @@ impl<K: Kind, L> Handlers<K, L> {
         self.now()
     }
 
-    /// The same handlers, another one declared last.
+    /// Returns the same handlers, with another one declared last.
     fn now<M>(self) -> Handlers<K, M> {
         let Self { plan, wires, needed_states, .. } = self;
         Handlers { plan, wires, needed_states, last: PhantomData }
     }
 
-    /// The controller that runs them.
-    pub(crate) fn complete(self, controller: Controller<K>) -> Control {
+    /// Returns the controller that runs these handlers.
+    fn complete(self, controller: Controller<K>) -> Control {
         let mut controller = controller.describe();
         controller.needed_states.extend(self.needed_states);
         complete(self.plan, self.wires, controller)
@@ -257,12 +260,20 @@ fn complete(plan: Plan, wires: Vec<(Relation, Rule)>, mut controller: Controller
     controller.complete(as_reconcile_function(runner))
 }
 
-/// The handlers as a reconcile or cleanup function.
-fn as_reconcile_function(runner: Arc<HandlerRunner>) -> engine::ReconcileFunction {
+/// Returns the handlers as a reconcile or cleanup function.
+fn as_reconcile_function(runner: Arc<HandlerRunner>) -> ReconcileFunction {
     Arc::new(move |run| {
         let runner = runner.clone();
         Box::pin(async move { runner.handle(run).await })
     })
+}
+
+impl<K: Kind> Controller<K> {
+    /// Completes the controller with handlers instead of a reconcile function. Their `on_delete` takes the place of a
+    /// cleanup.
+    pub fn handlers<L>(self, handlers: Handlers<K, L>) -> Control {
+        handlers.complete(self)
+    }
 }
 
 impl<K: Kind, L> From<Handlers<K, L>> for Control {

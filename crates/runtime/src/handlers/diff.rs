@@ -1,7 +1,7 @@
 //! What changed between two states: typed, and field by field.
 //!
-//! Objects are compared member by member; a list, like any other value, is one value. A member that appears or goes is
-//! one change with everything below it.
+//! Objects are compared member by member; a list, like any other value, is one value. A member that appears or
+//! disappears is one change with everything below it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What changed since the last state that the handler handled to its end.
+/// What changed since the last state that the handler finished with.
 #[derive(Clone, Debug)]
 pub struct Diff<K> {
     /// That state: spec, labels and annotations, without status. None when this handler handles the object for the
@@ -22,13 +22,13 @@ pub struct Diff<K> {
 }
 
 impl<K> Diff<K> {
-    /// The changes at or below a path, their own paths seen from there: `diff.under(&["spec", "config"])`. A map that
-    /// appears or goes as a whole is shown member by member.
+    /// Returns the changes at or below a path, with their own paths seen from there: `diff.under(&["spec", "config"])`.
+    /// A map that appears or disappears as a whole is shown member by member.
     pub fn under(&self, path: &[&str]) -> Vec<FieldChange> {
         self.changes.iter().flat_map(|change| change.under(path)).collect()
     }
 
-    /// Did anything change at or below this path?
+    /// Returns whether anything changed at or below this path.
     pub fn touches(&self, path: &[&str]) -> bool {
         !self.under(path).is_empty()
     }
@@ -37,14 +37,14 @@ impl<K> Diff<K> {
 /// What a field was and is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field<V> {
-    /// The value that was last handled to the end; none the first time.
+    /// The value that the handler finished with last; none the first time.
     pub old: Option<V>,
     /// The value now.
     pub new: V,
 }
 
 impl<V: Serialize> Field<V> {
-    /// What differs within the field, member by member, for fields that are maps or structures.
+    /// Returns what differs within the field, member by member, for fields that are maps or structures.
     pub fn changes(&self) -> Vec<FieldChange> {
         let value = |value: &V| serde_json::to_value(value).ok().filter(|value| !value.is_null());
         member_by_member(self.old.as_ref().and_then(value), value(&self.new))
@@ -56,7 +56,7 @@ impl<V: Serialize> Field<V> {
 pub struct FieldChange {
     /// The names of the members on the way to it.
     pub path: Vec<String>,
-    /// What it was; none when it was not there.
+    /// What it was; none when it did not exist.
     pub old: Option<Value>,
     /// What it is; none when it is gone.
     pub new: Option<Value>,
@@ -87,7 +87,8 @@ impl fmt::Display for FieldChange {
     }
 }
 
-/// The fields that differ; a map that appears or goes as a whole is taken for an empty one that filled or emptied.
+/// Returns the fields that differ; a map that appears or goes as a whole is taken for an empty one that filled or
+/// emptied.
 fn member_by_member(old: Option<Value>, new: Option<Value>) -> Vec<FieldChange> {
     match (old, new) {
         (None, Some(new @ Value::Object(_))) => changes(&json!({}), &new),
@@ -96,7 +97,7 @@ fn member_by_member(old: Option<Value>, new: Option<Value>) -> Vec<FieldChange> 
     }
 }
 
-/// The fields that differ. Null is the same as nothing.
+/// Returns the fields that differ. Null is the same as nothing.
 pub(super) fn changes(old: &Value, new: &Value) -> Vec<FieldChange> {
     let mut found = Vec::new();
     compare(Some(old), Some(new), &mut Vec::new(), &mut found);

@@ -1,4 +1,4 @@
-//! The essence of an object: what its author says, without what the server, controllers and we ourselves write. Two
+//! The essence of an object: what its author wrote, without what the server, controllers and we ourselves write. Two
 //! states with the same essence are the same state to a handler.
 //!
 //! It is everything but `status` and, of the metadata, only labels and annotations. Annotations that are themselves
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::fence::stable_hash;
 use crate::json_diff::without_nulls;
 use crate::kind::KindInfo;
-use crate::object::Object;
+use crate::kind::object::Object;
 
 /// Ends the name of every annotation that holds a record of handlers, of any operator: two operators that handle the
 /// same object must not take each other's records for edits.
@@ -58,12 +58,12 @@ impl<'de> Deserialize<'de> for Fingerprint {
     }
 }
 
-/// The essence of an object.
+/// Returns the essence of an object.
 pub(super) fn essence_of(object: &Object) -> Value {
     essence(object.to_json().unwrap_or_default())
 }
 
-/// The essence of an object in JSON.
+/// Returns the essence of an object in JSON.
 fn essence(object: Value) -> Value {
     let Value::Object(mut fields) = without_nulls(object) else { return json!({}) };
     for not_its_own in ["apiVersion", "kind", "status"] {
@@ -86,7 +86,7 @@ fn trim(metadata: Option<Value>) -> Map<String, Value> {
     metadata
 }
 
-/// An object of this kind from a stored essence, with the identity of `like`; none when the type no longer fits.
+/// Returns an object of this kind from a stored essence, with the identity of `like`; none when the type no longer fits.
 pub(super) fn revive(info: &KindInfo, essence: &Value, like: &Object) -> Option<Arc<Object>> {
     let mut object = essence.clone();
     let fields = object.as_object_mut()?;
@@ -101,7 +101,8 @@ pub(super) fn revive(info: &KindInfo, essence: &Value, like: &Object) -> Option<
     (info.decode)(&object.to_string()).ok()
 }
 
-/// The essence as today's type writes it: a field added to the type, with its default, is no edit of the object.
+/// Returns the essence as the present type writes it, so that a field added to the type, with its default, does not
+/// count as an edit.
 pub(super) fn renew(info: &KindInfo, essence: &Value, like: &Object) -> Option<Value> {
     revive(info, essence, like).map(|object| essence_of(&*object))
 }

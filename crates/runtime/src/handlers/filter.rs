@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::engine::Test;
+use crate::kind::object::ObjectTest;
 
 /// What a label or annotation must be. A text means exactly this value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,14 +13,14 @@ pub enum Is {
     Exactly(String),
     /// One of these values.
     AnyOf(Vec<String>),
-    /// There, whatever its value.
+    /// Present, whatever its value.
     Present,
-    /// Not there.
+    /// Absent.
     Absent,
 }
 
 impl Is {
-    /// One of these values.
+    /// Matches any of these values.
     pub fn any_of<T: Into<String>>(values: impl IntoIterator<Item = T>) -> Self {
         Self::AnyOf(values.into_iter().map(Into::into).collect())
     }
@@ -48,11 +48,11 @@ impl From<String> for Is {
     }
 }
 
-pub(super) fn label(name: String, is: Is) -> Test {
+pub(super) fn label(name: String, is: Is) -> ObjectTest {
     Arc::new(move |object| is.admits(get(object.meta().labels.as_ref(), &name)))
 }
 
-pub(super) fn annotation(name: String, is: Is) -> Test {
+pub(super) fn annotation(name: String, is: Is) -> ObjectTest {
     Arc::new(move |object| is.admits(get(object.meta().annotations.as_ref(), &name)))
 }
 

@@ -1,8 +1,8 @@
-//! What people are told of handlers: a warning event at each failure, and the condition `Handled` in the status of kinds of
-//! one's own. It is `True` when all handlers are through with this generation, `False` while one has given up or keeps
+//! What people see of handlers: a warning event at each failure, and the condition `Handled` in the status of custom
+//! kinds. It is `True` when all handlers have finished with this generation, `False` while one has given up or keeps
 //! failing, and not renewed while they are at work.
 //!
-//! The record says how handlers stand; this is for people, and nothing depends on it.
+//! The record holds the progress of handlers; this is for people, and nothing depends on it.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use super::record::Trial;
 use crate::context::{Run, condition};
 use crate::events::Severity;
 use crate::kind::KindInfo;
-use crate::object::Object;
+use crate::kind::object::Object;
 
 const HANDLED: &str = "Handled";
 
-/// What is kept of an error at either end. The server's answers may hold whole objects; an event takes a thousand letters,
-/// and the record should not grow by what failed.
+/// How many letters of an error are kept at either end. The server's answers may hold whole objects; an event takes a
+/// thousand letters, and the record should not grow by what failed.
 const ERROR_HEAD: usize = 400;
 const ERROR_TAIL: usize = 400;
 
-/// From this failure in a row on, the status says so: a blip is not told.
+/// After how many failures in a row the status says so; a blip is not reported.
 const FAILURES_TOLD: u32 = 3;
 
-/// A handler that does not get through.
+/// A handler that does not succeed.
 #[derive(Clone, Debug)]
 pub(super) struct FailingHandler {
     pub(super) id: String,
@@ -42,8 +42,8 @@ impl fmt::Display for FailingHandler {
     }
 }
 
-/// The handlers, and parts of handlers, whose failures at the present state are worth telling.
-pub(super) fn troubles(candidates: &[Candidate<'_>], known: KnownRecords<'_>) -> Vec<FailingHandler> {
+/// Returns the handlers, and parts of handlers, whose failures at the present state are worth reporting.
+pub(super) fn failing_handlers(candidates: &[Candidate<'_>], known: KnownRecords<'_>) -> Vec<FailingHandler> {
     let mut troubles = Vec::new();
     for Candidate { id, role, at, .. } in candidates {
         let is_its =
@@ -52,12 +52,12 @@ pub(super) fn troubles(candidates: &[Candidate<'_>], known: KnownRecords<'_>) ->
         let its = marks.iter().filter(|(other, _)| is_its(other));
         let trials = its.filter_map(|(other, mark)| Some((other, mark.trial.as_ref()?)));
         let present = trials.filter(|(_, trial)| trial.at == *at);
-        troubles.extend(present.filter_map(|(other, trial)| trouble(other, trial)));
+        troubles.extend(present.filter_map(|(other, trial)| failing_handler(other, trial)));
     }
     troubles
 }
 
-fn trouble(id: &str, trial: &Trial) -> Option<FailingHandler> {
+fn failing_handler(id: &str, trial: &Trial) -> Option<FailingHandler> {
     let gave_up = trial.after.is_none();
     let is_worth_it = gave_up || trial.attempts >= FAILURES_TOLD;
     is_worth_it.then(|| FailingHandler { id: id.to_owned(), error: trial.error.clone(), gave_up })
@@ -66,7 +66,7 @@ fn trouble(id: &str, trial: &Trial) -> Option<FailingHandler> {
 /// What the status says of the handlers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HandledState {
-    /// All are through.
+    /// All have finished.
     Well,
     FailingHandler {
         reason: String,
@@ -74,7 +74,7 @@ pub(super) enum HandledState {
     },
 }
 
-/// A word and the generation it is about.
+/// What the status says, and the generation it is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReportedState {
     pub(super) word: Option<HandledState>,
@@ -86,7 +86,7 @@ impl ReportedState {
         Self { word: Some(word), generation: object.meta().generation }
     }
 
-    /// As the object has it.
+    /// Reads the condition from the object.
     pub(super) fn read(object: &Object) -> Self {
         let object = object.to_json().unwrap_or_default();
         let all = object["status"]["conditions"].as_array();
@@ -94,8 +94,8 @@ impl ReportedState {
             return Self::default();
         };
         let text = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
-        let trouble = || HandledState::FailingHandler { reason: text("reason"), message: text("message") };
-        let word = if told["status"] == "True" { HandledState::Well } else { trouble() };
+        let failing = || HandledState::FailingHandler { reason: text("reason"), message: text("message") };
+        let word = if told["status"] == "True" { HandledState::Well } else { failing() };
         Self { word: Some(word), generation: told["observedGeneration"].as_i64() }
     }
 
@@ -104,8 +104,8 @@ impl ReportedState {
     }
 }
 
-/// Does the type of this object's status keep conditions? If it cannot even be tried, because the status lacks what the
-/// type requires, the server would refuse it as well.
+/// Returns whether the type of this object's status keeps conditions. If that cannot be tried, because the status lacks
+/// what the type requires, the server would refuse it as well.
 pub(super) fn keeps_conditions(info: &KindInfo, object: &Object) -> bool {
     let Ok(mut value) = object.to_json() else { return false };
     value["status"]["conditions"] = json!([HandledState::Well.condition()]);
@@ -114,7 +114,7 @@ pub(super) fn keeps_conditions(info: &KindInfo, object: &Object) -> bool {
 }
 
 impl HandledState {
-    /// Of handlers that do not get through; none when there are none.
+    /// Describes the handlers that fail; returns none when there are none.
     pub(super) fn from_failures(troubles: &[FailingHandler]) -> Option<Self> {
         if troubles.is_empty() {
             return None;
@@ -133,7 +133,7 @@ impl HandledState {
 }
 
 /// Leaves an event on the object when this attempt of a handler failed.
-pub(super) fn warn(context: &Run, id: &str, attempt: u32, outcome: &HandlerOutcome) {
+pub(super) fn warn_of_outcome(context: &Run, id: &str, attempt: u32, outcome: &HandlerOutcome) {
     let (reason, error, next) = match outcome {
         HandlerOutcome::Done => return,
         HandlerOutcome::Retry { after, error } => {
@@ -146,8 +146,8 @@ pub(super) fn warn(context: &Run, id: &str, attempt: u32, outcome: &HandlerOutco
     context.event(Severity::Warning, reason, format!("{id}: {error} (attempt {attempt}; {next})"));
 }
 
-/// An error as it is kept and told: who said it comes first and why comes last, so the middle goes.
-pub(super) fn brief(error: &str) -> String {
+/// Shortens an error to what is stored and shown. Who failed comes first and why comes last, so the middle is left out.
+pub(super) fn shorten_error(error: &str) -> String {
     let count = error.chars().count();
     if count <= ERROR_HEAD + ERROR_TAIL {
         return error.to_owned();
@@ -156,7 +156,7 @@ pub(super) fn brief(error: &str) -> String {
     head.chain(" … ".chars()).chain(tail).collect()
 }
 
-/// Jitter is nothing for people to read.
+/// Rounds a pause, because people need not read its jitter.
 fn rounded(time: Duration) -> String {
     if time < Duration::from_secs(1) { "a moment".to_owned() } else { format!("{} s", time.as_secs()) }
 }
@@ -167,9 +167,9 @@ mod tests {
 
     #[test]
     fn of_a_long_error_both_ends_are_kept() {
-        assert_eq!(brief("no"), "no");
+        assert_eq!(shorten_error("no"), "no");
         let long = format!("apply: {} is no quantity", "ü".repeat(5000));
-        let kept = brief(&long);
+        let kept = shorten_error(&long);
         assert!(kept.starts_with("apply: ü") && kept.ends_with("ü is no quantity"), "{kept}");
         assert_eq!(kept.chars().count(), ERROR_HEAD + ERROR_TAIL + 3);
     }

@@ -1,5 +1,5 @@
-//! One go at one object: what the agenda decides over, the calls themselves, and the record that is written between
-//! any two of them.
+//! One run of the handlers of one object: what the agenda decides about, the calls themselves, and the record that is
+//! written between any two of them.
 //!
 //! **Invariant:** no handler is called while the end of the one before is unrecorded. What cannot be written stays in
 //! memory and is written first next time, so a server that is away makes nothing run twice.
@@ -25,12 +25,11 @@ use super::record_store::{self, StoredRecord};
 use super::runner::HandlerMemory;
 use super::turn::{SubHandler, TurnState, Which};
 use crate::context::Run;
-use crate::engine::words_of;
 use crate::error::Error;
 use crate::fault::{Fault, Result};
-use crate::object::Object;
+use crate::kind::object::Object;
 
-/// One go at one object.
+/// One run of the handlers of one object.
 pub(super) struct HandlerRun<'a> {
     plan: &'a Plan,
     cx: Arc<Run>,
@@ -70,8 +69,8 @@ impl<'a> HandlerRun<'a> {
         Self { plan, cx, object, is_dying, essence, state, memory, kept }
     }
 
-    /// Reads the record, or first writes what could not be written last time. A record that somebody else wrote
-    /// meanwhile, after we had lost the right to, is the newer one.
+    /// Reads the record, or first writes what could not be written last time. A record that another replica wrote
+    /// meanwhile, after we had lost the right, is newer.
     pub(super) async fn open(&mut self) -> Result<()> {
         let text = record_store::text_of(&self.cx, &*self.object);
         if self.kept.text == text {
@@ -90,17 +89,17 @@ impl<'a> HandlerRun<'a> {
         Ok(())
     }
 
-    /// What to do now.
+    /// Returns what to do now.
     pub(super) fn next_step(&mut self) -> Step {
         if self.refresh() {
             let candidates = self.plan.candidates(&*self.object, self.state);
             return agenda::next(&candidates, self.known(), &self.view());
         }
-        // It began to go, or is another: that is another go, and the queue knows of it.
+        // It is being deleted now, or is another object: that is for another run, which is queued already.
         Step::Rest(None)
     }
 
-    /// Calls a handler and notes what came of it.
+    /// Calls a handler and records the result.
     pub(super) async fn run_handler(&mut self, index: usize) -> Result<()> {
         self.save().await?;
         let plan = self.plan;
@@ -128,19 +127,19 @@ impl<'a> HandlerRun<'a> {
         Ok(())
     }
 
-    /// The state now is the one that updates start from.
+    /// Makes the present state the one that updates start from.
     pub(super) fn adopt(&mut self) {
         self.kept.record.adopt(self.plan.updates(), self.state);
         self.keep_state();
     }
 
-    /// Ends the go; these daemons have given up.
+    /// Ends the run; these daemons have given up.
     pub(super) async fn close(
         &mut self,
         rest: Option<Timestamp>,
         daemons: Vec<FailingHandler>,
     ) -> Result<(), Error> {
-        // When the last handler of a deletion is through, taking the finalizer off records it.
+        // When the last handler of a deletion has finished, removing the finalizer records it.
         if self.is_dying && rest.is_none() {
             return Ok(());
         }
@@ -148,13 +147,13 @@ impl<'a> HandlerRun<'a> {
         self.save().await
     }
 
-    /// Has the status say how the handlers stand, if it is one that may and does not say so already.
+    /// Makes the status say how the handlers are doing, if the runtime may write it and it does not say so already.
     fn report_handled(&mut self, daemons: Vec<FailingHandler>) {
-        if !self.cx.engine().tells_in_status() {
+        if !self.cx.controller().tells_in_status() {
             return;
         }
         let candidates = self.plan.candidates(&*self.object, self.state);
-        let mut troubles = handled_condition::troubles(&candidates, self.known());
+        let mut troubles = handled_condition::failing_handlers(&candidates, self.known());
         troubles.extend(daemons);
         let told = self.reported().clone();
         let Some(word) = HandledState::from_failures(&troubles)
@@ -162,7 +161,7 @@ impl<'a> HandlerRun<'a> {
         else {
             return;
         };
-        // The condition is about the state this go began with; what was edited meanwhile is the next one's.
+        // The condition is about the state this run began with; what was edited meanwhile belongs to the next run.
         let news = ReportedState::new(word.clone(), &**self.cx.object());
         if told != news {
             self.cx.condition(word.condition());
@@ -170,8 +169,7 @@ impl<'a> HandlerRun<'a> {
         }
     }
 
-    /// Is nothing left to do, of handlers that have something to say? Those of timers and daemons are only heard of when
-    /// they fail.
+    /// Returns whether nothing is left to do. Timers and daemons count only when they fail.
     fn is_well(&self, candidates: &[Candidate<'_>], told: &ReportedState) -> bool {
         let is_handled =
             |candidate: &Candidate<'_>| candidate.role.is_durable() && candidate.role != Role::Delete;
@@ -187,19 +185,20 @@ impl<'a> HandlerRun<'a> {
         self.memory.told.get_or_insert_with(|| ReportedState::read(&**object))
     }
 
-    /// Where the status is written anyway at the end of the last handler, it says in the same request that all are
-    /// through.
+    /// Adds to a status that is written anyway at the end of the last handler that all have finished.
     fn foretell(&mut self, call: &PendingCall<'_>, turn: &TurnState) {
-        let is_worth_it =
-            !call.is_part && call.role.is_durable() && self.cx.engine().tells_in_status() && turn.has_draft();
+        let is_worth_it = !call.is_part
+            && call.role.is_durable()
+            && self.cx.controller().tells_in_status()
+            && turn.has_draft();
         if !is_worth_it || self.is_dying || self.reported().is_trouble() {
             return;
         }
         let mut record = self.kept.record.clone();
-        through(&mut record, call, self.plan.updates(), self.state);
+        note_finished(&mut record, call, self.plan.updates(), self.state);
         let candidates = self.plan.candidates(&*self.object, self.state);
         let known = KnownRecords { record: &record, in_process: &self.memory.in_process };
-        let is_well = handled_condition::troubles(&candidates, known).is_empty()
+        let is_well = handled_condition::failing_handlers(&candidates, known).is_empty()
             && !agenda::is_pending(&candidates, known, &self.view())
             && handled_condition::keeps_conditions(self.cx.info(), &*self.object);
         let news = ReportedState::new(HandledState::Well, &*self.object);
@@ -216,7 +215,7 @@ impl<'a> HandlerRun<'a> {
         record_store::save(&self.cx, &mut self.kept).await
     }
 
-    /// The object as it was last looked at, and the name of its state.
+    /// Returns the object as it was last looked at, and the name of its state.
     pub(super) fn object(&self) -> (&Object, Fingerprint) {
         (&*self.object, self.state)
     }
@@ -225,7 +224,7 @@ impl<'a> HandlerRun<'a> {
         self.cx.key()
     }
 
-    /// What to remember until the next go.
+    /// Returns what to remember until the next run.
     pub(super) fn into_memory(self) -> HandlerMemory {
         let is_worth_it = self.kept.is_unsaved || self.kept.is_aside;
         HandlerMemory { kept: is_worth_it.then_some(self.kept), ..self.memory }
@@ -250,13 +249,13 @@ impl<'a> HandlerRun<'a> {
         );
         let left = call.policy.deadline(since).map(|deadline| until(began, deadline));
         let guarded = AssertUnwindSafe(async { function(turn.clone()).await }).catch_unwind();
-        let guarded = guarded.map(|ended| ended.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic)))));
+        let guarded = guarded.map(|ended| ended.unwrap_or_else(|panic| Err(Fault::from_panic(&*panic))));
         let result = match left {
             None => guarded.await,
             Some(left) => match tokio::time::timeout(left, guarded).await {
                 Ok(result) => result,
                 Err(_) => Err(format!(
-                    "it was not through in the {:?} it has",
+                    "the handler did not finish within its timeout of {:?}",
                     call.policy.timeout.unwrap_or_default()
                 )
                 .into()),
@@ -273,7 +272,7 @@ impl<'a> HandlerRun<'a> {
         }
         let result = finish(&turn, result).await;
         if result.is_err() {
-            // What was foretold may not be written.
+            // What was announced must not be written.
             self.memory.told = None;
         }
         self.record_end(call, began, result.as_ref().err());
@@ -282,12 +281,12 @@ impl<'a> HandlerRun<'a> {
 
     /// Writes a failure into the record, and either end into the journal.
     fn record_end(&mut self, call: &PendingCall<'_>, began: Timestamp, fault: Option<&Fault>) {
-        let (now, engine) = (self.cx.now(), self.cx.engine().clone());
+        let (now, controller) = (self.cx.now(), self.cx.controller().clone());
         let outcome = match fault {
             None => HandlerOutcome::Done,
             Some(fault) => {
                 let failure = Failure { at: call.at, began, now, fault };
-                let trial = call.policy.judge(self.trial(call), failure, &engine.shared.entropy);
+                let trial = call.policy.judge(self.trial(call), failure, &controller.operator.entropy);
                 let outcome = outcome_of(&trial, now);
                 self.failed(call, trial);
                 outcome
@@ -295,7 +294,7 @@ impl<'a> HandlerRun<'a> {
         };
         match &outcome {
             HandlerOutcome::Done => {}
-            // That the server is away is told by the watches, once and not by every object.
+            // The watches report once that the server is away, so not every object does.
             HandlerOutcome::Retry { after, error } if fault.is_some_and(Fault::is_cut_off) => {
                 tracing::debug!(object = %self.cx.key(), handler = call.id, %error, retry = ?after, "handler failed");
             }
@@ -307,15 +306,15 @@ impl<'a> HandlerRun<'a> {
             }
         }
         let attempt = self.trial(call).map_or(1, |trial| trial.attempts);
-        handled_condition::warn(&self.cx, call.id, attempt, &outcome);
+        handled_condition::warn_of_outcome(&self.cx, call.id, attempt, &outcome);
         let (object, handler, took) = (self.cx.key().clone(), call.id.to_owned(), until(began, now));
-        engine
-            .shared
+        controller
+            .operator
             .journal
-            .record(&engine.source, JournalEntry::Handled { object, handler, outcome, took });
+            .record(&controller.source, JournalEntry::Handled { object, handler, outcome, took });
     }
 
-    /// Runs the sub-handlers that are due. Returns when to look again, if some are not through.
+    /// Runs the sub-handlers that are due. Returns when to look again, if some have not finished.
     async fn run_parts(
         &mut self,
         parent: &PendingCall<'_>,
@@ -342,7 +341,7 @@ impl<'a> HandlerRun<'a> {
         Ok(wake)
     }
 
-    /// The parent is called again when its sub-handlers are; that is no failure of its own.
+    /// Schedules the next call of a parent for when its sub-handlers are called; that is no failure of its own.
     fn wait_for_parts(&mut self, call: &PendingCall<'_>, wake: Timestamp) {
         let before = self.trial(call);
         let trial = Trial {
@@ -350,7 +349,7 @@ impl<'a> HandlerRun<'a> {
             attempts: before.map_or(0, |trial| trial.attempts),
             since: before.map_or(self.cx.now(), |trial| trial.since),
             after: Some(wake),
-            error: "its sub-handlers are not through".to_owned(),
+            error: "its sub-handlers have not finished".to_owned(),
         };
         self.failed(call, trial);
     }
@@ -368,7 +367,7 @@ impl<'a> HandlerRun<'a> {
             Role::Delete => self.unsaved().succeeded(call.id, Seen::Once),
             Role::Create | Role::Update | Role::Field => {
                 let (updates, state) = (self.plan.updates(), self.state);
-                through(self.unsaved(), call, updates, state);
+                note_finished(self.unsaved(), call, updates, state);
             }
         }
         if call.role.is_durable() {
@@ -386,7 +385,7 @@ impl<'a> HandlerRun<'a> {
         self.kept.is_unsaved = true;
     }
 
-    /// What the handler was through with last.
+    /// Returns the state that the handler finished with last.
     fn before(&self, candidate: &Candidate<'_>) -> Option<Value> {
         match (candidate.role, self.kept.record.seen(candidate.id)) {
             (Role::Update, _) => self.kept.record.baseline(candidate.id).cloned(),
@@ -429,9 +428,9 @@ impl<'a> HandlerRun<'a> {
         }
     }
 
-    /// Looks at the newest state. Returns whether it is still the object this go is about.
+    /// Looks at the newest state. Returns whether it is still the object this run is about.
     fn refresh(&mut self) -> bool {
-        let Some(newest) = self.cx.engine().cache.get(self.cx.key()) else { return !self.is_dying };
+        let Some(newest) = self.cx.controller().cache.get(self.cx.key()) else { return !self.is_dying };
         let (old, new) = (self.object.meta(), newest.meta());
         if old.uid != new.uid || self.is_dying != new.deletion_timestamp.is_some() {
             return false;
@@ -458,8 +457,9 @@ impl<'a> HandlerRun<'a> {
     }
 }
 
-/// Notes that a handler of a living object is through. The first that is makes its state the one that updates start from.
-fn through<'a>(
+/// Notes that a handler of a living object finished. The first that does makes its state the one that updates start
+/// from.
+fn note_finished<'a>(
     record: &mut Record,
     call: &PendingCall<'_>,
     updates: impl IntoIterator<Item = &'a str>,

@@ -5,8 +5,8 @@
 //! most [`ROOM`] events wait in memory. Where a cache is kept, its watch waits for nobody: others depend on it. Then the
 //! newest event is dropped when more than [`WAITING_MAX`] wait, and the log says so.
 //!
-//! When the right to act comes to this replica, what is there is shown again as listed: events before that were
-//! another's.
+//! When the right to act comes to this replica, all existing objects are shown again as listed: events before that went
+//! to another replica.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -20,16 +20,17 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::handled_condition::brief;
+use super::handled_condition::shorten_error;
 use super::plan::{Plan, admits};
 use super::turn::{TurnState, Which};
 use crate::cache::{ObjectCache, ObjectDelta, Reader};
 use crate::context::Run;
-use crate::engine::{Engine, Test, words_of};
 use crate::events::Severity;
 use crate::fault::{Fault, Result};
-use crate::fence::{Admission, Permit};
-use crate::object::Object;
+use crate::fence::{FenceAnswer, Permit};
+use crate::kind::object::Object;
+use crate::kind::object::ObjectTest;
+use crate::shared::ControllerShared;
 
 /// Events waiting for listeners: more than the first list of a large cluster, less than memory.
 const WAITING_MAX: usize = 200_000;
@@ -37,13 +38,13 @@ const WAITING_MAX: usize = 200_000;
 /// Events that wait before a watch without a cache does: enough that the listeners never wait for the wire.
 const ROOM: usize = 1024;
 
-/// Objects whose events are told at a time, as with reconciles.
+/// Objects whose events are delivered at a time, as with reconciles.
 const CONCURRENCY: usize = 32;
 
 /// One change that the watch showed.
 #[derive(Clone, Debug)]
 pub struct RawEvent<K> {
-    /// What sort of change. `Listed`: it is there, which may not be news.
+    /// What sort of change. `Listed`: it exists, which may not be news.
     pub change: Change,
     /// The object after it; for one that is gone, before it.
     pub object: Arc<K>,
@@ -59,7 +60,7 @@ pub(super) struct ObjectEvent {
 /// A declared listener.
 pub(super) struct Listener {
     pub(super) id: String,
-    pub(super) filters: Vec<Test>,
+    pub(super) filters: Vec<ObjectTest>,
     pub(super) call: ListenerCall,
 }
 
@@ -76,9 +77,9 @@ pub(super) struct Mailbox {
 }
 
 struct Mail {
-    /// By object. An object that is being told about is here, if only with nothing more to tell.
+    /// By object. An object whose event is being delivered has an entry, even if it is empty.
     waiting: HashMap<Key, VecDeque<ObjectEvent>>,
-    /// Objects with something to tell that nobody is telling.
+    /// Objects with events that nobody is delivering.
     ready: VecDeque<Key>,
     count: usize,
 }
@@ -94,7 +95,7 @@ impl Mailbox {
         self.add(&delta.key, delta.change, || delta.new.clone().or_else(|| delta.old.clone()));
     }
 
-    /// The object is asked for when nobody else can add an event, so that none overtakes it.
+    /// Adds an event. `object` is called while nobody else can add one, so that none overtakes it.
     fn add(&self, key: &Key, change: Change, object: impl FnOnce() -> Option<Arc<Object>>) {
         let mut mail = self.mail();
         let Some(object) = object() else { return };
@@ -114,21 +115,26 @@ impl Mailbox {
         self.arrived.notify_one();
     }
 
-    /// Tells the listeners until `stop`; what is being told then is dropped where it waits.
-    pub(super) async fn deliver(&self, plan: Arc<Plan>, engine: Arc<Engine>, stop: CancellationToken) {
+    /// Delivers events to the listeners until `stop`; deliveries under way are then cancelled.
+    pub(super) async fn deliver(
+        &self,
+        plan: Arc<Plan>,
+        controller: Arc<ControllerShared>,
+        stop: CancellationToken,
+    ) {
         let mut tasks = JoinSet::new();
-        let fence = &engine.shared.fence;
+        let fence = &controller.operator.fence;
         let (mut rights, mut gain) = (fence.subscribe(), fence.gain());
         while !stop.is_cancelled() {
             rights.mark_unchanged();
             if fence.gain() != gain {
                 gain = fence.gain();
-                self.show_again(&engine.cache);
+                self.show_again(&controller.cache);
             }
             while tasks.len() < CONCURRENCY
                 && let Some((key, event)) = self.next()
             {
-                tasks.spawn(call_listeners(plan.clone(), engine.clone(), key, event));
+                tasks.spawn(call_listeners(plan.clone(), controller.clone(), key, event));
             }
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -140,7 +146,7 @@ impl Mailbox {
         }
     }
 
-    /// Shows what is there, to a replica that may act on it from now on.
+    /// Shows all existing objects again, to a replica that may act on them from now on.
     fn show_again(&self, cache: &ObjectCache) {
         if !cache.is_kept() {
             cache.want_relist();
@@ -151,7 +157,7 @@ impl Mailbox {
         }
     }
 
-    /// The next event of an object that nobody is telling about.
+    /// Returns the next event of an object of which no event is being delivered.
     fn next(&self) -> Option<(Key, ObjectEvent)> {
         let mut mail = self.mail();
         let key = mail.ready.pop_front()?;
@@ -199,16 +205,27 @@ impl Reader for Mailbox {
     }
 }
 
-async fn call_listeners(plan: Arc<Plan>, engine: Arc<Engine>, key: Key, event: ObjectEvent) -> Key {
-    let Admission::Granted(permit) = engine.shared.fence.enter(&key) else { return key };
-    permit.run(tell_all(&plan, &engine, &key, &event, &permit)).await;
+async fn call_listeners(
+    plan: Arc<Plan>,
+    controller: Arc<ControllerShared>,
+    key: Key,
+    event: ObjectEvent,
+) -> Key {
+    let FenceAnswer::Granted(permit) = controller.operator.fence.enter(&key) else { return key };
+    permit.run(tell_all(&plan, &controller, &key, &event, &permit)).await;
     key
 }
 
-async fn tell_all(plan: &Arc<Plan>, engine: &Arc<Engine>, key: &Key, event: &ObjectEvent, permit: &Permit) {
+async fn tell_all(
+    plan: &Arc<Plan>,
+    controller: &Arc<ControllerShared>,
+    key: &Key,
+    event: &ObjectEvent,
+    permit: &Permit,
+) {
     for listener in &plan.listeners {
         let claim = permit.claim().clone();
-        let context = Run::detached(engine.clone(), event.object.clone(), key.clone(), claim);
+        let context = Run::detached(controller.clone(), event.object.clone(), key.clone(), claim);
         let which = Which { id: listener.id.clone(), attempt: 1, since: context.now() };
         let turn = TurnState::new(context, which, CancellationToken::new(), plan.lookups.clone());
         let event = event.clone();
@@ -220,10 +237,10 @@ async fn tell_all(plan: &Arc<Plan>, engine: &Arc<Engine>, key: &Key, event: &Obj
             Ok(())
         });
         let heard = heard.catch_unwind().await;
-        let heard = heard.unwrap_or_else(|panic| Err(Fault::panic(words_of(&*panic))));
+        let heard = heard.unwrap_or_else(|panic| Err(Fault::from_panic(&*panic)));
         if let Err(error) = heard {
             tracing::warn!(object = %key, listener = listener.id, %error, "listener failed");
-            let message = format!("{}: {} (not tried again)", listener.id, brief(&error.chain()));
+            let message = format!("{}: {} (not tried again)", listener.id, shorten_error(&error.chain()));
             turn.event(Severity::Warning, "HandlerFailed", message);
         }
     }

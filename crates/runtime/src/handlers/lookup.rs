@@ -29,8 +29,8 @@ impl Lookups {
 }
 
 impl<K: Kind> Turn<K> {
-    /// The values under this key in the index declared by [`Handlers::index`](super::Handlers::index), in order of the
-    /// namespaces and names of the objects they come from.
+    /// Returns the values under this key in the index declared by [`Handlers::index`](super::Handlers::index), in order
+    /// of the namespaces and names of the objects they come from.
     pub fn lookup<T: Kind, Q, R>(&self, key: &Q) -> Result<Vec<R>, Error>
     where
         Q: Hash + Eq + Send + Sync + 'static,

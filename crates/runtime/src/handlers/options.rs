@@ -1,5 +1,5 @@
-//! Options of what was declared last: filters for everything, attempts for handlers. What an option does not fit does
-//! not compile.
+//! Options of what was declared last: filters for everything, attempts for handlers. An option that does not fit what
+//! was declared does not compile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use super::declare::Handlers;
 use super::filter::{self, Is};
 use super::policy::Policy;
 use super::timer::Schedule;
-use crate::engine::Test;
 use crate::kind::Kind;
-use crate::object::Object;
+use crate::kind::object::Object;
+use crate::kind::object::ObjectTest;
 use crate::queue::Backoff;
 
 /// Nothing was declared yet.
@@ -73,17 +73,18 @@ impl Filtered for Listener {
 }
 
 impl<K: Kind, L: Filtered> Handlers<K, L> {
-    /// Only objects whose label is this: `.label("tier", "gold")`, `.label("tier", Is::Present)`.
+    /// Calls the handler only for objects whose label is this: `.label("tier", "gold")`, `.label("tier", Is::Present)`.
     pub fn label(self, name: impl Into<String>, is: impl Into<Is>) -> Self {
         self.filter(filter::label(name.into(), is.into()))
     }
 
-    /// Only objects whose annotation is this.
+    /// Calls the handler only for objects whose annotation is this.
     pub fn annotation(self, name: impl Into<String>, is: impl Into<Is>) -> Self {
         self.filter(filter::annotation(name.into(), is.into()))
     }
 
-    /// Only objects whose field has this value: `.field(|claim| claim.spec.tier.clone(), "gold".to_owned())`.
+    /// Calls the handler only for objects whose field has this value: `.field(|claim| claim.spec.tier.clone(),
+    /// "gold".to_owned())`.
     pub fn field<V>(self, field: impl Fn(&K) -> V + Send + Sync + 'static, value: V) -> Self
     where
         V: PartialEq + Send + Sync + 'static,
@@ -91,30 +92,30 @@ impl<K: Kind, L: Filtered> Handlers<K, L> {
         self.when(move |object| field(object) == value)
     }
 
-    /// Only objects that pass this test.
+    /// Calls the handler only for objects that pass this test.
     pub fn when(self, test: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
         self.filter(Arc::new(move |object: &Object| test(object.as_type())))
     }
 
-    fn filter(mut self, test: Test) -> Self {
+    fn filter(mut self, test: ObjectTest) -> Self {
         self.plan.filters_of_last(L::SORT).push(test);
         self
     }
 }
 
 impl<K: Kind, L: Tried> Handlers<K, L> {
-    /// Called again at most this many times for one state of the object (without end unless told).
+    /// Retries the handler at most this many times for one state of the object (without limit by default).
     pub fn retries(self, retries: u32) -> Self {
         self.policy(|policy| policy.retries = Some(retries))
     }
 
-    /// Tried for this long from the first attempt on, over restarts (without end unless told). An attempt that runs
-    /// when the time is over is cut off where it waits.
+    /// Retries the handler for this long after its first attempt, over restarts (without limit by default). An attempt
+    /// that is running when the time is over is cancelled at its next await.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.policy(|policy| policy.timeout = Some(timeout))
     }
 
-    /// The pauses between attempts (1 s, 2 s, 4 s … 5 min unless told).
+    /// Sets the pauses between attempts (1 s, 2 s, 4 s … 5 min by default).
     pub fn backoff(self, backoff: Backoff) -> Self {
         self.policy(|policy| policy.backoff = backoff)
     }
@@ -126,7 +127,7 @@ impl<K: Kind, L: Tried> Handlers<K, L> {
 }
 
 impl<K: Kind> Handlers<K, Timer> {
-    /// The interval is counted from tick to tick (from the end of one to the next unless told).
+    /// Counts the interval from the start of one call to the start of the next (by default from its end).
     pub fn sharp(self) -> Self {
         self.schedule(|schedule| schedule.is_sharp = true)
     }
@@ -136,7 +137,7 @@ impl<K: Kind> Handlers<K, Timer> {
         self.schedule(|schedule| schedule.idle = Some(idle))
     }
 
-    /// The first tick comes this long after the object's creation (at once unless told).
+    /// Makes the first call this long after the object's creation (at once by default).
     pub fn initial_delay(self, delay: Duration) -> Self {
         self.schedule(|schedule| schedule.initial_delay = delay)
     }
@@ -150,13 +151,14 @@ impl<K: Kind> Handlers<K, Timer> {
 }
 
 impl<K: Kind> Handlers<K, Daemon> {
-    /// The pauses before a failed daemon is started again (1 s, 2 s, 4 s … 5 min unless told).
+    /// Sets the pauses before a failed daemon is started again (1 s, 2 s, 4 s … 5 min by default).
     pub fn restart(mut self, backoff: Backoff) -> Self {
         self.plan.last_daemon().backoff = backoff;
         self
     }
 
-    /// How long it may take to end when told to stop (5 s unless told); then it is dropped where it waits.
+    /// Sets how long the daemon may take to end when it is told to stop (5 s by default); after that it is cancelled at
+    /// its next await.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.plan.last_daemon().grace = grace;
         self

@@ -1,5 +1,5 @@
-//! What a program declared: handlers, daemons, listeners and lookups, without any state. The agenda decides over it,
-//! the runner carries it out.
+//! What a program declared: handlers, daemons, listeners and lookups, without any state. The agenda decides what runs,
+//! the runner runs it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use super::lookup::Lookups;
 use super::options::Sort;
 use super::policy::Policy;
 use super::turn::TurnState;
-use crate::engine::Test;
 use crate::fault::Result;
-use crate::object::Object;
+use crate::kind::object::Object;
+use crate::kind::object::ObjectTest;
 
 /// What a handler is called with.
 pub(super) struct HandlerInput {
     pub(super) object: Arc<Object>,
-    /// What it was through with last: a state for updates, a value for fields.
+    /// What it finished with last: a state for updates, a value for fields.
     pub(super) before: Option<Value>,
 }
 
@@ -37,7 +37,7 @@ pub(super) type Lens = Arc<dyn Fn(&Object) -> Value + Send + Sync>;
 pub(super) struct DeclaredHandler {
     pub(super) id: String,
     pub(super) role: Role,
-    pub(super) filters: Vec<Test>,
+    pub(super) filters: Vec<ObjectTest>,
     pub(super) policy: Policy,
     /// The field it follows, if it follows one.
     pub(super) lens: Option<Lens>,
@@ -57,13 +57,13 @@ impl Plan {
         Self { entries: Vec::new(), daemons: Vec::new(), listeners: Vec::new(), lookups: Lookups::default() }
     }
 
-    /// The handler declared last.
+    /// Returns the handler declared last.
     pub(super) fn last_entry(&mut self) -> &mut DeclaredHandler {
         self.entries.last_mut().expect("the type of the builder says that one was declared")
     }
 
-    /// The filters of what was declared last.
-    pub(super) fn filters_of_last(&mut self, sort: Sort) -> &mut Vec<Test> {
+    /// Returns the filters of what was declared last.
+    pub(super) fn filters_of_last(&mut self, sort: Sort) -> &mut Vec<ObjectTest> {
         match sort {
             Sort::Entry => &mut self.last_entry().filters,
             Sort::Daemon => &mut self.last_daemon().filters,
@@ -74,25 +74,25 @@ impl Plan {
         }
     }
 
-    /// The daemon declared last.
+    /// Returns the daemon declared last.
     pub(super) fn last_daemon(&mut self) -> &mut Daemon {
         self.daemons.last_mut().expect("the type of the builder says that one was declared")
     }
 
-    /// The daemons that should run for the object, by their places.
+    /// Returns the daemons that should run for the object, by their places.
     pub(super) fn daemons_of(&self, object: &Object) -> Vec<usize> {
         let daemons = self.daemons.iter().enumerate();
         daemons.filter(|(_, daemon)| admits(&daemon.filters, object)).map(|(index, _)| index).collect()
     }
 
-    /// The handlers whose filters match the object in this state.
+    /// Returns the handlers whose filters match the object in this state.
     pub(super) fn candidates<'a>(&'a self, object: &Object, at: Fingerprint) -> Vec<Candidate<'a>> {
         let entries = self.entries.iter().enumerate();
         let matching = entries.filter(|(_, entry)| admits(&entry.filters, object));
         matching.map(|(index, entry)| candidate(index, entry, object, at)).collect()
     }
 
-    /// Must the object not go before a handler has said so?
+    /// Returns whether the object must not be removed before a handler agrees.
     pub(super) fn must_hold(&self, object: &Object) -> bool {
         self.entries.iter().any(|entry| entry.role == Role::Delete && admits(&entry.filters, object))
     }
@@ -101,12 +101,12 @@ impl Plan {
         self.entries.iter().any(|entry| entry.role == Role::Delete)
     }
 
-    /// Are there listeners and nothing else? Then no object is ever handled or remembered.
+    /// Returns whether there are listeners and nothing else. Then no object is ever handled or remembered.
     pub(super) fn only_listens(&self) -> bool {
         self.entries.is_empty() && self.daemons.is_empty() && !self.listeners.is_empty()
     }
 
-    /// Is anything recorded with the objects?
+    /// Returns whether anything is recorded with the objects.
     pub(super) fn keeps_records(&self) -> bool {
         self.entries.iter().any(|entry| match entry.role {
             Role::Timer(schedule) => schedule.is_recorded(),
@@ -114,7 +114,7 @@ impl Plan {
         })
     }
 
-    /// The handlers that start from a state they were not called with.
+    /// Returns the handlers that start from a state they were not called with.
     pub(super) fn updates(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().filter(|entry| entry.role == Role::Update).map(|entry| entry.id.as_str())
     }
@@ -123,7 +123,7 @@ impl Plan {
         self.entries.iter().any(|entry| entry.id == id)
     }
 
-    /// Ids name durable marks: two of the same would take each other's work for their own.
+    /// Refuses two handlers with the same id. Ids name durable marks, so each would take the other's work for its own.
     pub(super) fn verify(&self, kind: &str) {
         let mut ids = BTreeSet::new();
         let entries = self.entries.iter().map(|entry| entry.id.as_str());
@@ -150,7 +150,7 @@ fn candidate<'a>(
     Candidate { index, id: &entry.id, role: entry.role, at, value }
 }
 
-/// Do all filters match?
-pub(super) fn admits(filters: &[Test], object: &Object) -> bool {
+/// Returns whether all filters match.
+pub(super) fn admits(filters: &[ObjectTest], object: &Object) -> bool {
     filters.iter().all(|filter| filter(object))
 }

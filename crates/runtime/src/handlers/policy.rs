@@ -1,7 +1,7 @@
-//! What follows a failed attempt of a handler: another one, when, or none. Sans I/O.
+//! What follows a failed attempt of a handler: whether and when there is another. Sans I/O.
 //!
-//! Attempts are counted per state of the object: an edit begins anew. A handler gives up on a terminal error, after
-//! its last attempt, and when its time is over; then only an edit makes it run again.
+//! Attempts are counted per state of the object: an edit starts the count again. A handler gives up on a terminal error,
+//! after its last attempt, and when its time is over; then only an edit makes it run again.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use homeostat_core::Entropy;
 use jiff::Timestamp;
 
 use super::essence::Fingerprint;
-use super::handled_condition::brief;
+use super::handled_condition::shorten_error;
 use super::record::Trial;
 use crate::fault::Fault;
 use crate::queue::{Backoff, Outcome};
@@ -35,7 +35,7 @@ pub(super) struct Failure<'a> {
 }
 
 impl Policy {
-    /// The attempts so far, this one included, and when the next may be made.
+    /// Returns the attempts so far, this one included, and when the next may be made.
     pub(super) fn judge(&self, before: Option<&Trial>, failure: Failure<'_>, entropy: &Entropy) -> Trial {
         let attempts = before.map_or(0, |trial| trial.attempts).saturating_add(1);
         let since = before.map_or(failure.began, |trial| trial.since);
@@ -47,22 +47,22 @@ impl Policy {
         let is_last = self.retries.is_some_and(|most| attempts > most);
         let after = delay.filter(|_| !is_last).map(|delay| later(failure.now, delay));
         let in_time = |next: &Timestamp| self.deadline(since).is_none_or(|deadline| *next < deadline);
-        let error = brief(&failure.fault.chain());
+        let error = shorten_error(&failure.fault.chain());
         Trial { at: failure.at, attempts, since, after: after.filter(in_time), error }
     }
 
-    /// When the handler's time is over.
+    /// Returns when the handler's time is over.
     pub(super) fn deadline(&self, since: Timestamp) -> Option<Timestamp> {
         self.timeout.map(|timeout| later(since, timeout))
     }
 }
 
-/// `now + after`, at most the end of time.
+/// Returns `now + after`, at most the end of time.
 pub(super) fn later(now: Timestamp, after: Duration) -> Timestamp {
     now.checked_add(after).unwrap_or(Timestamp::MAX)
 }
 
-/// `later - earlier`; zero when that is past.
+/// Returns `later - earlier`; zero when that is in the past.
 pub(super) fn until(earlier: Timestamp, later: Timestamp) -> Duration {
     Duration::try_from(later.duration_since(earlier)).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
-//! What is remembered about an object for ever: which handlers are through with which state, which were tried and
+//! What is remembered about an object for ever: which handlers have finished with which state, which were tried and
 //! failed, when timers ran last. It is the whole durable state of the handlers.
 //!
-//! Each handler has its own mark, so "the last state handled to the end" is known per handler: one that is through is
-//! not called again because another is not. States that no mark refers to are dropped; at rest there is one.
+//! Each handler has its own mark, so "the last state handled to the end" is known per handler: one that has finished is
+//! not called again because another has not. States that no mark refers to are dropped; at rest there is one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,10 +35,10 @@ pub(super) struct RecordedState {
     pub(super) essence: Value,
 }
 
-/// How one handler stands.
+/// The progress of one handler.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Mark {
-    /// What it was through with last.
+    /// What it finished with last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) seen: Option<Seen>,
     /// Its failed attempts at a later state.
@@ -46,7 +46,7 @@ pub(super) struct Mark {
     pub(super) trial: Option<Trial>,
 }
 
-/// What a handler was through with.
+/// What a handler finished with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Seen {
@@ -76,7 +76,7 @@ pub(super) struct Trial {
 }
 
 impl Record {
-    /// Has no handler ever been through with anything of this object? A part of its work is not the whole.
+    /// Returns whether no handler has ever finished with anything of this object. A sub-handler does not count.
     pub(super) fn is_fresh(&self) -> bool {
         self.marks.values().all(|mark| matches!(mark.seen, None | Some(Seen::SubHandler(_))))
     }
@@ -85,12 +85,12 @@ impl Record {
         self.marks.get(id)?.seen.as_ref()
     }
 
-    /// The failed attempts at this very state.
+    /// Returns the failed attempts at this very state.
     pub(super) fn trial(&self, id: &str, at: Fingerprint) -> Option<&Trial> {
         self.marks.get(id)?.trial.as_ref().filter(|trial| trial.at == at)
     }
 
-    /// The handler is through; so are its sub-handlers.
+    /// Notes that the handler finished, and its sub-handlers with it.
     pub(super) fn succeeded(&mut self, id: &str, seen: Seen) {
         let prefix = format!("{id}/");
         self.marks.retain(|other, _| !other.starts_with(&prefix));
@@ -101,7 +101,7 @@ impl Record {
         self.marks.entry(id.to_owned()).or_default().trial = Some(trial);
     }
 
-    /// These handlers count this state as handled, though they were not called: it is the one they start from.
+    /// Notes this state as handled by these handlers, though they were not called: it is the one they start from.
     pub(super) fn adopt<'a>(&mut self, ids: impl IntoIterator<Item = &'a str>, state: Fingerprint) {
         for id in ids {
             let mark = self.marks.entry(id.to_owned()).or_default();
@@ -137,7 +137,7 @@ impl Record {
         }
     }
 
-    /// The essence this handler was through with last.
+    /// Returns the essence that this handler finished with last.
     pub(super) fn baseline(&self, id: &str) -> Option<&Value> {
         let state = self.marks.get(id)?.state()?;
         self.states.get(&state).map(|state| &state.essence)

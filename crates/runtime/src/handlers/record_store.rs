@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use super::codec::{ANNOTATION_BYTES_MAX, Stored, decode, encode, pointer};
 use super::essence::{Fingerprint, RECORD_SUFFIX};
 use super::record::Record;
-use crate::context::{Annotation, Run};
+use crate::context::{AnnotationChange, Run};
 use crate::error::Error;
 use crate::events::Severity;
 use crate::fault::{Result, terminal};
 use crate::kind::key;
-use crate::object::Object;
+use crate::kind::object::Object;
 use crate::request::{RequestLabel, call};
 
-/// What is done to the Secrets beside.
+/// What is done to the Secrets that hold records.
 pub(super) const SECRET_VERBS: &[&str] = &["get", "create", "patch"];
 
 /// A record and where it is kept.
@@ -31,20 +31,20 @@ pub(super) struct StoredRecord {
     pub(super) record: Record,
     /// What the annotation said when the record was read or written.
     pub(super) text: Option<String>,
-    /// It outgrew the annotation once. It stays in the Secret then, or it would move with every edit.
+    /// It was too large for the annotation once. It stays in the Secret from then on, or it would move with every edit.
     pub(super) is_aside: bool,
     /// The record has changed since.
     pub(super) is_unsaved: bool,
 }
 
-/// The name of the annotation.
-fn annotation(cx: &Run) -> String {
-    format!("{}{RECORD_SUFFIX}", cx.engine().finalizer)
+/// Returns the name of the annotation.
+fn annotation_name(cx: &Run) -> String {
+    format!("{}{RECORD_SUFFIX}", cx.controller().finalizer)
 }
 
-/// What the annotation of the object says.
+/// Returns what the annotation of the object says.
 pub(super) fn text_of(cx: &Run, object: &Object) -> Option<String> {
-    object.meta().annotations.as_ref()?.get(&annotation(cx)).cloned()
+    object.meta().annotations.as_ref()?.get(&annotation_name(cx)).cloned()
 }
 
 /// Reads the record of the object.
@@ -54,7 +54,7 @@ pub(super) async fn load(cx: &Run, text: Option<String>) -> Result<StoredRecord>
         Some(Ok(Stored::Here(record))) => record,
         Some(Ok(Stored::Aside)) => return load_aside(cx, text).await,
         Some(Err(error)) => {
-            unreadable(cx, &format!("the annotation {} cannot be read ({error})", annotation(cx)))?
+            unreadable(cx, &format!("the annotation {} cannot be read ({error})", annotation_name(cx)))?
         }
     };
     Ok(StoredRecord { record, text, is_aside: false, is_unsaved: false })
@@ -65,7 +65,7 @@ async fn load_aside(cx: &Run, text: Option<String>) -> Result<StoredRecord> {
     let request = secrets(cx).get(&name, &GetParams::default());
     let secret: Secret =
         match call(cx.client(), RequestLabel { verb: "get secret", target: &name }, request).await {
-            // Somebody removed it: the object is handled anew, as when its annotation is removed.
+            // Somebody removed it: the object is handled from the beginning, as when its annotation is removed.
             Err(error) if error.is_not_found() => {
                 return Ok(StoredRecord { text, is_aside: true, ..StoredRecord::default() });
             }
@@ -79,14 +79,15 @@ async fn load_aside(cx: &Run, text: Option<String>) -> Result<StoredRecord> {
     Ok(StoredRecord { record, text, is_aside: true, is_unsaved: false })
 }
 
-/// A person must look at an object whose record is spoilt, or it would be handled as if it were new. Not so one that is
-/// being deleted: its delete handlers are called (again), for nothing else would ever let it go.
+/// Fails for an object whose record cannot be read: a person must look at it, or it would be handled as if it were new.
+/// For one that is being deleted, returns an empty record, so that its delete handlers are called (again): nothing else
+/// would ever remove it.
 fn unreadable(cx: &Run, problem: &str) -> Result<Record> {
     if cx.object().meta().deletion_timestamp.is_some() {
         tracing::warn!(object = %cx.key(), problem, "deleting as if nothing had been done yet");
         return Ok(Record::default());
     }
-    let words = format!("{problem}; remove it to have the object handled anew");
+    let words = format!("{problem}; remove it to have the object handled from the beginning");
     cx.event(Severity::Warning, "RecordUnreadable", words.clone());
     Err(terminal(words))
 }
@@ -103,8 +104,8 @@ pub(super) async fn save(cx: &Run, kept: &mut StoredRecord) -> Result<(), Error>
         text = pointer(&text);
     }
     if kept.text.as_ref() != Some(&text) {
-        let name = annotation(cx);
-        cx.annotate(Annotation { name: &name, old: kept.text.as_deref(), new: &text }).await?;
+        let name = annotation_name(cx);
+        cx.annotate(AnnotationChange { name: &name, old: kept.text.as_deref(), new: &text }).await?;
     }
     kept.text = Some(text);
     kept.is_unsaved = false;
@@ -113,14 +114,14 @@ pub(super) async fn save(cx: &Run, kept: &mut StoredRecord) -> Result<(), Error>
 
 async fn save_aside(cx: &Run, text: &str) -> Result<(), Error> {
     let name = secret_name(cx);
-    cx.admitted(Verb::Apply, &key::<Secret>(cx.key().namespace(), &name))?;
+    cx.check_right(Verb::Apply, &key::<Secret>(cx.key().namespace(), &name))?;
     let owner = cx.info().owner_reference(cx.object().meta());
     let body = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "homeostat.dev/handled",
         "metadata": {"name": name, "ownerReferences": [owner]},
         "data": {"record": k8s_openapi::ByteString(text.as_bytes().to_vec())},
     });
-    let params = PatchParams::apply(cx.engine().shared.name.as_str()).force();
+    let params = PatchParams::apply(cx.controller().operator.name.as_str()).force();
     let request = secrets(cx).patch(&name, &params, &Patch::Apply(&body));
     call::<Value>(cx.client(), RequestLabel { verb: "apply secret", target: &name }, request)
         .await
@@ -132,9 +133,9 @@ fn secrets(cx: &Run) -> Path {
     Path::new(Secret::url_path(&(), Some(namespace.unwrap_or(cx.client().default_namespace()))))
 }
 
-/// By the object, the operator and the controller, and short enough whatever their names.
+/// Returns a name that is made of the object, the operator and the controller, and short enough whatever their names.
 fn secret_name(cx: &Run) -> String {
     let uid = cx.object().meta().uid.as_deref().unwrap_or_default();
-    let whose = Fingerprint::of_value(&cx.engine().finalizer.as_str().into());
+    let whose = Fingerprint::of_value(&cx.controller().finalizer.as_str().into());
     format!("handled-{uid}-{whose}")
 }

@@ -1,5 +1,5 @@
-//! Where the handlers of a kind are carried out: takes an object from the queue, asks the agenda what runs, and goes on
-//! until there is nothing to do now. Keeps in memory, per object, what need not outlive the process.
+//! Runs the handlers of a kind: takes an object from the queue, asks the agenda what runs, and goes on until there is
+//! nothing to do now. Keeps in memory, per object, what need not outlive the process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use homeostat_core::journal::Change;
 use jiff::Timestamp;
 
 use super::agenda::Step;
-use super::daemons::DaemonSupervisor;
+use super::daemons::{DaemonSupervisor, ObjectDaemons};
 use super::essence::Fingerprint;
 use super::handled_condition::{FailingHandler, ReportedState};
 use super::handler_run::HandlerRun;
@@ -19,17 +19,17 @@ use super::policy::until;
 use super::record::Record;
 use super::record_store::StoredRecord;
 use crate::action::Action;
-use crate::assemble::Companion;
 use crate::cache::ObjectDelta;
 use crate::context::Run;
+use crate::controller::assemble::Companion;
 use crate::fault::Result;
-use crate::object::Object;
+use crate::kind::object::Object;
 use crate::relations::{ConnectRelation, Relation};
 
-/// Handlers called in one go. Handlers that edit their own object would otherwise keep a worker for ever.
+/// How many handlers are called in one run. Handlers that edit their own object would otherwise keep a worker for ever.
 const STEPS_MAX: usize = 100;
 
-/// Memories of objects that are gone, beyond as many as there are objects, before they are looked for.
+/// How many more memories than objects there may be before those of deleted objects are looked for.
 const MEMORIES_SPARE: usize = 1024;
 
 /// The handlers of a kind at work.
@@ -46,13 +46,13 @@ pub(super) struct HandlerMemory {
     pub(super) uid: Option<String>,
     /// It was there when this process began to watch.
     pub(super) is_inherited: bool,
-    /// Whether it is being taken over; known from the first look on.
+    /// Whether it is being taken over; known after the first look.
     pub(super) is_resuming: Option<bool>,
-    /// How handlers stand that begin anew in each process.
+    /// The progress of handlers that start again in each process.
     pub(super) in_process: Record,
     /// Its state when last looked at, and since when it has it.
     pub(super) unchanged: Option<(Fingerprint, Timestamp)>,
-    /// What its status says of the handlers; known from the first look on.
+    /// What its status says about the handlers; known after the first look.
     pub(super) told: Option<ReportedState>,
     /// A record that is not saved yet, or that costs a request to read.
     pub(super) kept: Option<StoredRecord>,
@@ -64,19 +64,19 @@ impl HandlerRunner {
         Self { plan: Arc::new(plan), memories: Mutex::default(), daemons: Arc::default(), mailbox }
     }
 
-    /// The tasks beside the workers: one for all daemons, one for all listeners, where there are any.
+    /// Returns the tasks beside the workers: one for all daemons, one for all listeners, where there are any.
     pub(super) fn companions(&self) -> Vec<Companion> {
         let mut companions: Vec<Companion> = Vec::new();
         if !self.plan.daemons.is_empty() {
             let (daemons, plan) = (self.daemons.clone(), self.plan.clone());
-            companions.push(Box::new(move |engine, stop| {
-                Box::pin(async move { daemons.supervise(plan, engine, stop).await })
+            companions.push(Box::new(move |controller, stop| {
+                Box::pin(async move { daemons.supervise(plan, controller, stop).await })
             }));
         }
         if !self.plan.listeners.is_empty() {
             let (mailbox, plan) = (self.mailbox.clone(), self.plan.clone());
-            companions.push(Box::new(move |engine, stop| {
-                Box::pin(async move { mailbox.deliver(plan, engine, stop).await })
+            companions.push(Box::new(move |controller, stop| {
+                Box::pin(async move { mailbox.deliver(plan, controller, stop).await })
             }));
         }
         companions
@@ -104,7 +104,7 @@ impl HandlerRunner {
             return;
         }
         if delta.new.as_ref().is_none_or(|object| object.meta().deletion_timestamp.is_some()) {
-            self.daemons.dismiss(&delta.key);
+            self.daemons.stop_all(&delta.key);
         }
         match (&delta.new, delta.change) {
             (None, _) => {
@@ -128,18 +128,19 @@ impl HandlerRunner {
         let memory = self.recall(&*object, cx.key());
         let is_dying = object.meta().deletion_timestamp.is_some();
         if is_dying {
-            // A daemon must not make anew what a deletion removes.
-            self.daemons.dismissed(cx.key()).await;
+            // A daemon must not create again what a deletion removes.
+            self.daemons.stop_all_and_wait(cx.key()).await;
         }
         let mut run = HandlerRun::new(&self.plan, cx.clone(), object, memory);
         let rest = self.work(&mut run).await;
         if !is_dying {
             let (object, state) = run.object();
             let daemons = self.plan.daemons_of(object);
-            let cache = &cx.engine().cache;
+            let cache = &cx.controller().cache;
             let newest = || cache.get(cx.key());
             let is_alive = || newest().is_some_and(|object| object.meta().deletion_timestamp.is_none());
-            self.daemons.want((cx.key(), object.meta().uid.as_ref()), state, &daemons, is_alive);
+            let wanted = ObjectDaemons { uid: object.meta().uid.as_ref(), state, daemons: &daemons };
+            self.daemons.set_wanted(cx.key(), wanted, is_alive);
         }
         self.remember(&cx, run.into_memory());
         let now = cx.now();
@@ -181,12 +182,12 @@ impl HandlerRunner {
 
     fn remember(&self, cx: &Run, memory: HandlerMemory) {
         let mut memories = self.memories();
-        // Looked up under the lock: the deletion is told after the cache has it, and then finds ours to remove.
-        let cache = &cx.engine().cache;
+        // Looked up under the lock: a deletion is reported after the cache has it, and then finds our entry to remove.
+        let cache = &cx.controller().cache;
         if cache.get(cx.key()).is_some() {
             memories.insert(cx.key().clone(), memory);
         }
-        // Nobody tells of an object that stopped decoding before it was deleted.
+        // Nothing reports the deletion of an object that had stopped decoding.
         if memories.len() > 2 * cache.len() + MEMORIES_SPARE {
             memories.retain(|key, _| cache.get(key).is_some() || cache.quarantined_error(key).is_some());
         }
@@ -201,6 +202,6 @@ impl HandlerRunner {
 enum Rest {
     /// There is nothing to do before this time, or a change.
     Until(Option<Timestamp>),
-    /// There may be more, but it is somebody else's turn.
+    /// There may be more to do, but other objects come first.
     Tired,
 }

@@ -1,8 +1,8 @@
 //! When a timer ticks. Sans I/O: from the schedule, the last tick and the time to the next tick.
 //!
-//! **The phase outlives the process.** Ticks a minute or more apart are recorded with the object; closer ones would
-//! cost a write each, so after a restart they follow the grid that starts at the object's creation. Ticks missed while
-//! nobody ran are made up for by one, not by all.
+//! **The phase outlives the process.** Ticks a minute or more apart are recorded with the object; closer ones would cost
+//! a write each, so after a restart they follow the grid that starts at the object's creation. Ticks that were missed
+//! while no process ran are made up for by a single one.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::policy::{later, until};
 
-/// Ticks at least this far apart are recorded: a write a minute and object is nothing, a write a second is a load.
+/// Ticks at least this far apart are recorded: one write a minute for each object is little, one a second is a load.
 const RECORDED_FROM: Duration = Duration::from_secs(60);
 
 /// When a timer ticks.
@@ -39,12 +39,12 @@ pub(super) struct Phase {
 }
 
 impl Schedule {
-    /// Is each tick recorded with the object?
+    /// Returns whether each tick is recorded with the object.
     pub(super) fn is_recorded(&self) -> bool {
         self.interval >= RECORDED_FROM
     }
 
-    /// When the next tick is due; in the past means now.
+    /// Returns when the next tick is due; in the past means now.
     pub(super) fn next(&self, phase: &Phase, now: Timestamp) -> Timestamp {
         let first = later(phase.created, self.initial_delay);
         let due = match phase.last {
@@ -55,7 +55,7 @@ impl Schedule {
         self.idle.map_or(due, |idle| due.max(later(phase.unchanged, idle)))
     }
 
-    /// What to remember of a tick that began and ended at these times.
+    /// Returns what to remember of a tick that began and ended at these times.
     pub(super) fn ticked(&self, due: Timestamp, began: Timestamp, ended: Timestamp) -> Timestamp {
         if !self.is_sharp {
             return ended;
@@ -65,7 +65,7 @@ impl Schedule {
         later(due, missed)
     }
 
-    /// The first point of the grid from `first` on that is not before `now`.
+    /// Returns the first point of the grid from `first` on that is not before `now`.
     fn on_grid(&self, first: Timestamp, now: Timestamp) -> Timestamp {
         let passed = until(first, now);
         let whole = self.whole_intervals(passed);
@@ -73,7 +73,7 @@ impl Schedule {
         if point < now { later(point, self.interval) } else { point }
     }
 
-    /// `passed`, rounded down to a multiple of the interval.
+    /// Returns `passed`, rounded down to a multiple of the interval.
     fn whole_intervals(&self, passed: Duration) -> Duration {
         let interval = self.interval.as_nanos().max(1);
         let whole = passed.as_nanos() / interval * interval;

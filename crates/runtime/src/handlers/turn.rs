@@ -1,5 +1,5 @@
 //! What a handler holds while it runs: the context of a reconciler, and what only handlers have: which attempt it is,
-//! sub-handlers, the live object, the word to stop.
+//! sub-handlers, the live object, the stop token.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -16,7 +16,7 @@ use crate::context::{Context, Run};
 use crate::error::Error;
 use crate::fault::Result;
 use crate::kind::Kind;
-use crate::object::typed;
+use crate::kind::object::typed;
 
 /// One call of a handler. It is a [`Context`] with more; cheap to clone.
 pub struct Turn<K: Kind> {
@@ -103,29 +103,29 @@ impl<K: Kind> Deref for Turn<K> {
 }
 
 impl<K: Kind> Turn<K> {
-    /// The cover of a call for an object of this very kind.
+    /// Gives a call for an object of this very kind its type.
     pub(super) fn from_state(state: Arc<TurnState>) -> Self {
         Self { context: Context::from_run(state.run.clone()), state }
     }
 
-    /// The id of the handler; of a sub-handler `parent/id`.
+    /// Returns the id of the handler; of a sub-handler, `parent/id`.
     pub fn id(&self) -> &str {
         &self.state.which.id
     }
 
-    /// Which attempt at the present state this is; 1 is the first, also when it is the first after a restart.
+    /// Returns which attempt at the present state this is; 1 is the first, also when it is the first after a restart.
     pub fn attempt(&self) -> u32 {
         self.state.which.attempt
     }
 
-    /// When the first attempt at the present state was made.
+    /// Returns when the first attempt at the present state was made.
     pub fn since(&self) -> Timestamp {
         self.state.which.since
     }
 
-    /// Registers a sub-handler. It runs after this handler has returned well, with progress, retries and a result of
-    /// its own under `parent/id`; this handler is through when all its sub-handlers are. While some are not, it is
-    /// called again to register them, and those that are through are not: what must not be repeated belongs in them.
+    /// Registers a sub-handler. It runs after this handler has succeeded, with progress, retries and a result of its own
+    /// under `parent/id`; this handler has finished when all its sub-handlers have. Until then it is called again to
+    /// register them, while those that have finished are not called again: what must not be repeated belongs in them.
     pub fn sub<F, Fut, R>(&self, id: impl AsRef<str>, handler: F)
     where
         F: FnOnce(Self) -> Fut + Send + 'static,
@@ -139,10 +139,10 @@ impl<K: Kind> Turn<K> {
         self.state.add_part(id.as_ref(), call);
     }
 
-    /// The object as it is now; none when it is gone. For handlers that run long. An event handler of a kind whose objects
-    /// nobody keeps gets the object of its event.
+    /// Returns the object as it is now; none when it is gone. For handlers that run long. An event handler of a kind
+    /// whose objects are not kept in memory gets the object of its event.
     pub fn live(&self) -> Option<Arc<K>> {
-        let cache = &self.run().engine().cache;
+        let cache = &self.run().controller().cache;
         if cache.is_kept() { cache.get(self.key()).map(typed) } else { Some(self.object().clone()) }
     }
 
@@ -151,12 +151,13 @@ impl<K: Kind> Turn<K> {
         self.state.save_status().await
     }
 
-    /// Cancelled when the handler shall end: the object goes, its filters no longer match, or the operator stops.
+    /// Returns the token that is cancelled when the handler must end: the object is deleted, its filters no longer
+    /// match, or the operator stops.
     pub fn stop(&self) -> &CancellationToken {
         &self.state.stop
     }
 
-    /// Waits for the future, but not past the word to stop: then none.
+    /// Waits for the future; returns none if the handler is told to stop first.
     pub async fn unless_stopped<F: Future>(&self, future: F) -> Option<F::Output> {
         self.state.stop.run_until_cancelled(future).await
     }
@@ -166,7 +167,7 @@ impl<K: Kind> Turn<K> {
     }
 }
 
-/// A result as it is stored.
+/// Returns a result as it is stored.
 pub(super) fn value_of<R: Serialize>(result: &R) -> Result<Value> {
     Ok(serde_json::to_value(result)?)
 }

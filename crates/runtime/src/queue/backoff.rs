@@ -15,18 +15,18 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// `first`, doubled with each failure in a row, never above `max`; a tenth of jitter on top.
+    /// Waits for `first`, doubled with each failure in a row, never longer than `max`; up to a tenth of jitter is added.
     pub const fn exponential(first: Duration, max: Duration) -> Self {
         Self { first, max, jitter: 0.1 }
     }
 
-    /// The share of the delay (0 to 1) added at most by chance.
+    /// Sets how much is added at random at most, as a share of the delay (0 to 1).
     #[must_use]
     pub const fn jitter(self, share: f64) -> Self {
         Self { jitter: share.clamp(0.0, 1.0), ..self }
     }
 
-    /// The delay after `failures` failures in a row (1 is the first).
+    /// Returns the delay after `failures` failures in a row (1 is the first).
     pub fn delay(&self, failures: u32, entropy: &Entropy) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
         let plain = self.first.saturating_mul(1 << doublings).min(self.max);
@@ -35,7 +35,7 @@ impl Backoff {
 }
 
 impl Default for Backoff {
-    /// 1 s, 2 s, 4 s … 5 min: quick enough for a blip, gentle enough for an outage.
+    /// Returns 1 s, 2 s, 4 s … 5 min: quick enough for a blip, gentle enough for an outage.
     fn default() -> Self {
         Self::exponential(Duration::from_secs(1), Duration::from_secs(5 * 60))
     }

@@ -36,7 +36,7 @@ const RESYNC_JITTER: f64 = 0.2;
 /// How pressing a trigger is, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// The initial list, a resync: after fresh work, unless aged.
+    /// The initial list, a resync: after fresh work, unless it has waited long.
     Background,
     /// Our own write coming back through the watch: fresh, but no reason to try a failing key early.
     Echo,
@@ -75,7 +75,7 @@ pub struct Work {
     pub key: Key,
     /// Why, merged. Moved into the journal when the run begins.
     pub causes: Vec<Cause>,
-    /// Is one of the causes that it was there at start?
+    /// Whether one of the causes is that it existed at startup.
     pub was_listed: bool,
     /// Failures in a row before this run.
     pub failures: u32,
@@ -86,17 +86,17 @@ pub struct Work {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Well: wait for a change.
+    /// Success: wait for a change.
     AwaitChange,
-    /// Well: again after this time, or earlier on a change. Zero means now, behind those already waiting.
+    /// Success: run again after this time, or earlier on a change. Zero means now, after those already waiting.
     Requeue(Duration),
-    /// In an error: retry on the schedule.
+    /// An error: retry on the schedule.
     Failed,
-    /// In an error that says when to retry.
+    /// An error that says when to retry.
     RetryAfter(Duration),
-    /// In an error that only an edit can cure.
+    /// An error that only an edit can cure.
     Terminal,
-    /// It was cut off before its end: neither well nor failed, and due again at once.
+    /// It was cancelled before its end: neither a success nor a failure, and due again at once.
     Interrupted,
     /// The object no longer exists; forget it.
     Gone,
@@ -128,7 +128,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new(config: Config, entropy: &Entropy) -> Self {
         let ready = Ready::new(config.per_namespace);
         Self {
@@ -150,7 +150,7 @@ impl Queue {
         self.trigger(slot, urgency, now);
     }
 
-    /// The next key to run, if any may run now.
+    /// Returns the next key to run, if any may run now.
     pub fn next(&mut self, now: Instant) -> Option<Work> {
         self.tick(now);
         let slots = &self.slots;
@@ -172,8 +172,8 @@ impl Queue {
         })
     }
 
-    /// Brings the retry of a failed key forward, to some moment within `spread`: what kept it from succeeding is over. A
-    /// key that comes earlier, runs or did not fail stays as it is.
+    /// Brings the retry of a failed key forward, to a random moment within `spread`, because the cause of the failure is
+    /// gone. A key that is due earlier, runs or did not fail stays as it is.
     pub fn hasten(&mut self, key: &Key, spread: Duration, now: Instant) {
         let Some(index) = self.slots.get(key) else { return };
         let at = later(now, spread.mul_f64(self.entropy.unit()));
@@ -185,7 +185,7 @@ impl Queue {
         }
     }
 
-    /// When a key comes due by itself; the caller calls [`Queue::next`] again then.
+    /// Returns when a key comes due by itself; the caller calls [`Queue::next`] again then.
     pub fn deadline(&self) -> Option<Instant> {
         self.timers.first().map(|(at, _)| at)
     }
@@ -274,12 +274,12 @@ impl Queue {
         work.ticket
     }
 
-    /// Is a trigger for this key pending or a run of it under way?
+    /// Returns whether a trigger for this key is pending or a run of it is under way.
     pub fn is_active(&self, key: &Key) -> bool {
         self.slots.get(key).is_some_and(|slot| self.slots[slot].phase != Phase::Idle)
     }
 
-    /// How much the queue holds.
+    /// Returns how much the queue holds.
     pub fn depth(&self) -> Depth {
         Depth {
             ready: self.ready_count,
@@ -320,7 +320,7 @@ impl Queue {
         timer
     }
 
-    /// Brings a trigger to bear on a key, according to where it is and how it fares.
+    /// Applies a trigger to a key, according to its phase and health.
     fn trigger(&mut self, index: u32, urgency: Urgency, now: Instant) {
         let slot = &mut self.slots[index];
         match slot.phase {
@@ -341,7 +341,7 @@ impl Queue {
         self.promote(index, class);
     }
 
-    /// Gives the key a place in this class; a place it had elsewhere is dead by its stamp.
+    /// Gives the key a place in this class; its stamp makes an earlier place invalid.
     fn promote(&mut self, index: u32, class: Class) {
         let slot = &mut self.slots[index];
         slot.stamp = slot.stamp.wrapping_add(1);
@@ -379,7 +379,7 @@ impl Queue {
 }
 
 impl Health {
-    /// May this trigger run a key that faces its backoff? Spends the one early run of the period.
+    /// Returns whether this trigger may run a key that is backing off. Spends the one early run of the period.
     fn admits(&mut self, urgency: Urgency) -> bool {
         match self {
             Self::Well => true,
@@ -393,7 +393,7 @@ impl Health {
     }
 }
 
-/// How a key ranks that is due for these causes.
+/// Returns the class of a key that is due for these causes.
 fn class_of(causes: &[Cause]) -> Class {
     let is_background = causes.iter().all(|cause| matches!(cause, Cause::Listed | Cause::Resync));
     if is_background { Class::Background } else { Class::Fresh }
@@ -408,7 +408,7 @@ fn resync(period: Duration, entropy: &Entropy, now: Instant) -> Timer {
     Timer { at: later(now, jittered), reason: TimerReason::Resync }
 }
 
-/// `now + after`, or a year from now when that overflows: far enough to mean never.
+/// Returns `now + after`, or a year from now when that overflows: far enough to mean never.
 fn later(now: Instant, after: Duration) -> Instant {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     now.checked_add(after).unwrap_or(now + YEAR)

@@ -77,7 +77,7 @@ impl Ready {
         self.enter_ring(namespace, class);
     }
 
-    /// Takes the key that should run next. `is_alive` tells whether a ticket still stands for its slot.
+    /// Takes the key that should run next. `is_alive` returns whether a ticket is still valid for its slot.
     pub(super) fn pop(&mut self, is_alive: impl Fn(Ticket) -> bool) -> Option<Ticket> {
         let class = self.turn(&is_alive)?;
         let namespace = self.rings[class as usize].pop_front().expect("head found a namespace in this ring");
@@ -90,7 +90,7 @@ impl Ready {
         Some(ticket)
     }
 
-    /// Whose turn it is.
+    /// Returns the class whose turn it is.
     fn turn(&mut self, is_alive: &impl Fn(Ticket) -> bool) -> Option<Class> {
         let (fresh, background) = (self.head(Class::Fresh, is_alive), self.head(Class::Background, is_alive));
         let (Some(fresh), Some(background)) = (fresh, background) else {
@@ -106,7 +106,7 @@ impl Ready {
         Some(if is_passed_over { Class::Fresh } else { Class::Background })
     }
 
-    /// A run in this namespace ended.
+    /// Notes that a run in this namespace ended.
     pub(super) fn ended(&mut self, namespace: u32) {
         self.namespaces[namespace as usize].running -= 1;
         for class in Class::ALL {
@@ -114,7 +114,7 @@ impl Ready {
         }
     }
 
-    /// The ticket whose turn it is in a class; drops dead tickets and empty or full namespaces on the way.
+    /// Returns the ticket whose turn it is in a class; drops dead tickets and empty or full namespaces on the way.
     fn head(&mut self, class: Class, is_alive: &impl Fn(Ticket) -> bool) -> Option<Ticket> {
         while let Some(&namespace) = self.rings[class as usize].front() {
             let state = &mut self.namespaces[namespace as usize];

@@ -1,5 +1,5 @@
-//! What the queue knows of one key: where it is (idle, ready, running), how it fares (well, failing, terminal), when
-//! it comes back by itself, and the causes gathered for its next run.
+//! What the queue knows of one key: where it is (idle, ready, running), how its last run ended (well, failing,
+//! terminal), when it comes back by itself, and the causes gathered for its next run.
 
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
@@ -32,14 +32,14 @@ pub(super) enum Phase {
     Idle,
     Ready(Class),
     Running {
-        /// The most urgent trigger since the run began: the key was dirtied under it.
+        /// The most urgent trigger since the run began: the key must run again.
         again: Option<Urgency>,
         /// Began before its backoff was over, so its failure is not counted again.
         is_early: bool,
     },
 }
 
-/// How a key fares.
+/// How the last run of a key ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Health {
     Well,
@@ -96,7 +96,7 @@ impl Slot {
         }
     }
 
-    /// A new tenant; only the stamp goes on.
+    /// Gives the slot to a new key; only the stamp goes on.
     pub(super) fn reuse(&mut self, key: Key, namespace: u32) {
         self.key = key;
         self.namespace = namespace;
@@ -104,7 +104,7 @@ impl Slot {
         debug_assert!(self.is_forgettable(), "only a slot that remembers nothing is released");
     }
 
-    /// Nothing of this key needs remembering.
+    /// Returns whether nothing about this key needs to be remembered.
     pub(super) fn is_forgettable(&self) -> bool {
         self.phase == Phase::Idle
             && self.health == Health::Well

@@ -27,7 +27,7 @@ impl ControllerRunner {
         self.queue.next(self.now)
     }
 
-    /// The names that run when every run settles at once.
+    /// Returns the names that run when every run settles at once.
     fn drain(&mut self) -> Vec<String> {
         let mut names = Vec::new();
         while let Some(work) = self.next() {

@@ -1,4 +1,4 @@
-//! When keys come back by themselves: a heap of moments, beside which each slot knows its own.
+//! When keys come due by themselves: a heap of times, and each slot knows its own.
 //!
 //! **Invariant:** the slot is the truth. An entry whose moment is not its slot's is dead; it is dropped when it reaches
 //! the top, and all dead ones when they outnumber the living. So a million keys that settle (each plans its periodic
@@ -21,13 +21,13 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// This slot is due at this moment.
+    /// Makes this slot due at this moment.
     pub(super) fn set(&mut self, at: Instant, slot: u32) {
         self.heap.push(Reverse((at, slot)));
         self.alive += 1;
     }
 
-    /// A slot is no longer due when it was; `is_alive` compares an entry with its slot.
+    /// Notes that a slot is no longer due when it was; `is_alive` compares an entry with its slot.
     pub(super) fn unset(&mut self, is_alive: impl Fn(Instant, u32) -> bool) {
         self.alive -= 1;
         if self.heap.len() > 2 * self.alive + DEAD_TOLERATED {
@@ -40,12 +40,12 @@ impl Timers {
         }
     }
 
-    /// The earliest.
+    /// Returns the slot that is due first.
     pub(super) fn first(&self) -> Option<(Instant, u32)> {
         self.heap.peek().map(|Reverse(entry)| *entry)
     }
 
-    /// How many slots are due at some time.
+    /// Returns how many slots are due at some time.
     pub(super) fn len(&self) -> usize {
         self.alive
     }

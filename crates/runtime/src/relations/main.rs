@@ -1,24 +1,26 @@
 //! The object itself: created, changed, deleted.
 //!
 //! An edit (spec, labels, annotations, deletion) is more than a change: it overrides backoff and terminal faults. The
-//! object's own write coming back is a change and never an edit, so a failing reconciler that writes does not run in
-//! circles. Only what is known to be that write counts as it (`cache::delta` says how). A watch may show it before its
-//! answer is here, so a change that is no edit counts as that while a write is under way.
-//! An object that does not decode is queued as well: nothing can be done with it, but its status can say so.
+//! object's own write coming back is a change and never an edit, so a failing reconciler that writes does not loop. Only
+//! a change that is known to be that write counts as one (`cache::delta` says how). A watch may show it before its
+//! answer arrives, so while a write is under way a change that is no edit counts as that write. An object that does not
+//! decode is queued as well: nothing can be done with it, but its status can say so.
 
 use homeostat_core::journal::{Cause, Change, Source};
 
 use super::admits;
-use crate::cache::{ObjectCache, ObjectDelta};
-use crate::controller_queue::ControllerQueue;
-use crate::predicate::ChangeTest;
+use crate::cache::{ObjectCache, ObjectDelta, ShownBy};
 use crate::queue::Urgency;
+use crate::relations::predicate::ChangeTest;
+use crate::workers::controller_queue::ControllerQueue;
 
 pub(crate) fn follow_main_kind(cache: &ObjectCache, queue: &ControllerQueue, predicate: Option<ChangeTest>) {
     let of_quarantined = queue.clone();
-    cache.subscribe_quarantined(move |key, is_list| {
-        let (cause, urgency) =
-            if is_list { (Cause::Listed, Urgency::Background) } else { (Cause::Edited, Urgency::Edit) };
+    cache.subscribe_quarantined(move |key, by| {
+        let (cause, urgency) = match by {
+            ShownBy::List => (Cause::Listed, Urgency::Background),
+            ShownBy::Watch => (Cause::Edited, Urgency::Edit),
+        };
         of_quarantined.add(key, cause, urgency);
     });
     let queue = queue.clone();
@@ -45,7 +47,7 @@ fn classify(delta: &ObjectDelta, source: &Source) -> (Cause, Urgency) {
 fn is_edit(delta: &ObjectDelta) -> bool {
     let (Some(old), Some(new)) = (&delta.old, &delta.new) else { return true };
     let (old, new) = (old.meta(), new.meta());
-    // Kinds without generations do not tell status from spec; any foreign change may be an edit.
+    // Kinds without generations do not distinguish status from spec; any change by others may be an edit.
     new.generation.is_none()
         || old.generation != new.generation
         || old.uid != new.uid

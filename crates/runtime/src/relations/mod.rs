@@ -1,12 +1,11 @@
 //! Who must reconcile when something changes: each relation turns changes of one kind into triggers of another.
 //!
-//! One file per relation: [`main`] (the object itself), [`owns`] (owner references, old and new), [`watches`] (a
-//! mapping of the user's, over old and new), [`references`] (what the object names, through a reverse index),
-//! [`selects`] (what its label selector matches).
-//! All look at old and new state, so a dropped owner or mapping is heard of once more.
+//! One file per relation: [`main`] (the object itself), [`owns`] (owner references, old and new), [`watches`] (a mapping
+//! of the user's, over old and new), [`references`] (what the object names, through a reverse index), [`selects`] (what
+//! its label selector matches). All look at old and new state, so a dropped owner or mapping triggers once more.
 //!
-//! Mappings and predicates are the user's code: one that panics over a state is told of and keeps nobody else from
-//! hearing of the change.
+//! Mappings and predicates are the user's code: one that panics is reported and keeps nobody else from hearing of the
+//! change.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,36 +17,38 @@ use tokio::sync::watch;
 pub(crate) mod main;
 mod options;
 pub(crate) mod owns;
+pub(crate) mod predicate;
 pub(crate) mod references;
 pub(crate) mod selects;
 pub(crate) mod watches;
 
 pub(crate) use options::{Followed, Options};
+use predicate::ChangeTest;
+pub use predicate::{Predicate, changed};
 pub use selects::Selector;
 
+use crate::cache::caches::Caches;
 use crate::cache::{Cache, Freshness, ObjectCache, ObjectDelta};
-use crate::caches::Caches;
-use crate::context::Memo;
-use crate::controller_queue::ControllerQueue;
+use crate::kind::object::Object;
 use crate::kind::{Kind, KindInfo, Target, info};
-use crate::object::Object;
-use crate::panics::contain;
-use crate::predicate::ChangeTest;
+use crate::panics::catch_panic;
 use crate::queue::Urgency;
+use crate::shared::LastApplied;
 use crate::watch::Scope;
+use crate::workers::controller_queue::ControllerQueue;
 
-/// What a relation is wired to.
+/// What a relation is connected to.
 pub(crate) struct RelationContext<'a> {
     pub(crate) caches: &'a Caches,
     /// Where the other kind is watched.
     pub(crate) scope: &'a Scope,
     pub(crate) main: &'a ObjectCache,
     pub(crate) queue: &'a ControllerQueue,
-    pub(crate) memo: &'a Arc<Memo>,
+    pub(crate) last_applied: &'a Arc<LastApplied>,
 }
 
 impl RelationContext<'_> {
-    /// The cache of another kind.
+    /// Returns the cache of another kind.
     fn declare(&self, info: &'static KindInfo) -> ObjectCache {
         self.caches.declare(info, self.scope)
     }
@@ -68,7 +69,7 @@ pub(crate) type ConnectRelation =
 #[derive(Clone, Copy)]
 pub(crate) struct Other {
     pub(crate) info: &'static KindInfo,
-    /// The builder's method, for people.
+    /// The builder's method, for messages.
     pub(crate) method: &'static str,
     /// Code of the user's reads whole objects, so their metadata is not enough.
     pub(crate) reads_whole: bool,
@@ -77,7 +78,7 @@ pub(crate) struct Other {
 }
 
 impl Relation {
-    /// A relation whose triggers need only the metadata of the other kind.
+    /// Returns a relation whose triggers need only the metadata of the other kind.
     fn by_metadata(info: &'static KindInfo, method: &'static str, connect: ConnectRelation) -> Self {
         Self { other: Some(Other { info, method, reads_whole: false, triggers: true }), connect }
     }
@@ -86,7 +87,7 @@ impl Relation {
 /// The objects that one names, or that a change of it concerns.
 pub(crate) type Targets = Box<dyn Fn(&Object) -> Vec<Target> + Send + Sync>;
 
-/// A function of the user's that names objects, without its type.
+/// Erases the type of a user's function that names objects.
 pub(crate) fn targets<T: Kind, I>(names: impl Fn(&T) -> I + Send + Sync + 'static) -> Targets
 where
     I: IntoIterator<Item: Into<Target>>,
@@ -94,8 +95,8 @@ where
     Box::new(move |object| names(object.as_type()).into_iter().map(Into::into).collect())
 }
 
-/// The objects of ours that a change triggers. What begins or ends to concern one of them is never held back; any other
-/// change is, unless it is admitted.
+/// Returns the objects of ours that a change triggers. A change after which an object begins or ceases to concern one of
+/// ours always does; any other only if it is admitted.
 fn triggered<'a>(
     old: &'a BTreeSet<Key>,
     new: &'a BTreeSet<Key>,
@@ -104,7 +105,7 @@ fn triggered<'a>(
     old.union(new).filter(move |key| is_admitted || old.contains(*key) != new.contains(*key))
 }
 
-/// How pressing a change of another object is to ours.
+/// Returns how pressing a change of another object is to ours.
 fn urgency(delta: &ObjectDelta, queue: &ControllerQueue, ours: &Key) -> Urgency {
     match delta.change {
         Change::Listed => Urgency::Background,
@@ -113,14 +114,15 @@ fn urgency(delta: &ObjectDelta, queue: &ControllerQueue, ours: &Key) -> Urgency 
     }
 }
 
-/// Does the change matter? One over which the predicate panics does: a run too many repairs more than one too few.
+/// Returns whether the change matters. One on which the predicate panics does: a run too many repairs more than one too
+/// few.
 fn admits(test: Option<&ChangeTest>, delta: &ObjectDelta, queue: &ControllerQueue) -> bool {
     let Some(test) = test else { return true };
     let test = || test.admits(delta.old.as_deref(), delta.new.as_deref());
     guarded("a predicate", &delta.key, queue, test).unwrap_or(true)
 }
 
-/// Calls a function of the user's about this object; none when it panicked, which is told.
+/// Calls a function of the user's about this object; returns none when it panicked, which is reported.
 fn guarded<T>(
     function: &'static str,
     object: &Key,
@@ -129,14 +131,14 @@ fn guarded<T>(
 ) -> Option<T> {
     let told = |message: String| {
         let controller = queue.source();
-        tracing::error!(%controller, %object, function, message, "the operator's code panicked over this object");
+        tracing::error!(%controller, %object, function, message, "the operator's code panicked on this object");
         let entry = Entry::Panicked { object: object.clone(), function: function.into(), message };
         queue.journal().record(controller, entry);
     };
-    contain(call).map_err(told).ok()
+    catch_panic(call).map_err(told).ok()
 }
 
-/// The kind is read through an index: nothing is triggered by it.
+/// Relates a kind that is read through an index; it triggers nothing.
 pub(crate) fn indexes<T: Kind, V, I>(values: impl Fn(&T) -> I + Send + Sync + 'static) -> Relation
 where
     V: std::hash::Hash + Eq + Send + Sync + 'static,
@@ -151,7 +153,7 @@ where
     Relation { other: Some(other), connect }
 }
 
-/// The kind is only read: nothing is triggered by it.
+/// Relates a kind that is only read; it triggers nothing.
 pub(crate) fn reads(info: &'static KindInfo) -> Relation {
     let connect: ConnectRelation = Box::new(|wire, followed| wire.declare(followed.info).watch_freshness());
     let other = Other { info, method: "reads", reads_whole: false, triggers: false };

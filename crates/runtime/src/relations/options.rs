@@ -6,7 +6,7 @@
 
 use super::{Other, Relation};
 use crate::kind::KindInfo;
-use crate::predicate::ChangeTest;
+use crate::relations::predicate::ChangeTest;
 
 /// The options of one controller.
 #[derive(Default)]

@@ -1,5 +1,5 @@
-//! Owned objects: a change of a child triggers its owners, those before the change and those after. A filter may
-//! hold changes back, but never a child that comes, goes or changes its owners.
+//! Owned objects: a change of a child triggers its owners, those before the change and those after. A filter may hold
+//! changes back, but never a child that appears, disappears or changes its owners.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +8,15 @@ use homeostat_core::journal::Cause;
 
 use super::{Followed, Relation, RelationContext, admits, triggered, urgency};
 use crate::kind::KindInfo;
-use crate::object::Object;
+use crate::kind::object::Object;
 
 pub(crate) fn owns(child: &'static KindInfo) -> Relation {
     let connect = move |wire: &RelationContext<'_>, followed: Followed| {
         let (cache, owner) = (wire.declare(followed.info), wire.main.info());
-        let (queue, memo) = (wire.queue.clone(), wire.memo.clone());
+        let (queue, last_applied) = (wire.queue.clone(), wire.last_applied.clone());
         cache.subscribe(move |delta| {
             if delta.new.is_none() {
-                memo.forget(&delta.key);
+                last_applied.forget(&delta.key);
             }
             let [old, new] = [&delta.old, &delta.new].map(|state| owners_in(owner, state.as_deref()));
             let is_admitted = admits(followed.filter.as_ref(), delta, &queue);
@@ -34,7 +34,7 @@ fn owners_in(owner: &KindInfo, child: Option<&Object>) -> BTreeSet<Key> {
     child.into_iter().flat_map(|child| owners_of(owner, child)).collect()
 }
 
-/// The objects of this kind that own `child`.
+/// Returns the objects of this kind that own `child`.
 fn owners_of(owner: &KindInfo, child: &Object) -> impl Iterator<Item = Key> {
     let namespace =
         if owner.is_namespaced { child.meta().namespace.as_deref().unwrap_or_default() } else { "" };

@@ -1,5 +1,5 @@
-//! Declared references: our object names others, the runtime keeps the reverse index and triggers ours when a named
-//! one appears, changes or goes. A dropped reference is a change of our own object, so nothing is lost.
+//! Declared references: our object names others, the runtime keeps the reverse index and triggers ours when a named one
+//! appears, changes or disappears. A dropped reference is a change of our own object, so nothing is lost.
 
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
@@ -7,7 +7,7 @@ use homeostat_core::journal::Cause;
 use super::{Followed, Relation, RelationContext, Targets, admits, urgency};
 use crate::cache::ObjectIndex;
 use crate::kind::KindInfo;
-use crate::object::Object;
+use crate::kind::object::Object;
 
 pub(crate) fn references(other: &'static KindInfo, names: Targets) -> Relation {
     let connect = move |wire: &RelationContext<'_>, followed: Followed| {

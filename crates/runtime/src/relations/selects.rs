@@ -1,5 +1,5 @@
 //! Selected objects: ours has a label selector, and is reconciled when an object it matches, or matched before the
-//! change, appears, changes or goes. Both are in one namespace, unless one of the kinds lives in none.
+//! change, appears, changes or disappears. Both are in one namespace, unless one of the kinds lives in none.
 //!
 //! Each of our objects is indexed under one label its selector demands, so a change asks only the few that may match.
 
@@ -15,11 +15,11 @@ use serde_json::json;
 use super::{Followed, Relation, RelationContext, admits, guarded, triggered, urgency};
 use crate::cache::{ObjectCache, ObjectIndex};
 use crate::kind::KindInfo;
-use crate::object::Object;
+use crate::kind::object::Object;
 
-/// A label selector in one of the types it is written in.
+/// A label selector in any of its types.
 pub trait Selector {
-    /// The same, ready to match. One that is not valid matches nothing.
+    /// Converts it into one that can match. A selector that is not valid matches nothing.
     fn into_selector(self) -> LabelSelector;
 }
 
@@ -35,8 +35,21 @@ impl Selector for meta::LabelSelector {
     }
 }
 
-/// A namespace, and a label that must be there; none for a selector that demands no single label.
-type Anchor = (String, Option<(String, String)>);
+/// Under what our objects are indexed by their selectors.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Anchor {
+    /// The namespace both must be in; empty if it does not matter.
+    namespace: String,
+    /// A label that must have this value; none for a selector that demands no single label.
+    label: Option<(String, String)>,
+}
+
+/// Whether both objects must be in the same namespace.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nearness {
+    SameNamespace,
+    Anywhere,
+}
 
 /// Reads the selector of an object of ours.
 pub(crate) type SelectorOf = Arc<dyn Fn(&Object) -> Option<LabelSelector> + Send + Sync>;
@@ -44,18 +57,28 @@ pub(crate) type SelectorOf = Arc<dyn Fn(&Object) -> Option<LabelSelector> + Send
 pub(crate) fn selects(other: &'static KindInfo, selector: SelectorOf) -> Relation {
     let connect = move |wire: &RelationContext<'_>, followed: Followed| {
         let anchoring = selector.clone();
-        let has_place = wire.main.info().is_namespaced && other.is_namespaced;
+        let are_namespaced = wire.main.info().is_namespaced && other.is_namespaced;
+        let nearness = if are_namespaced { Nearness::SameNamespace } else { Nearness::Anywhere };
         let anchor_of = move |object: &Object| -> Vec<Anchor> {
             let selector = anchoring(object);
-            selector.map(|selector| anchor(place(has_place, object.meta()), &selector)).into_iter().collect()
+            selector
+                .map(|selector| anchor(namespace_of(object.meta(), nearness), &selector))
+                .into_iter()
+                .collect()
         };
         let anchors = ObjectIndex::new(wire.main, Box::new(anchor_of));
         let cache = wire.declare(followed.info);
         let (main, queue) = (wire.main.clone(), wire.queue.clone());
         cache.subscribe(move |delta| {
             let matching = |state: &Object| -> BTreeSet<Key> {
-                let place = place(has_place, state.meta());
-                let found = || selectors_of(&main, &anchors, &selector, (place, state.meta()));
+                let found = || {
+                    match_selectors(
+                        &main,
+                        &anchors,
+                        &selector,
+                        ChangedObject { nearness, meta: state.meta() },
+                    )
+                };
                 guarded("a selector", &delta.key, &queue, found).unwrap_or_default()
             };
             let is_admitted = admits(followed.filter.as_ref(), delta, &queue);
@@ -71,29 +94,38 @@ pub(crate) fn selects(other: &'static KindInfo, selector: SelectorOf) -> Relatio
     Relation::by_metadata(other, "selects", Box::new(connect))
 }
 
-/// The namespace both must be in; none if it does not matter.
-fn place(has_place: bool, meta: &ObjectMeta) -> String {
-    meta.namespace.clone().filter(|_| has_place).unwrap_or_default()
+/// Returns the namespace both must be in; empty if it does not matter.
+fn namespace_of(meta: &ObjectMeta, nearness: Nearness) -> String {
+    meta.namespace.clone().filter(|_| nearness == Nearness::SameNamespace).unwrap_or_default()
 }
 
 fn anchor(namespace: String, selector: &LabelSelector) -> Anchor {
-    let demanded = selector.requirements().iter().find_map(|requirement| {
+    let label = selector.requirements().iter().find_map(|requirement| {
         let value = selector.exact(requirement.key())?;
         Some((requirement.key().to_owned(), value.to_owned()))
     });
-    (namespace, demanded)
+    Anchor { namespace, label }
 }
 
-/// Those of ours whose selector matches an object with this metadata.
-fn selectors_of(
+/// An object that changed, which selectors of ours may match.
+#[derive(Clone, Copy)]
+struct ChangedObject<'a> {
+    nearness: Nearness,
+    meta: &'a ObjectMeta,
+}
+
+/// Returns those of ours whose selector matches the candidate.
+fn match_selectors(
     main: &ObjectCache,
     anchors: &ObjectIndex<Anchor>,
     selector: &SelectorOf,
-    (namespace, meta): (String, &ObjectMeta),
+    candidate: ChangedObject<'_>,
 ) -> BTreeSet<Key> {
-    let labels = meta.labels.as_ref();
+    let namespace = namespace_of(candidate.meta, candidate.nearness);
+    let labels = candidate.meta.labels.as_ref();
     let demands = labels.into_iter().flatten().map(|(key, value)| Some((key.clone(), value.clone())));
-    let candidates = demands.chain([None]).flat_map(|demand| anchors.keys(&(namespace.clone(), demand)));
+    let candidates =
+        demands.chain([None]).flat_map(|label| anchors.keys(&Anchor { namespace: namespace.clone(), label }));
     let lookup = |key: &str| labels.and_then(|labels| labels.get(key)).map(String::as_str);
     let is_match = |key: &Key| {
         let ours = main.get(key)?;

@@ -8,7 +8,7 @@ use homeostat_core::journal::Cause;
 
 use super::{Followed, Other, Relation, RelationContext, Targets, admits, guarded, triggered, urgency};
 use crate::kind::KindInfo;
-use crate::object::Object;
+use crate::kind::object::Object;
 
 pub(crate) fn watches(other: &'static KindInfo, map: Targets) -> Relation {
     let connect = move |wire: &RelationContext<'_>, followed: Followed| {

@@ -1,8 +1,8 @@
 //! Why an object does not decode, with the field: ``spec.content: invalid type: integer `7`, expected a string``. The
-//! decoder's own words name a line and a column of a text that nobody has seen.
+//! decoder's own message names a line and a column of a text that nobody has seen.
 //!
-//! The way to the field is found in the text, from the place that the decoder names, so that no type is decoded by a second
-//! decoder. Whether an object decodes is never decided here.
+//! The path of the field is found in the text, from the position that the decoder names, so that no type is compiled for
+//! a second decoder. Whether an object decodes is never decided here.
 
 use std::ops::Range;
 
@@ -10,9 +10,9 @@ use serde_json::Error;
 
 use super::scan::{Field, fields, first, items};
 use crate::kind::KindInfo;
-use crate::panics::contain;
+use crate::panics::catch_panic;
 
-/// The words for people about an object that does not decode as this kind; `error` is what its decoder said.
+/// Explains to people why an object does not decode as this kind; `error` is what its decoder said.
 pub(super) fn explain(info: &KindInfo, text: &str, error: &Error) -> String {
     let words = words_of(error);
     let mut way = way_to(text, offset(text, error));
@@ -30,19 +30,19 @@ pub(super) fn explain(info: &KindInfo, text: &str, error: &Error) -> String {
     }
 }
 
-/// What the decoder says, without the place.
+/// Returns what the decoder says, without the place.
 fn words_of(error: &Error) -> String {
     let (words, place) = (error.to_string(), format!(" at line {} column {}", error.line(), error.column()));
     words.strip_suffix(&place).map(str::to_owned).unwrap_or(words)
 }
 
-/// How much of the text had been read.
+/// Returns how much of the text the decoder had read.
 fn offset(text: &str, error: &Error) -> usize {
     let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
     lines.map(str::len).sum::<usize>() + error.column()
 }
 
-/// The way to a place in the text.
+/// The path to a position in the text.
 #[derive(Default)]
 struct Way {
     steps: Vec<String>,
@@ -57,7 +57,7 @@ fn way_to(text: &str, offset: usize) -> Way {
     let mut value = first(text)..text.trim_end().len();
     let holds = |range: &Range<usize>| range.start <= offset && offset <= range.end;
     loop {
-        // Of a value that is refused at its first letter nothing had been read.
+        // If a value is refused at its first letter, nothing of it had been read.
         let is_inside = offset > value.start;
         let field = fields(text, value.start).find(|field| is_inside && offset <= field.value.end);
         let item = items(text, value.start).enumerate().find(|(_, item)| holds(item));
@@ -83,18 +83,18 @@ fn way_to(text: &str, offset: usize) -> Way {
     }
 }
 
-/// Would the decoder say something else without this field?
+/// Returns whether the decoder would say something else without this field.
 fn is_blamed(info: &KindInfo, text: &str, field: &Field, words: &str) -> bool {
     let comma = text[..field.name.start].trim_end().strip_suffix(',');
     let before = comma.unwrap_or(&text[..field.name.start]);
     let without = [before, &text[field.value.end..]].concat();
-    match contain(|| (info.decode)(&without)) {
+    match catch_panic(|| (info.decode)(&without)) {
         Ok(Err(error)) => words_of(&error) != words,
         Ok(Ok(_)) | Err(_) => true,
     }
 }
 
-/// A field as one step of the way; it comes with its quotes.
+/// Returns a field as one step of a path; its name comes with quotes.
 fn step(name: &str) -> String {
     let field = serde_json::from_str::<String>(name).unwrap_or_else(|_| name.to_owned());
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '$');

@@ -3,7 +3,7 @@
 
 use bytes::{Buf, Bytes};
 
-/// The line splitter. A line without its end is not given out: the server died in the middle of it.
+/// The line splitter. A line without its end is never returned: the server died in the middle of it.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     chunk: Bytes,
@@ -20,7 +20,7 @@ impl Lines {
         self.chunk = chunk;
     }
 
-    /// The next whole line, without its end.
+    /// Returns the next whole line, without its end.
     pub(super) fn next(&mut self) -> Option<Bytes> {
         let Some(end) = memchr::memchr(b'\n', &self.chunk) else {
             self.partial.extend_from_slice(&self.chunk);
@@ -36,7 +36,7 @@ impl Lines {
         Some(std::mem::take(&mut self.partial).into())
     }
 
-    /// Bytes held of a line whose end has not come.
+    /// Returns how many bytes are held of a line whose end has not come.
     pub(super) fn pending_bytes(&self) -> usize {
         self.partial.len()
     }

@@ -1,5 +1,5 @@
-//! The list/watch protocol as a machine without I/O: it says what to request, is told what came back, and says what
-//! that means for the cache. The shell in `drive` moves the bytes.
+//! The list/watch protocol as a machine without I/O: it says what to request, is told the answer, and says what that
+//! means for the cache. `cache::feed` moves the bytes.
 //!
 //! It asks for a streaming list first (one request, no paging, consistent). Whatever ends that stream before the
 //! bookmark that completes it leads to a list in pages: servers refuse streams in many ways, proxies break them in
@@ -20,7 +20,7 @@ use std::time::Duration;
 use homeostat_core::{Entropy, Revision};
 use tokio::time::Instant;
 
-use super::wire::revision as number;
+use crate::kind::parse_revision;
 use crate::queue::Backoff;
 
 /// Half a second up to half a minute: a restarted server is found again quickly, a missing kind costs two requests a
@@ -53,7 +53,7 @@ pub(crate) enum Request {
     Watch { revision: String },
 }
 
-/// What came back.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// The server accepted the watch.
@@ -68,7 +68,7 @@ pub(crate) enum Signal {
     Event { revision: String },
     /// A bookmark.
     Bookmark { revision: String, ends_initial: bool },
-    /// The watch ended as watches do.
+    /// The watch ended in the usual way.
     Ended,
     /// The revision or continue token is too old.
     Expired,
@@ -124,8 +124,8 @@ enum ListMode {
     PagesOnce,
     /// In pages until this moment, because they succeeded where the stream failed.
     PagesUntil(Instant),
-    /// In pages, because the reader may take long over what it is shown: a stream is cut off by the server then, a page
-    /// is read at once.
+    /// In pages, because the reader may take long to process what it is shown: the server would cut off a stream, but a
+    /// page is read at once.
     Pages,
 }
 
@@ -146,7 +146,8 @@ pub(crate) struct Machine {
     is_alive: bool,
     /// The server accepted the present watch.
     is_open: bool,
-    /// The watch was cut off: before it is resumed, the server is asked whether it is still the one we know.
+    /// The watch was cut off: before it is resumed, the server is asked for its revision, to see that it did not go back
+    /// in time.
     is_in_doubt: bool,
     entropy: Entropy,
 }
@@ -168,12 +169,12 @@ impl Machine {
         }
     }
 
-    /// A machine that never asks for streaming lists.
+    /// Returns a machine that never asks for streaming lists.
     pub(crate) fn in_pages(entropy: Entropy) -> Self {
         Self { list_mode: ListMode::Pages, ..Self::new(entropy) }
     }
 
-    /// What to do now, and whether a list begins with it.
+    /// Returns what to do now, and whether a list begins with it.
     pub(crate) fn request(&mut self, now: Instant) -> (Request, Effect) {
         if let Some(pause) = self.pause.take() {
             return (Request::Pause(pause), Effect::None);
@@ -204,7 +205,7 @@ impl Machine {
         }
     }
 
-    /// Takes in what came back.
+    /// Takes in the answer to a request.
     pub(crate) fn on(&mut self, now: Instant, signal: Signal) -> Effect {
         match signal {
             Signal::Page { revision, continue_token: None } => self.complete(now, revision),
@@ -233,7 +234,7 @@ impl Machine {
                 Effect::None
             }
             Signal::Ended if self.is_alive => self.reopen(now),
-            Signal::Ended => self.fail("the server ended the watch without a word".to_owned(), None),
+            Signal::Ended => self.fail("the server ended the watch without giving a reason".to_owned(), None),
             Signal::Expired => self.begin_again(now),
             Signal::Refused { error, retry_after } => self.fail(error, retry_after),
             Signal::Unanswered => self.fail("the server does not answer".to_owned(), None),
@@ -247,7 +248,8 @@ impl Machine {
         if is_resumed { Effect::Resumed } else { Effect::None }
     }
 
-    /// Does this revision lie behind what this watch has shown already? No server sends that in one history.
+    /// Returns whether this revision is older than what this watch has shown already. No server sends that within one
+    /// history.
     pub(crate) fn is_behind(&self, signal: &Signal) -> bool {
         match (&self.state, signal) {
             (
@@ -308,15 +310,15 @@ impl Machine {
         Effect::StreamFailed { error }
     }
 
-    /// The watch is over as watches are, after something came over it.
+    /// Opens a watch again that ended in the usual way, after something came over it.
     fn reopen(&mut self, now: Instant) -> Effect {
         let earliest = self.asked_at.map_or(now, |asked| asked + WATCH_SPACING);
         self.pause = Some(earliest.saturating_duration_since(now)).filter(|pause| !pause.is_zero());
         Effect::None
     }
 
-    /// A watch that was served for a while lists again at once; lists and watches that expire again and again must not
-    /// become a loop.
+    /// Lists again: at once after a watch that was served for a while; with a pause after lists and watches that expire
+    /// again and again, which must not become a loop.
     fn begin_again(&mut self, now: Instant) -> Effect {
         let is_soon = self.listed_at.is_some_and(|listed| now < listed + EXPIRES_SOON);
         let was_watching = matches!(self.state, MachineState::Watching { .. });
@@ -355,10 +357,10 @@ impl Machine {
     }
 }
 
-/// What is no number is compared with nothing.
+/// Returns whether a revision is older than a known one; never if one of them is not a number.
 fn is_older(revision: &str, known: &str) -> bool {
-    let revision = number(revision);
-    revision != Revision::ZERO && revision < number(known)
+    let revision = parse_revision(Some(revision));
+    revision != Revision::ZERO && revision < parse_revision(Some(known))
 }
 
 #[cfg(test)]

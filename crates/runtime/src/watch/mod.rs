@@ -1,19 +1,25 @@
-//! List and watch: the state of one kind, kept in step with the server.
+//! The list/watch protocol of one kind, up to the objects it shows. `cache::feed` sends the requests and puts the objects
+//! into the cache.
 //!
-//! [`machine`] is the protocol without I/O, [`wire`] reads what the server sends, [`trim`] cuts managed fields out of it,
-//! [`locate`] says why an object does not decode, [`ahead`] reads lines, [`drive`] moves the bytes and feeds
-//! the cache, [`outage`] says how much of a failure is news. Ours rather than kube's because each watch here has its
+//! [`machine`] is the protocol without I/O, [`read_ahead`] reads the lines of a stream, [`wire`] decodes them, [`scan`]
+//! finds objects in them without decoding, [`trim`] cuts managed fields out, [`decode_error`] says why an object does not
+//! decode, and [`outage`] says how much of a failure is news. Ours rather than kube's because each watch here has its
 //! own backoff and health, bookmarks are visible, and an object that does not decode harms nobody else.
 
 mod decode_error;
-mod drive;
 mod lines;
-mod machine;
-mod outage;
-mod read_ahead;
+pub(crate) mod machine;
+pub(crate) mod outage;
+pub(crate) mod read_ahead;
 mod scan;
 mod trim;
-mod wire;
+pub(crate) mod wire;
 
-pub(crate) use drive::{Feed, Scope, drive};
 pub(crate) use trim::without_managed_fields;
+
+/// Which objects of a kind are watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Scope {
+    pub(crate) namespace: Option<String>,
+    pub(crate) labels: Option<String>,
+}

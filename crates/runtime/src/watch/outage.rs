@@ -1,11 +1,12 @@
-//! How much of a watch's failures is news: each reason once, and the return. The journal and the metrics have every try.
+//! Which failures of a watch are news: each reason once, and the recovery. The journal and the metrics have every try.
 //!
 //! A connection that breaks is no news by itself: the next try, half a second later, either succeeds or says why it
 //! does not, and that is the line people need.
 
 use std::collections::BTreeSet;
 
-/// Different reasons told in one outage. A server that words every refusal differently must not fill the log.
+/// How many different reasons are reported in one outage. A server that words every refusal differently must not fill
+/// the log.
 const REASONS_MAX: usize = 4;
 
 /// The outage of one watch, from its first failure to its return; empty while all is well.
@@ -13,14 +14,14 @@ const REASONS_MAX: usize = 4;
 pub(crate) struct Outage(BTreeSet<String>);
 
 impl Outage {
-    /// A try failed: is that news? `is_break` says that an open connection was lost, for the first time since anything
-    /// came over it.
-    pub(super) fn fails(&mut self, reason: &str, is_break: bool) -> bool {
+    /// Notes a failed try and returns whether that is news. `is_break` says that an open connection was lost, for the
+    /// first time since anything came over it.
+    pub(crate) fn fails(&mut self, reason: &str, is_break: bool) -> bool {
         !is_break && self.0.len() < REASONS_MAX && self.0.insert(reason.to_owned())
     }
 
-    /// The watch is in step again: is that news?
-    pub(super) fn ends(&mut self) -> bool {
+    /// Notes that the watch is in step again and returns whether that is news.
+    pub(crate) fn ends(&mut self) -> bool {
         !std::mem::take(&mut self.0).is_empty()
     }
 }

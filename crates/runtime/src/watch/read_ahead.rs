@@ -1,8 +1,8 @@
 //! The lines of a watch, and a list decoded ahead of the cache.
 //!
-//! A streaming list is the one moment in which much must be decoded at once. Then one task reads, others decode, and the
-//! watch's own fills the cache, so that all cores share what one would do alone; the order stays. Single events take no
-//! such detour.
+//! A streaming list is the one moment when much must be decoded at once. Then one task reads, others decode, and the
+//! watch's own task fills the cache, so that all cores share the work; the order is kept. Single events take no such
+//! detour.
 //!
 //! **Invariant:** at most [`AHEAD_BATCHES`] batches wait, whatever the server sends.
 
@@ -39,24 +39,24 @@ const AHEAD_BATCHES: usize = 6;
 const STREAM_STALL_MAX: Duration = Duration::from_secs(20);
 
 /// A watch's body, line by line.
-pub(super) struct Reading {
+pub(crate) struct Reading {
     body: Body,
     lines: Lines,
 }
 
 impl Reading {
-    pub(super) fn new(body: Body) -> Self {
+    pub(crate) fn new(body: Body) -> Self {
         Self { body, lines: Lines::default() }
     }
 
-    /// The next line, or how the watch ended. Dropping the future loses nothing.
-    pub(super) async fn line(&mut self, patience: Duration) -> Result<Bytes, Signal> {
+    /// Returns the next line, or how the watch ended. Dropping the future loses nothing.
+    pub(crate) async fn line(&mut self, patience: Duration) -> Result<Bytes, Signal> {
         loop {
             if let Some(text) = self.lines.next() {
                 return Ok(text);
             }
             if self.lines.pending_bytes() > LINE_BYTES_MAX {
-                return Err(broken("the server sent a line without an end".to_owned()));
+                return Err(broken("the server sent a line that is too long".to_owned()));
             }
             match timeout(patience, self.body.frame()).await {
                 Err(_) => return Err(Signal::Silent),
@@ -68,35 +68,35 @@ impl Reading {
     }
 }
 
-/// Lines that any core decodes; the one who waits for them gets them in their order.
+/// Lines that any core decodes; whoever awaits them gets them in their order.
 type Batch = AbortOnDropHandle<Vec<Line>>;
 
 /// A list under way.
-pub(super) struct List {
+pub(crate) struct List {
     batches: mpsc::Receiver<Batch>,
     reader: AbortOnDropHandle<Result<Reading, Signal>>,
 }
 
 impl List {
-    pub(super) fn read(info: &'static KindInfo, reading: Reading) -> Self {
+    pub(crate) fn read(info: &'static KindInfo, reading: Reading) -> Self {
         let (sender, batches) = mpsc::channel(AHEAD_BATCHES);
         let reader = tokio::spawn(hand_out(info, reading, sender).in_current_span());
         Self { batches, reader: AbortOnDropHandle::new(reader) }
     }
 
-    /// The next lines; none when the list is complete or broken off.
-    pub(super) async fn next(&mut self) -> Option<Vec<Line>> {
+    /// Returns the next lines; none when the list is complete or broken off.
+    pub(crate) async fn next(&mut self) -> Option<Vec<Line>> {
         finished(self.batches.recv().await?.await)
     }
 
-    /// After the last lines: what follows them, or how the list broke off.
-    pub(super) async fn end(self) -> Result<Reading, Signal> {
+    /// Returns what follows the last lines, or how the list broke off.
+    pub(crate) async fn end(self) -> Result<Reading, Signal> {
         finished(self.reader.await).unwrap_or(Err(Signal::Ended))
     }
 }
 
-/// What a task made; nothing when the whole runtime ends. If the user's type panicked while it was decoded, it does so
-/// here as it would have done there.
+/// Returns the result of a task; none when the whole runtime ends. A panic of the user's type in the decoding task goes
+/// on here.
 fn finished<T>(outcome: Result<T, JoinError>) -> Option<T> {
     outcome.map_err(|error| error.try_into_panic().map(resume_unwind)).ok()
 }
@@ -119,9 +119,9 @@ async fn hand_out(
                 Err(signal) => ended = Err(signal),
             }
         }
-        let decoding = async move { texts.iter().map(|text| wire::line(info, text)).collect() };
+        let decoding = async move { texts.iter().map(|text| wire::decode_line(info, text)).collect() };
         let batch = AbortOnDropHandle::new(tokio::spawn(decoding.in_current_span()));
-        // Nobody takes it when the watch was given up.
+        // Nobody receives it when the watch was given up.
         batches.send(batch).await.map_err(|_| Signal::Ended)?;
         if ended? {
             return Ok(reading);
@@ -129,9 +129,11 @@ async fn hand_out(
     }
 }
 
-/// Is this the bookmark after the last object? Objects are known by how their lines begin, and are not decoded for it.
+/// Returns whether this is the bookmark after the last object. Objects are recognized by how their lines begin, and are
+/// not decoded for it.
 fn ends_list(info: &KindInfo, text: &Bytes) -> bool {
-    !text.starts_with(ADDED) && matches!(wire::line(info, text), Line::Bookmark { ends_initial: true, .. })
+    !text.starts_with(ADDED)
+        && matches!(wire::decode_line(info, text), Line::Bookmark { ends_initial: true, .. })
 }
 
 fn broken(error: String) -> Signal {
@@ -157,7 +159,7 @@ mod tests {
         (0..count).map(added).collect()
     }
 
-    /// The names in the order they came, and the end.
+    /// Returns the names in the order they came, and the end.
     async fn read(text: String) -> (Vec<String>, Result<Reading, Signal>) {
         let mut list = List::read(info::<ConfigMap>(), Reading::new(Body::from(text.into_bytes())));
         let mut names = Vec::new();

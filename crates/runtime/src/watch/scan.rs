@@ -13,7 +13,7 @@ pub(super) struct Field {
     pub(super) value: Range<usize>,
 }
 
-/// The fields of the object that begins at `start`; none if there is no object.
+/// Returns the fields of the object that begins at `start`; none if there is no object.
 pub(super) fn fields(text: &str, start: usize) -> impl Iterator<Item = Field> {
     let text = text.as_bytes();
     let mut next = entry(text, start, b'{');
@@ -27,7 +27,7 @@ pub(super) fn fields(text: &str, start: usize) -> impl Iterator<Item = Field> {
     })
 }
 
-/// The items of the list that begins at `start`; none if there is no list.
+/// Returns the items of the list that begins at `start`; none if there is no list.
 pub(super) fn items(text: &str, start: usize) -> impl Iterator<Item = Range<usize>> {
     let text = text.as_bytes();
     let mut next = entry(text, start, b'[');
@@ -38,17 +38,17 @@ pub(super) fn items(text: &str, start: usize) -> impl Iterator<Item = Range<usiz
     })
 }
 
-/// Where the first value of the document begins.
+/// Returns where the first value of the document begins.
 pub(super) fn first(text: &str) -> usize {
     skip_space(text.as_bytes(), 0)
 }
 
-/// Where the first entry of an object or list begins.
+/// Returns where the first entry of an object or list begins.
 fn entry(text: &[u8], start: usize, bracket: u8) -> Option<usize> {
     (text.get(start) == Some(&bracket)).then(|| skip_space(text, start + 1)).filter(|at| !is_end(text, *at))
 }
 
-/// Where the entry after this one begins.
+/// Returns where the entry after this one begins.
 fn following(text: &[u8], end: usize) -> Option<usize> {
     let comma = skip_space(text, end);
     (text.get(comma) == Some(&b',')).then(|| skip_space(text, comma + 1))
@@ -63,7 +63,7 @@ pub(super) fn skip_space(text: &[u8], from: usize) -> usize {
     from + rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count()
 }
 
-/// The end of the string whose quote is at `start`.
+/// Returns the end of the string whose quote is at `start`.
 fn end_of_string(text: &[u8], start: usize) -> Option<usize> {
     let mut at = start + usize::from(text.get(start) == Some(&b'"'));
     if at == start {
@@ -78,7 +78,7 @@ fn end_of_string(text: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// The end of the value that begins at `start`.
+/// Returns the end of the value that begins at `start`.
 fn end_of_value(text: &[u8], start: usize) -> Option<usize> {
     match text.get(start)? {
         b'"' => end_of_string(text, start),

@@ -14,7 +14,7 @@ use super::scan::{Field, fields, first, skip_space};
 const METADATA: &str = "\"metadata\"";
 const MANAGED_FIELDS: &str = "\"managedFields\"";
 
-/// The text of an object without its managed fields.
+/// Returns the text of an object without its managed fields.
 pub(crate) fn without_managed_fields(text: &str) -> Cow<'_, str> {
     let mentioned = memmem::find(text.as_bytes(), MANAGED_FIELDS.as_bytes());
     match mentioned.and_then(|_| managed_fields(text)) {
@@ -23,7 +23,7 @@ pub(crate) fn without_managed_fields(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Where the managed fields are, with one comma.
+/// Returns where the managed fields are, with one comma.
 fn managed_fields(text: &str) -> Option<Range<usize>> {
     let metadata = fields(text, first(text)).find(|field| text[field.name.clone()] == *METADATA)?;
     let mut before = None;

@@ -1,12 +1,12 @@
 //! What the server sends, decoded once: list pages and watch lines. An object that does not decode becomes an
-//! [`Item::Undecodable`] with its name and the decoder's words; the objects around it are unharmed. A type that panics over an
-//! object does not decode it, either.
+//! [`Item::Undecodable`] with its name and the decoder's message; the objects around it are not affected. If decoding
+//! panics, the object counts as undecodable, too.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use homeostat_core::{Key, Revision};
+use homeostat_core::Key;
 use kube::core::Status;
 use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny};
@@ -15,9 +15,9 @@ use serde_json::{Error, Value};
 use super::decode_error::explain;
 use super::scan::{fields, first, items};
 use super::trim::without_managed_fields;
-use crate::kind::{KindInfo, parse_revision};
-use crate::object::Object;
-use crate::panics::contain;
+use crate::kind::KindInfo;
+use crate::kind::object::Object;
+use crate::panics::catch_panic;
 
 /// The annotation on the bookmark that ends a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -41,7 +41,7 @@ impl Item {
         Self::Undecodable { key, error, revision: identity.resource_version }
     }
 
-    /// Its resourceVersion.
+    /// Returns the object's resourceVersion.
     pub(crate) fn revision(&self) -> &str {
         match self {
             Self::Good { object, .. } => object.meta().resource_version.as_deref().unwrap_or_default(),
@@ -107,7 +107,7 @@ struct IdentityMeta {
 }
 
 /// Decodes a list page.
-pub(crate) fn page(info: &KindInfo, body: &[u8]) -> Result<ListPage, Error> {
+pub(crate) fn decode_page(info: &KindInfo, body: &[u8]) -> Result<ListPage, Error> {
     let text = text_of(body)?;
     let List { metadata, .. } = serde_json::from_str(text)?;
     let list = fields(text, first(text)).find(|field| text[field.name.clone()] == *"\"items\"");
@@ -128,7 +128,7 @@ fn text_of(bytes: &[u8]) -> Result<&str, Error> {
 }
 
 fn panicked(message: &str) -> String {
-    format!("its type panicked while it was decoded: {message}")
+    format!("decoding it panicked: {message}")
 }
 
 fn key_from(info: &KindInfo, identity: &IdentityMeta) -> Key {
@@ -136,8 +136,8 @@ fn key_from(info: &KindInfo, identity: &IdentityMeta) -> Key {
 }
 
 /// Decodes a watch line.
-pub(crate) fn line(info: &KindInfo, text: &Bytes) -> Line {
-    match split(text) {
+pub(crate) fn decode_line(info: &KindInfo, text: &Bytes) -> Line {
+    match split_event(text) {
         Ok((kind, object)) => {
             event(info, &kind, object).unwrap_or_else(|error| Line::Garbage(error.to_string()))
         }
@@ -147,7 +147,9 @@ pub(crate) fn line(info: &KindInfo, text: &Bytes) -> Line {
 
 fn event(info: &KindInfo, kind: &str, object: Bytes) -> Result<Line, Error> {
     match kind {
-        "ADDED" | "MODIFIED" => Ok(Line::Applied { item: decode(info, &object)?, is_added: kind == "ADDED" }),
+        "ADDED" | "MODIFIED" => {
+            Ok(Line::Applied { item: decode_item(info, &object)?, is_added: kind == "ADDED" })
+        }
         "DELETED" => {
             let identity = serde_json::from_slice::<Identity>(&object)?.metadata;
             let (key, revision) = (key_from(info, &identity), identity.resource_version);
@@ -164,13 +166,13 @@ fn event(info: &KindInfo, kind: &str, object: Bytes) -> Result<Line, Error> {
 }
 
 /// Decodes one object as this kind, or says why that fails. The error is of an object that is not even JSON.
-pub(crate) fn decode(info: &KindInfo, object: &[u8]) -> Result<Item, Error> {
+pub(crate) fn decode_item(info: &KindInfo, object: &[u8]) -> Result<Item, Error> {
     decode_text(info, text_of(object)?)
 }
 
 fn decode_text(info: &KindInfo, text: &str) -> Result<Item, Error> {
     let text = without_managed_fields(text);
-    let error = match contain(|| (info.decode)(&text)) {
+    let error = match catch_panic(|| (info.decode)(&text)) {
         Ok(Ok(object)) => return Ok(Item::good(info, object)),
         Ok(Err(error)) => explain(info, &text, &error),
         Err(message) => panicked(&message),
@@ -186,8 +188,9 @@ struct Event {
     object: Value,
 }
 
-/// Type and object of a watch line. Servers write the type first, so the object is found without parsing.
-fn split(text: &Bytes) -> Result<(Cow<'_, str>, Bytes), Error> {
+/// Returns the type and the object of a watch line. Servers write the type first, so the object is found without
+/// parsing.
+fn split_event(text: &Bytes) -> Result<(Cow<'_, str>, Bytes), Error> {
     const HEAD: &[u8] = br#"{"type":""#;
     const MIDDLE: &[u8] = br#"","object":"#;
     if let Some(rest) = text.strip_prefix(HEAD)
@@ -199,11 +202,6 @@ fn split(text: &Bytes) -> Result<(Cow<'_, str>, Bytes), Error> {
     }
     let event: Event = serde_json::from_slice(text)?;
     Ok((event.r#type.into(), serde_json::to_vec(&event.object)?.into()))
-}
-
-/// The number in a resourceVersion the server sent.
-pub(crate) fn revision(text: &str) -> Revision {
-    parse_revision(Some(text))
 }
 
 #[cfg(test)]
@@ -220,7 +218,7 @@ mod tests {
             {"metadata": {"name": "good", "namespace": "a"}, "data": {"k": "v"}},
             {"metadata": {"name": "bad", "namespace": "a"}, "data": 7},
         ]});
-        let page = page(info::<ConfigMap>(), body.to_string().as_bytes()).expect("a page");
+        let page = decode_page(info::<ConfigMap>(), body.to_string().as_bytes()).expect("a page");
         assert_eq!((page.revision.as_str(), page.continue_token.as_deref()), ("9", Some("next")));
         assert!(matches!(&page.items[0], Item::Good { key, .. } if key.as_str() == "/configmaps/a/good"));
         assert!(matches!(&page.items[1], Item::Undecodable { key, error, .. }
@@ -229,7 +227,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let line = line(info::<ConfigMap>(), &Bytes::copy_from_slice(text.as_bytes()));
+        let line = decode_line(info::<ConfigMap>(), &Bytes::copy_from_slice(text.as_bytes()));
         let shown = match line {
             Line::Applied { item: Item::Good { key, object }, is_added } => {
                 let revision = object.meta().resource_version.as_deref().unwrap_or_default();
@@ -239,7 +237,7 @@ mod tests {
                 format!("undecodable {key} at {revision}: {error}")
             }
             Line::Deleted { key, revision, last } => {
-                let last = decode(info::<ConfigMap>(), &last).expect("it is JSON");
+                let last = decode_item(info::<ConfigMap>(), &last).expect("it is JSON");
                 assert_eq!(last.revision(), revision);
                 format!("deleted {key} at {revision}")
             }

@@ -1,7 +1,7 @@
-//! The steps of a reconcile, one method each: what `decide` decided is written outside, told to people and written down.
+//! The steps of a reconcile, one method each: what `decide` decided is done outside, reported to people and recorded.
 //!
-//! **Invariant:** whatever is made was intended in the inventory before, and leaves it after it is gone. Whether to take
-//! a step is never decided here.
+//! **Invariant:** whatever is created is in the inventory before as an intent, and leaves it after it is gone. Whether
+//! to take a step is never decided here.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::difference::{Difference, describe_differences, paths};
 use super::failure::Failure;
 use super::inventory::Intent;
 use super::limiter::Stopped;
-use super::parts::WorldParts;
+use super::parts::{OutsideWrite, WorldParts};
 use super::policy::Ownership;
 use super::reconcile::{Outcome, WorldRun};
 use super::tally::{CONTESTED, NOT_TAKEN, ThingOutcome};
@@ -35,7 +35,7 @@ pub(super) struct Thing<'a, W: World> {
 }
 
 impl<W: World> Thing<'_, W> {
-    /// The differences; that it is gone is one, too.
+    /// Returns the differences; if the thing is gone, that is one, too.
     fn drift(&self) -> Cow<'_, [Difference]> {
         match self.have {
             None => vec![Difference::new("/", "there", "gone")].into(),
@@ -73,24 +73,30 @@ impl<W: World> WorldRun<W> {
     async fn create(&self, thing: &Thing<'_, W>, is_drift: bool) -> Outcome {
         let Some(want) = thing.want else { return Ok(ThingOutcome::Gone) };
         if is_drift {
-            self.report_drift(thing, "made again");
+            self.report_drift(thing, "created again");
         }
         let intent = self.parts.intend(&self.object, thing.name, want).await?;
         let mark = self.parts.mark(&self.object);
         let create = self.parts.world.create(thing.name, want, &mark);
-        match self.parts.write((&self.key, Verb::Create, thing.name), create).await {
-            Err(Stopped::Failed(Failure::Exists)) => return self.taken(thing.name, intent).await,
+        match self.parts.write(self.outside_write(Verb::Create, thing.name), create).await {
+            Err(Stopped::Failed(Failure::Exists)) => {
+                return self.conclude_taken_name(thing.name, intent).await;
+            }
             answer => answer?,
         }
         self.parts.confirm(&self.object, thing.name).await?;
-        self.cx.event(Severity::Normal, "Created", format!("{} was made", thing.name));
+        self.cx.event(Severity::Normal, "Created", format!("{} was created", thing.name));
         Ok(ThingOutcome::Written)
     }
 
-    /// The name is taken by something that a look a moment ago did not show.
-    async fn taken(&self, name: &str, intent: Intent) -> Outcome {
+    fn outside_write<'a>(&'a self, verb: Verb, name: &'a str) -> OutsideWrite<'a> {
+        OutsideWrite { object: &self.key, verb, name }
+    }
+
+    /// Deals with a name that is taken by something that a look a moment ago did not show.
+    async fn conclude_taken_name(&self, name: &str, intent: Intent) -> Outcome {
         if self.parts.records.is_none() || intent == Intent::Known {
-            // Its mark will tell whose it is, or it is what an earlier intent made; once it shows.
+            // Once it shows, its mark will say whose it is, or it is what an earlier intent created.
             return Ok(ThingOutcome::Waiting(RELOOK));
         }
         // No record before, and our create was refused: whatever it is, we did not make it.
@@ -100,12 +106,12 @@ impl<W: World> WorldRun<W> {
 
     async fn update(&self, thing: &Thing<'_, W>, is_drift: bool) -> Outcome {
         if is_drift {
-            self.report_drift(thing, "put right");
+            self.report_drift(thing, "corrected");
         }
         let tried = self.send_update(thing).await?;
         self.parts.confirm(&self.object, thing.name).await?;
         if tried.count > 1 {
-            return self.tried_again(thing, tried).await;
+            return self.conclude_repeated_update(thing, tried).await;
         }
         if !is_drift {
             let message = format!("{} was changed: {}", thing.name, describe_differences(thing.differences));
@@ -121,16 +127,16 @@ impl<W: World> WorldRun<W> {
         if self.parts.policy.ownership != Ownership::Records || !thing.differences.is_empty() {
             let tried = self.send_update(thing).await?;
             if tried.count > 1 {
-                return self.tried_again(thing, tried).await;
+                return self.conclude_repeated_update(thing, tried).await;
             }
         }
         self.parts.confirm(&self.object, thing.name).await?;
-        self.cx.event(Severity::Normal, "Adopted", format!("{} is ours from now on", thing.name));
+        self.cx.event(Severity::Normal, "Adopted", format!("{} was adopted", thing.name));
         Ok(ThingOutcome::Seen)
     }
 
-    /// An update that was sent before, and did not show: that it was accepted again says little.
-    async fn tried_again(&self, thing: &Thing<'_, W>, tried: Tried) -> Outcome {
+    /// Deals with an update that was sent before and did not show: that it was accepted again says little.
+    async fn conclude_repeated_update(&self, thing: &Thing<'_, W>, tried: Tried) -> Outcome {
         let shown = tried.settle;
         if tried.is_hopeless() {
             self.endure(thing, tried.has_taken, shown).await
@@ -139,44 +145,45 @@ impl<W: World> WorldRun<W> {
         }
     }
 
-    /// Leaves a thing for a while that does not become as wanted, writes that down, and reports it, once.
+    /// Leaves a thing alone for a while that does not become as wanted, records that, and reports it, once.
     async fn endure(&self, thing: &Thing<'_, W>, is_contested: bool, after: Duration) -> Outcome {
         self.parts.note_lasting(&self.object, thing.name, thing.print, is_contested).await?;
-        let (reason, how) = endured(thing.differences, is_contested);
+        let (reason, how) = describe_endured(thing.differences, is_contested);
         if self.parts.ledger.is_news(&self.key, &format!("{reason} {}: {how}", thing.name)) {
             self.cx.event(Severity::Warning, reason, format!("{}: {how}", thing.name));
         }
-        // Somebody may cure it outside meanwhile, and the object should say so soon.
+        // Somebody may repair it outside meanwhile, and the object should say so soon.
         Ok(ThingOutcome::Endured { reason, how, after: after.min(self.parts.policy.poll) })
     }
 
-    /// Returns what a former process wrote down about this very difference, if this one knows nothing of it yet.
+    /// Returns what a former process recorded about this very difference, if this one knows nothing about it yet.
     pub(super) fn resume(&self, thing: &Thing<'_, W>) -> Option<Tried> {
         thing.want.and(thing.have)?;
         let is_contested = self.parts.lasting(&self.object, thing.name, thing.print)?;
         self.parts.ledger.resume(&self.key, thing.name, thing.print, is_contested)
     }
 
-    /// Sends the update, and tells how often it was sent for this very difference.
+    /// Sends the update, and returns how often it was sent for this very difference.
     async fn send_update(&self, thing: &Thing<'_, W>) -> std::result::Result<Tried, Stopped> {
         if let (Some(want), Some(have)) = (thing.want, thing.have) {
             let mark = self.parts.mark(&self.object);
             let update = self.parts.world.update(thing.name, Change { have, want, mark: &mark });
-            self.parts.write((&self.key, Verb::Update, thing.name), update).await?;
+            self.parts.write(self.outside_write(Verb::Update, thing.name), update).await?;
         }
         Ok(self.parts.ledger.sent(&self.key, thing.name, thing.print))
     }
 
     async fn delete(&self, thing: &Thing<'_, W>) -> Outcome {
         let Some(have) = thing.have else { return Ok(ThingOutcome::Gone) };
-        // Whoever deletes an object means it; that wishes vanish from many objects at once may be a mistake.
+        // A deleted object is meant to go, so its things are not limited. If many objects stop wanting things at once,
+        // that may be a mistake.
         if !self.is_cleanup
-            && let Err(wait) = self.parts.pace()
+            && let Err(wait) = self.parts.count_deletion()
         {
             return Ok(ThingOutcome::Waiting(wait));
         }
         let delete = self.parts.world.delete(thing.name, have);
-        self.parts.write((&self.key, Verb::Delete, thing.name), delete).await?;
+        self.parts.write(self.outside_write(Verb::Delete, thing.name), delete).await?;
         self.cx.event(Severity::Normal, "Deleted", format!("{} was removed", thing.name));
         // It may have been kept for an object that is gone, whose record nobody else removes.
         let former = self.parts.recorded_owner(thing.name).filter(|former| self.parts.is_missing(former));
@@ -187,7 +194,7 @@ impl<W: World> WorldRun<W> {
     }
 
     async fn forget(&self, name: &str) -> Outcome {
-        // The annotation goes with the object; records do not.
+        // The annotation is deleted with the object; records are not.
         if !self.is_cleanup || self.parts.records.is_some() {
             self.parts.forget(&self.object, name).await?;
         }
@@ -197,7 +204,7 @@ impl<W: World> WorldRun<W> {
         Ok(ThingOutcome::Gone)
     }
 
-    /// Reports drift that is not put right, once; returns how it drifted.
+    /// Reports drift that is not corrected, once; returns how it drifted.
     fn leave_drifted(&self, thing: &Thing<'_, W>) -> String {
         let how = describe_differences(&thing.drift());
         if self.parts.ledger.is_news(&self.key, &format!("{}: {how}", thing.name)) {
@@ -206,7 +213,7 @@ impl<W: World> WorldRun<W> {
         how
     }
 
-    /// Tells people, metrics and the journal.
+    /// Reports drift to people, metrics and the journal.
     fn report_drift(&self, thing: &Thing<'_, W>, what_follows: &str) {
         let differences = thing.drift();
         let target = WorldParts::<W>::target(thing.name).to_string();
@@ -221,16 +228,16 @@ impl<W: World> WorldRun<W> {
     }
 }
 
-/// The reason and the words for a thing that does not become as wanted.
-fn endured(differences: &[Difference], is_contested: bool) -> (&'static str, String) {
+/// Returns the reason and the words for a thing that does not become as wanted.
+fn describe_endured(differences: &[Difference], is_contested: bool) -> (&'static str, String) {
     let (reason, what_happened) = if is_contested {
-        (CONTESTED, "somebody else changes it back each time we put it right")
+        (CONTESTED, "somebody else reverts our update each time")
     } else {
-        (NOT_TAKEN, "the API accepts our updates, and it stays as it is")
+        (NOT_TAKEN, "the API accepts our updates but does not change it")
     };
     let how = match describe_differences(differences) {
-        // It would be as wanted, and does not keep our mark.
-        same if same.is_empty() => format!("it does not show our mark; {what_happened}"),
+        // It is as wanted but does not keep our mark.
+        same if same.is_empty() => format!("it does not carry our mark; {what_happened}"),
         how => format!("{how}; {what_happened}"),
     };
     (reason, how)

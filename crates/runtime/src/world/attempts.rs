@@ -1,10 +1,11 @@
 //! Updates that were sent, and whether they took, sans I/O. An API may accept an update and keep the old value (a field
-//! it ignores, a value it writes its own way), or another owner may put the old value back each time. Either way the same
-//! difference comes again, and writing at every pass for ever would help nobody.
+//! it ignores, a value it writes its own way), or another owner may restore the old value each time. Either way the same
+//! difference comes back, and writing at every pass for ever would help nobody.
 //!
-//! **Invariant:** a new wish is carried out at once. So is a difference that was not there before, unless what we put right was
-//! undone again and again, whatever it was changed to. Counts do not outlive the process, but `lasting` writes down which
-//! differences there is little hope for: the next process begins with the shortest of the long pauses.
+//! **Invariant:** a new wish is carried out at once. So is a difference that was not there before, unless our
+//! corrections were undone again and again, whatever the thing was changed to. Counts do not outlive the process, but
+//! `lasting` writes down which differences there is little hope for: the next process begins with the shortest of the
+//! long pauses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,22 +17,23 @@ use tokio::time::Instant;
 
 use super::difference::Difference;
 
-/// Updates of one difference that did not take until the object says so: one may be lost, two may be chance.
+/// How many updates of one difference may have no effect until the object says so: one may be lost, two may be a
+/// coincidence.
 const NOT_TAKEN_AFTER: u32 = 3;
 
-/// Updates that took and were undone until the object says so. People at play undo something a few times, too.
+/// How many updates may be undone until the object says so. People who try things out undo something a few times, too.
 const CONTESTED_AFTER: u32 = 5;
 
-/// The same, when it was changed to something else than the last time: that may be several people with several reasons.
+/// The same, if it was changed to something else each time: that may be several people with several reasons.
 const CONTESTED_VARIED_AFTER: u32 = 10;
 
-/// Something undone later than this after we put it right is drift as any other, and the count begins anew.
+/// A correction that is undone later than this is drift like any other, and the count starts again.
 const PEACE: Duration = Duration::from_secs(15 * 60);
 
 /// The shortest time until an update is sent again, for worlds that show writes at once.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// The longest: whoever cures the cause outside should not wait for half a day.
+/// The longest time: whoever removes the cause outside should not wait for half a day.
 const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
 /// The updates whose difference may come again, by object and thing.
@@ -52,17 +54,17 @@ struct Attempt {
     has_taken: bool,
 }
 
-/// What is to be put right.
+/// A difference that is to be corrected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DifferencePrint {
     /// Which wish, by the generation of its object: another one has nothing to do with what became of the last.
     #[serde(rename = "generation")]
     wish: i64,
-    /// A hash of what differs from it. Not the same in every version of the program; then the attempts begin anew.
+    /// A hash of what differs from it. It may change with the version of the program; then the attempts start again.
     difference: u64,
 }
 
-/// How often a difference was put right before, in vain or to be undone.
+/// How often a difference was corrected before, without effect or until it was undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tried {
     pub(super) count: u32,
@@ -80,7 +82,7 @@ impl Attempts {
         Self { settle, sent: HashMap::new() }
     }
 
-    /// An update for this difference was accepted. Tells how it stands with it now.
+    /// Notes that an update for this difference was accepted. Returns what was tried so far.
     pub(super) fn sent(&mut self, key: &Key, name: &str, print: DifferencePrint) -> Tried {
         let settle = self.settle;
         let things = self.sent.entry(key.clone()).or_default();
@@ -96,8 +98,8 @@ impl Attempts {
         tried
     }
 
-    /// Takes over from a former process that this very difference does not go away, or `is_contested`, that it comes
-    /// again. Returns none when this process has seen the thing itself, which counts more.
+    /// Takes over from a former process that this very difference remains or, if `is_contested`, comes back. Returns
+    /// none if this process has seen the thing itself, which counts more.
     pub(super) fn resume(
         &mut self,
         key: &Key,
@@ -116,14 +118,15 @@ impl Attempts {
         Some(tried)
     }
 
-    /// What is known of this difference; nothing when it has nothing to do with the one before, or that is long ago.
+    /// Returns what is known of this difference; nothing when it has nothing to do with the one before, or that is long
+    /// ago.
     pub(super) fn tried(&self, key: &Key, name: &str, print: DifferencePrint) -> Option<Tried> {
         let attempt = self.sent.get(key)?.get(name)?;
         let is_same = attempt.print.difference == print.difference;
         attempt.is_about(print, self.settle).then(|| Tried { is_same, ..attempt.tried(self.settle) })
     }
 
-    /// The thing was seen as wanted; without a name, all things of the object were.
+    /// Notes that the thing was seen as wanted; without a name, that all things of the object were.
     pub(super) fn took(&mut self, key: &Key, name: Option<&str>) {
         let Some(things) = self.sent.get_mut(key) else { return };
         things.retain(|other, attempt| {
@@ -141,7 +144,8 @@ impl Attempts {
 }
 
 impl Attempt {
-    /// Is this what was put right before? What took and was changed to anything else since was undone.
+    /// Returns whether this is the difference that was corrected before. If the correction showed and the thing was
+    /// changed to anything else since, somebody undid it.
     fn is_about(&self, print: DifferencePrint, settle: Duration) -> bool {
         self.print.wish == print.wish
             && (self.has_taken || self.print.difference == print.difference)
@@ -156,7 +160,7 @@ impl Attempt {
 }
 
 impl Tried {
-    /// How long to wait before the next look; none when the next update is due.
+    /// Returns how long to wait before the next look; none when the next update is due.
     pub(super) fn left(&self) -> Option<Duration> {
         let pause = match self.has_taken {
             _ if self.is_hopeless() => self.backoff(),
@@ -166,13 +170,13 @@ impl Tried {
         pause.checked_sub(self.since).filter(|left| !left.is_zero())
     }
 
-    /// Is it time to tell people? Not while the last of the first few may yet show.
+    /// Returns whether it is time to tell people. Not while the last of the first few updates may yet show.
     pub(super) fn is_hopeless(&self) -> bool {
         let may_show = !self.has_taken && self.since < self.settle;
         self.count > self.limit() || (self.count == self.limit() && !may_show)
     }
 
-    /// From one update to the next when there is little hope.
+    /// Returns the time between two updates when there is little hope.
     fn backoff(&self) -> Duration {
         let excess = self.count.saturating_sub(self.limit());
         self.settle.saturating_mul(2_u32.saturating_pow(excess.saturating_add(1))).min(PAUSE_MAX)
@@ -186,20 +190,21 @@ impl Tried {
         }
     }
 
-    /// It held for long enough: longer, too, than our own pauses, or those would pass for peace.
+    /// Returns whether it was as wanted for long enough: longer than our own pauses, or those would pass for peace.
     fn is_past(&self) -> bool {
         self.has_taken && self.since > PEACE.max(self.backoff().saturating_mul(2))
     }
 }
 
 impl DifferencePrint {
-    /// Is it of the wish of this generation?
+    /// Returns whether it belongs to the wish of this generation.
     pub(super) fn is_of(&self, generation: i64) -> bool {
         self.wish == generation
     }
 
-    /// Of a wish (the generation of its object), what differs from it, field by field, and whose the thing is. The words of
-    /// a difference may be short ("9 bytes"), so they alone do not tell one wish from another.
+    /// Hashes the wish (the generation of its object), what differs from it, field by field, and whether the thing is
+    /// marked. The text of a difference may be short ("9 bytes"), so it alone does not distinguish one wish from
+    /// another.
     pub(super) fn new(wish: i64, differences: &[Difference], is_marked: bool) -> Self {
         let mut hasher = DefaultHasher::new();
         (differences, is_marked).hash(&mut hasher);

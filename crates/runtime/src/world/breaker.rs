@@ -1,6 +1,6 @@
-//! The circuit breaker, sans I/O: calls of objects that fail one after the other raise a suspicion, and a probe tells
-//! whether it is the API or the objects. If the probe fails too, nothing is sent but one probe at a time, so an outage
-//! costs a call every minute or two and not a retry per object.
+//! The circuit breaker, sans I/O: calls for objects that fail one after the other raise a suspicion, and a probe shows
+//! whether the API or the objects are to blame. If the probe fails too, nothing is sent but one probe at a time, so an
+//! outage costs a call every minute or two and not a retry per object.
 //!
 //! **Invariant:** only a probe confirms an outage and only a probe ends it: objects that can never succeed cannot stop
 //! the others (`tests/it/world/outages.rs`).
@@ -22,7 +22,7 @@ pub(super) struct Breaker {
 enum BreakerState {
     /// Failures in a row. Until `trusted_until` they do not count: a probe has just shown that they are the objects' own.
     Closed { failures: u32, trusted_until: Option<Instant> },
-    /// Too many in a row: a probe shall tell why, at once.
+    /// Too many in a row: a probe is due at once to show why.
     Suspected { since: Instant },
     /// A probe failed, too.
     Open { probe_at: Instant, pause: Duration },
@@ -38,7 +38,7 @@ impl Breaker {
         matches!(self.state, BreakerState::Closed { .. })
     }
 
-    /// When the next probe may be sent; none while calls pass.
+    /// Returns when the next probe may be sent; none while calls pass.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         match self.state {
             BreakerState::Closed { .. } => None,
@@ -47,14 +47,14 @@ impl Breaker {
         }
     }
 
-    /// A call of an object had an answer.
+    /// Notes that a call for an object was answered.
     pub(super) fn succeeded(&mut self) {
         if let BreakerState::Closed { failures, .. } = &mut self.state {
             *failures = 0;
         }
     }
 
-    /// A call of an object had none. Tells whether that raised the suspicion.
+    /// Returns a call of an object had none. Tells whether that raised the suspicion.
     pub(super) fn failed(&mut self, now: Instant) -> bool {
         let BreakerState::Closed { failures, trusted_until } = &mut self.state else { return false };
         if trusted_until.is_some_and(|until| now < until) {
@@ -68,7 +68,7 @@ impl Breaker {
         is_enough
     }
 
-    /// The API answered a probe.
+    /// Notes that the API answered a probe.
     pub(super) fn probe_succeeded(&mut self, now: Instant) {
         let trusted_until = match self.state {
             BreakerState::Closed { trusted_until, .. } => trusted_until,
@@ -79,7 +79,7 @@ impl Breaker {
         self.state = BreakerState::Closed { failures: 0, trusted_until };
     }
 
-    /// A probe had no answer. By itself, without failing objects, it stops nobody.
+    /// Notes that a probe was not answered. By itself, without failing objects, it stops nobody.
     pub(super) fn probe_failed(&mut self, now: Instant) {
         let pause = match self.state {
             BreakerState::Closed { .. } => return,

@@ -31,7 +31,7 @@ impl Bucket {
         pause.max(Duration::from_secs_f64((-self.tokens / self.per_second).max(0.0)))
     }
 
-    /// Nothing may be sent until then.
+    /// Sends nothing until then.
     pub(super) fn pause(&mut self, until: Instant) {
         self.paused_until = self.paused_until.max(until);
     }

@@ -1,5 +1,5 @@
 //! What an API outside Kubernetes must offer to be kept equal to desired state: say what is wanted, list, get, create,
-//! update, delete. Everything else (when, how often, whose, in which order, what after a crash) is the engine's.
+//! update, delete. Everything else (when, how often, whose, in which order, what after a crash) is up to the runtime.
 //!
 //! **Names are chosen by us**: `want` names each thing, and the name leads to the same thing for ever. Where the API
 //! gives out ids of its own, keep our name in a field of the thing and the id in [`World::Have`].
@@ -33,40 +33,41 @@ pub trait World: Send + Sync + 'static {
     /// What people call this world, in metrics, events and errors: `shapes`.
     const NAME: &'static str;
 
-    /// The things this object wants, by name. Pure: the same object wants the same things. An error says that the
-    /// object makes no sense; its things are then left as they are.
+    /// Returns the things this object wants, by name. Pure: the same object wants the same things. An error says that
+    /// the object makes no sense; its things are then left as they are.
     fn want(&self, object: &Self::Kind) -> Result<BTreeMap<String, Self::Want>>;
 
-    /// The fields in which the thing is not as wanted; none when it is. Compares the JSON of both unless told.
+    /// Returns the fields in which the thing is not as wanted; none when it is. By default compares the JSON of both.
     fn diff(&self, want: &Self::Want, have: &Self::Have) -> Vec<Difference> {
         compare(want, have)
     }
 
-    /// The mark that `create` or `update` left on the thing, for [`Ownership::Tags`](super::Ownership::Tags). Read it with
-    /// [`Mark::read`]: then a text that is no mark is taken for another manager's, and the thing is never touched.
+    /// Returns the mark that `create` or `update` left on the thing, for [`Ownership::Tags`](super::Ownership::Tags).
+    /// Read it with [`Mark::read`]: then a text that is no mark is taken for another manager's, and the thing is never
+    /// touched.
     fn mark(&self, have: &Self::Have) -> Option<Mark> {
         let _ = have;
         None
     }
 
-    /// A page of everything there is, ours and others'. `from` is the former page's `next`.
+    /// Returns a page of everything there is, ours and others'. `from` is the former page's `next`.
     fn list(&self, from: Option<&str>) -> impl Future<Output = Answer<Page<Self::Have>>> + Send;
 
-    /// The thing of this name, as fresh as the API can tell.
+    /// Returns the thing of this name, as fresh as the API can tell.
     fn get(&self, name: &str) -> impl Future<Output = Answer<Option<Self::Have>>> + Send;
 
-    /// Makes the thing; [`Failure::Exists`] when the name is taken. May be dropped at any moment, and then may or may
-    /// not have happened.
+    /// Creates the thing; fails with [`Failure::Exists`] when the name is taken. The future may be dropped at any
+    /// moment, and then the thing may or may not have been created.
     fn create(&self, name: &str, want: &Self::Want, mark: &Mark) -> impl Future<Output = Answer<()>> + Send;
 
     /// Changes the thing to what is wanted, and puts the mark on it where the API can carry one.
     fn update(&self, name: &str, change: Change<'_, Self>) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Removes the thing. One that is gone already is no failure.
+    /// Deletes the thing. It is no failure if it is gone already.
     fn delete(&self, name: &str, have: &Self::Have) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Where the API can tell of changes: a stream of them. It is opened again when it ends or fails, and a full pass
-    /// follows, because what happened in between is unknown. Without it there is polling alone.
+    /// Returns a stream of changes, if the API can report them. It is opened again when it ends or fails, and a full
+    /// pass follows, because what happened in between is unknown. Without it, there is only polling.
     fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>> {
         None
     }
@@ -91,7 +92,7 @@ pub struct Page<T> {
     pub next: Option<String>,
 }
 
-/// What the outside tells by itself.
+/// What the API reports by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Push {
     /// The thing of this name was created, changed or deleted.

@@ -1,5 +1,5 @@
 //! What to do about one thing, sans I/O: from what is wanted, what is there, whose it is and what was intended, to one
-//! step. Every write the engine makes outside for an object is decided here.
+//! step. Every write that is made outside for an object is decided here.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) enum Claim {
     Doubtful(Owner),
     /// Marked by this other manager.
     Theirs(String),
-    /// Unmarked.
+    /// It has no mark.
     Nobody,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Situation {
     pub(super) was_synced: bool,
     /// Of several objects that want the name, this one comes first.
     pub(super) is_holder: bool,
-    /// The very difference that is seen was put right before.
+    /// This very difference was corrected before.
     pub(super) tried: Option<Tried>,
 }
 
@@ -78,14 +78,14 @@ pub(super) enum Whose {
     Doubtful,
     /// Of another manager.
     Foreign(String),
-    /// Nobody's; `adopts` is the rule's word.
+    /// Nobody's; `adopts` says whether the rule lets us adopt it.
     Nobody { adopts: bool },
 }
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// All is well.
+    /// It is as wanted.
     Leave,
     Create {
         is_drift: bool,
@@ -106,14 +106,15 @@ pub(super) enum Step {
     Wait(Duration),
     /// Somebody else has it.
     Conflict(String),
-    /// It was put right often enough for now: in vain, or `is_contested`, to be undone. Again after this time.
+    /// It was corrected often enough for now: without effect, or, if `is_contested`, until it was undone. Tried again
+    /// after this time.
     Endure {
         is_contested: bool,
         left: Duration,
     },
 }
 
-/// Decides.
+/// Decides what is done about a thing.
 pub(super) fn decide(situation: Situation, drift: Drift, settle: Duration) -> Step {
     let Situation { seen, is_wanted, intent, was_synced, is_holder, tried } = situation;
     let left = intent.and_then(|age| settle.checked_sub(age)).filter(|left| !left.is_zero());
@@ -127,7 +128,7 @@ pub(super) fn decide(situation: Situation, drift: Drift, settle: Duration) -> St
         (Seen::Absent, true) => Step::Create { is_drift: was_synced },
         (Seen::Present { whose, is_equal }, true) => {
             let change = || match (drift, tried) {
-                // Our own update that has not shown yet is nobody's drift.
+                // Our own update that does not show yet is not drift.
                 (_, Some(Tried { has_taken: false, .. })) => Step::Update { is_drift: false },
                 (Drift::Report, _) if was_synced => Step::Report,
                 _ => Step::Update { is_drift: was_synced },
@@ -138,8 +139,8 @@ pub(super) fn decide(situation: Situation, drift: Drift, settle: Duration) -> St
     }
 }
 
-/// An update that was sent before, for the same difference, has its time to show; if it never does, it is sent ever more
-/// rarely.
+/// Holds an update back that was sent before for the same difference: it gets time to show, and if it never does, it is
+/// sent more and more rarely.
 fn restrain(step: Step, tried: Option<Tried>) -> Step {
     let Some((tried, left)) = tried.and_then(|tried| Some((tried, tried.left()?))) else { return step };
     match step {
@@ -165,7 +166,7 @@ fn keep(whose: Whose, is_equal: bool, is_holder: bool, change: impl Fn() -> Step
     }
 }
 
-/// A thing this object has, or had, in its inventory and no longer wants.
+/// Decides about a thing that this object has, or had, in its inventory and no longer wants.
 fn drop_unwanted(whose: Whose, is_equal: bool, is_holder: bool) -> Step {
     match whose {
         Whose::Own | Whose::Orphan => Step::Delete,
@@ -178,7 +179,7 @@ fn drop_unwanted(whose: Whose, is_equal: bool, is_holder: bool) -> Step {
     }
 }
 
-/// Only a person can settle this: by removing the thing, or its record, or by setting `made` in the record.
+/// Only a person can resolve this: by removing the thing, or its record, or by setting `made` in the record.
 const DOUBT: &str = "nobody for certain: we meant to create it, but it is not what we meant to create";
 
 #[cfg(test)]

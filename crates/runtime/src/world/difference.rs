@@ -1,4 +1,4 @@
-//! How a thing differs from what is wanted, field by field, in words for people.
+//! How a thing differs from what is wanted, field by field, as text for people.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// A field and its two values.
+    /// Describes a field and its two values.
     pub fn new(path: impl Into<String>, want: impl fmt::Display, have: impl fmt::Display) -> Self {
         Self { path: path.into(), want: want.to_string(), have: have.to_string() }
     }
@@ -41,7 +41,7 @@ pub fn compare(want: &impl Serialize, have: &impl Serialize) -> Vec<Difference> 
     paths.iter().map(|path| Difference::new(path, at(&want, path), at(&have, path))).collect()
 }
 
-/// All differences in one line.
+/// Returns all differences in one line.
 pub(super) fn describe_differences(differences: &[Difference]) -> String {
     differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

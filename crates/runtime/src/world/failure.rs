@@ -1,31 +1,32 @@
-//! Why a call to the outside failed, by what follows from it. Any error converts with `?` and may mean an outage, the
-//! cautious reading: enough of them in a row, and a probe that fails too, and the engine stops asking.
+//! Why a call to an API outside failed, by what follows from it. Any error converts with `?` and is taken for a possible
+//! outage: after enough of them in a row, and a probe that fails too, the calls stop.
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::fault::{BoxError, Fault, retry_after};
+use crate::error::BoxError;
+use crate::fault::{Fault, retry_after};
 
 /// A failed call. Deliberately not an `Error` itself, so that every error converts into it.
 #[derive(Debug)]
 pub enum Failure {
-    /// No answer, or one that says the API is unwell. Counts towards the circuit breaker.
+    /// No answer, or one that says the API is not healthy. Counts towards the circuit breaker.
     Unavailable(BoxError),
-    /// The API asks to be left alone for a while: nothing is sent until then.
+    /// The API asks for a pause: nothing is sent until it is over.
     Busy(Duration),
     /// `create` found the name taken.
     Exists,
-    /// A clear no to this request: the API is well, the request is not.
+    /// The API clearly refused this request: the API is healthy, the request is wrong.
     Refused(BoxError),
 }
 
 impl Failure {
-    /// A clear no to this request.
+    /// Returns the failure of a request that the API clearly refused.
     pub fn refused(error: impl Into<BoxError>) -> Self {
         Self::Refused(error.into())
     }
 
-    /// Does it speak of the API and not of the request?
+    /// Returns whether it is about the API and not about the request.
     pub(super) fn is_outage(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }
@@ -52,7 +53,7 @@ impl From<Failure> for Fault {
         match failure {
             Failure::Unavailable(error) | Failure::Refused(error) => error.into(),
             Failure::Busy(after) => retry_after(after, "the API outside asks for a pause"),
-            // A lagging read showed no thing of this name: the next look will.
+            // A lagging read did not show a thing of this name: the next look will.
             Failure::Exists => "the name is taken outside".into(),
         }
     }

@@ -1,7 +1,4 @@
-//! How a world is doing, for metrics and `/readyz`: does its API answer, and when was all of it last seen?
-//!
-//! A world that is not being watched is told and does not make the operator unready: its Pod can do nothing about an
-//! API that is down, and the objects of other worlds go on.
+//! How a world is doing: whether its API answers, and when all of it was last seen. Metrics and `/readyz` show it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,38 +7,10 @@ use tokio::time::Instant;
 
 use super::contract::World;
 use super::parts::WorldParts;
-
-/// How a world is doing.
-#[derive(Clone, Debug)]
-pub(crate) struct WorldHealth {
-    pub(crate) world: &'static str,
-    /// Nothing is sent but probes.
-    pub(crate) is_blocked: bool,
-    /// Since the last complete pass, or the start.
-    pub(crate) age: Duration,
-    /// Why the last pass did not end.
-    pub(crate) problem: Option<String>,
-}
-
-impl WorldHealth {
-    /// One line for people: `[!]` is worth a look and not a reason to send nobody here.
-    pub(crate) fn line(&self) -> String {
-        let (world, age) = (self.world, self.age.as_secs());
-        match &self.problem {
-            Some(problem) => format!("[!] outside/{world} was last seen whole {age} s ago: {problem}\n"),
-            None if self.is_blocked => format!("[!] outside/{world} does not answer\n"),
-            None => format!("[+] outside/{world} ok\n"),
-        }
-    }
-}
-
-/// A world that can be asked how it is doing.
-pub(crate) trait WorldHealthSource: Send + Sync {
-    fn vitals(&self) -> WorldHealth;
-}
+use crate::controller::health::{WorldHealth, WorldHealthSource};
 
 impl<W: World> WorldHealthSource for WorldParts<W> {
-    fn vitals(&self) -> WorldHealth {
+    fn health(&self) -> WorldHealth {
         let (age, problem) = self.passes.read();
         WorldHealth { world: W::NAME, is_blocked: !self.limiter.is_closed(), age, problem }
     }

@@ -1,8 +1,8 @@
 //! The write-ahead inventory: which things an object has, or may have, outside. A name enters before the thing is
-//! made and leaves after the thing is gone, so whatever a crash leaves behind is written down somewhere.
+//! created and leaves after the thing is gone, so whatever a crash leaves behind is recorded somewhere.
 //!
 //! It is an annotation of the object, named like our finalizer; with [`Ownership::Records`](super::Ownership::Records)
-//! it is the records. Both are written with a precondition, so two operators cannot both set out to make a thing.
+//! it is the records. Both are written with a precondition, so two operators cannot both start to create a thing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::kind::{info, key, key_of, revision_of};
 use crate::request::{RequestLabel, call, call_object};
 
-/// Was the name in the inventory already?
+/// Whether the name was in the inventory already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Intent {
     New,
@@ -33,7 +33,7 @@ pub(super) enum Intent {
 }
 
 impl<W: World> WorldParts<W> {
-    /// The things this object has or may have, and how long ago each was last intended.
+    /// Returns the things this object has or may have, and how long ago each was last intended.
     pub(super) fn inventory(&self, object: &W::Kind) -> BTreeMap<String, Duration> {
         let intents: Vec<(String, String)> = match &self.records {
             None => self.intents(object).into_iter().collect(),
@@ -55,8 +55,8 @@ impl<W: World> WorldParts<W> {
             .collect()
     }
 
-    /// How long ago a thing was intended. A time to come, by another clock or by an edit, counts from when we first saw
-    /// it: it must not hold the object for longer than any other intent.
+    /// Returns how long ago a thing was intended. A time in the future, from another clock or an edit, counts from when
+    /// we first saw it: it must not hold the object for longer than any other intent.
     fn age(&self, key: &Key, name: &str, at: &str) -> Duration {
         let Ok(intended) = at.parse::<Timestamp>() else { return Duration::MAX };
         match Duration::try_from(self.shared.clock.now().duration_since(intended)) {
@@ -65,7 +65,7 @@ impl<W: World> WorldParts<W> {
         }
     }
 
-    /// Writes down that we are about to make this thing.
+    /// Records that we are about to create this thing.
     pub(super) async fn intend(&self, object: &W::Kind, name: &str, want: &W::Want) -> Result<Intent, Error> {
         let now = self.shared.clock.now().to_string();
         match &self.records {
@@ -86,7 +86,7 @@ impl<W: World> WorldParts<W> {
         }
     }
 
-    /// Writes down that the thing is known to be ours, and this object's.
+    /// Records that the thing is known to be ours, and this object's.
     pub(super) async fn confirm(&self, object: &W::Kind, name: &str) -> Result<(), Error> {
         let Some(records) = &self.records else { return Ok(()) };
         let Some(known) = records.of_thing(name) else { return Ok(()) };
@@ -99,7 +99,7 @@ impl<W: World> WorldParts<W> {
         self.record(records, object, spec).await.map(|_| ())
     }
 
-    /// Writes down that the thing is gone, or not ours.
+    /// Records that the thing is gone, or not ours.
     pub(super) async fn forget(&self, object: &W::Kind, name: &str) -> Result<(), Error> {
         if self.records.is_some() {
             return self.forget_record(&Owner::of_object(object), name).await;
@@ -111,8 +111,8 @@ impl<W: World> WorldParts<W> {
         Ok(())
     }
 
-    /// Removes the record that this object has of a thing; none is no error. Another object's record of the same thing
-    /// is that object's only link to it, and stays.
+    /// Removes the record that this object has of a thing; it is no error if there is none. Another object's record of
+    /// the same thing is that object's only link to it, and stays.
     pub(super) async fn forget_record(&self, owner: &Owner, name: &str) -> Result<(), Error> {
         let Some(records) = &self.records else { return Ok(()) };
         let Some(record) = records.of_owner(name, &owner.uid) else { return Ok(()) };
@@ -129,7 +129,7 @@ impl<W: World> WorldParts<W> {
         Ok(())
     }
 
-    /// A record of this thing of this object that says nothing yet.
+    /// Returns an empty record of this thing of this object.
     fn blank(&self, object: &W::Kind, name: &str) -> OutsideRecordSpec {
         let meta = object.meta();
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
@@ -197,7 +197,8 @@ impl<W: World> WorldParts<W> {
         format!("{}/{}", self.shared.name, self.source)
     }
 
-    /// The inventory as the annotation has it. One that makes no sense counts as empty: the marks are still there.
+    /// Returns the inventory as the annotation has it. One that cannot be read counts as empty, because the marks are
+    /// still there.
     fn intents(&self, object: &W::Kind) -> BTreeMap<String, String> {
         let text = self.annotation(object, &self.inventory_annotation());
         text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
@@ -243,7 +244,7 @@ impl<W: World> WorldParts<W> {
         Ok(())
     }
 
-    /// The run of this object, as the caches know it.
+    /// Returns the run of this object, as the caches know it.
     fn writer(&self, object: Key) -> Writer {
         Writer { source: self.source.clone(), object }
     }
@@ -259,7 +260,8 @@ impl<W: World> WorldParts<W> {
     }
 }
 
-/// Only this record as we know it: one that another object has taken over meanwhile is not ours to delete.
+/// Returns parameters that delete only this record as we know it: one that another object has taken over meanwhile is
+/// not ours to delete.
 fn exactly(record: &OutsideRecord) -> DeleteParams {
     let ObjectMeta { uid, resource_version, .. } = record.metadata.clone();
     DeleteParams { preconditions: Some(Preconditions { uid, resource_version }), ..DeleteParams::default() }

@@ -1,6 +1,6 @@
-//! Differences that outlast our updates, written down: the API accepts an update and does not change the thing, or
-//! somebody changes it back each time. They are an annotation of the object, `OPERATOR/CONTROLLER.lasting`, so that the next
-//! process does not begin its attempts anew. The condition says the same to people and is never read for it.
+//! Records differences that outlast our updates: the API accepts an update and does not change the thing, or somebody
+//! reverts it each time. They are an annotation of the object, `OPERATOR/CONTROLLER.lasting`, so that the next process
+//! does not start its attempts from the beginning. The condition says the same to people and is never read for it.
 //!
 //! **Invariant:** an entry counts only for the generation and the very difference it was written for. Losing the annotation costs a
 //! few updates and nothing else.
@@ -29,13 +29,13 @@ struct LastingDifference {
 type LastingDifferences = BTreeMap<String, LastingDifference>;
 
 impl<W: World> WorldParts<W> {
-    /// Returns what is written down about this difference of a thing: whether it is contested; none if nothing is.
+    /// Returns whether this difference of a thing is recorded as contested; none if it is not recorded.
     pub(super) fn lasting(&self, object: &W::Kind, thing: &str, print: DifferencePrint) -> Option<bool> {
         let known = self.lasting_differences(object).remove(thing)?;
         (known.print == print).then_some(known.is_contested)
     }
 
-    /// Writes down that a difference of a thing outlasts our updates.
+    /// Records that a difference of a thing outlasts our updates.
     pub(super) async fn note_lasting(
         &self,
         object: &W::Kind,
@@ -52,7 +52,7 @@ impl<W: World> WorldParts<W> {
         self.write_lasting(object, all).await
     }
 
-    /// Removes what is written down about a thing that is as wanted, or gone.
+    /// Removes what is recorded about a thing that is as wanted, or gone.
     pub(super) async fn clear_lasting(&self, object: &W::Kind, thing: &str) -> Result<(), Error> {
         let mut all = self.lasting_differences(object);
         if all.remove(thing).is_none() {
@@ -61,7 +61,7 @@ impl<W: World> WorldParts<W> {
         self.write_lasting(object, all).await
     }
 
-    /// Removes what is written down about an object all of whose things are as wanted.
+    /// Removes what is recorded about an object all of whose things are as wanted.
     pub(super) async fn clear_all_lasting(&self, object: &W::Kind) -> Result<(), Error> {
         match self.annotation(object, &self.lasting_annotation()) {
             Some(_) => self.write_lasting(object, LastingDifferences::new()).await,
@@ -69,7 +69,7 @@ impl<W: World> WorldParts<W> {
         }
     }
 
-    /// An annotation that makes no sense counts as empty.
+    /// Returns the lasting differences in the annotation; none if it cannot be read.
     fn lasting_differences(&self, object: &W::Kind) -> LastingDifferences {
         let text = self.annotation(object, &self.lasting_annotation());
         text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()

@@ -1,8 +1,8 @@
-//! Things of ours that nobody wants, sans I/O: who is suspected since when, and how many may be deleted now.
+//! Things of ours that nobody wants, sans I/O: which are suspected since when, and how many may be deleted now.
 //!
-//! **Invariant:** nothing is deleted on one look. A suspect must be found by several passes over some time; and when
-//! too large a share of our things is suspected at once, none is deleted, because then the answer is wrong and not
-//! the world. A restart begins the count again: it can only delay a deletion.
+//! **Invariant:** nothing is deleted on one look. A suspect must be found by several passes over some time; and when too
+//! large a share of our things is suspected at once, none is deleted, because then the list is probably wrong. A restart
+//! begins the count again: it can only delay a deletion.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(super) struct LeakVerdict {
 }
 
 impl Leaks {
-    /// A pass found exactly these; whoever is not among them is cleared.
+    /// Takes in that a pass found exactly these; all others are cleared.
     pub(super) fn observe(&mut self, found: BTreeMap<String, Suspicion>, now: Instant) {
         let mut before = std::mem::take(&mut self.suspects);
         self.suspects = found
@@ -61,7 +61,7 @@ impl Leaks {
             .collect();
     }
 
-    /// Which of them may go now, of a world in which `owned` things are ours.
+    /// Returns which of them may go now, of a world in which `owned` things are ours.
     pub(super) fn judge(&self, sweep: &Sweep, owned: usize, now: Instant) -> LeakVerdict {
         let is_due = |suspect: &Suspect| {
             suspect.passes >= sweep.confirmations && now.duration_since(suspect.since) >= sweep.min_age
@@ -107,7 +107,7 @@ fn allowed(sweep: &Sweep, owned: usize) -> usize {
 pub(super) struct Pace(VecDeque<Instant>);
 
 impl Pace {
-    /// Takes one deletion; or says how long until there is one to take.
+    /// Counts one deletion, or returns how long to wait until one is allowed.
     pub(super) fn take(&mut self, per_minute: usize, now: Instant) -> Result<(), Duration> {
         while self.0.front().is_some_and(|at| now.duration_since(*at) >= MINUTE) {
             self.0.pop_front();

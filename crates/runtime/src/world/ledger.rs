@@ -1,5 +1,5 @@
-//! What is known in memory about the things of each object: which were seen, and whether all agreed with what is
-//! wanted. It saves calls and tells drift from first sight; nothing depends on it after a restart.
+//! What is known in memory about the things of each object: which were seen, and whether all agreed with what is wanted.
+//! It saves calls and distinguishes drift from a first look; nothing depends on it after a restart.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -44,7 +44,7 @@ struct Account {
 pub(super) struct Agreement {
     /// As a fingerprint.
     pub(super) print: u64,
-    /// So many things.
+    /// How many things.
     pub(super) count: usize,
     /// The revision of the object: at the same one it wants the same.
     pub(super) revision: Revision,
@@ -68,7 +68,7 @@ impl Sighting {
         Self { names, at: Some(Instant::now()) }
     }
 
-    /// Was the thing seen since this long ago? What was intended then has shown itself.
+    /// Returns whether the thing was seen since this long ago. What was intended then has shown itself.
     pub(super) fn is_since(&self, name: &str, age: Duration) -> bool {
         let is_later = self.at.is_some_and(|at| at.elapsed() <= age);
         is_later && self.names.iter().any(|seen| seen == name)
@@ -81,34 +81,34 @@ impl Ledger {
         Self(Mutex::new(LedgerState { attempts: Attempts::new(settle), ..LedgerState::default() }))
     }
 
-    /// Did the things agree with this, and is there no reason to look again?
+    /// Returns whether the things agreed with this and there is no reason to look again.
     pub(super) fn is_certain(&self, key: &Key, wanted: u64) -> bool {
         self.state().accounts.get(key).is_some_and(|account| account.is_certain && account.has_agreed(wanted))
     }
 
-    /// Did the things ever agree with this?
+    /// Returns whether the things ever agreed with this.
     pub(super) fn agreed(&self, key: &Key, wanted: u64) -> bool {
         self.state().accounts.get(key).is_some_and(|account| account.has_agreed(wanted))
     }
 
-    /// The names seen outside for this object.
+    /// Returns the names seen outside for this object.
     pub(super) fn seen(&self, key: &Key) -> Sighting {
         self.state().accounts.get(key).map(|account| account.seen.clone()).unwrap_or_default()
     }
 
-    /// The number of doubts so far: what a look that begins now may overrule.
+    /// Returns the number of doubts so far: what a look that begins now may overrule.
     pub(super) fn doubts(&self) -> u64 {
         self.state().doubts
     }
 
-    /// A look found this many things of an object at this revision as wanted. Tells whether that is what is known: then
-    /// there is no need to find out what it wants.
+    /// Notes that a look found this many things of an object at this revision as wanted. Returns whether that is what is
+    /// known: then there is no need to find out what the object wants.
     pub(super) fn affirm(&self, key: &Key, revision: Revision, count: usize) -> bool {
         let mut state = self.state();
         let Some(account) = state.accounts.get_mut(key).filter(|account| account.is_certain) else {
             return false;
         };
-        // What we only wrote so far is among the names when it has been seen.
+        // What we wrote is among the names once it has been seen.
         let is_whole = account.seen.names.len() == count;
         if !is_whole || account.agreed.is_none_or(|known| (known.revision, known.count) != (revision, count))
         {
@@ -119,7 +119,7 @@ impl Ledger {
         true
     }
 
-    /// All agree with this, by a look that began at that number of doubts; these names were seen.
+    /// Notes that all agree with this, by a look that began at that number of doubts and saw these names.
     pub(super) fn agree(&self, key: Key, wanted: Agreement, seen: Vec<String>, since: u64) {
         let seen = Sighting::now(seen);
         let mut state = self.state();
@@ -128,7 +128,7 @@ impl Ledger {
         state.accounts.insert(key, Account { seen, agreed: Some(wanted), is_certain, doubt, told: vec![] });
     }
 
-    /// This object's mark is on a thing that it neither wants nor has in its inventory.
+    /// Notes that this object's mark is on a thing that it neither wants nor has in its inventory.
     pub(super) fn spot(&self, key: Key, name: String) {
         let mut state = self.state();
         let names = &mut state.accounts.entry(key).or_default().seen.names;
@@ -137,7 +137,7 @@ impl Ledger {
         }
     }
 
-    /// Not all agree; these names were seen. What was agreed before is remembered.
+    /// Notes that not all agree, and that these names were seen. What was agreed before is remembered.
     pub(super) fn disagree(&self, key: Key, seen: Vec<String>) {
         let mut state = self.state();
         let account = state.accounts.entry(key).or_default();
@@ -145,7 +145,7 @@ impl Ledger {
         account.is_certain = false;
     }
 
-    /// There is reason to look again.
+    /// Notes that there is reason to look again.
     pub(super) fn doubt(&self, key: &Key) {
         let mut state = self.state();
         state.doubts += 1;
@@ -155,7 +155,7 @@ impl Ledger {
         account.doubt = doubt;
     }
 
-    /// Is this drift news? It is told once, until things agree again.
+    /// Returns whether this drift is news. It is reported once, until things agree again.
     pub(super) fn is_news(&self, key: &Key, drift: &str) -> bool {
         let mut state = self.state();
         let told = &mut state.accounts.entry(key.clone()).or_default().told;
@@ -166,17 +166,17 @@ impl Ledger {
         is_news
     }
 
-    /// An update of a thing that showed this difference was accepted.
+    /// Notes that an update of a thing that showed this difference was accepted.
     pub(super) fn sent(&self, key: &Key, name: &str, print: DifferencePrint) -> Tried {
         self.state().attempts.sent(key, name, print)
     }
 
-    /// How often this difference of a thing was put right before.
+    /// Returns how often this difference of a thing was corrected before.
     pub(super) fn tried(&self, key: &Key, name: &str, print: DifferencePrint) -> Option<Tried> {
         self.state().attempts.tried(key, name, print)
     }
 
-    /// Takes over from a former process that this difference does not go away, or comes again.
+    /// Takes over from a former process that this difference remains, or comes back.
     pub(super) fn resume(
         &self,
         key: &Key,
@@ -187,12 +187,12 @@ impl Ledger {
         self.state().attempts.resume(key, name, print, is_contested)
     }
 
-    /// The thing, or without a name all things of the object, were seen as wanted.
+    /// Notes that the thing, or without a name all things of the object, were seen as wanted.
     pub(super) fn took(&self, key: &Key, name: Option<&str>) {
         self.state().attempts.took(key, name);
     }
 
-    /// The object is gone.
+    /// Forgets an object that is gone.
     pub(super) fn forget(&self, key: &Key) {
         let mut state = self.state();
         state.attempts.forget(key);
@@ -201,7 +201,7 @@ impl Ledger {
         state.sighted.remove(key);
     }
 
-    /// An intent of a time to come was seen; returns how long ago for the first time.
+    /// Notes an intent whose time is in the future; returns how long ago it was first seen.
     pub(super) fn sight(&self, key: &Key, name: &str, at: &str) -> Duration {
         let mut state = self.state();
         let all = state.sighted.entry(key.clone()).or_default();
@@ -212,19 +212,19 @@ impl Ledger {
         since.elapsed()
     }
 
-    /// How long ago such an intent was first seen; none for one whose time was never to come.
+    /// Returns how long ago such an intent was first seen; none for one whose time was never to come.
     pub(super) fn sighted(&self, key: &Key, name: &str, at: &str) -> Option<Duration> {
         let state = self.state();
         let (known, since) = state.sighted.get(key)?.get(name)?;
         (known == at).then(|| since.elapsed())
     }
 
-    /// The object waits for the outside to answer again.
+    /// Notes that the object waits for the API outside to answer again.
     pub(super) fn park(&self, key: Key) {
         self.state().parked.insert(key);
     }
 
-    /// Takes the objects that wait.
+    /// Removes and returns the objects that wait.
     pub(super) fn unpark(&self) -> BTreeSet<Key> {
         std::mem::take(&mut self.state().parked)
     }

@@ -1,8 +1,8 @@
-//! The one door to the outside: rate limit, calls in flight, time limit and circuit breaker around every call.
+//! Limits every call to the API outside: rate, calls in flight, time, and a circuit breaker.
 //!
-//! **Invariant:** while the breaker is open only the patrol's probe passes; every other call is turned away without
-//! being sent and its object is parked until the breaker closes (`tests/it/world/outages.rs`). Whoever acts for an
-//! object asks for its right to do so at the last moment, after all waiting (`tests/it/world/fencing.rs`).
+//! **Invariant:** while the breaker is open only the patrol's probe passes; every other call is refused without being
+//! sent and its object is parked until the breaker closes (`tests/it/world/outages.rs`). Whoever acts for an object asks
+//! for its right to do so at the last moment, after all waiting (`tests/it/world/fencing.rs`).
 
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -45,7 +45,7 @@ impl From<Stopped> for Fault {
     }
 }
 
-/// The door.
+/// Rate limiter and circuit breaker for one world.
 pub(super) struct CallLimiter {
     limits: Limits,
     state: Mutex<LimiterState>,
@@ -57,7 +57,7 @@ pub(super) struct CallLimiter {
 struct LimiterState {
     breaker: Breaker,
     bucket: Bucket,
-    /// What the last call without an answer said.
+    /// The error of the last call without an answer.
     failure: String,
 }
 
@@ -75,23 +75,23 @@ impl CallLimiter {
         self.write(|| Ok(()), call).await
     }
 
-    /// Makes a call, unless the breaker is open or, when its turn has come, `admitted` says no.
+    /// Makes a call, unless the breaker is open or, when its turn has come, `check_right` fails.
     pub(super) async fn write<T>(
         &self,
-        admitted: impl FnOnce() -> Result<(), Stopped>,
+        check_right: impl FnOnce() -> Result<(), Stopped>,
         call: impl Future<Output = Answer<T>>,
     ) -> Result<T, Stopped> {
         self.passes()?;
         let _slot = self.turn().await;
         // It may have opened while this call waited for its turn.
         self.passes()?;
-        admitted()?;
+        check_right()?;
         let answer = self.send(call).await;
         self.learn(answer.as_ref().err());
         answer.map_err(Stopped::Failed)
     }
 
-    /// Makes a call also when the breaker is open: the patrol's, when the time of the probe has come.
+    /// Makes a call even if the breaker is open: the patrol's, when the next probe is due.
     pub(super) async fn probe<T>(&self, call: impl Future<Output = Answer<T>>) -> Answer<T> {
         let _slot = self.turn().await;
         let answer = self.send(call).await;
@@ -99,7 +99,7 @@ impl CallLimiter {
         answer
     }
 
-    /// Waits until somebody must find out whether the API is well.
+    /// Waits until a probe is needed to find out whether the API answers.
     pub(super) async fn suspected(&self) {
         self.suspicion.notified().await;
     }
@@ -162,7 +162,7 @@ impl CallLimiter {
         self.state().breaker.is_closed()
     }
 
-    /// When the next probe may be sent; none while calls pass.
+    /// Returns when the next probe may be sent; none while calls pass.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         self.state().breaker.probe_at()
     }

@@ -1,8 +1,8 @@
 //! The mark on a thing outside: who manages it, and for which object. One line of text, so that any label, tag or
 //! description can carry it.
 //!
-//! Another text in the place of a mark is somebody's, too: another tool's label, or a mark of ours that the API cut short.
-//! Whose it is cannot be told, so it is nobody's to adopt and never ours to delete.
+//! Any other text in the place of a mark belongs to somebody, too: another tool's label, or a mark of ours that the API
+//! cut short. Whose it is cannot be known, so the thing is never adopted and never deleted.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,13 +21,13 @@ pub struct Mark {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its uid: an object made anew under the same name is another.
+    /// Its uid: an object that is created again under the same name is another one.
     pub uid: String,
 }
 
 impl Mark {
-    /// The mark of a thing that `manager` keeps for this object.
-    pub fn of<K: Resource>(manager: &str, object: &K) -> Self {
+    /// Returns the mark of a thing that `manager` keeps for this object.
+    pub fn for_object<K: Resource>(manager: &str, object: &K) -> Self {
         let meta = object.meta();
         Self {
             manager: manager.to_owned(),
@@ -37,7 +37,7 @@ impl Mark {
         }
     }
 
-    /// The mark that this text is. One that is no mark says as much as that somebody else has marked the thing.
+    /// Parses a mark. A text that is not a mark means that somebody else has marked the thing.
     pub fn read(text: &str) -> Self {
         let unknown = || Self {
             manager: text.to_owned(),
@@ -48,13 +48,13 @@ impl Mark {
         text.parse().unwrap_or_else(|NotAMark| unknown())
     }
 
-    /// Is it the mark of this manager?
+    /// Returns whether it is the mark of this manager.
     pub(super) fn is_of(&self, manager: &str) -> bool {
-        // Without a name it is a text that says nothing, even if it is the manager's own name.
+        // Without a name, the text says nothing, even if it is the manager's own name.
         self.manager == manager && !self.name.is_empty()
     }
 
-    /// An empty text marks nothing.
+    /// Returns whether it marks nothing: it is an empty text.
     pub(super) fn is_blank(&self) -> bool {
         self.manager.trim().is_empty() && self.name.is_empty()
     }

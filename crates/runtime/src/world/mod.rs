@@ -5,10 +5,11 @@
 //! push (told of changes)   ─┼─► the queue ─► reconcile: get → decide → write ahead → act
 //! the object changed       ─┘                     └─ leaks (age, confirmations, caps) ─► sweep
 //! ```
-//! Users implement [`World`] and describe its treatment with [`Outside`]. Reading order for maintainers: `contract`,
-//! `decide` (every write outside is decided there), `reconcile`, `act`, `survey` and `leaks`, `patrol` and `sweep`, `inventory`.
+//! Users implement [`World`] and say how it is treated with
+//! [`Outside`]. Reading order for maintainers: `contract`, `decide` (every write outside is decided there), `reconcile`,
+//! `act`, `survey` and `leaks`, `patrol` and `sweep`, `inventory`.
 //!
-//! **Invariants.** Nothing outside is written without a look at that very thing in the same run. Nothing is made
+//! **Invariants.** Nothing outside is written without a look at that very thing in the same run. Nothing is created
 //! before the intent is on the server. What is not known to be ours is never changed. A wrong or missing answer, of the
 //! outside or of the cluster, may delay a repair and cannot cause a deletion.
 
@@ -16,6 +17,7 @@ mod act;
 mod attempts;
 mod breaker;
 mod bucket;
+mod classify;
 mod contract;
 mod decide;
 mod difference;
@@ -42,7 +44,6 @@ mod tally;
 pub use contract::{Answer, Change, Page, Push, World};
 pub use difference::{Difference, compare};
 pub use failure::Failure;
-pub(crate) use health::{WorldHealth, WorldHealthSource};
 pub use mark::{Mark, NotAMark};
 pub use outside::Outside;
 pub use policy::{Drift, Limits, Ownership, Sweep, Use};

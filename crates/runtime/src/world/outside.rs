@@ -16,15 +16,15 @@ use super::push::listen;
 use super::reconcile::WorldRun;
 use super::record::OutsideRecord;
 use super::tally::SYNCED;
-use crate::assemble::{Assembled, CompleteController, Control};
 use crate::controller::Controller;
+use crate::controller::assemble::{AssembledController, CompleteController, Control};
 use crate::kind::info;
-use crate::rule::{KEEP, MainWrites, Rule};
+use crate::rights::rule::{KEEP, MainWrites, Rule};
 use crate::shared::OperatorShared;
 
-/// A world outside Kubernetes, and how it is treated. [`control`](Self::control) completes it.
+/// A world outside Kubernetes and how it is treated. [`control`](Self::control) completes it.
 ///
-/// Unless told: things are ours by tag, the API is shared, drift is corrected, nothing is adopted, a full pass is made
+/// By default, things are ours by tag, the API is shared, drift is corrected, nothing is adopted, a full pass is made
 /// every minute, and what was created may take half a minute to show.
 #[must_use = "a world is left alone until it is completed with control and given to an operator"]
 pub struct Outside<W: World> {
@@ -34,68 +34,68 @@ pub struct Outside<W: World> {
 }
 
 impl<W: World> Outside<W> {
-    /// This world.
+    /// Describes how objects and this world are kept equal, with the defaults above.
     pub fn new(world: W) -> Self {
         Self { world, name: W::Kind::kind(&()).to_lowercase(), policy: Policy::default() }
     }
 
-    /// Another name than the kind's, for a second world of the same kind. It is part of the finalizer, of the
-    /// inventory annotation and of metrics.
+    /// Gives it another name than the kind's, for a second world of the same kind. The name is part of the finalizer, of
+    /// the inventory annotation and of metrics.
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
 
-    /// How we know which things are ours.
+    /// Sets how we know which things are ours.
     pub fn ownership(mut self, ownership: Ownership) -> Self {
         self.policy.ownership = ownership;
         self
     }
 
-    /// Who else uses the API.
+    /// Says who else uses the API.
     pub fn used(mut self, r#use: Use) -> Self {
         self.policy.r#use = r#use;
         self
     }
 
-    /// What to do about changes by others.
+    /// Sets what happens to changes by others.
     pub fn drift(mut self, drift: Drift) -> Self {
         self.policy.drift = drift;
         self
     }
 
-    /// Which things of nobody become ours when an object wants their name; asked with name and thing. Unless told,
-    /// none with shared use and all with exclusive use.
+    /// Sets which things without an owner become ours when an object wants their name; the function gets the name and
+    /// the thing. By default none with shared use, and all with exclusive use.
     pub fn adopt(mut self, rule: impl Fn(&str, &W::Have) -> bool + Send + Sync + 'static) -> Self {
         self.policy.adoption = Some(Arc::new(rule));
         self
     }
 
-    /// When leaks are deleted.
+    /// Sets when leaks are deleted.
     pub fn sweep(mut self, sweep: Sweep) -> Self {
         self.policy.sweep = sweep;
         self
     }
 
-    /// How hard the API may be asked.
+    /// Limits how often the API is called.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.policy.limits = limits;
         self
     }
 
-    /// The time between full passes (a minute unless told).
+    /// Sets the time between full passes (a minute by default).
     pub fn poll(mut self, period: Duration) -> Self {
         self.policy.poll = period;
         self
     }
 
-    /// How long the API may take to show what was created (30 s unless told): until then it is not created again.
+    /// Sets how long the API may take to show what was created (30 s by default): until then it is not created again.
     pub fn settle(mut self, time: Duration) -> Self {
         self.policy.settle = time;
         self
     }
 
-    /// Who we are in marks and records (the operator's name unless told). Operators in several clusters that use the
-    /// same API must differ in it.
+    /// Sets who we are in marks and records (the operator's name by default). Operators in several clusters that use the
+    /// same API must have different identities.
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.policy.identity = Some(identity.into().replace('/', "."));
         self
@@ -104,7 +104,7 @@ impl<W: World> Outside<W> {
     /// Completes the controller.
     pub fn control(self) -> Control {
         let writes = MainWrites { metadata: true, status: true, owns: false };
-        let mut rules = Rule::main(info::<W::Kind>(), writes);
+        let mut rules = Rule::for_main_kind(info::<W::Kind>(), writes);
         let mut definitions = Vec::new();
         if self.policy.ownership == Ownership::Records {
             rules.push(Rule::on::<OutsideRecord>("", KEEP));
@@ -134,7 +134,7 @@ impl<W: World> CompleteController for CompleteWorld<W> {
         &self.definitions
     }
 
-    fn assemble(self: Box<Self>, shared: &Arc<OperatorShared>, grace: Duration) -> Assembled {
+    fn assemble(self: Box<Self>, shared: &Arc<OperatorShared>, grace: Duration) -> AssembledController {
         let Outside { world, name, policy } = self.outside;
         let parts = Arc::new(WorldParts::new(world, policy, &name, shared));
         let (reconciler, cleaner) = (parts.clone(), parts.clone());
@@ -157,7 +157,7 @@ impl<W: World> CompleteController for CompleteWorld<W> {
     }
 }
 
-/// Objects that vanish without a cleanup (somebody took the finalizer off) leave the books too.
+/// Forgets objects that vanish without a cleanup, because somebody removed the finalizer.
 fn forget_gone<W: World>(parts: &Arc<WorldParts<W>>) {
     let books = Arc::downgrade(parts);
     parts.cache.erased().subscribe(move |delta| {

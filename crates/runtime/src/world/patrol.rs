@@ -1,8 +1,8 @@
 //! The patrol: a full pass at start, then periodically and when pushed. One list of everything outside finds what
 //! drifted, what vanished and what leaked; objects concerned are put into the queue, leaks go to the sweep.
 //!
-//! While the outside does not answer the patrol's list is the probe, and the only call that is made. A panic of the
-//! world's code ends the pass and not the patrol (`tests/it/world/panics.rs`).
+//! While the API does not answer, the patrol's list is the probe and the only call that is made. A panic of the world's
+//! code ends the pass and not the patrol (`tests/it/world/panics.rs`).
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -23,10 +23,10 @@ use super::ledger::Agreement;
 use super::parts::{WorldParts, fingerprint};
 use super::survey::Survey;
 use crate::cache::Freshness;
-use crate::controller_queue::ControllerQueue;
-use crate::engine::words_of;
 use crate::kind::revision_of;
+use crate::panics::describe_panic;
 use crate::queue::{Backoff, Urgency};
+use crate::workers::controller_queue::ControllerQueue;
 
 /// Passes asked for in quick succession are one pass.
 const GAP: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ pub(super) struct Patrol<W: World> {
 }
 
 impl<W: World> Patrol<W> {
-    /// A patrol, and how fresh its picture is.
+    /// Creates a patrol, and how fresh its picture is.
     pub(super) fn new(
         parts: Arc<WorldParts<W>>,
         queue: ControllerQueue,
@@ -51,7 +51,7 @@ impl<W: World> Patrol<W> {
         (Self { parts, leaks: Leaks::default(), queue, freshness, failures: 0 }, receiver)
     }
 
-    /// Goes round until dropped.
+    /// Makes passes until dropped.
     pub(super) async fn run(mut self) {
         self.caches_synced().await;
         loop {
@@ -61,8 +61,8 @@ impl<W: World> Patrol<W> {
         }
     }
 
-    /// Waits until the next pass is due, or somebody asks for one; and finds out meanwhile, when calls of objects fail,
-    /// whether it is the outside.
+    /// Waits until the next pass is due or asked for. Meanwhile, when calls for objects fail, finds out whether the API
+    /// is down.
     async fn wait(&mut self, mut next: Instant) {
         loop {
             let parts = self.parts.clone();
@@ -74,17 +74,17 @@ impl<W: World> Patrol<W> {
         }
     }
 
-    /// Some calls of objects failed in a row: one page of the list tells whether others would fail, too. Returns when
-    /// the next pass is due.
+    /// Reads one page of the list after some calls for objects failed in a row, to see whether others would fail, too.
+    /// Returns when the next pass is due.
     async fn confirm(&mut self, next: Instant) -> Instant {
         if self.parts.limiter.is_closed() {
             return next;
         }
         let answer = AssertUnwindSafe(self.page(None)).catch_unwind().await;
-        match answer.unwrap_or_else(|panic| Err(Failure::from(words_of(&*panic)))) {
+        match answer.unwrap_or_else(|panic| Err(Failure::from(describe_panic(&*panic)))) {
             Err(failure) if !self.parts.limiter.is_closed() => self.failed(&failure),
             _ => {
-                tracing::info!(world = W::NAME, "calls for some objects fail, but the outside answers");
+                tracing::info!(world = W::NAME, "calls for some objects fail, but the API outside answers");
                 next
             }
         }
@@ -109,7 +109,7 @@ impl<W: World> Patrol<W> {
         }
     }
 
-    /// One pass; returns when the next is due.
+    /// Makes one pass; returns when the next is due.
     async fn pass(&mut self) -> Instant {
         let since = self.parts.ledger.doubts();
         let whole = async {
@@ -119,10 +119,10 @@ impl<W: World> Patrol<W> {
             Ok::<(), Failure>(())
         };
         let ended = AssertUnwindSafe(whole).catch_unwind().await;
-        match ended.unwrap_or_else(|panic| Err(Failure::from(words_of(&*panic)))) {
+        match ended.unwrap_or_else(|panic| Err(Failure::from(describe_panic(&*panic)))) {
             Ok(()) => {
                 if self.failures > 0 {
-                    tracing::warn!(world = W::NAME, tries = self.failures, "the outside answers again");
+                    tracing::warn!(world = W::NAME, tries = self.failures, "the API outside answers again");
                 }
                 self.failures = 0;
                 self.parts.passes.ended();
@@ -134,25 +134,25 @@ impl<W: World> Patrol<W> {
         }
     }
 
-    /// Tells everybody that the outside could not be listed; returns when to try again.
+    /// Reports that the API could not be listed; returns when to try again.
     fn failed(&mut self, failure: &Failure) -> Instant {
         self.failures = self.failures.saturating_add(1);
         let next = self.parts.limiter.probe_at().unwrap_or_else(|| Instant::now() + self.pause());
         let retry = next.saturating_duration_since(Instant::now());
         let is_blocked = !self.parts.limiter.is_closed();
-        tracing::warn!(world = W::NAME, error = %failure, ?retry, is_blocked, "the outside does not answer");
+        tracing::warn!(world = W::NAME, error = %failure, ?retry, is_blocked, "the API outside does not answer");
         self.parts.passes.failed(failure.to_string());
         self.set_state(WatchState::Failing { error: failure.to_string(), retry });
         next
     }
 
-    /// Between tries of a list that fails while other calls pass.
+    /// Returns the time between two tries of a list that fails while other calls succeed.
     fn pause(&self) -> Duration {
         let most = self.parts.policy.poll.min(self.parts.policy.limits.probe_max).max(GAP);
         Backoff::exponential(GAP, most).delay(self.failures, &self.parts.shared.entropy)
     }
 
-    /// One page of the list, which is also the probe: if the outside answers, whoever waited for that may go on.
+    /// Reads one page of the list, which is also the probe: if the API answers, whoever waited for that goes on.
     async fn page(&self, from: Option<&str>) -> Answer<Page<W::Have>> {
         let answer = self.parts.limiter.probe(self.parts.world.list(from)).await;
         if self.parts.limiter.is_closed() {
@@ -173,7 +173,9 @@ impl<W: World> Patrol<W> {
             }
             let Some(next) = page.next else { return Ok(survey) };
             if !pages.insert(next.clone()) {
-                return Err(Failure::from("the list does not get on: its pages go round in a circle"));
+                return Err(Failure::from(
+                    "the list never ends: a page returned a continue token that an earlier page had returned",
+                ));
             }
             from = Some(next);
             // Other tasks of this thread come first: a large list is never urgent.
@@ -181,7 +183,7 @@ impl<W: World> Patrol<W> {
         }
     }
 
-    /// What follows from a list that was begun when the ledger had this many doubts.
+    /// Acts on a complete list that was begun when the ledger had this many doubts.
     async fn finish(&mut self, mut survey: Survey, since: u64) {
         let mut is_certain = self.parts.cache.quarantined().is_empty();
         for (key, object) in self.parts.cache.entries() {
@@ -214,7 +216,7 @@ impl<W: World> Patrol<W> {
         self.parts.shared.journal.record(&self.parts.source, entry);
     }
 
-    /// Settles the account of one object; tells whether its wishes are known.
+    /// Compares one object with the pass; returns whether its wishes are known.
     fn confirm_object(&self, key: Key, object: &W::Kind, survey: &mut Survey, since: u64) -> bool {
         if object.meta().deletion_timestamp.is_some() {
             return true;
@@ -232,14 +234,14 @@ impl<W: World> Patrol<W> {
         true
     }
 
-    /// Records whose object is gone, whether the list showed their things or not.
+    /// Adds the things of records whose object is gone, whether the list showed the things or not.
     fn add_dangling(&self, survey: &mut Survey) {
         for (thing, owner) in self.parts.dangling() {
             survey.leaks.entry(thing).or_insert(owner);
         }
     }
 
-    /// The outside answers: whoever waited for that may go on.
+    /// Lets the objects go on that waited for the API to answer.
     fn unpark(&self) {
         for key in self.parts.ledger.unpark() {
             self.queue.add(&key, Cause::Outside { source: W::NAME.into() }, Urgency::Event);

@@ -1,5 +1,5 @@
-//! How a world is treated: whose things are whose, what drift means, how much may be deleted, how hard the API may be
-//! asked. Plain data with defaults that would rather do too little.
+//! How a world is treated: whose things are whose, what drift means, how much may be deleted, how often the API may be
+//! called. Plain data, with defaults that rather do too little.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub enum Ownership {
 /// Who else uses the API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Use {
-    /// Others do: what is not ours is left alone.
+    /// Others do: things that are not ours are left alone.
     #[default]
     Shared,
     /// Nobody does: what is unmarked is adopted without a rule where an object wants its name, and deleted where none does.
@@ -30,14 +30,14 @@ pub enum Use {
 /// What to do about a thing that others changed or deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Drift {
-    /// Report it and put it right.
+    /// Report and correct it.
     #[default]
     Correct,
     /// Only report it. Changes of the object itself are still carried out.
     Report,
 }
 
-/// May this nameless thing become ours? Asked with name and thing when a wanted name is taken by nobody's thing.
+/// Decides whether a thing without an owner becomes ours. Called with name and thing when it has a wanted name.
 pub(super) type Adoption<H> = Arc<dyn Fn(&str, &H) -> bool + Send + Sync>;
 
 /// When a thing of ours that no object wants is deleted. All bounds hold at once.
@@ -70,7 +70,7 @@ impl Default for Sweep {
     }
 }
 
-/// How hard the API may be asked.
+/// How often the API may be called.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Calls a second on average (20).
@@ -117,12 +117,13 @@ pub(super) struct Policy<H> {
     pub(super) poll: Duration,
     /// How long the API may take to show what was created.
     pub(super) settle: Duration,
-    /// Who we are in marks; the operator's name unless told.
+    /// Who we are in marks; the operator's name by default.
     pub(super) identity: Option<String>,
 }
 
 impl<H> Policy<H> {
-    /// May this thing, which nobody owns, become ours? With exclusive use everything is ours to begin with.
+    /// Returns whether this thing, which nobody owns, may become ours. With exclusive use everything is ours to begin
+    /// with.
     pub(super) fn adopts(&self, name: &str, have: &H) -> bool {
         match &self.adoption {
             Some(rule) => rule(name, have),

@@ -1,5 +1,5 @@
-//! What the outside tells by itself: a change of a thing puts the objects that want it into the queue. The stream is
-//! opened again when it ends or panics, and a full pass follows, because nobody knows what it would have told.
+//! Follows the changes that the API reports by itself: a change of a thing puts the objects that want it into the queue.
+//! The stream is opened again when it ends or panics, and a full pass follows, because nobody knows what was missed.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use homeostat_core::journal::Cause;
 
 use super::contract::{Answer, Push, World};
 use super::parts::WorldParts;
-use crate::controller_queue::ControllerQueue;
-use crate::engine::words_of;
+use crate::panics::describe_panic;
 use crate::queue::{Backoff, Urgency};
+use crate::workers::controller_queue::ControllerQueue;
 
 /// Between two attempts to open the stream.
 const REOPEN: Backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60));
 
-/// Listens until dropped; ends at once when the world tells nothing.
+/// Listens until dropped; ends at once if the world has no stream of changes.
 pub(super) async fn listen<W: World>(parts: Arc<WorldParts<W>>, queue: ControllerQueue) {
     let mut failures = 0;
     loop {
@@ -28,7 +28,7 @@ pub(super) async fn listen<W: World>(parts: Arc<WorldParts<W>>, queue: Controlle
         };
         let heeded = AssertUnwindSafe(heeded).catch_unwind().await;
         let has_told = heeded.unwrap_or_else(|panic| {
-            tracing::error!(world = W::NAME, why = words_of(&*panic), "the stream of changes panicked");
+            tracing::error!(world = W::NAME, why = describe_panic(&*panic), "the stream of changes panicked");
             Some(false)
         });
         let Some(has_told) = has_told else { return };
@@ -38,7 +38,7 @@ pub(super) async fn listen<W: World>(parts: Arc<WorldParts<W>>, queue: Controlle
     }
 }
 
-/// Heeds one stream to its end; tells whether it brought anything.
+/// Follows one stream to its end; returns whether it brought anything.
 async fn heed<W: World>(
     parts: &WorldParts<W>,
     queue: &ControllerQueue,
@@ -48,7 +48,7 @@ async fn heed<W: World>(
     while let Some(told) = stream.next().await {
         match told {
             Ok(Push::Changed(name)) => {
-                for key in parts.wishers(&name) {
+                for key in parts.objects_wanting(&name) {
                     parts.ledger.doubt(&key);
                     queue.add(&key, Cause::Outside { source: W::NAME.into() }, Urgency::Event);
                 }

@@ -1,8 +1,9 @@
-//! One object against the outside: look at each of its things, decide, take the step. Nothing is written on the word
-//! of a list: every write follows a look at that very thing in the same run.
+//! Reconciles one object with the API outside: look at each of its things, decide, take the step. Nothing is written
+//! because of a list alone: every write follows a look at that very thing in the same run.
 //!
 //! **Invariant:** between any two calls the process may die. What is left is found by the next run, because the
-//! inventory is written before a thing is made and the finalizer goes after the last thing (`tests/it/world/crashes`).
+//! inventory is written before a thing is created and the finalizer is removed after the last thing
+//! (`tests/it/world/crashes`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -27,11 +28,10 @@ use super::tally::{
 };
 use crate::action::Action;
 use crate::context::Context;
-use crate::engine::words_of;
 use crate::events::Severity;
 use crate::fault::{Fault, Result};
+use crate::kind::object::Object;
 use crate::kind::{key_of, revision_of};
-use crate::object::Object;
 
 /// How long a parked object waits at most: the end of the outage brings it back long before.
 const PARKED_MAX: Duration = Duration::from_secs(3600);
@@ -61,12 +61,12 @@ impl<W: World> WorldRun<W> {
         Self { parts, cx, object, key, is_cleanup }
     }
 
-    /// Makes the outside as the object wants it. That the world's code panics is this object's failure, and its status
-    /// must not go on saying that all is well.
+    /// Makes the things outside as the object wants them. A panic of the world's code is this object's failure, and its
+    /// status must not go on saying that all is well.
     pub(super) async fn reconcile(self) -> Result<Action> {
         let cx = self.cx.clone();
         AssertUnwindSafe(self.bring_about()).catch_unwind().await.unwrap_or_else(|panic| {
-            let fault = Fault::panic(words_of(&*panic));
+            let fault = Fault::from_panic(&*panic);
             cx.condition(out_of_sync("Panicked", fault.chain()));
             Err(fault)
         })
@@ -94,7 +94,7 @@ impl<W: World> WorldRun<W> {
 
     /// Removes everything the object has outside.
     pub(super) async fn cleanup(self) -> Result<Action> {
-        // An object that makes no sense still has what the inventory says.
+        // An object that cannot be understood still has what the inventory says.
         let wanted = self.parts.wanted(&self.object).unwrap_or_default();
         let inventory = self.parts.inventory(&self.object);
         let seen_before = self.parts.ledger.seen(&self.key);
@@ -147,15 +147,15 @@ impl<W: World> WorldRun<W> {
             Sum::Again(after) => Ok(Action::requeue(after)),
             Sum::Stuck => Ok(Action::requeue(self.parts.policy.poll)),
             Sum::Blocked => Ok(self.park()),
-            // It keeps its own back-off, whoever's fault it was; if the outside is down, the retry is turned away.
+            // It keeps its own backoff, whatever the cause; if the API is down, the retry is refused.
             Sum::Failed(stopped) => Err(stopped.into()),
         }
     }
 
-    /// Does the status say something of this generation that is worth more than this condition?
+    /// Returns whether the status says something about this generation that is worth more than this condition.
     fn says_more_already(&self, condition: &Condition) -> bool {
         match condition.reason.as_str() {
-            // That all was well before an outage tells drift from first sight, also after a restart.
+            // That all was well before an outage distinguishes drift from a first look, also after a restart.
             UNAVAILABLE => says_synced(&*self.object),
             // Why the last write was refused is what people need to know while we wait to send it again.
             SETTLING => synced_of(&*self.object).is_some_and(|said| said.reason == REFUSED),
@@ -163,15 +163,15 @@ impl<W: World> WorldRun<W> {
         }
     }
 
-    /// Waits until the outside answers. If it does since we were turned away, nobody would bring us back. That we were
-    /// is no success, and must not take a former failure back.
+    /// Waits until the API answers. If it has answered since the call was refused, nobody else would queue the object
+    /// again. The refused call is no success, and must not clear a former failure.
     fn park(&self) -> Action {
         self.cx.run().withhold_verdict();
         self.parts.ledger.park(self.key.clone());
         Action::requeue(if self.parts.limiter.is_closed() { Duration::ZERO } else { PARKED_MAX })
     }
 
-    /// One thing: look, decide, act.
+    /// Reconciles one thing: looks, decides, acts.
     async fn reconcile_thing(&self, name: &str, outset: &RunStart<'_, W>) -> Outcome {
         let parts = &self.parts;
         let want = outset.wanted.get(name);
@@ -205,7 +205,7 @@ impl<W: World> WorldRun<W> {
         self.take_step(step, &thing).await
     }
 
-    /// The claim on the thing, seen from this object, which has it in its inventory or not.
+    /// Returns the claim on the thing, seen from this object, which has it in its inventory or not.
     async fn whose(
         &self,
         name: &str,
@@ -215,7 +215,7 @@ impl<W: World> WorldRun<W> {
         let parts = &self.parts;
         let nobody = || Whose::Nobody { adopts: parts.policy.adopts(name, have) };
         Ok(match parts.claim(name, have) {
-            // Whether an object that cannot be read wants the name is unknown; what it may have is not taken.
+            // Whether an object that cannot be read wants the name is unknown, so what it may have is not taken.
             Claim::Ours(None) if !is_listed && !parts.cache.quarantined().is_empty() => {
                 Whose::Sibling("an object that does not decode, perhaps".to_owned())
             }
@@ -227,21 +227,21 @@ impl<W: World> WorldRun<W> {
                 Whose::Sibling(owner.key.to_string())
             }
             Claim::Ours(Some(_)) => Whose::Orphan,
-            // The owner of a doubtful one is gone, and nobody ever knew whether it was made by us.
+            // The owner of the doubtful thing is gone, and nobody knows whether we created it.
             Claim::Nobody | Claim::Doubtful(_) => nobody(),
         })
     }
 }
 
-/// Does the status say that this generation was in sync, or drifted from it? Then a difference is drift, also after a
-/// restart.
+/// Returns whether the status says that this generation was in sync, or drifted from it. Then a difference is drift,
+/// also after a restart.
 fn says_synced(object: &Object) -> bool {
     let is_so =
         |said: Condition| said.status == "True" || [DRIFTED, CONTESTED].contains(&said.reason.as_str());
     synced_of(object).is_some_and(is_so)
 }
 
-/// What the status says about this generation.
+/// Returns what the status says about this generation.
 fn synced_of(object: &Object) -> Option<Condition> {
     let generation = object.meta().generation?;
     let mut object = object.to_json().ok()?;

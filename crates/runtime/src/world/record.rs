@@ -1,5 +1,5 @@
 //! The checkpoint object: one record in the cluster per thing outside, for APIs whose things can carry no mark. It is
-//! written before the thing is made and removed after the thing is gone, and has no owner reference: a record that
+//! written before the thing is created and removed after the thing is gone, and has no owner reference: a record that
 //! outlives its object is how a missed deletion is found.
 
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cache::caches::Caches;
 use crate::cache::{Cache, Index};
-use crate::caches::Caches;
 use crate::fence::stable_hash;
 use crate::kind::info;
 use crate::watch::Scope;
@@ -36,15 +36,15 @@ pub struct OutsideRecordSpec {
     pub owner_namespace: String,
     /// The uid of that object.
     pub owner_uid: String,
-    /// When we last set out to make it.
+    /// When we last started to create it.
     pub intended_at: String,
-    /// What we set out to make, as JSON: if that is what is there, we made it.
+    /// What we started to create, as JSON: if that is what exists, we created it.
     #[serde(default)]
     pub intended: String,
-    /// What we set out to make before that and never learned whether we did: any of these may be there.
+    /// What we started to create before that, without learning whether we did: any of these may exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intended_before: Vec<String>,
-    /// We know that it was made by us. False means: intended, and never heard of again.
+    /// We know that we created it. False means that we intended to and never learned whether we did.
     #[serde(default)]
     pub made: bool,
 }
@@ -52,18 +52,18 @@ pub struct OutsideRecordSpec {
 /// Where records of cluster-scoped objects live.
 const FALLBACK_NAMESPACE: &str = "default";
 
-/// Each former intent is a create whose answer never came: more than a few of one thing are no accident, and a record
-/// must not grow for ever.
+/// How many intents are kept. Each is a create whose answer never came: more than a few for one thing are no accident,
+/// and a record must not grow for ever.
 const INTENTS_MAX: usize = 8;
 
 impl OutsideRecordSpec {
-    /// The namespace of the record.
+    /// Returns the namespace of the record.
     pub(super) fn place(&self) -> &str {
         if self.owner_namespace.is_empty() { FALLBACK_NAMESPACE } else { &self.owner_namespace }
     }
 
-    /// Lays a newer intent of the same object over this. What was known to be ours stays so, whatever a lagging read
-    /// showed; of what was not, all intents are kept, because each of them may be what is there.
+    /// Adds a newer intent of the same object. What was known to be ours stays so, whatever a lagging read showed;
+    /// otherwise all intents are kept, because each of them may be what exists.
     pub(super) fn intend_anew(&self, spec: Self) -> Self {
         if self.owner_uid != spec.owner_uid {
             return spec;
@@ -77,12 +77,12 @@ impl OutsideRecordSpec {
         Self { made: self.made, intended_before: before, ..spec }
     }
 
-    /// Everything that may be there because we set out to make it.
+    /// Returns everything that may exist because we began to create it.
     pub(super) fn intents(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.intended).chain(&self.intended_before)
     }
 
-    /// The name of the record. Names outside may hold any character and be long, so it is a hash.
+    /// Returns the name of the record. Names outside may hold any character and be long, so it is a hash.
     pub(super) fn object_name(&self) -> String {
         let thing = format!("{}/{}/{}", self.manager, self.world, self.thing);
         format!("{}-{:016x}", self.world.to_lowercase(), stable_hash(&thing))
@@ -97,7 +97,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Declares them.
+    /// Declares the cache of records.
     pub(super) fn declare(caches: &Caches, scope: &Scope, manager: &str, world: &'static str) -> Self {
         let cache = Cache::from_erased(caches.declare(info::<OutsideRecord>(), scope));
         let index = |field: fn(&OutsideRecordSpec) -> &String| {
@@ -111,7 +111,7 @@ impl Records {
         Self { cache, by_thing, by_owner }
     }
 
-    /// The record of this thing.
+    /// Returns the record of this thing.
     pub(super) fn of_thing(&self, thing: &str) -> Option<Arc<OutsideRecord>> {
         // Two objects may have written one each; the older counts.
         let records = self.by_thing.get(&thing.to_owned());
@@ -120,12 +120,12 @@ impl Records {
         records.into_iter().min_by_key(age)
     }
 
-    /// The record of this thing that the object with this uid has written.
+    /// Returns the record of this thing that the object with this uid has written.
     pub(super) fn of_owner(&self, thing: &str, uid: &str) -> Option<Arc<OutsideRecord>> {
         self.owned_by(uid).into_iter().find(|record| record.spec.thing == thing)
     }
 
-    /// The records of the object with this uid.
+    /// Returns the records of the object with this uid.
     pub(super) fn owned_by(&self, uid: &str) -> Vec<Arc<OutsideRecord>> {
         self.by_owner.get(&uid.to_owned())
     }

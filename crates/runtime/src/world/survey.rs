@@ -1,4 +1,4 @@
-//! The book of one full pass, sans I/O: what each listed thing means, and what follows when all are listed. It holds
+//! The result of one full pass, sans I/O: what each listed thing means, and what follows when all are listed. It holds
 //! counts and names, never the things, so a pass over a large world costs little more than its list.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,17 +20,17 @@ pub(super) enum Finding {
     Unlisted(Key),
     /// Ours and unwanted, or nobody's where all is ours.
     Leak(Suspicion),
-    /// Ours, on its way out or not to be judged now.
+    /// Ours, being deleted or not to be judged now.
     Kept,
     /// Somebody else's.
     Foreign,
 }
 
-/// The book.
+/// The result of one full pass.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     pub(super) things: usize,
-    /// How many of them are ours for certain: the safety of the sweep is a share of this, so doubt counts as no.
+    /// How many of them are ours for certain: the sweep is limited to a share of this, so a doubtful one does not count.
     pub(super) owned: usize,
     in_sync: HashMap<Key, usize>,
     pub(super) suspects: BTreeSet<Key>,
@@ -40,12 +40,12 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// A book for about this many objects.
+    /// Creates a book for about this many objects.
     pub(super) fn new(objects: usize) -> Self {
         Self { in_sync: HashMap::with_capacity(objects), ..Self::default() }
     }
 
-    /// A thing was listed.
+    /// Takes in a thing that was listed.
     pub(super) fn note(&mut self, name: String, finding: Finding) {
         self.things += 1;
         self.owned += usize::from(!matches!(finding, Finding::Foreign | Finding::InTheWay(_)));
@@ -63,12 +63,13 @@ impl Survey {
         }
     }
 
-    /// How many things of an object were listed and are as it wants them; none when something is amiss with it.
+    /// Returns how many things of an object were listed and are as it wants them; none when something is amiss with it.
     pub(super) fn agreed(&self, key: &Key) -> Option<usize> {
         (!self.suspects.contains(key)).then(|| self.in_sync.get(key).copied().unwrap_or_default())
     }
 
-    /// An object that wants this many things: are they all there, and as wanted? If not, it is a suspect.
+    /// Returns whether the things of an object that wants this many all exist and are as wanted. If not, it is a
+    /// suspect.
     pub(super) fn is_settled(&mut self, key: &Key, wanted: usize) -> bool {
         let is_settled = self.agreed(key) == Some(wanted);
         if !is_settled {
@@ -77,7 +78,7 @@ impl Survey {
         is_settled
     }
 
-    /// Some objects could not be read or make no sense: what only their wishes would explain must not be judged.
+    /// Spares what only the wishes of objects would explain that could not be read or make no sense.
     pub(super) fn spare_unwanted(&mut self) {
         self.leaks.retain(|_, suspicion| matches!(suspicion, Suspicion::OwnerGone(_)));
     }

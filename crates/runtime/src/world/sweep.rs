@@ -9,11 +9,11 @@ use super::contract::World;
 use super::decide::Owner;
 use super::leaks::Suspicion;
 use super::limiter::Stopped;
-use super::parts::WorldParts;
+use super::parts::{OutsideWrite, WorldParts};
 use super::patrol::Patrol;
 use super::survey::Finding;
 use crate::error::Error;
-use crate::fence::Admission;
+use crate::fence::FenceAnswer;
 use crate::kind::key;
 
 impl<W: World> Patrol<W> {
@@ -49,10 +49,10 @@ impl<W: World> Patrol<W> {
     }
 }
 
-/// What came of a leak.
+/// What happened to a leak.
 enum Removal {
     Deleted,
-    /// The last look showed that it is none, or it is gone.
+    /// The last look showed that it is no leak, or it is gone.
     Spared,
     Later(&'static str),
 }
@@ -63,7 +63,7 @@ impl<W: World> WorldParts<W> {
             Suspicion::OwnerGone(owner) => owner.key.clone(),
             Suspicion::Unwanted | Suspicion::Stray => Self::target(name),
         };
-        let Admission::Granted(permit) = self.shared.fence.enter(&object) else {
+        let FenceAnswer::Granted(permit) = self.shared.fence.enter(&object) else {
             return Ok(Removal::Spared);
         };
         let removed = permit.run(self.remove_now(&object, name, suspicion)).await;
@@ -83,16 +83,17 @@ impl<W: World> WorldParts<W> {
         if self.look(name, &have) != Finding::Leak(suspicion.clone()) {
             return Ok(Removal::Spared);
         }
-        if self.pace().is_err() {
-            return Ok(Removal::Later("as many as a minute may take were deleted"));
+        if self.count_deletion().is_err() {
+            return Ok(Removal::Later("the limit of deletions per minute was reached"));
         }
-        self.write((object, Verb::Delete, name), self.world.delete(name, &have)).await?;
+        let write = OutsideWrite { object, verb: Verb::Delete, name };
+        self.write(write, self.world.delete(name, &have)).await?;
         tracing::info!(world = W::NAME, name, ?suspicion, "a leak was deleted");
         self.forget_gone(name, suspicion).await?;
         Ok(Removal::Deleted)
     }
 
-    /// The thing is gone, and so is the object it was kept for: its record goes, too.
+    /// Removes the record of a thing that is gone, if the object it was kept for is gone as well.
     async fn forget_gone(&self, name: &str, suspicion: &Suspicion) -> Result<(), Error> {
         match suspicion {
             Suspicion::OwnerGone(owner) => self.forget_record(owner, name).await,
@@ -100,7 +101,7 @@ impl<W: World> WorldParts<W> {
         }
     }
 
-    /// The things whose record names an object that is gone.
+    /// Returns the things whose record names an object that is gone.
     pub(super) fn dangling(&self) -> Vec<(String, Suspicion)> {
         let Some(records) = &self.records else { return vec![] };
         let all = records.cache.list();

@@ -1,4 +1,4 @@
-//! What came of the things of one object, sans I/O: summed up into one condition, one action, and what to remember.
+//! The results for the things of one object, sans I/O: summed up into one condition, one action, and what to remember.
 
 use std::time::Duration;
 
@@ -29,14 +29,14 @@ pub(super) const REFUSED: &str = "Refused";
 /// The reason when there is nothing to do but to wait and look again.
 pub(super) const SETTLING: &str = "Settling";
 
-/// What came of one thing.
+/// The result for one thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ThingOutcome {
-    /// As wanted, by its own showing.
+    /// As wanted: we saw it.
     Seen,
-    /// As wanted, by the answer to our write.
+    /// As wanted: our write was accepted.
     Written,
-    /// Gone, or none of our business.
+    /// Gone, or not ours to touch.
     Gone,
     /// To be looked at again after this time.
     Waiting(Duration),
@@ -48,7 +48,7 @@ pub(super) enum ThingOutcome {
     Endured { reason: &'static str, how: String, after: Duration },
 }
 
-/// What came of all of them.
+/// The results for all of them.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     seen: Vec<String>,
@@ -94,12 +94,12 @@ impl Tally {
         self.waiting = Some(self.waiting.map_or(after, |before| before.min(after)));
     }
 
-    /// Nothing more can be done in this run.
+    /// Returns whether nothing more can be done in this run.
     pub(super) fn is_blocked(&self) -> bool {
         matches!(self.failure, Some(Stopped::Blocked(_)))
     }
 
-    /// The condition to be written; none when nothing certain can be said.
+    /// Returns the condition to be written; none when nothing certain can be said.
     pub(super) fn condition(&self) -> Option<Condition> {
         let bad = |reason, message: String| Some(out_of_sync(reason, message));
         match &self.failure {
@@ -119,13 +119,13 @@ impl Tally {
         } else if !self.drifts.is_empty() {
             bad(DRIFTED, self.drifts.join("; "))
         } else if self.waiting.is_some() {
-            bad(SETTLING, "the outside may not show our last writes yet".to_owned())
+            bad(SETTLING, "the API outside may not show our last writes yet".to_owned())
         } else {
             Some(in_sync())
         }
     }
 
-    /// The names seen, and what follows.
+    /// Returns the names seen, and what follows.
     pub(super) fn sum(self) -> (Vec<String>, Sum) {
         let sum = match (self.failure, self.waiting) {
             (Some(Stopped::Blocked(_)), _) => Sum::Blocked,
@@ -138,12 +138,12 @@ impl Tally {
     }
 }
 
-/// All is as wanted.
+/// Returns the condition of an object whose things are all as wanted.
 pub(super) fn in_sync() -> Condition {
     condition(SYNCED, true, "InSync", "")
 }
 
-/// The outside is not as wanted, or nobody can tell what is wanted.
+/// Returns the condition of an object whose things are not as wanted, or whose wishes cannot be understood.
 pub(super) fn out_of_sync(reason: &str, why: impl Into<String>) -> Condition {
     condition(SYNCED, false, reason, why)
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
+use homeostat::testing::InjectedFault;
 use homeostat_core::journal::{Entry, Next, WatchState};
 use homeostat_runtime::{Action, Controller};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -15,7 +16,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::lab::{Lab, Running, Widget, conditions, widget_key};
-use crate::wire::Breakage;
 
 /// The last state of the watch of a resource.
 fn state(running: &Running, name: &str) -> Option<WatchState> {
@@ -113,7 +113,7 @@ async fn run_with_definition(lab: &mut Lab) -> Running {
 #[tokio::test(start_paused = true)]
 async fn a_definition_is_applied_when_the_server_comes_back() {
     let mut lab = Lab::bare().await;
-    lab.faults.set(|_| Some(Breakage::Unreachable));
+    lab.faults.set(|_| Some(InjectedFault::Unreachable));
     run_with_definition(&mut lab).await;
     lab.pass(20).await;
     lab.faults.clear();
@@ -130,7 +130,7 @@ async fn an_outage_is_logged_once_per_watch_and_so_is_its_end() {
     lab.await_widgets().await;
     let failures = "homeostat_watch_failures_total{resource=\"test.dev/widgets\"}";
     for outages in 1..=2 {
-        lab.faults.set(|_| Some(Breakage::Unreachable));
+        lab.faults.set(|_| Some(InjectedFault::Unreachable));
         lab.faults.cut();
         lab.pass(100).await;
         assert_eq!(lab.times_logged(" WARN homeostat"), outages, "the watch, once");
@@ -159,7 +159,7 @@ async fn a_definition_that_the_server_refuses_is_told_once_and_when_it_is_accept
             .uri()
             .path()
             .contains("/customresourcedefinitions/")
-            .then_some(Breakage::Refuse(422, "too odd"))
+            .then_some(InjectedFault::Refuse(422, "too odd"))
     });
     run_with_definition(&mut lab).await;
     lab.pass(60).await;
@@ -178,7 +178,7 @@ async fn a_kind_that_is_served_a_moment_after_its_definition_is_waited_for() {
         let asked = AtomicUsize::new(0);
         lab.faults.set(move |request| {
             let is_early = request.uri().path().contains("/v1/widgets") && asked.fetch_add(1, Relaxed) < 8;
-            is_early.then_some(Breakage::Refuse(code, words))
+            is_early.then_some(InjectedFault::Refuse(code, words))
         });
         run_with_definition(&mut lab).await;
         lab.pass(1).await;
@@ -222,7 +222,7 @@ struct GaugeStatus {
 async fn a_status_that_cannot_hold_conditions_is_told_at_the_start() {
     let mut lab = Lab::bare().await;
     run_with_definition(&mut lab).await;
-    let warning = "the status of this kind has no `conditions`";
+    let warning = "the status of this kind has no field `conditions`";
     assert!(!lab.has_logged(warning));
     let control = Controller::<Gauge>::new().reconcile(|_, _| async { Ok(Action::await_change()) });
     lab.run(|operator| operator.crd::<Gauge>().control(control));
@@ -235,7 +235,7 @@ async fn a_right_that_was_granted_is_no_longer_called_missing() {
     let mut lab = Lab::new().await;
     lab.faults.set(|request| {
         let refusal = r#"{"status": {"allowed": false}}"#;
-        request.uri().path().ends_with("selfsubjectaccessreviews").then_some(Breakage::Answer(refusal))
+        request.uri().path().ends_with("selfsubjectaccessreviews").then_some(InjectedFault::Answer(refusal))
     });
     let running = lab.run_logging(|controller| controller).await;
     let missing = "this operator may not watch widgets.test.dev";
@@ -249,15 +249,17 @@ async fn a_right_that_was_granted_is_no_longer_called_missing() {
 async fn a_right_that_the_server_has_not_been_asked_about_is_not_taken_for_granted() {
     let mut lab = Lab::new().await;
     let is_review = |path: &str| path.ends_with("selfsubjectaccessreviews");
-    lab.faults.set(move |request| is_review(request.uri().path()).then_some(Breakage::Unreachable));
+    lab.faults.set(move |request| is_review(request.uri().path()).then_some(InjectedFault::Unreachable));
     let running = lab.run_logging(|controller| controller).await;
     let page = running.page("/readyz").await;
     assert!(
-        page.contains("rights of this operator are not known yet; it asks again (may it create events"),
+        page.contains(
+            "rights of this operator are not known yet; they are being asked for again (may it create events"
+        ),
         "{page}"
     );
     let refusal = r#"{"status": {"allowed": false}}"#;
-    lab.faults.set(move |request| is_review(request.uri().path()).then_some(Breakage::Answer(refusal)));
+    lab.faults.set(move |request| is_review(request.uri().path()).then_some(InjectedFault::Answer(refusal)));
     lab.pass(20).await;
     let page = running.page("/readyz").await;
     assert!(
@@ -282,7 +284,7 @@ async fn idle_connections_keep_nobody_from_the_admin_pages() {
     lab.pass(100).await;
     let mut rest = Vec::new();
     let mut last = idle.pop().unwrap();
-    let _hold = crate::wire::Hold::new();
+    let _hold = homeostat::testing::HeldTime::new();
     tokio::io::AsyncReadExt::read_to_end(&mut last, &mut rest).await.unwrap();
     assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "who says nothing is hung up on");
 }
@@ -336,7 +338,7 @@ async fn a_forbidden_watch_degrades_what_needs_it_only() {
             .uri()
             .path()
             .ends_with("/secrets")
-            .then_some(Breakage::Refuse(403, "secrets is forbidden: no right"))
+            .then_some(InjectedFault::Refuse(403, "secrets is forbidden: no right"))
     });
     let log = lab.log.clone();
     let control =

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use homeostat::testing::InjectedFault;
 use homeostat_core::journal::Entry;
 use homeostat_runtime::{Action, Controller};
 use jiff::Timestamp;
@@ -11,7 +12,6 @@ use serde_json::json;
 
 use crate::lab::{Lab, Running, Widget};
 use crate::runs::{count, overlaps, spans};
-use crate::wire::Breakage;
 
 /// A replica that takes three seconds per reconcile and does it again every ten.
 fn replica(lab: &mut Lab, shards: Option<u32>, breakable: bool) -> Running {
@@ -43,7 +43,7 @@ async fn one_leads_and_the_other_takes_over_when_it_is_cut_off() {
     lab.pass(30).await;
     assert!(count(&first) > 5);
     assert_eq!(count(&second), 0);
-    lab.faults.set(|_| Some(Breakage::Unreachable));
+    lab.faults.set(|_| Some(InjectedFault::Unreachable));
     lab.faults.cut();
     lab.pass(60).await;
     let before = count(&first);
@@ -109,7 +109,7 @@ async fn shards_are_shared_and_move_without_overlap() {
     let (before_first, before_second) = (count(&first), count(&second));
     lab.pass(60).await;
     assert!(count(&first) > before_first && count(&second) > before_second, "both work");
-    lab.faults.set(|_| Some(Breakage::Unreachable));
+    lab.faults.set(|_| Some(InjectedFault::Unreachable));
     lab.faults.cut();
     lab.pass(120).await;
     let alone = spans(&second.journal.records());
@@ -170,7 +170,7 @@ async fn a_newcomer_that_finds_no_lease_waits_until_an_old_right_has_run_out() {
     let first = replica(&mut lab, None, true);
     lab.pass(40).await;
     // The holder is cut off, its right runs on; the lease is gone; a new replica comes.
-    lab.faults.set(|_| Some(Breakage::Unreachable));
+    lab.faults.set(|_| Some(InjectedFault::Unreachable));
     lab.delete::<Lease>(LEASE).await;
     let second = replica(&mut lab, None, false);
     lab.pass(60).await;
@@ -188,7 +188,7 @@ async fn what_the_first_start_waits_for_is_told_once() {
         lab.widget("w").await;
         let first = replica(&mut lab, shards, true);
         lab.pass(10).await;
-        let words = "no lease tells who acted before";
+        let words = "there is no lease that says who acted before";
         assert_eq!((lab.times_logged(words), count(&first)), (1, 0), "{shards:?}");
         assert!(lab.has_logged("wait=15s"));
         lab.pass(30).await;
@@ -221,7 +221,7 @@ async fn leases_that_cannot_be_renewed_are_told_once_and_when_it_is_over() {
     let mut lab = Lab::new().await;
     let _leader = replica(&mut lab, None, true);
     lab.pass(20).await;
-    lab.faults.set(|request| request.uri().path().contains("/leases").then_some(Breakage::Unreachable));
+    lab.faults.set(|request| request.uri().path().contains("/leases").then_some(InjectedFault::Unreachable));
     lab.pass(60).await;
     lab.faults.clear();
     lab.pass(5).await;
@@ -244,7 +244,7 @@ async fn a_renewal_that_hangs_ends_before_the_term() {
         let name = name.to_owned();
         lab.faults.set(move |request| {
             let is_it = request.method() == "PUT" && request.uri().path().contains(&name);
-            (is_it && !hung.swap(true, std::sync::atomic::Ordering::Relaxed)).then_some(Breakage::Hang)
+            (is_it && !hung.swap(true, std::sync::atomic::Ordering::Relaxed)).then_some(InjectedFault::Hang)
         });
         lab.pass(60).await;
         assert!(count(&running) > before + 24, "{shards:?}: {} runs", count(&running) - before);
@@ -263,7 +263,7 @@ async fn an_error_in_the_middle_of_a_look_loses_no_shard() {
     // The last shard cannot be written: what was gained before it must be listed all the same.
     lab.faults.set(|request| {
         let is_it = request.method() != "GET" && request.uri().path().contains("leases");
-        (is_it && request.uri().path().ends_with("shard-3")).then_some(Breakage::Refuse(500, "not now"))
+        (is_it && request.uri().path().ends_with("shard-3")).then_some(InjectedFault::Refuse(500, "not now"))
     });
     let running = replica(&mut lab, Some(4), true);
     lab.pass(60).await;
@@ -275,7 +275,7 @@ async fn an_error_in_the_middle_of_a_look_loses_no_shard() {
     assert_eq!(spans(&running.journal.records()).len(), 24);
     lab.faults.set(|request| {
         let is_it = request.method() == "PUT" && request.uri().path().ends_with("shard-1");
-        is_it.then_some(Breakage::Refuse(500, "not now"))
+        is_it.then_some(InjectedFault::Refuse(500, "not now"))
     });
     lab.pass(60).await;
     lab.faults.clear();

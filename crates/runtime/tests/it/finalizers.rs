@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use homeostat::testing::InjectedFault;
 use homeostat_runtime::{Action, Controller, changed};
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
-use crate::lab::{Breakage, Lab, Widget, WidgetSpec};
+use crate::lab::{Lab, Widget, WidgetSpec};
 
 const FINALIZER: &str = "widgets.test.dev/widget";
 
@@ -63,7 +64,7 @@ async fn putting_it_on_does_not_spend_the_backoff() {
     lab.run(|operator| operator.control(control));
     lab.rest().await;
     // The watch shows the finalizer before the answer to the write is here.
-    lab.faults.set(|request| (request.method() == http::Method::PATCH).then_some(Breakage::Late));
+    lab.faults.set(|request| (request.method() == http::Method::PATCH).then_some(InjectedFault::Late));
     lab.api::<Widget>()
         .create(&PostParams::default(), &Widget::new("w", WidgetSpec::default()))
         .await

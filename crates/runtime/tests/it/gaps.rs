@@ -1,12 +1,12 @@
 //! What happens while nobody watches: deletions in a gap, expired revisions, a server that goes away.
 
+use homeostat::testing::InjectedFault;
 use homeostat_core::journal::{Cause, Change, Entry};
 use homeostat_runtime::changed;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
 use crate::lab::{Lab, Widget, config, entries};
-use crate::wire::Breakage;
 
 fn causes(entry: Entry) -> Option<Vec<Cause>> {
     match entry {
@@ -17,7 +17,7 @@ fn causes(entry: Entry) -> Option<Vec<Cause>> {
 
 /// Cuts the operator off, does something, forgets the history, and reconnects: a gap that only a list can close.
 async fn in_a_gap(lab: &Lab, deed: impl Future<Output = ()>) {
-    lab.faults.set(|_| Some(Breakage::Unreachable));
+    lab.faults.set(|_| Some(InjectedFault::Unreachable));
     lab.faults.cut();
     deed.await;
     lab.return_without_history().await;
@@ -65,7 +65,7 @@ async fn a_server_that_returns_is_followed_from_where_it_was() {
     let running = lab.run_logging(|controller| controller).await;
     lab.widget("w").await;
     lab.log.take();
-    lab.faults.set(|_| Some(Breakage::Unreachable));
+    lab.faults.set(|_| Some(InjectedFault::Unreachable));
     lab.faults.cut();
     lab.patch::<Widget>("w", json!({"spec": {"size": 9}})).await;
     lab.pass(100).await;
@@ -89,14 +89,14 @@ async fn restored(lab: &Lab, refuse_streams: bool) -> Lab {
     let restored = Lab::second().await;
     restored.widget("w").await;
     restored.widget("forgotten").await;
-    lab.faults.set(|_| Some(Breakage::Unreachable));
+    lab.faults.set(|_| Some(InjectedFault::Unreachable));
     lab.faults.cut();
     lab.pass(3).await;
-    lab.faults.replace_server(&restored.client);
+    lab.faults.redirect_to(restored.client.clone());
     lab.faults.set(move |request| {
         let query = request.uri().query().unwrap_or_default();
         let is_refused = refuse_streams && query.contains("sendInitialEvents");
-        is_refused.then_some(Breakage::Refuse(422, "sendInitialEvents is forbidden"))
+        is_refused.then_some(InjectedFault::Refuse(422, "sendInitialEvents is forbidden"))
     });
     restored
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use homeostat::testing::InjectedFault;
 use homeostat_core::journal::{Cause, Entry};
 use homeostat_runtime::{Action, Controller};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -16,7 +17,6 @@ use serde_json::json;
 
 use crate::lab::{Lab, Running, Widget, config, entries};
 use crate::runs::{count, overlaps};
-use crate::wire::Breakage;
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -95,7 +95,8 @@ async fn check_leaders_do_not_overlap(takes: u64) {
         lab.pass(40).await;
         let second = replica(&mut lab, None, false, takes);
         lab.pass(20 + offset).await;
-        lab.faults.set(|request| request.uri().path().contains("/leases").then_some(Breakage::Unreachable));
+        lab.faults
+            .set(|request| request.uri().path().contains("/leases").then_some(InjectedFault::Unreachable));
         lab.pass(120).await;
         assert_eq!(overlaps(&first, &second), [""; 0], "cut off at {offset} s");
         assert!(count(&second) > 0, "cut off at {offset} s");
@@ -114,7 +115,7 @@ async fn a_run_that_is_cut_off_runs_again_where_the_right_went() {
     let mut lab = with_widgets(1).await;
     let first = replica(&mut lab, None, true, 60);
     lab.pass(20).await;
-    lab.faults.set(|request| request.uri().path().contains("/leases").then_some(Breakage::Unreachable));
+    lab.faults.set(|request| request.uri().path().contains("/leases").then_some(InjectedFault::Unreachable));
     lab.pass(20).await;
     assert!(was_cancelled(&first));
     assert!(lab.has_logged("reconcile cut off"));
@@ -154,7 +155,7 @@ async fn whatever_a_deposed_leader_still_sends_is_refused() {
     lab.widget("w").await;
     lab.pass(20).await;
     // It loses the lease, and has another one long before the task writes.
-    lab.faults.set(|request| request.uri().path().contains("/leases").then_some(Breakage::Unreachable));
+    lab.faults.set(|request| request.uri().path().contains("/leases").then_some(InjectedFault::Unreachable));
     lab.pass(20).await;
     assert!(was_cancelled(&running));
     lab.faults.clear();
@@ -272,7 +273,8 @@ async fn failures_are_counted_on_after_a_lapsed_lease() {
         };
         let before = failures().len();
         assert!(before > 3, "{shards:?}");
-        lab.faults.set(|request| request.uri().path().contains("/leases").then_some(Breakage::Unreachable));
+        lab.faults
+            .set(|request| request.uri().path().contains("/leases").then_some(InjectedFault::Unreachable));
         lab.pass(200).await;
         assert_eq!(
             failures().len(),

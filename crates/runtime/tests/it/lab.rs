@@ -1,57 +1,29 @@
-//! A laboratory: an API server in this process or, over TLS, in another; a client that breaks on demand, one custom
-//! kind, and a log of what was reconciled.
-//!
-//! Time is virtual either way. With a server in another process it moves in steps, and between them the laboratory
-//! waits until nothing has passed on the wire for a number of answered questions: the slower the machine, the longer.
+//! A cluster of the test with one custom kind, a log of what was reconciled, and the choice where the API server is: in this
+//! process, or over TLS in another (`remote`, `reference`).
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use homeostat_apiserver::ApiServer;
+use homeostat::testing::{Cluster, Faults, InjectedFault};
+use homeostat_core::Key;
 use homeostat_core::journal::Entry;
-use homeostat_core::{Clock, Entropy, Key};
-use homeostat_runtime::{Action, CancellationToken, Context, Controller, Operator, Result, StatusBase};
-use homeostat_store::SharedStore;
-use homeostat_store::memory::Memory;
+use homeostat_runtime::{Action, Context, Controller, Kind, Operator, Result, StatusBase};
 use http::Method;
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::core::NamespaceResourceScope;
+use kube::api::PostParams;
 use kube::{Api, Client, CustomResource, CustomResourceExt, Resource};
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::task::JoinSet;
 
 use crate::logged::Logged;
 use crate::reference::Reference;
 use crate::remote::Remote;
 pub(crate) use crate::running::Running;
-use crate::slow::{Lag, slow};
-use crate::times::Times;
-pub(crate) use crate::wire::Breakage;
-use crate::wire::{Faults, Hold, Wire};
-
-/// Questions a server in another process answers in a row without anything else passing, before it is called quiet. They
-/// are reads of an object, so that a store behind the server is asked, too.
-const QUIET_QUESTIONS: u32 = 24;
-
-/// Steps in which a long time passes when the server is another process, and the shortest of them: below the 20
-/// seconds after which a list that pauses counts as broken.
-const STEPS_MAX: u64 = 60;
-
-/// In a crowd of watchers the server lets events gather for a few milliseconds; this is longer than several of those, one
-/// after the other, and shorter than anything the runtime waits for.
-const MOMENT: Duration = Duration::from_millis(25);
-
-/// Shorter than anything the runtime waits for.
-const INSTANT: Duration = Duration::from_millis(1);
 
 /// The kind under test.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
@@ -74,36 +46,30 @@ pub(crate) struct WidgetStatus {
 
 /// The laboratory.
 pub(crate) struct Lab {
-    /// A client that never breaks.
+    cluster: Cluster,
+    /// A client that never breaks; only its watches may lag.
     pub(crate) client: Client,
+    /// Faults of the operators, other than those that run on that client.
     pub(crate) faults: Faults,
     pub(crate) log: Log,
-    clock: Clock,
-    broken: Client,
-    seed: u64,
-    tasks: JoinSet<()>,
+    reliable: Faults,
     server: Server,
     logged: Logged,
-    /// Everything that passed on the wires and was written in journals.
-    traffic: Arc<AtomicU64>,
+}
+
+impl Deref for Lab {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
 }
 
 /// Where the API is.
 enum Server {
-    Here { store: SharedStore },
-    Remote { direct: Client, _process: Remote },
+    Here,
+    Remote { _process: Remote },
     Shared(Reference),
-}
-
-impl Server {
-    /// A client past the wire, if the server is another process.
-    fn direct(&self) -> Option<&Client> {
-        match self {
-            Self::Here { .. } => None,
-            Self::Remote { direct, .. } => Some(direct),
-            Self::Shared(reference) => Some(&reference.client),
-        }
-    }
 }
 
 /// What the reconcilers said.
@@ -159,46 +125,25 @@ impl Lab {
         Self::on(Reference::take(definitions.as_slice()).await).await
     }
 
-    /// On a shared server, or one of its own.
+    /// On a shared server, or one of its own: in another process, or in this.
     async fn on(shared: Option<Reference>) -> Self {
-        let clock = Clock::virtual_from(Timestamp::from_second(1_800_000_000).unwrap());
-        let mut tasks = JoinSet::new();
-        let (direct, server) = match shared {
-            Some(reference) => (reference.client.clone(), Server::Shared(reference)),
-            None => serve(clock, &mut tasks).await,
+        let builder = Cluster::builder();
+        let (builder, server) = if let Some(reference) = shared {
+            (builder.server(reference.noting_client()), Server::Shared(reference))
+        } else if let Some(process) = Remote::start() {
+            (builder.server(process.client().await), Server::Remote { _process: process })
+        } else {
+            (builder, Server::Here)
         };
-        let (faults, traffic) = (Faults::default(), Arc::<AtomicU64>::default());
-        let times = server.direct().map(|_| Times::new(clock));
-        let notes = match &server {
-            Server::Shared(reference) => Some(reference.notes.clone()),
-            _ => None,
-        };
-        let client = |faults| {
-            let (server, traffic, watched) = (direct.clone(), traffic.clone(), Arc::default());
-            let (times, notes) = (times.clone(), notes.clone());
-            Client::new(Wire { server, faults, times, notes, traffic, watched }, "default")
-        };
-        let (broken, client) = (client(faults.clone()), client(Faults::default()));
-        Self {
-            client,
-            faults,
-            log: Log::default(),
-            clock,
-            broken,
-            seed: 10,
-            tasks,
-            server,
-            logged: Logged::start(),
-            traffic,
-        }
+        let (cluster, reliable) = (builder.start().await, Faults::default());
+        let (client, faults) = (cluster.client_through(&reliable), cluster.faults().clone());
+        Self { cluster, client, faults, log: Log::default(), reliable, server, logged: Logged::start() }
     }
 
     /// From now on the reliable client hears its watches this much later than they speak.
-    pub(crate) fn lag(&mut self, by: Duration) -> Lag {
-        let lag = Lag::default();
-        lag.set(by);
-        self.client = slow(&self.client, &lag);
-        lag
+    pub(crate) fn lag(&mut self, by: Duration) -> Faults {
+        self.reliable.delay_watches(by);
+        self.reliable.clone()
     }
 
     pub(crate) async fn install(&self, definition: &CustomResourceDefinition) {
@@ -214,23 +159,12 @@ impl Lab {
 
     /// Runs an operator on the breakable or the reliable client.
     pub(crate) fn run_on(&mut self, breakable: bool, build: impl FnOnce(Operator) -> Operator) -> Running {
-        self.seed += 1;
-        let operator =
-            Operator::new("widgets.test.dev").time_and_chance(self.clock, Entropy::seeded(self.seed));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let admin = listener.local_addr().expect("it is bound");
-        let operator = build(operator).serve_on(listener);
-        let traffic = self.traffic.clone();
-        operator.journal().fold(move |_| {
-            traffic.fetch_add(1, Ordering::Relaxed);
-        });
-        let (journal, stop) = (operator.journal(), CancellationToken::new());
-        let client = if breakable { &self.broken } else { &self.client };
-        let (client, token) = (client.clone(), stop.clone());
-        let task = self.tasks.spawn(async move {
-            operator.run_on(client, token).await.expect("the operator ends well");
-        });
-        Running { journal, stop, task, admin }
+        let operator = build(Operator::new("widgets.test.dev")).serve_on(listener);
+        let faults = if breakable { &self.faults } else { &self.reliable };
+        let operator = self.cluster.run_through(faults, operator);
+        Running { journal: operator.journal().clone(), stop: operator.stop_token().clone(), operator, admin }
     }
 
     /// An operator whose reconciler logs the names of the widgets it is called with.
@@ -260,57 +194,20 @@ impl Lab {
         running
     }
 
-    /// Waits until nothing moves without the clock: virtual time only passes when every task waits.
+    /// Waits until nothing moves without the clock.
     pub(crate) async fn rest(&self) {
-        self.quiet().await;
-        tokio::time::sleep(MOMENT).await;
-        self.quiet().await;
-    }
-
-    /// With a server in another process: waits until nothing has passed for a while.
-    async fn quiet(&self) {
-        let Some(direct) = self.server.direct() else { return };
-        let _hold = Hold::new();
-        let namespaces: Api<Namespace> = Api::all(direct.clone());
-        let (mut before, mut questions) = (0, 0);
-        while questions < QUIET_QUESTIONS {
-            namespaces.get_metadata("default").await.expect("the server answers");
-            let passed = self.traffic.load(Ordering::Relaxed);
-            questions = if passed == before { questions + 1 } else { 0 };
-            before = passed;
-        }
+        self.cluster.pass(Duration::ZERO).await;
     }
 
     pub(crate) async fn pass(&self, seconds: u64) {
-        if self.server.direct().is_some() {
-            self.pass_in_steps(seconds).await;
-        } else {
-            tokio::time::sleep(Duration::from_secs(seconds)).await;
-        }
-        self.rest().await;
-    }
-
-    /// With a server in another process: as much time as nothing happens in, and quiet whenever something did.
-    async fn pass_in_steps(&self, seconds: u64) {
-        // What was written before is on its way, and must not take until the time has passed.
-        self.quiet().await;
-        let steps = seconds.clamp(1, STEPS_MAX);
-        for _ in 0..steps {
-            let before = self.traffic.load(Ordering::Relaxed);
-            tokio::time::sleep(Duration::from_secs(seconds) / u32::try_from(steps).unwrap()).await;
-            // What is due at the same moment begins before we look.
-            tokio::time::sleep(INSTANT).await;
-            if self.traffic.load(Ordering::Relaxed) != before {
-                self.quiet().await;
-            }
-        }
+        self.cluster.pass(Duration::from_secs(seconds)).await;
     }
 
     /// Lets the operator reach the server again, which has forgotten its history: only a list can close the gap.
     pub(crate) async fn return_without_history(&self) {
         match &self.server {
-            Server::Here { store } => {
-                store.compact(store.snapshot().revision()).await.expect("history can be dropped");
+            Server::Here => {
+                self.forget_history().await;
                 self.faults.clear();
             }
             // A process cannot be told to forget; the wire answers in its place, until there was a list.
@@ -325,7 +222,7 @@ impl Lab {
                         listed.lock().unwrap().insert(path.to_owned());
                     }
                     let is_too_old = is_resumed && !listed.lock().unwrap().contains(path);
-                    is_too_old.then_some(Breakage::Refuse(410, "too old resource version"))
+                    is_too_old.then_some(InjectedFault::Refuse(410, "too old resource version"))
                 });
             }
         }
@@ -374,22 +271,8 @@ impl Lab {
         self.logged.text().matches(words).count()
     }
 
-    pub(crate) fn api<K>(&self) -> Api<K>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
-    {
-        Api::namespaced(self.client.clone(), "default")
-    }
-
-    pub(crate) async fn create<K>(&self, object: &K) -> K
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + DeserializeOwned
-            + Serialize
-            + std::fmt::Debug,
-    {
-        let created = self.api::<K>().create(&PostParams::default(), object).await.expect("it is created");
+    pub(crate) async fn create<K: Kind>(&self, object: &K) -> K {
+        let created = self.cluster.create(object.clone()).await;
         self.rest().await;
         created
     }
@@ -398,70 +281,21 @@ impl Lab {
         self.create(&Widget::new(name, WidgetSpec::default())).await
     }
 
-    pub(crate) async fn patch<K>(&self, name: &str, patch: Value) -> K
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + DeserializeOwned
-            + std::fmt::Debug,
-    {
-        let patched = self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    pub(crate) async fn patch<K: Kind>(&self, name: &str, patch: Value) -> K {
+        let patched = self.cluster.patch(name, patch).await;
         self.rest().await;
-        patched.expect("it is patched")
+        patched
     }
 
-    pub(crate) async fn delete<K>(&self, name: &str)
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + DeserializeOwned
-            + std::fmt::Debug,
-    {
-        self.api::<K>().delete(name, &DeleteParams::default()).await.expect("it is deleted");
+    pub(crate) async fn delete<K: Kind>(&self, name: &str) {
+        self.cluster.delete::<K>(name).await;
         self.rest().await;
-    }
-
-    pub(crate) async fn names<K>(&self) -> Vec<String>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + DeserializeOwned
-            + std::fmt::Debug,
-    {
-        let list = self.api::<K>().list(&ListParams::default()).await.expect("it is listed");
-        list.items.into_iter().filter_map(|object| object.meta().name.clone()).collect()
     }
 
     /// The resourceVersion of an object: the same before and after means that nothing was written.
-    pub(crate) async fn version<K>(&self, name: &str) -> String
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + DeserializeOwned
-            + std::fmt::Debug,
-    {
-        self.api::<K>()
-            .get(name)
-            .await
-            .expect("it is there")
-            .meta()
-            .resource_version
-            .clone()
-            .expect("it is stored")
+    pub(crate) async fn version<K: Kind>(&self, name: &str) -> String {
+        self.get::<K>(name).await.meta().resource_version.clone().expect("it is stored")
     }
-}
-
-/// A server of the test's own: in another process, or in this.
-async fn serve(clock: Clock, tasks: &mut JoinSet<()>) -> (Client, Server) {
-    if let Some(process) = Remote::start() {
-        let direct = process.client().await;
-        return (direct.clone(), Server::Remote { direct, _process: process });
-    }
-    let store: SharedStore = Arc::new(Memory::with(clock, homeostat_store::Limits::default()));
-    let builder = ApiServer::builder(store.clone()).clock(clock).entropy(Entropy::seeded(7));
-    let (server, keeper) = builder.build().await.expect("the store takes the first objects");
-    tasks.spawn(keeper.run(CancellationToken::new()));
-    (Client::new(server, "default"), Server::Here { store })
 }
 
 /// A ConfigMap, owned by these widgets.

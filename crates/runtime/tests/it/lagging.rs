@@ -34,7 +34,7 @@ async fn own_writes_are_read_before_the_watch_shows_them() {
     let said = lab.log.take();
     assert_eq!(said[..2], ["size 0 child false", "then true"]);
     assert_eq!(said.last().unwrap(), "then true");
-    lag.set(Duration::ZERO);
+    lag.delay_watches(Duration::ZERO);
     lab.pass(10).await;
     assert!(lab.names::<ConfigMap>().await.contains(&"child".to_owned()));
 }

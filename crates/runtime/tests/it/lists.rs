@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use homeostat::testing::InjectedFault;
 use homeostat_core::journal::{Entry, WatchState};
 
 use crate::lab::{Lab, Running};
-use crate::wire::Breakage;
 
 /// What kube-apiserver answers where its etcd cannot report progress.
 const NO_PROGRESS: &str = "the required storage feature RequestWatchProgress is disabled";
@@ -20,7 +20,10 @@ const ERROR_EVENT: &str = concat!(
 );
 
 /// Counts the requests of widgets that the rule breaks; beyond so many they are left hanging, so that a loop ends.
-fn count_broken(lab: &Lab, rule: impl Fn(&str) -> Option<Breakage> + Send + 'static) -> Arc<AtomicUsize> {
+fn count_broken(
+    lab: &Lab,
+    rule: impl Fn(&str) -> Option<InjectedFault> + Send + 'static,
+) -> Arc<AtomicUsize> {
     const LOOP_MAX: usize = 2_000;
     let count = Arc::<AtomicUsize>::default();
     let counted = count.clone();
@@ -28,14 +31,14 @@ fn count_broken(lab: &Lab, rule: impl Fn(&str) -> Option<Breakage> + Send + 'sta
         let query = request.uri().query().unwrap_or_default();
         let breakage = rule(query).filter(|_| request.uri().path().contains("widgets"))?;
         let so_far = counted.fetch_add(1, Ordering::Relaxed);
-        Some(if so_far < LOOP_MAX { breakage } else { Breakage::Hang })
+        Some(if so_far < LOOP_MAX { breakage } else { InjectedFault::Hang })
     });
     count
 }
 
 /// Breaks streaming lists of widgets and nothing else.
-fn break_streams(lab: &Lab, breakage: Breakage) -> Arc<AtomicUsize> {
-    count_broken(lab, move |query| query.contains("sendInitialEvents").then(|| breakage.clone()))
+fn break_streams(lab: &Lab, breakage: InjectedFault) -> Arc<AtomicUsize> {
+    count_broken(lab, move |query| query.contains("sendInitialEvents").then_some(breakage))
 }
 
 /// Is this a watch that goes on where another ended?
@@ -46,19 +49,19 @@ fn is_resumed(query: &str) -> bool {
 #[tokio::test(start_paused = true)]
 async fn whatever_a_server_does_to_a_streaming_list_it_is_paged() {
     for (breakage, seconds) in [
-        (Breakage::Refuse(500, NO_PROGRESS), 0),
-        (Breakage::Refuse(422, "sendInitialEvents is forbidden"), 0),
-        (Breakage::Refuse(400, "unknown parameter"), 0),
-        (Breakage::Refuse(403, "no streams for you"), 0),
-        (Breakage::Refuse(410, "too old"), 0),
-        (Breakage::Refuse(429, "too many requests"), 2),
-        (Breakage::Answer(ERROR_EVENT), 0),
-        (Breakage::Answer(""), 0),
-        (Breakage::Answer("nonsense\n"), 1),
-        (Breakage::Unreachable, 1),
-        (Breakage::Stall(200), 20),
-        (Breakage::Stall(500), 10),
-        (Breakage::Hang, 60),
+        (InjectedFault::Refuse(500, NO_PROGRESS), 0),
+        (InjectedFault::Refuse(422, "sendInitialEvents is forbidden"), 0),
+        (InjectedFault::Refuse(400, "unknown parameter"), 0),
+        (InjectedFault::Refuse(403, "no streams for you"), 0),
+        (InjectedFault::Refuse(410, "too old"), 0),
+        (InjectedFault::Refuse(429, "too many requests"), 2),
+        (InjectedFault::Answer(ERROR_EVENT), 0),
+        (InjectedFault::Answer(""), 0),
+        (InjectedFault::Answer("nonsense\n"), 1),
+        (InjectedFault::Unreachable, 1),
+        (InjectedFault::Stall(200), 20),
+        (InjectedFault::Stall(500), 10),
+        (InjectedFault::Hang, 60),
     ] {
         let mut lab = Lab::new().await;
         for number in 0..3 {
@@ -83,7 +86,7 @@ async fn list_again(lab: &Lab) {
 #[tokio::test(start_paused = true)]
 async fn that_a_server_does_not_stream_is_remembered_for_half_an_hour() {
     let mut lab = Lab::new().await;
-    let streams = break_streams(&lab, Breakage::Refuse(500, NO_PROGRESS));
+    let streams = break_streams(&lab, InjectedFault::Refuse(500, NO_PROGRESS));
     lab.run_logging(|controller| controller).await;
     for _ in 0..3 {
         lab.widget("w").await;
@@ -106,9 +109,9 @@ async fn a_watch_that_is_always_too_old_after_pages_waits_between_lists() {
     let mut lab = Lab::new().await;
     let count = count_broken(&lab, |query| {
         if query.contains("sendInitialEvents") {
-            return Some(Breakage::Refuse(400, "no streaming lists here"));
+            return Some(InjectedFault::Refuse(400, "no streaming lists here"));
         }
-        query.contains("watch=true").then_some(Breakage::Refuse(410, "too old resource version"))
+        query.contains("watch=true").then_some(InjectedFault::Refuse(410, "too old resource version"))
     });
     let running = lab.run_logging(|controller| controller).await;
     lab.pass(10).await;
@@ -128,7 +131,7 @@ async fn a_streaming_list_that_expires_after_its_end_waits_between_lists() {
         "\n"
     );
     let mut lab = Lab::new().await;
-    let count = break_streams(&lab, Breakage::Answer(EXPIRES));
+    let count = break_streams(&lab, InjectedFault::Answer(EXPIRES));
     lab.run_logging(|controller| controller).await;
     lab.pass(10).await;
     let count = count.load(Ordering::Relaxed);
@@ -142,7 +145,7 @@ async fn watches_that_end_after_one_bookmark_are_not_asked_for_in_a_loop() {
         "\n"
     );
     let mut lab = Lab::new().await;
-    let count = count_broken(&lab, |query| is_resumed(query).then_some(Breakage::Answer(BOOKMARK)));
+    let count = count_broken(&lab, |query| is_resumed(query).then_some(InjectedFault::Answer(BOOKMARK)));
     lab.run_logging(|controller| controller).await;
     lab.faults.cut();
     lab.pass(10).await;
@@ -154,7 +157,7 @@ async fn watches_that_end_after_one_bookmark_are_not_asked_for_in_a_loop() {
 async fn a_refusal_whose_words_never_come_does_not_hold_a_watch_up() {
     let mut lab = Lab::new().await;
     let running = lab.run_logging(|controller| controller).await;
-    let count = count_broken(&lab, |query| is_resumed(query).then_some(Breakage::Stall(500)));
+    let count = count_broken(&lab, |query| is_resumed(query).then_some(InjectedFault::Stall(500)));
     lab.faults.cut();
     lab.pass(60).await;
     assert!(count.load(Ordering::Relaxed) > 2 && failures(&running) > 2, "it tries again");

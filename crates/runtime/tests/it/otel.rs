@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use homeostat::testing::HeldTime;
 use homeostat_runtime::otel::Exporter;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
@@ -16,7 +17,6 @@ use tokio::net::TcpListener;
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::lab::{Lab, config};
-use crate::wire::Hold;
 
 /// What the collector was sent: path and body of each request.
 type Received = Arc<Mutex<Vec<(String, Bytes)>>>;
@@ -111,7 +111,7 @@ async fn a_reconcile_is_linked_to_what_caused_it() {
     running.stop.cancel();
     lab.rest().await;
     drop(guard);
-    let hold = Hold::new();
+    let hold = HeldTime::new();
     exporter.shutdown().await;
     drop(hold);
     assert!(received.lock().unwrap().iter().all(|(path, _)| path == "/v1/traces"));

@@ -1,5 +1,6 @@
 //! The operator's own code that panics outside of reconciles, over one object: it is told, and nothing else suffers.
 
+use homeostat::testing::InjectedFault;
 use homeostat_core::journal::Entry;
 use homeostat_runtime::{Action, Controller, Predicate};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -12,7 +13,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 
 use crate::lab::{Lab, Running, Widget, WidgetSpec, config};
-use crate::wire::Breakage;
 
 /// A ConfigMap over which [`mapped_or_panic`] panics.
 fn bomb(name: &str, widget: &str) -> ConfigMap {
@@ -115,7 +115,7 @@ async fn a_mapping_that_panics_over_a_missed_deletion_does_not_end_the_operator(
     lab.run_logging(|controller| controller.watches::<ConfigMap, _>(mapped_or_panic)).await;
     lab.create(&bomb("map", "w")).await;
     assert!(lives(&lab).await, "after a change");
-    lab.faults.set(|_| Some(Breakage::Unreachable));
+    lab.faults.set(|_| Some(InjectedFault::Unreachable));
     lab.faults.cut();
     lab.delete::<ConfigMap>("map").await;
     lab.return_without_history().await;
@@ -169,7 +169,7 @@ async fn a_type_that_panics_over_an_object_does_not_end_the_operator() {
         if is_paged {
             lab.faults.set(|request| {
                 let is_stream = request.uri().query().unwrap_or_default().contains("sendInitialEvents");
-                is_stream.then_some(Breakage::Refuse(422, "no streams"))
+                is_stream.then_some(InjectedFault::Refuse(422, "no streams"))
             });
         }
         let crds: Api<CustomResourceDefinition> = Api::all(lab.client.clone());
@@ -203,7 +203,7 @@ async fn a_type_that_panics_over_an_object_does_not_end_the_operator() {
         assert_eq!(lab.log.take(), ["good"], "its neighbours are reconciled");
         assert!(lives(&lab).await);
         let ready = running.page("/readyz").await;
-        assert!(ready.contains("its type panicked while it was decoded: the type panics"), "{ready}");
+        assert!(ready.contains("decoding it panicked: the type panics"), "{ready}");
     }
 }
 

@@ -15,13 +15,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use homeostat::testing::{HeldTime, report_skip};
 use http::{Method, Request};
 use kube::Client;
 use kube::client::Body;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
-
-use crate::wire::Hold;
 
 const VARIABLE: &str = "HOMEOSTAT_TEST_KUBECONFIG";
 
@@ -54,9 +53,7 @@ thread_local! {
 pub(crate) fn must_skip(reason: &str) -> bool {
     let is_used = std::env::var_os(VARIABLE).is_some();
     if is_used {
-        let thread = std::thread::current();
-        let test = thread.name().unwrap_or("a test");
-        let _ = writeln!(std::io::stderr(), "not on kube-apiserver: {test}: {reason}");
+        report_skip(&format!("not on a real kube-apiserver: {reason}"));
     }
     is_used
 }
@@ -87,7 +84,7 @@ impl Reference {
         let notes = Notes::lock(kubeconfig.with_extension("lock"));
         let kubeconfig =
             Kubeconfig::read_from(kubeconfig).expect("HOMEOSTAT_TEST_KUBECONFIG names a kubeconfig");
-        let _hold = Hold::new();
+        let _held = HeldTime::new();
         let reference = Self { client: connect(kubeconfig).await, notes };
         reference.refuse_a_cluster().await;
         reference.remove_leftovers(definitions).await;
@@ -95,6 +92,17 @@ impl Reference {
             reference.define(definition).await;
         }
         Some(reference)
+    }
+
+    /// A client that notes what it writes to before it does.
+    pub(crate) fn noting_client(&self) -> Client {
+        let (inner, notes) = (self.client.clone(), self.notes.clone());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            notes.note(&request);
+            let inner = inner.clone();
+            async move { inner.send(request).await }
+        });
+        Client::new(service, "default")
     }
 
     async fn refuse_a_cluster(&self) {
@@ -183,7 +191,7 @@ impl Reference {
 
     /// Waits until a kind can be listed and watched, which is not the same moment.
     pub(crate) async fn await_served(&self, collection: &str) {
-        let _hold = Hold::new();
+        let _held = HeldTime::new();
         for _ in 0..LOOKS_MAX {
             if self.items(collection).await.is_ok() && self.can_be_watched(collection).await {
                 return;
@@ -201,14 +209,14 @@ impl Reference {
 
     /// Is the runtime's own kind defined?
     pub(crate) async fn has_records(&self) -> bool {
-        let _hold = Hold::new();
+        let _held = HeldTime::new();
         let definitions = self.items(DEFINITIONS).await.expect("definitions are served");
         definitions.iter().any(|definition| name(definition) == LASTING)
     }
 
     /// Waits until a definition that was deleted is gone; the runtime may have made another of its name.
     pub(crate) async fn await_gone(&self, definition: &str) {
-        let _hold = Hold::new();
+        let _held = HeldTime::new();
         for _ in 0..LOOKS_MAX {
             let is_going =
                 |one: &Value| name(one) == definition && one.pointer("/metadata/deletionTimestamp").is_some();

@@ -2,44 +2,43 @@
 
 use std::net::SocketAddr;
 
+use homeostat::testing::{HeldTime, RunningOperator};
 use homeostat_runtime::{CancellationToken, Journal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-use crate::wire::Hold;
 
 /// A running operator.
 pub(crate) struct Running {
     pub(crate) journal: Journal,
     pub(crate) stop: CancellationToken,
-    pub(crate) task: tokio::task::AbortHandle,
+    pub(crate) operator: RunningOperator,
     pub(crate) admin: SocketAddr,
 }
 
 impl Running {
     /// What kills it later.
-    pub(crate) fn killer(&self) -> tokio::task::AbortHandle {
-        self.task.clone()
+    pub(crate) fn killer(&self) -> RunningOperator {
+        self.operator.clone()
     }
 
     /// Ends the operator where it stands, as `kill -9` does.
     pub(crate) fn kill(&self) {
-        self.task.abort();
+        self.operator.kill();
     }
 
     /// Has it ended by itself?
     pub(crate) fn has_ended(&self) -> bool {
-        self.task.is_finished()
+        self.operator.has_ended()
     }
 
     /// A connection to the admin server that says nothing.
     pub(crate) async fn connect(&self) -> tokio::net::TcpStream {
-        let _hold = Hold::new();
+        let _held = HeldTime::new();
         tokio::net::TcpStream::connect(self.admin).await.expect("it listens")
     }
 
     /// A page of the admin server, asked for over TCP as a kubelet or Prometheus would.
     pub(crate) async fn page(&self, path: &str) -> String {
-        let _hold = Hold::new();
+        let _held = HeldTime::new();
         let mut stream = tokio::net::TcpStream::connect(self.admin).await.expect("it listens");
         let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.expect("it reads");

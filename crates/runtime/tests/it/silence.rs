@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use homeostat::testing::InjectedFault;
 use homeostat_core::journal::{Entry, FaultClass};
 use homeostat_runtime::Action;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::lab::{Lab, config, entries};
-use crate::wire::Breakage;
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_gets_no_answer_is_tried_again() {
@@ -18,7 +18,7 @@ async fn a_write_that_gets_no_answer_is_tried_again() {
     let has_hung = Arc::new(AtomicBool::new(false));
     lab.faults.set(move |request| {
         let is_write = request.method() == "PATCH" && request.uri().path().contains("configmaps");
-        (is_write && !has_hung.swap(true, Ordering::Relaxed)).then_some(Breakage::Hang)
+        (is_write && !has_hung.swap(true, Ordering::Relaxed)).then_some(InjectedFault::Hang)
     });
     let running = lab
         .run_with(|widget, cx| async move {
@@ -60,14 +60,14 @@ async fn what_failed_for_want_of_the_server_is_tried_again_when_it_is_back() {
             }
         })
         .await;
-    lab.faults.set(|request| (request.method() == "PATCH").then_some(Breakage::Unreachable));
+    lab.faults.set(|request| (request.method() == "PATCH").then_some(InjectedFault::Unreachable));
     for number in 0..20 {
         lab.widget(&format!("w{number}")).await;
     }
     lab.widget("odd").await;
     // Their seventh retry is two minutes off; then the watch breaks, too.
     lab.pass(140).await;
-    lab.faults.set(|_| Some(Breakage::Unreachable));
+    lab.faults.set(|_| Some(InjectedFault::Unreachable));
     lab.faults.cut();
     lab.pass(5).await;
     assert!(lab.log.take().is_empty());

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use homeostat::testing::InjectedFault;
 use homeostat_core::journal::Entry;
 use homeostat_runtime::{
     Action, CancellationToken, Controller, Error, Handlers, Metadata, Operator, Predicate, Result, changed,
@@ -11,7 +12,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
 use serde_json::json;
 
-use crate::lab::{Breakage, Lab, Running, Widget, config, entries};
+use crate::lab::{Lab, Running, Widget, config, entries};
 
 async fn first_line(running: &Running, path: &str) -> (String, String) {
     let page = running.page(path).await;
@@ -56,14 +57,18 @@ async fn a_startup_handler_that_fails_says_why_on_readyz() {
     lab.pass(1).await;
     assert_eq!(first_line(&running, "/healthz").await.0, "HTTP/1.1 200 OK");
     let (_, text) = first_line(&running, "/readyz").await;
-    assert_eq!(text, "[-] starting: startup handler connect failed and is tried again: connection refused\n");
+    assert_eq!(
+        text,
+        "[-] starting: startup handler connect failed and will be retried: connection refused\n"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn definitions_that_the_server_does_not_take_are_alive_and_not_ready() {
     let mut lab = Lab::bare().await;
-    lab.faults
-        .set(|request| request.uri().path().contains("customresourcedefinitions").then_some(Breakage::Hang));
+    lab.faults.set(|request| {
+        request.uri().path().contains("customresourcedefinitions").then_some(InjectedFault::Hang)
+    });
     let control = Controller::<Widget>::new().reconcile(|_, _| async { Ok(Action::await_change()) });
     let running = lab.run(|operator| operator.crd::<Widget>().control(control));
     lab.pass(30).await;
@@ -251,7 +256,7 @@ async fn a_command_line_never_ends_the_process() {
         operator(arguments).await.unwrap();
     }
     for (arguments, problem) in [
-        (&["--fly"][..], "--fly is not understood; try --help"),
+        (&["--fly"][..], "unknown argument --fly; try --help"),
         (&["--kubeconfig"], "--kubeconfig needs a value; try --help"),
     ] {
         match operator(arguments).await {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use homeostat::testing::InjectedFault;
 use homeostat_core::journal::{Entry, Verb, WriteOutcome};
 use homeostat_runtime::{Action, Controller, changed, condition, terminal};
 use k8s_openapi::api::core::v1::Pod;
@@ -15,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::handlers::{Gadget, Made, gadget, get};
-use crate::lab::{Breakage, Lab, Running, Widget, WidgetSpec, conditions, entries_of_any};
+use crate::lab::{Lab, Running, Widget, WidgetSpec, conditions, entries_of_any};
 
 const TIME: &str = "2027-01-01T00:00:00Z";
 
@@ -251,7 +252,7 @@ async fn a_writer_that_never_rests_neither_stops_us_nor_loses_a_write() {
     lab.faults.set(move |request| {
         let is_ours = request.method() == http::Method::PATCH && request.uri().path().ends_with("/status");
         let is_refused = is_ours && refused.fetch_add(1, Ordering::Relaxed) < 3;
-        is_refused.then_some(Breakage::Refuse(422, "the server rejected our request"))
+        is_refused.then_some(InjectedFault::Refuse(422, "the server rejected our request"))
     });
     let reader = api.clone();
     let control = Controller::<Widget>::new().when(changed::generation()).reconcile(move |_, cx| {
@@ -282,7 +283,7 @@ async fn a_status_that_the_server_finds_invalid_is_an_error_and_not_a_loop() {
         let is_ours = request.uri().path().contains("/widgets/w");
         counted.fetch_add(usize::from(is_ours), Ordering::Relaxed);
         (is_ours && request.method() == http::Method::PATCH)
-            .then_some(Breakage::Refuse(422, "seen is too small"))
+            .then_some(InjectedFault::Refuse(422, "seen is too small"))
     });
     let running = lab
         .run_with(|_, cx| async move {

@@ -1,6 +1,7 @@
 //! What people are told besides the status: the events of failing objects, and the kinds that are written without
 //! having been declared.
 
+use homeostat::testing::InjectedFault;
 use homeostat_runtime::{Action, Context, Controller, Result, Severity, terminal};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
 use kube::CustomResource;
@@ -10,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::lab::{Lab, Widget, conditions, config};
-use crate::wire::Breakage;
 
 /// A kind whose status has no place for conditions.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
@@ -101,7 +101,8 @@ async fn an_outage_of_the_server_is_no_event_of_the_objects() {
             Ok(Action::await_change())
         })
         .await;
-    lab.faults.set(|request| request.uri().path().contains("configmaps").then_some(Breakage::Unreachable));
+    lab.faults
+        .set(|request| request.uri().path().contains("configmaps").then_some(InjectedFault::Unreachable));
     lab.widget("w").await;
     lab.pass(60).await;
     let suffering = lab.api::<Widget>().get("w").await.unwrap();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use homeostat::testing::InjectedFault;
 use homeostat_core::journal::{Entry, Verb, WriteOutcome};
 use homeostat_runtime::{Action, Context, Result, Severity, condition};
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
@@ -11,7 +12,6 @@ use serde_json::json;
 
 use crate::lab::{Lab, Running, Widget, WidgetSpec, conditions, config, entries};
 use crate::reference::{NO_COLLECTOR, must_skip};
-use crate::wire::Breakage;
 
 /// As many ConfigMaps as the widget's size, a status, an event.
 async fn reconcile(widget: Arc<Widget>, cx: Context<Widget>) -> Result<Action> {
@@ -270,7 +270,7 @@ async fn what_we_applied_without_an_owner_is_ours_after_a_restart() {
 async fn a_write_that_is_never_answered_is_given_up_and_sent_again() {
     let mut lab = Lab::new().await;
     let running = lab.run_with(reconcile).await;
-    lab.faults.set(|request| (request.method() == http::Method::PATCH).then_some(Breakage::Hang));
+    lab.faults.set(|request| (request.method() == http::Method::PATCH).then_some(InjectedFault::Hang));
     lab.create(&Widget::new("w", WidgetSpec { size: 1, config: None })).await;
     lab.pass(30).await;
     lab.faults.clear();

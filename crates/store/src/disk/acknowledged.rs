@@ -1,17 +1,17 @@
-//! The note that a folder is used, and how far: the newest revision that anybody was told of.
+//! The note that a folder is in use, with the newest acknowledged revision.
 //!
-//! It is written after every batch and synced only at the end, which costs a microsecond. After a stop or a crash of the
-//! process it is exact, after a power cut some seconds old.
+//! It is written after every batch and synced only at the end, which costs a microsecond. After a stop or a crash of
+//! the process it is exact; after a power cut it is a few seconds old.
 //!
-//! **Invariant:** it is never ahead of what was synced. So a log that ends before it has lost something, and what looks
-//! like a torn write or unused room there is damage.
+//! **Invariant:** it is never ahead of what was synced. So a log that ends before it has lost something, and anything
+//! there that looks like a torn write or unused space is damage.
 
 use std::io;
 
 use homeostat_core::Revision;
 
 use super::files::{File, Files};
-use super::frame::{Builder, Found, Kind, find};
+use super::frame::{FrameBuilder, FrameKind, FrameResult, find_frame};
 
 /// The name of the file. A folder that has it and no log is damaged, not new.
 pub(super) const USED: &str = "used";
@@ -20,12 +20,12 @@ pub(super) const USED: &str = "used";
 #[derive(Debug)]
 pub(super) struct Acknowledged {
     file: Box<dyn File>,
-    builder: Builder,
+    builder: FrameBuilder,
     newest: Revision,
 }
 
 impl Acknowledged {
-    /// Opens the note in a folder with files of these names, or makes it.
+    /// Opens the note in a folder with these files, or creates it.
     pub(super) fn open(files: &dyn Files, names: &[String]) -> io::Result<Self> {
         let file = if names.iter().any(|name| name == USED) {
             files.reopen(USED, 0)?
@@ -35,30 +35,30 @@ impl Acknowledged {
             files.sync_names()?;
             file
         };
-        Ok(Self { file, builder: Builder::default(), newest: Revision::ZERO })
+        Ok(Self { file, builder: FrameBuilder::default(), newest: Revision::ZERO })
     }
 
-    /// Notes that `revision` and all before it were synced, and somebody will hear of it.
+    /// Records that `revision` and everything before it were synced and are about to be acknowledged.
     pub(super) fn note(&mut self, revision: Revision) {
         if revision == self.newest {
             return;
         }
         self.newest = revision;
         self.builder.start();
-        // If it fails, an older note stays, which is as true.
-        let _ = self.file.rewrite(self.builder.finish(Kind::Acknowledged, revision.get(), 0));
+        // If it fails, an older note stays, which is still true.
+        let _ = self.file.rewrite(self.builder.finish(FrameKind::Acknowledged, revision.get(), 0));
     }
 
-    /// Makes the note durable: nothing follows it.
+    /// Makes the note durable; nothing is written after it.
     pub(super) fn close(&mut self) -> io::Result<()> {
         self.file.sync()
     }
 }
 
-/// The revision noted in these contents; zero when there is none, as in folders of earlier versions.
+/// Returns the revision noted in these contents; zero if there is none, as in folders of earlier versions.
 pub(super) fn read(contents: &[u8]) -> Revision {
-    match find(contents, 0) {
-        Found::Frame(frame) if frame.kind == Kind::Acknowledged => Revision::new(frame.revision),
+    match find_frame(contents, 0) {
+        FrameResult::Frame(frame) if frame.kind == FrameKind::Acknowledged => Revision::new(frame.revision),
         _ => Revision::ZERO,
     }
 }

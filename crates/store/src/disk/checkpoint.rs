@@ -1,9 +1,10 @@
-//! Checkpoints: the whole store as of one revision in one file, so that older log files can go.
+//! Checkpoints: the whole store as of one revision in one file, so that older log files can be removed.
 //!
-//! A checkpoint is taken at the floor of history, not at the present, so that what the log keeps is exactly the
-//! window of history: after a restart watches resume where they could before.
+//! A checkpoint is taken at the floor of history, not at the present, so that the log keeps exactly the window of
+//! history: after a restart, watches resume where they could before.
 //!
-//! **Invariant:** a file gets its name only when it is complete and durable, and log files go only when that name is.
+//! **Invariant:** a file gets its name only when it is complete and durable, and log files are removed only when that
+//! name is.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -14,17 +15,17 @@ use imbl::OrdMap;
 
 use super::files::{File, Files};
 use super::format::Format;
-use super::frame::{Builder, HEADER_BYTES, Header, Kind};
+use super::frame::{FrameBuilder, FrameHeader, FrameKind, HEADER_BYTES};
 use super::log::{UNFINISHED, checkpoint_name, checkpoint_revision};
-use super::record;
+use super::payload;
 use crate::{Entry, Snapshot};
 
-/// A frame is written when it has this many bytes: large enough that its header is nothing, small enough that the
-/// buffer is.
+/// The size at which a frame is written: large enough that its header does not matter, small enough that the buffer
+/// does not.
 const FRAME_BYTES: usize = 256 << 10;
 
-/// Writes a checkpoint of `snapshot` and removes what it makes needless. Returns its size, or nothing when told to
-/// stop.
+/// Writes a checkpoint of `snapshot` and removes the files it makes needless. Returns its size, or nothing if it was
+/// stopped.
 pub(super) fn write(
     files: &dyn Files,
     snapshot: &Snapshot,
@@ -36,7 +37,7 @@ pub(super) fn write(
     let unfinished = format!("{name}{UNFINISHED}");
     let written = write_file(files, &unfinished, snapshot, format, must_stop);
     let Ok(Some(bytes)) = written else {
-        // It takes room that the log may need; at worst the next start removes it.
+        // It takes space that the log may need; at worst, the next start removes it.
         let _ = files.remove(&unfinished);
         return written;
     };
@@ -45,7 +46,7 @@ pub(super) fn write(
     let is_older = |other: &String| checkpoint_revision(other).is_some_and(|at| at < snapshot.revision());
     for other in files.names()?.iter().filter(|other| is_older(other)).chain(needless) {
         match files.remove(other) {
-            // An attempt before this one came so far.
+            // An earlier attempt got this far.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => result?,
         }
@@ -71,7 +72,8 @@ fn write_file(
     format: Format,
     must_stop: &AtomicBool,
 ) -> io::Result<Option<u64>> {
-    let mut output = Output { file: files.create(name)?, builder: Builder::default(), bytes: 0 };
+    let mut output =
+        CheckpointWriter { file: files.create(name)?, builder: FrameBuilder::default(), bytes: 0 };
     if !output.write_all(snapshot, format, must_stop)? {
         return Ok(None);
     }
@@ -79,103 +81,117 @@ fn write_file(
     Ok(Some(output.bytes))
 }
 
-struct Output {
+struct CheckpointWriter {
     file: Box<dyn File>,
-    builder: Builder,
+    builder: FrameBuilder,
     bytes: u64,
 }
 
-impl Output {
-    /// Returns whether it came to the end.
+impl CheckpointWriter {
+    /// Writes everything. Returns false if it was stopped before the end.
     fn write_all(&mut self, snapshot: &Snapshot, format: Format, must_stop: &AtomicBool) -> io::Result<bool> {
         let revision = snapshot.revision().get();
         self.builder.start().extend_from_slice(format.payload().as_bytes());
-        self.flush(Kind::CheckpointStart, revision)?;
+        self.flush(FrameKind::CheckpointStart, revision)?;
         let mut frame = self.builder.start();
         for entry in snapshot.entries().values() {
-            record::put_stored(frame, entry);
+            payload::put_stored(frame, entry);
             if frame.len() >= FRAME_BYTES {
-                self.flush(Kind::Entries, revision)?;
+                self.flush(FrameKind::Entries, revision)?;
                 if must_stop.load(Ordering::Relaxed) {
                     return Ok(false);
                 }
                 frame = self.builder.start();
             }
         }
-        self.flush(Kind::Entries, revision)?;
+        self.flush(FrameKind::Entries, revision)?;
         self.builder.start().extend_from_slice(&(snapshot.len() as u64).to_le_bytes());
-        self.flush(Kind::CheckpointEnd, revision)?;
+        self.flush(FrameKind::CheckpointEnd, revision)?;
         Ok(true)
     }
 
-    fn flush(&mut self, kind: Kind, revision: u64) -> io::Result<()> {
+    fn flush(&mut self, kind: FrameKind, revision: u64) -> io::Result<()> {
         let frame = self.builder.finish(kind, revision, 0);
         self.bytes += frame.len() as u64;
         self.file.append(frame)
     }
 }
 
-/// A checkpoint read back, and its size.
-pub(super) struct Loaded {
+/// A checkpoint that was read, and its size.
+pub(super) struct LoadedCheckpoint {
     pub(super) snapshot: Snapshot,
     pub(super) bytes: u64,
 }
 
 /// Why a checkpoint cannot be used.
-pub(super) enum Unusable {
+pub(super) enum CheckpointError {
     Read(io::Error),
     Damage(&'static str),
 }
 
-/// Reads the checkpoint `name` of `revision`, frame by frame: it may be larger than memory has room for twice.
-pub(super) fn read(files: &dyn Files, name: &str, revision: Revision) -> Result<Loaded, Unusable> {
-    let mut input = Input { file: files.open(name).map_err(Unusable::Read)?, body: Vec::new(), bytes: 0 };
-    if Format::parse(input.next(Kind::CheckpointStart, revision)?.0).is_none() {
-        return Err(Unusable::Damage("it was written in a layout this version does not know"));
+/// Reads the checkpoint `name` of `revision`, frame by frame: memory may not have room for two copies of it.
+pub(super) fn read(
+    files: &dyn Files,
+    name: &str,
+    revision: Revision,
+) -> Result<LoadedCheckpoint, CheckpointError> {
+    let mut input = CheckpointReader {
+        file: files.open(name).map_err(CheckpointError::Read)?,
+        body: Vec::new(),
+        bytes: 0,
+    };
+    if Format::parse(input.next(FrameKind::CheckpointStart, revision)?.0).is_none() {
+        return Err(CheckpointError::Damage("it was written in a layout that this version does not know"));
     }
     let mut entries: OrdMap<Key, Arc<Entry>> = OrdMap::new();
     loop {
-        match input.next(Kind::Entries, revision)? {
-            (payload, Kind::Entries) => {
-                let stored =
-                    record::read_stored(payload).ok_or(Unusable::Damage("its entries do not decode"))?;
+        match input.next(FrameKind::Entries, revision)? {
+            (payload, FrameKind::Entries) => {
+                let stored = payload::read_stored(payload)
+                    .ok_or(CheckpointError::Damage("its entries cannot be decoded"))?;
                 entries.extend(stored.into_iter().map(|entry| (entry.key.clone(), entry)));
             }
             (payload, _) if payload == (entries.len() as u64).to_le_bytes() => break,
-            _ => return Err(Unusable::Damage("it does not have as many entries as it says")),
+            _ => return Err(CheckpointError::Damage("its number of entries is wrong")),
         }
     }
-    Ok(Loaded { snapshot: Snapshot::new(revision, entries), bytes: input.bytes })
+    Ok(LoadedCheckpoint { snapshot: Snapshot::new(revision, entries), bytes: input.bytes })
 }
 
-struct Input {
+struct CheckpointReader {
     file: Box<dyn Read + Send>,
     body: Vec<u8>,
     bytes: u64,
 }
 
-impl Input {
-    /// The next frame's payload; it must be of the `expected` kind, or the end where entries are expected.
-    fn next(&mut self, expected: Kind, revision: Revision) -> Result<(&[u8], Kind), Unusable> {
+impl CheckpointReader {
+    /// Reads the next frame's payload; the frame must be of the `expected` kind, or the end where entries are expected.
+    fn next(
+        &mut self,
+        expected: FrameKind,
+        revision: Revision,
+    ) -> Result<(&[u8], FrameKind), CheckpointError> {
         let mut header = [0; HEADER_BYTES];
         self.fill_header(&mut header)?;
-        let header = Header::read(&header).ok_or(Unusable::Damage("a record fails its checksum"))?;
+        let header =
+            FrameHeader::read(&header).ok_or(CheckpointError::Damage("a record fails its checksum"))?;
         self.body.clear();
         let limit = header.body_bytes() as u64;
-        (&mut self.file).take(limit).read_to_end(&mut self.body).map_err(Unusable::Read)?;
+        (&mut self.file).take(limit).read_to_end(&mut self.body).map_err(CheckpointError::Read)?;
         self.bytes += HEADER_BYTES as u64 + limit;
-        let frame = header.with_body(&self.body).ok_or(Unusable::Damage("a record fails its checksum"))?;
-        let is_end = expected == Kind::Entries && frame.kind == Kind::CheckpointEnd;
+        let frame =
+            header.with_body(&self.body).ok_or(CheckpointError::Damage("a record fails its checksum"))?;
+        let is_end = expected == FrameKind::Entries && frame.kind == FrameKind::CheckpointEnd;
         if frame.revision != revision.get() || (frame.kind != expected && !is_end) {
-            return Err(Unusable::Damage("a record is out of place"));
+            return Err(CheckpointError::Damage("a record is out of place"));
         }
         Ok((frame.payload, frame.kind))
     }
 
-    fn fill_header(&mut self, header: &mut [u8]) -> Result<(), Unusable> {
+    fn fill_header(&mut self, header: &mut [u8]) -> Result<(), CheckpointError> {
         self.file.read_exact(header).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => Unusable::Damage("it ends too early"),
-            _ => Unusable::Read(error),
+            io::ErrorKind::UnexpectedEof => CheckpointError::Damage("it ends too early"),
+            _ => CheckpointError::Read(error),
         })
     }
 }

@@ -1,7 +1,7 @@
-//! The only door to the disk: a flat folder of files that are written from some place to their end.
+//! All access to the disk: a flat folder of files that are written from some position to their end.
 //!
-//! Everything the disk store does to its folder is one of these calls, so a test that stands behind [`Files`] can
-//! fail the k-th of them or cut the power after it, for every k. Nothing else is needed: no truncating, no memory maps.
+//! Everything the disk store does to its folder is one of these calls, so a test that implements [`Files`] can fail the
+//! k-th of them or cut the power after it, for every k. Nothing else is needed: no truncating, no memory maps.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
@@ -13,50 +13,50 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// A flat folder. A call that returns is not durable: contents become so by [`File::sync`], names by
-/// [`Files::sync_names`].
+/// A flat folder. A call that returns is not durable: [`File::sync`] makes contents durable, [`Files::sync_names`]
+/// names.
 pub trait Files: fmt::Debug + Send + Sync + 'static {
-    /// The names of all files.
+    /// Returns the names of all files.
     fn names(&self) -> io::Result<Vec<String>>;
     /// Opens a file for reading from its start.
     fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>>;
-    /// Makes a file, or empties it.
+    /// Creates a file, or empties it.
     fn create(&self, name: &str) -> io::Result<Box<dyn File>>;
-    /// Opens a file to write it anew from byte `at` on. It stays as long as it is.
+    /// Opens a file to overwrite it from byte `at` on. Its length stays the same.
     fn reopen(&self, name: &str, at: u64) -> io::Result<Box<dyn File>>;
-    /// Gives a file another name, replacing what had it.
+    /// Renames a file, replacing the one that had the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals durable.
     fn sync_names(&self) -> io::Result<()>;
-    /// How the folder is called in messages.
+    /// Returns the folder's name for messages.
     fn place(&self) -> String;
 }
 
-/// A file that is written from where it was opened to its end.
+/// A file that is written from the position where it was opened to its end.
 pub trait File: fmt::Debug + Send {
-    /// Writes all of `bytes` behind what was written before. After an error the end is unknown.
+    /// Writes all of `bytes` after what was written before. After an error the end is unknown.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Writes `bytes` over the start of the file.
+    /// Overwrites the start of the file with `bytes`.
     fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Fills the file with zeros to the size `bytes`; what is appended later replaces them. The zeros are written, not
-    /// only promised: a sync then records neither a new size nor new blocks, which is about half of its cost.
+    /// Fills the file with zeros up to the size `bytes`; later appends replace them. The zeros are written, not only
+    /// reserved: a sync then records neither a new size nor new blocks, which is about half of its cost.
     fn reserve(&mut self, bytes: u64) -> io::Result<()>;
-    /// Makes everything written durable. After an error nothing is known, not even by a later success: the kernel
+    /// Makes everything written durable. After an error nothing is certain, even if a later sync succeeds: the kernel
     /// may have dropped the pages it could not write.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// How often the lock of a folder is tried, and how long between: a second in all. The kernel frees the lock of a killed
-/// process only when it has taken it apart.
+/// How often to try a folder's lock, for a second in all with [`LOCK_PAUSE`] between. The kernel releases a killed
+/// process's lock only when it has cleaned up the process.
 const LOCK_ATTEMPTS: u32 = 20;
-/// See [`LOCK_ATTEMPTS`].
+/// The pause between two attempts; see [`LOCK_ATTEMPTS`].
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// The name of the file whose lock says that a process uses the folder.
+/// The name of the file whose lock shows that a process uses the folder.
 const LOCK: &str = "lock";
-/// Only the owner reads the store: it holds secrets.
+/// Only the owner may read the store: it contains secrets.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
@@ -64,13 +64,13 @@ const FOLDER_MODE: u32 = 0o700;
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Locked, as the file [`LOCK`] in it is: a file can be removed by somebody who takes it for a leftover.
+    /// Locked like the file [`LOCK`] in it, because somebody may remove the file as a leftover.
     itself: fs::File,
     _lock: fs::File,
 }
 
 impl Folder {
-    /// Makes the folder if needed and locks it.
+    /// Creates the folder if necessary and locks it.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let fail = |reason: String| Error::Open { path: path.display().to_string(), reason };
         let make = || -> io::Result<[fs::File; 2]> {
@@ -86,7 +86,8 @@ impl Folder {
                 options.create(true).truncate(false).write(true).mode(FILE_MODE).open(path.join(LOCK))?;
             Ok([lock, fs::File::open(path)?])
         };
-        let opened = make().map_err(|error| fail(format!("{error}; give a folder that can be written")))?;
+        let opened =
+            make().map_err(|error| fail(format!("{error}; choose a folder that can be written to")))?;
         let [file, itself] = opened;
         match lock_patiently(&file).and_then(|()| unless_impossible(lock_patiently(&itself))) {
             Ok(()) => Ok(Self { path: path.to_owned(), itself, _lock: file }),
@@ -98,7 +99,7 @@ impl Folder {
     }
 }
 
-/// A network file system may have no locks for folders; the file's must do then.
+/// Ignores that a network file system has no locks for folders; the file's lock must suffice then.
 fn unless_impossible(locked: Result<(), TryLockError>) -> Result<(), TryLockError> {
     match locked {
         Err(TryLockError::Error(_)) => Ok(()),
@@ -122,7 +123,7 @@ impl Files for Folder {
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path)? {
-            // A name that is not text is none of ours.
+            // A name that is not text is not ours.
             names.extend(entry?.file_name().into_string().ok().filter(|name| name != LOCK));
         }
         Ok(names)
@@ -165,13 +166,13 @@ impl Files for Folder {
     }
 }
 
-/// Only a file of its own is read or written, or one that is not there yet: a pipe would never answer, and behind a link
-/// may be what is none of ours.
+/// Accepts only a regular file, or one that does not exist yet: a pipe would never answer, and a link may lead to a
+/// file that is not ours.
 fn check_kind(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() => {
             let name = path.file_name().unwrap_or_default().display();
-            Err(io::Error::other(format!("{name} is a link, a folder or a pipe, not a file of ours")))
+            Err(io::Error::other(format!("{name} is a link, a folder or a pipe, not a file of this store")))
         }
         _ => Ok(()),
     }
@@ -181,15 +182,15 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     fs::File::open(path)?.sync_all()
 }
 
-/// What reserved room is filled with, piece by piece.
+/// The zeros that fill reserved space, piece by piece.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 #[derive(Debug)]
 struct RealFile {
     file: fs::File,
-    /// Where the next bytes go.
+    /// The position of the next bytes.
     end: u64,
-    /// From `end` to here, if it is behind it, there are zeros.
+    /// The file is filled with zeros from `end` up to here, if this is larger.
     blank_to: u64,
 }
 

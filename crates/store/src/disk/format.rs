@@ -1,8 +1,8 @@
-//! What a folder is written in: the layout of its files, which is ours, and the version of what they hold, which is the
-//! user's.
+//! The format of a folder: the layout of its files, which this crate defines, and the version of their contents, which
+//! its user defines.
 //!
-//! The first record of every file says both. So a folder whose files are replaced one by one can be read at every moment
-//! between, and there is no note beside them that could say something else than they do.
+//! The first record of every file has both. So a folder whose files are replaced one by one can be read at every moment
+//! in between, and there is no separate note that could contradict them.
 //!
 //! **Invariant:** a file of a newer layout or version is refused before anything else is looked at or changed.
 
@@ -12,24 +12,25 @@ use std::io::{self, Read as _};
 use homeostat_core::Key;
 
 use super::files::Files;
-use super::frame::{HEADER_BYTES, Header};
+use super::frame::{FrameHeader, HEADER_BYTES};
+use crate::Value;
 
-/// The layout this code writes: frames as in `frame`, files with room at their end, and a version of the contents.
+/// The layout this code writes: frames as in `frame`, files with space at their end, and a version of the contents.
 const LAYOUT: u32 = 3;
-/// Its files need not have room at their end. Layouts before [`LAYOUT`] have contents of version 0.
+/// The layout whose files need no space at their end. Layouts before [`LAYOUT`] have contents of version 0.
 const LAYOUT_WITHOUT_ROOM: u32 = 1;
 const LAYOUT_WORDS: &str = "homeostat store ";
 const CONTENTS_WORDS: &str = " contents ";
-/// Longer first records are none of ours.
+/// A longer first record is not ours.
 const START_BYTES_MAX: usize = 1024;
 
-/// The version of what is stored, and how older ones become it. The store knows keys and bytes; what they mean, and so what
-/// must become of them, is known to whoever opens it.
+/// The version of the contents, and how older ones are migrated to it. The store knows keys and bytes; their meaning,
+/// and so how to migrate them, is known to the program that opens it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Contents {
-    /// The n-th brings contents of version n to version n + 1, so their number is the present version. They are never
-    /// changed once released: folders of that version are out there.
-    pub migrations: &'static [KeyMigration],
+    /// The n-th migrates contents of version n to version n + 1, so their number is the current version. They never
+    /// change once released: folders of that version exist.
+    pub migrations: &'static [Migration],
 }
 
 impl Contents {
@@ -38,19 +39,28 @@ impl Contents {
     }
 }
 
+/// What changes from one version to the next.
+#[derive(Clone, Copy, Debug)]
+pub enum Migration {
+    /// Keys.
+    Keys(KeyMigration),
+    /// Values: the function returns the new value, or `None` if it stays as it is. Keys, revisions and times stay.
+    Values(fn(&Key, &Value) -> Option<Value>),
+}
+
 /// How keys change from one version to the next; values, revisions and times stay.
 ///
-/// **Invariant:** each key has one new name of its own, and no new name is a key of the version before. So at any moment
-/// either a key or its new name is there, never both, and a deletion means the one that is.
+/// **Invariant:** each key has its own new name, and no new name is a key of the version before. So at any moment
+/// either a key or its new name exists, never both, and a deletion means the one that exists.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyMigration {
-    /// The name a key gets if its value moves.
+    /// Returns the new name of a key whose value moves.
     pub new_name: fn(&Key) -> Key,
-    /// Does this value of this key move to the new name?
+    /// Returns whether this value of this key moves to the new name.
     pub moves: fn(&Key, &[u8]) -> bool,
 }
 
-/// What one file is written in.
+/// The format of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Format {
     layout: u32,
@@ -58,18 +68,18 @@ pub(super) struct Format {
 }
 
 impl Format {
-    /// What files are written in now.
+    /// Returns the format in which files are written now.
     pub(super) fn new(contents: u32) -> Self {
         Self { layout: LAYOUT, contents }
     }
 
-    /// Reads the payload of a first record; `None`: it is none of ours.
+    /// Parses the payload of a first record; `None` if it is not ours.
     pub(super) fn parse(payload: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(payload).ok()?.strip_prefix(LAYOUT_WORDS)?;
         let (layout, rest) =
             text.split_at(text.find(|one: char| !one.is_ascii_digit()).unwrap_or(text.len()));
         let layout = layout.parse().ok()?;
-        // What a newer layout says beyond its number is not for us to read.
+        // Beyond the layout's number, a newer layout is not for us to read.
         let contents = match rest.strip_prefix(CONTENTS_WORDS) {
             Some(version) if layout == LAYOUT => version.parse().ok()?,
             None if layout == LAYOUT || !rest.is_empty() && layout < LAYOUT => return None,
@@ -78,34 +88,34 @@ impl Format {
         Some(Self { layout, contents })
     }
 
-    /// The payload of a first record.
+    /// Returns the payload of a first record.
     pub(super) fn payload(self) -> String {
         format!("{LAYOUT_WORDS}{}{CONTENTS_WORDS}{}", self.layout, self.contents)
     }
 
-    /// Is it newer than a program with contents of this version can read?
+    /// Returns whether it is newer than a program with contents of this version can read.
     pub(super) fn is_newer(self, contents: u32) -> bool {
         self.layout > LAYOUT || self.contents > contents
     }
 
-    /// Has every file of this layout room at its end?
+    /// Returns whether every file of this layout has space at its end.
     pub(super) fn has_room(self) -> bool {
         self.layout > LAYOUT_WITHOUT_ROOM
     }
 }
 
-/// As people are told: `3.1` is layout 3 with contents of version 1.
+/// For people: `3.1` is layout 3 with contents of version 1.
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.layout, self.contents)
     }
 }
 
-/// What a file says it is written in; `None`: its first record is broken or none of ours, and whoever reads it says so.
+/// Reads a file's format; `None` if its first record is broken or not ours, which whoever reads the file reports.
 pub(super) fn of_file(files: &dyn Files, name: &str) -> io::Result<Option<Format>> {
     let mut start = Vec::new();
     files.open(name)?.take(START_BYTES_MAX as u64).read_to_end(&mut start)?;
-    let format = Header::read(&start).and_then(|header| {
+    let format = FrameHeader::read(&start).and_then(|header| {
         let body = start.get(HEADER_BYTES..)?.get(..header.body_bytes())?;
         Format::parse(header.with_body(body)?.payload)
     });

@@ -1,15 +1,15 @@
-//! How bytes lie in files: frames, each with two checksums, and what a broken frame means.
+//! How files are divided into frames, each with two checksums, and what a broken frame means.
 //!
 //! ```text
 //! magic 4 | kind 4 | length 4 | header check 4 | revision 8 | time 8 | payload check 8 | payload | end mark 1
 //! ```
-//! Numbers are little-endian. A header has its own checksum, so that a length is believed only when it is right.
+//! Numbers are little-endian. A header has its own checksum, so that a length is trusted only if it is right.
 //!
-//! **A broken frame is a torn write or damage, and the two are told apart.** A power cut, a kill or a full disk leaves each
-//! sector of a write either as written or never written (past the end of the file, or zeros). No frame has a sector of
-//! zeros: it starts with the magic, ends with a mark, and JSON has none. So a broken frame without a blank
-//! sector was written whole, hence may have been acknowledged: that is damage, and so is any frame with a good one
-//! behind it, because a write starts only after the one before it was synced. Everything else never got acknowledged.
+//! **A broken frame is either a torn write or damage, and the two can be distinguished.** A power cut, a kill or a full
+//! disk leaves each sector of a write either as written or never written (past the end of the file, or zeros). No frame
+//! has a sector of zeros: it starts with the magic, ends with a mark, and JSON has none. So a broken frame without a
+//! blank sector was written whole and may have been acknowledged: that is damage. So is any broken frame before a good
+//! one, because a write starts only after the previous one was synced. Everything else was never acknowledged.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -17,18 +17,18 @@ use xxhash_rust::xxh3::xxh3_64;
 const MAGIC: [u8; 4] = [0xff, b'H', b's', 0xfe];
 const END_MARK: u8 = 0xfd;
 pub(super) const HEADER_BYTES: usize = 40;
-/// The smallest piece a disk writes whole.
+/// The smallest unit that a disk writes whole.
 const SECTOR_BYTES: usize = 512;
 
-/// What a frame holds.
+/// What a frame contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum Kind {
+pub(super) enum FrameKind {
     /// The start of a log file; the revision is the one before its first commit.
     LogStart = 1,
     /// Consecutive commits; the revision is that of the first.
     Commits = 2,
-    /// The store was closed in order; everything before was acknowledged. Earlier versions wrote it.
+    /// The store was closed in order; everything before was acknowledged. Only earlier versions wrote it.
     Closed = 3,
     /// The start of a checkpoint of this revision.
     CheckpointStart = 4,
@@ -42,9 +42,9 @@ pub(super) enum Kind {
     Acknowledged = 8,
 }
 
-impl Kind {
+impl FrameKind {
     fn read(number: u32) -> Option<Self> {
-        use Kind::{
+        use FrameKind::{
             Acknowledged, CheckpointEnd, CheckpointStart, Closed, Commits, Continued, Entries, LogStart,
         };
         let all =
@@ -53,10 +53,10 @@ impl Kind {
     }
 }
 
-/// A frame read back.
+/// A frame that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: FrameKind,
     pub(super) revision: u64,
     /// Milliseconds since 1970.
     pub(super) time: i64,
@@ -64,21 +64,21 @@ pub(super) struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// The bytes it takes in a file.
+    /// Returns the bytes it takes in a file.
     pub(super) fn len(&self) -> usize {
         HEADER_BYTES + self.payload.len() + 1
     }
 }
 
-/// A frame being written into a buffer that is used again and again.
+/// A frame being written into a buffer that is reused.
 #[derive(Debug, Default)]
-pub(super) struct Builder(Vec<u8>);
+pub(super) struct FrameBuilder(Vec<u8>);
 
-/// A buffer that grew beyond this for one large batch is given back.
+/// A buffer that grew beyond this for one large batch is released.
 const BUFFER_BYTES_KEPT: usize = 256 << 10;
 
-impl Builder {
-    /// Forgets the last frame and starts the next; the payload is appended to the result.
+impl FrameBuilder {
+    /// Discards the last frame and starts the next one; the payload is appended to the result.
     pub(super) fn start(&mut self) -> &mut Vec<u8> {
         self.0.clear();
         self.0.shrink_to(BUFFER_BYTES_KEPT);
@@ -87,7 +87,7 @@ impl Builder {
     }
 
     /// Completes the frame around the payload and returns its bytes.
-    pub(super) fn finish(&mut self, kind: Kind, revision: u64, time: i64) -> &[u8] {
+    pub(super) fn finish(&mut self, kind: FrameKind, revision: u64, time: i64) -> &[u8] {
         let length = u32::try_from(self.0.len() - HEADER_BYTES).expect("batches are bounded far below 4 GiB");
         let payload_check = xxh3_64(&self.0[HEADER_BYTES..]);
         let header = &mut self.0[..HEADER_BYTES];
@@ -104,7 +104,7 @@ impl Builder {
     }
 }
 
-/// The checksum of a header, its own field left out.
+/// Returns a header's checksum, which leaves out its own field.
 fn header_check(header: &[u8]) -> [u8; 4] {
     let mut covered = [0; HEADER_BYTES];
     covered.copy_from_slice(header);
@@ -115,15 +115,15 @@ fn header_check(header: &[u8]) -> [u8; 4] {
 
 /// A header that passed its checksum.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Header {
-    kind: Kind,
+pub(super) struct FrameHeader {
+    kind: FrameKind,
     length: usize,
     revision: u64,
     time: i64,
     payload_check: u64,
 }
 
-impl Header {
+impl FrameHeader {
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let header = bytes.get(..HEADER_BYTES)?;
         let four = |at: usize| header[at..at + 4].try_into().map(u32::from_le_bytes).ok();
@@ -132,7 +132,7 @@ impl Header {
             return None;
         }
         Some(Self {
-            kind: Kind::read(four(4)?)?,
+            kind: FrameKind::read(four(4)?)?,
             length: four(8)? as usize,
             revision: eight(16)?,
             time: eight(24)?.cast_signed(),
@@ -140,12 +140,13 @@ impl Header {
         })
     }
 
-    /// The bytes behind the header: payload and end mark.
+    /// Returns the number of bytes after the header: payload and end mark.
     pub(super) fn body_bytes(&self) -> usize {
         self.length + 1
     }
 
-    /// The frame, if its body is as it was written. The mark may be missing: all that it stands behind is here.
+    /// Returns the frame if its body is as it was written. The mark may be missing, because the payload before it is
+    /// complete.
     pub(super) fn with_body<'a>(&self, body: &'a [u8]) -> Option<Frame<'a>> {
         let (payload, mark) = body.split_at_checked(self.length)?;
         let is_whole = matches!(*mark, [END_MARK | 0]) && xxh3_64(payload) == self.payload_check;
@@ -153,45 +154,46 @@ impl Header {
     }
 }
 
-/// What stands at a place of a log file.
+/// What was found at a position in a log file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found<'a> {
+pub(super) enum FrameResult<'a> {
     Frame(Frame<'a>),
-    /// Nothing was acknowledged from here on.
+    /// Nothing from here on was acknowledged.
     End,
-    /// Something written whole is broken; why.
+    /// Something that was written whole is broken; the reason.
     Damage(&'static str),
 }
 
-/// Judges what stands at `at`.
-pub(super) fn find(file: &[u8], at: usize) -> Found<'_> {
+/// Decides what is at position `at`.
+pub(super) fn find_frame(file: &[u8], at: usize) -> FrameResult<'_> {
     let rest = &file[at..];
-    let header = Header::read(rest);
+    let header = FrameHeader::read(rest);
     let whole = header.and_then(|header| {
         let body = rest.get(HEADER_BYTES..HEADER_BYTES + header.body_bytes())?;
         header.with_body(body)
     });
     if let Some(frame) = whole {
-        return Found::Frame(frame);
+        return FrameResult::Frame(frame);
     }
-    // From here on only once per file: this reads to its end.
+    // The rest runs only once per file, because it reads to the end.
     if rest.iter().all(|byte| *byte == 0) {
-        return Found::End;
+        return FrameResult::End;
     }
-    // Of a frame whose header is broken, only the least size is known.
+    // If a frame's header is broken, only its minimum size is known.
     let extent = HEADER_BYTES + header.map_or(1, |header| header.body_bytes());
-    // A file that was cut short is refused by its missing room, if it is to have some.
+    // A file that was cut short is refused because its space at the end is missing, if it should have some.
     let is_cut = rest.len() < extent;
     if !is_cut && !has_blank_sector(file, at, extent) {
-        return Found::Damage("a record that was written whole fails its checksum");
+        return FrameResult::Damage("a record that was written whole fails its checksum");
     }
     if has_frame(&rest[1..]) {
-        return Found::Damage("a record is broken although a later one is whole");
+        return FrameResult::Damage("a record is broken although a later one is whole");
     }
-    Found::End
+    FrameResult::End
 }
 
-/// Is any sector's part of a frame at `at` all zeros? The last sector counts to its end: nothing follows a torn write.
+/// Returns whether any sector of a frame at `at` is all zeros. The last sector counts to its end: nothing follows a
+/// torn write.
 fn has_blank_sector(file: &[u8], at: usize, extent: usize) -> bool {
     let end = at + extent;
     let mut from = at;
@@ -205,11 +207,11 @@ fn has_blank_sector(file: &[u8], at: usize, extent: usize) -> bool {
     false
 }
 
-/// Is there a whole frame anywhere in `bytes`?
+/// Returns whether there is a whole frame anywhere in `bytes`.
 fn has_frame(bytes: &[u8]) -> bool {
     let starts = bytes.iter().enumerate().filter(|(_, byte)| **byte == MAGIC[0]);
     starts.map(|(at, _)| &bytes[at..]).any(|rest| {
-        Header::read(rest).is_some_and(|header| {
+        FrameHeader::read(rest).is_some_and(|header| {
             let body = rest.get(HEADER_BYTES..HEADER_BYTES + header.body_bytes());
             body.and_then(|body| header.with_body(body)).is_some()
         })
@@ -221,24 +223,24 @@ mod tests {
     use super::*;
 
     fn frame(payload: &[u8]) -> Vec<u8> {
-        let mut builder = Builder::default();
+        let mut builder = FrameBuilder::default();
         builder.start().extend_from_slice(payload);
-        builder.finish(Kind::Commits, 7, 8).to_vec()
+        builder.finish(FrameKind::Commits, 7, 8).to_vec()
     }
 
     #[test]
     fn a_frame_is_read_back() {
         let bytes = frame(b"payload");
-        let expected = Frame { kind: Kind::Commits, revision: 7, time: 8, payload: b"payload" };
-        assert_eq!(find(&bytes, 0), Found::Frame(expected));
-        assert_eq!(find(&bytes, bytes.len()), Found::End);
+        let expected = Frame { kind: FrameKind::Commits, revision: 7, time: 8, payload: b"payload" };
+        assert_eq!(find_frame(&bytes, 0), FrameResult::Frame(expected));
+        assert_eq!(find_frame(&bytes, bytes.len()), FrameResult::End);
     }
 
     #[test]
     fn a_write_cut_short_at_any_byte_is_the_end() {
         let bytes = frame(&[b'x'; 2000]);
         for length in 0..bytes.len() {
-            assert_eq!(find(&bytes[..length], 0), Found::End, "{length}");
+            assert_eq!(find_frame(&bytes[..length], 0), FrameResult::End, "{length}");
         }
     }
 
@@ -251,13 +253,13 @@ mod tests {
         for length in at + HEADER_BYTES..whole.len() {
             let mut file = whole[..length].to_vec();
             file.resize(4096, 0);
-            let found = find(&file, at);
+            let found = find_frame(&file, at);
             if length <= last_sector {
-                assert_eq!(found, Found::End, "{length}");
+                assert_eq!(found, FrameResult::End, "{length}");
             } else if length < whole.len() - 1 {
-                assert!(matches!(found, Found::Damage(_)), "{length}");
+                assert!(matches!(found, FrameResult::Damage(_)), "{length}");
             } else {
-                assert!(matches!(found, Found::Frame(_)), "all but the mark is there");
+                assert!(matches!(found, FrameResult::Frame(_)), "all but the mark is there");
             }
         }
     }
@@ -273,7 +275,7 @@ mod tests {
             for place in (at..file.len()).filter(|place| missing >> (place / SECTOR_BYTES) & 1 == 1) {
                 torn[place] = 0;
             }
-            assert_eq!(find(&torn, at), Found::End, "sectors {missing:b}");
+            assert_eq!(find_frame(&torn, at), FrameResult::End, "sectors {missing:b}");
         }
     }
 
@@ -287,7 +289,10 @@ mod tests {
                 let mut flipped = file.clone();
                 flipped[place] ^= 1 << bit;
                 let at = if place < second { 0 } else { second };
-                assert!(matches!(find(&flipped, at), Found::Damage(_)), "bit {bit} of byte {place}");
+                assert!(
+                    matches!(find_frame(&flipped, at), FrameResult::Damage(_)),
+                    "bit {bit} of byte {place}"
+                );
             }
         }
     }
@@ -297,6 +302,6 @@ mod tests {
         let mut file = frame(&[b'x'; 2000]);
         file.extend(frame(b"after"));
         file[512..1024].fill(0);
-        assert!(matches!(find(&file, 0), Found::Damage(_)));
+        assert!(matches!(find_frame(&file, 0), FrameResult::Damage(_)));
     }
 }

@@ -1,9 +1,9 @@
-//! The log: files of frames, each named after the revision before its first commit, and the names of all files.
+//! The log: files of frames, each named after the revision before its first commit; and the names of all files.
 //!
-//! **Invariant:** a batch is appended only after the one before it was synced, and a new file is begun only when the
-//! last one is synced and its own name is durable. So only the last frame of the last file can be torn,
-//! or the note in the file before it that another follows. A file is longer than what is written to it, and is known to
-//! be so on the disk before anything is written to its end: one that ends without blank room was cut short.
+//! **Invariant:** a batch is appended only after the previous one was synced, and a new file is begun only when the
+//! last one is synced and its own name is durable. So only the last frame of the last file can be torn, or the note in
+//! the file before it that another one follows. A file is longer than what is written to it, and its size is on the
+//! disk before anything is written to its end: one that ends without blank space was cut short.
 
 use std::io;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use homeostat_core::Revision;
 
 use super::files::{File, Files};
 use super::format::Format;
-use super::frame::{Builder, Kind};
-use super::record;
+use super::frame::{FrameBuilder, FrameKind};
+use super::payload;
 use crate::writer::Batch;
 
 const LOG: &str = "log-";
 const CHECKPOINT: &str = "checkpoint-";
-/// Ends the name of a file that is not complete yet. One found at start was never in use.
+/// The suffix of a file that is not complete yet. One found at the start was never in use.
 pub(super) const UNFINISHED: &str = ".unfinished";
 
-/// A name of ours: sorted as text, files are sorted by revision.
+/// Returns a log file's name. Sorted as text, the names are sorted by revision.
 pub(super) fn log_name(before: Revision) -> String {
     format!("{LOG}{before:020}")
 }
@@ -40,23 +40,23 @@ pub(super) fn checkpoint_revision(name: &str) -> Option<Revision> {
     (checkpoint_name(revision) == name).then_some(revision)
 }
 
-/// Is it a file of ours that was not completed?
+/// Returns whether it is one of our files that was not completed.
 pub(super) fn is_unfinished(name: &str) -> bool {
     let whole = name.strip_suffix(UNFINISHED);
     whole.is_some_and(|whole| log_revision(whole).is_some() || checkpoint_revision(whole).is_some())
 }
 
-/// Room made in a log file at once, before it is needed: one change of size per thousand commits instead of one each.
+/// The most space reserved in a log file at once: one change of size per thousand commits instead of one each.
 const RESERVED_BYTES_MAX: u64 = 1 << 20;
-/// Room made at first: a file grows by as much as it has, so that a small store stays small.
+/// The least space reserved: a file grows by as much as it has, so that a small store stays small.
 const RESERVED_BYTES_MIN: u64 = 64 << 10;
 
-/// Room that is always left behind the last record.
+/// The space that is always left after the last record.
 pub(super) const ROOM_BYTES: u64 = 4096;
-/// So much of it is blank whatever happens: the rest is for a note that ends the file.
+/// How much of it is always blank: the rest is for a note that ends the file.
 const BLANK_BYTES: usize = 2048;
 
-/// Does a log file end as every one does that was not cut short?
+/// Returns whether a log file ends like one that was not cut short.
 pub(super) fn has_room(contents: &[u8]) -> bool {
     let end = contents.len().checked_sub(BLANK_BYTES).map(|start| &contents[start..]);
     end.is_some_and(|end| end.iter().all(|byte| *byte == 0))
@@ -70,15 +70,15 @@ pub(super) struct Segment {
     pub(super) bytes: u64,
 }
 
-/// The newest log file as a start finds it.
+/// The newest log file as found at the start.
 #[derive(Debug)]
-pub(super) struct Tail {
+pub(super) struct LogTail {
     /// The revision before its first commit.
     pub(super) before: Revision,
     pub(super) contents: Vec<u8>,
     /// Where its last whole record begins.
     pub(super) record_at: usize,
-    /// Where that ends.
+    /// Where that record ends.
     pub(super) end: usize,
 }
 
@@ -89,27 +89,27 @@ pub(super) struct Log {
     /// Oldest first; the last one is open.
     segments: Vec<Segment>,
     file: Box<dyn File>,
-    /// The size of the open file, zeros at its end included.
+    /// The size of the open file, including the zeros at its end.
     reserved: u64,
-    builder: Builder,
+    builder: FrameBuilder,
     rules: LogRules,
-    /// The next file could not be begun.
+    /// Whether the last attempt to begin the next file failed.
     is_overdue: bool,
 }
 
 /// How log files are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogRules {
-    /// A file is followed by the next when it has this size.
+    /// The size at which the next file is begun.
     pub(super) segment_bytes_max: u64,
-    /// What new files are written in.
+    /// The format of new files.
     pub(super) format: Format,
 }
 
 impl Log {
-    /// Begins a log: nothing was ever written.
+    /// Begins a log to which nothing was ever written.
     pub(super) fn new(files: Arc<dyn Files>, before: Revision, rules: LogRules) -> io::Result<Self> {
-        let mut builder = Builder::default();
+        let mut builder = FrameBuilder::default();
         let (file, bytes) = begin(&*files, &mut builder, before, rules.format)?;
         files.sync_names()?;
         let segments = vec![Segment { before, bytes }];
@@ -117,13 +117,14 @@ impl Log {
         Ok(Self { files, segments, file, reserved, builder, rules, is_overdue: false })
     }
 
-    /// Continues the log after these files. The last record and the room behind it are written once more, in their
-    /// place: after a failed sync or a crash, what can be read back of them need not be on the disk. All before the last
-    /// record was synced before it was begun. It takes no room on the disk but what a file without enough of it lacks.
+    /// Continues the log after these files. Writes the last record and the space behind it once more, in their place:
+    /// after a failed sync or a crash, what can be read back need not be on the disk. Everything before the last record
+    /// was synced before that record was begun. It takes no more disk space, except in a file that lacks the required
+    /// space.
     pub(super) fn resume(
         files: Arc<dyn Files>,
         mut older: Vec<Segment>,
-        last: &Tail,
+        last: &LogTail,
         rules: LogRules,
     ) -> io::Result<Self> {
         let (record_at, end) = (last.record_at, last.end);
@@ -135,36 +136,37 @@ impl Log {
         if wanted > reserved {
             match file.reserve(wanted) {
                 Ok(()) => reserved = wanted,
-                // The disk is full, and there is enough to read it: the next batch tries again.
+                // The disk is full, but there is enough space to read the log: the next batch tries again.
                 Err(_) if end + BLANK_BYTES <= last.contents.len() => {}
                 Err(error) => return Err(error),
             }
         }
         file.sync()?;
-        // Its name, too, may be seen and not be on the disk.
+        // Its name, too, may be visible without being on the disk.
         files.sync_names()?;
         older.push(Segment { before: last.before, bytes: end as u64 });
-        let builder = Builder::default();
+        let builder = FrameBuilder::default();
         Ok(Self { files, segments: older, file, reserved, builder, rules, is_overdue: false })
     }
 
     /// Makes a batch durable.
     pub(super) fn append(&mut self, batch: &Batch) -> io::Result<()> {
         let Some(first) = batch.events.first() else { return Ok(()) };
-        record::put_events(self.builder.start(), &batch.events);
-        let frame = self.builder.finish(Kind::Commits, first.revision.get(), batch.at.as_millisecond());
+        payload::put_events(self.builder.start(), &batch.events);
+        let frame = self.builder.finish(FrameKind::Commits, first.revision.get(), batch.at.as_millisecond());
         let last = self.segments.last_mut().expect("a log has an open file");
         last.bytes += frame.len() as u64;
         let needed = last.bytes + ROOM_BYTES;
         let more = last.bytes.clamp(RESERVED_BYTES_MIN, RESERVED_BYTES_MAX);
         let wanted = needed.max(self.rules.segment_bytes_max.min(last.bytes + more));
         let is_short = needed > self.reserved;
-        // Made early, room is on the disk with this batch, before the next one needs it; a large batch may need it now.
+        // Space reserved early is on the disk with this batch, before the next one needs it; a large batch may need it
+        // now.
         if is_short || needed + more / 2 > self.reserved && wanted > self.reserved {
             match self.file.reserve(wanted) {
                 Ok(()) => self.reserved = wanted,
                 Err(error) if is_short => return Err(error),
-                // The disk is full, but what is there suffices for this batch; the next one tries again.
+                // The disk is full, but this batch still fits; the next one tries again.
                 Err(_) => {}
             }
         }
@@ -183,10 +185,11 @@ impl Log {
         }
         let (file, bytes) = match begin(&*self.files, &mut self.builder, revision, self.rules.format) {
             Ok(begun) => begun,
-            // Nothing of the log was touched (no room, no descriptor): this file goes on, the next batch tries again.
+            // Nothing of the log was touched (no space, no descriptor): this file continues, and the next batch tries
+            // again.
             Err(error) => {
                 if !self.is_overdue {
-                    tracing::warn!(%error, "the next log file cannot be begun yet; this one grows");
+                    tracing::warn!(%error, "cannot begin the next log file yet; this one grows");
                 }
                 self.is_overdue = true;
                 return Ok(());
@@ -194,9 +197,9 @@ impl Log {
         };
         self.is_overdue = false;
         self.files.sync_names()?;
-        // Not before the next one is there under its name: from now on its absence is damage.
+        // Not before the next one has its name: from now on its absence is damage.
         self.builder.start();
-        self.file.append(self.builder.finish(Kind::Continued, revision.get(), 0))?;
+        self.file.append(self.builder.finish(FrameKind::Continued, revision.get(), 0))?;
         self.file.sync()?;
         self.file = file;
         self.reserved = bytes + ROOM_BYTES;
@@ -204,7 +207,7 @@ impl Log {
         Ok(())
     }
 
-    /// The files that hold nothing after `revision`, and their bytes.
+    /// Returns the files that have nothing after `revision`, and their total size.
     pub(super) fn needless(&self, revision: Revision) -> (Vec<String>, u64) {
         let count = self.segments.windows(2).take_while(|pair| pair[1].before <= revision).count();
         let needless = &self.segments[..count];
@@ -212,17 +215,17 @@ impl Log {
         (names, needless.iter().map(|segment| segment.bytes).sum())
     }
 
-    /// Forgets files that a checkpoint of `revision` made needless; it has removed them.
+    /// Forgets files that a checkpoint of `revision` made needless and has removed.
     pub(super) fn drop_needless(&mut self, revision: Revision) {
         let count = self.needless(revision).0.len();
         self.segments.drain(..count);
     }
 }
 
-/// Makes a log file; its contents are durable, its name is not yet.
+/// Creates a log file; its contents are durable, its name is not yet.
 fn begin(
     files: &dyn Files,
-    builder: &mut Builder,
+    builder: &mut FrameBuilder,
     before: Revision,
     format: Format,
 ) -> io::Result<(Box<dyn File>, u64)> {
@@ -230,7 +233,7 @@ fn begin(
     let unfinished = format!("{name}{UNFINISHED}");
     let begun = files.create(&unfinished).and_then(|mut file| {
         builder.start().extend_from_slice(format.payload().as_bytes());
-        let start = builder.finish(Kind::LogStart, before.get(), 0);
+        let start = builder.finish(FrameKind::LogStart, before.get(), 0);
         let bytes = start.len() as u64;
         file.append(start)?;
         file.reserve(bytes + ROOM_BYTES)?;
@@ -238,6 +241,6 @@ fn begin(
         files.rename(&unfinished, &name)?;
         Ok((file, bytes))
     });
-    // On a full disk it would take the room that is left. If it cannot be removed, the next start does.
+    // On a full disk it would take the remaining space. If it cannot be removed, the next start does it.
     begun.inspect_err(|_| drop(files.remove(&unfinished)))
 }

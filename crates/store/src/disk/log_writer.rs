@@ -1,8 +1,8 @@
-//! The thread that writes the log: takes the requests that wait, checks them, appends and syncs them as one batch, publishes the
-//! batch and answers. It has checkpoints written by a second thread.
+//! The thread that writes the log: it takes waiting requests, checks them, appends and syncs them as one batch,
+//! publishes the batch and answers. A second thread writes checkpoints.
 //!
-//! **Invariant:** the first failed write or sync ends writing for good ([`WriterStatus::fail`]); its batch is answered with
-//! an error and nobody saw it. A failed checkpoint only costs space and is tried again later.
+//! **Invariant:** the first failed write or sync ends writing for good ([`WriterStatus::fail`]); its batch is answered
+//! with an error, and nobody saw it. A failed checkpoint only costs space and is tried again later.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,7 @@ use crate::published::Published;
 use crate::writer::Writer;
 use crate::{Committed, Error, Txn};
 
-/// What others may know about the writer.
+/// The state of the writer, shared with others.
 #[derive(Debug)]
 pub(super) struct WriterStatus {
     failure: OnceLock<String>,
@@ -37,7 +37,7 @@ impl Default for WriterStatus {
 }
 
 impl WriterStatus {
-    /// Can something be written?
+    /// Returns an error if nothing can be written.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.failure.get().map_or(Ok(()), |reason| Err(Error::ReadOnly { reason: reason.clone() }))
     }
@@ -51,7 +51,7 @@ impl WriterStatus {
 
     /// Waits until the writer has finished.
     pub(super) async fn stopped(&self) {
-        // It fails only when the sender is gone, and the sender is in `self`.
+        // It fails only if the sender is gone, and `self` has the sender.
         let _ = self.stopped.subscribe().wait_for(|stopped| *stopped).await;
     }
 }
@@ -70,13 +70,13 @@ pub(super) struct LogWriter {
 /// When the next checkpoint is due, and the one being written.
 #[derive(Debug)]
 struct Checkpointing {
-    /// What it is written in.
+    /// The format in which it is written.
     format: Format,
-    /// Needless log that makes one worth it.
+    /// How much needless log makes one worthwhile.
     bytes_min: u64,
     /// The size of the last one.
     bytes_last: u64,
-    /// Log that a failed attempt left needless; the next attempt waits for as much again.
+    /// How much log was needless when an attempt failed; the next attempt waits for as much again.
     bytes_failed: u64,
     running: Option<RunningCheckpoint>,
 }
@@ -123,10 +123,10 @@ impl LogWriter {
                 self.serve(requests, &end.status);
             }
             self.stop(&end.status);
-            // The folder's lock goes with the files, before anybody learns of the end.
+            // The folder's lock is released with the files, before anybody learns of the end.
             drop(self);
         });
-        thread.map_err(|error| Error::Open { path, reason: format!("no thread could be started: {error}") })
+        thread.map_err(|error| Error::Open { path, reason: format!("cannot start a thread: {error}") })
     }
 
     fn serve(&mut self, requests: Vec<Request>, status: &WriterStatus) {
@@ -140,7 +140,7 @@ impl LogWriter {
                 }
                 Request::Compact(revision, answer) => {
                     self.commit(mem::take(&mut txns), mem::take(&mut answers), status);
-                    // The asker may have gone; the compaction holds all the same.
+                    // The caller may be gone; the compaction holds nevertheless.
                     let _ = answer.send(self.writer.compact(revision));
                 }
             }
@@ -149,7 +149,7 @@ impl LogWriter {
         self.tend(status);
     }
 
-    /// Commits a batch: all of it is synced, then all of it is seen and answered.
+    /// Commits a batch: all of it is synced, then published and answered.
     fn commit(&mut self, txns: Vec<Txn>, answers: Vec<Answer>, status: &WriterStatus) {
         if txns.is_empty() {
             return;
@@ -163,20 +163,20 @@ impl LogWriter {
         });
         let Ok((results, wake)) = result else {
             for answer in answers {
-                // An asker that has gone misses nothing.
+                // A caller that is gone misses nothing.
                 let _ = answer.send(status.check().and(Err(Error::Closed)));
             }
             return;
         };
         self.acknowledged.note(self.published.visible());
         for (answer, result) in answers.into_iter().zip(results) {
-            // An asker that has gone does not undo its commit.
+            // A caller that is gone does not undo its commit.
             let _ = answer.send(result);
         }
         wake.ring();
     }
 
-    /// Keeps the log in shape: next file, checkpoint.
+    /// Maintains the log: begins the next file, starts a checkpoint.
     fn tend(&mut self, status: &WriterStatus) {
         if status.check().is_err() {
             return;
@@ -202,17 +202,17 @@ impl LogWriter {
         let undo = self.published.undo(self.published.snapshot(), floor).expect("the floor itself is kept");
         let files = Arc::clone(&self.files);
         let must_stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&must_stop);
-        let write = move || checkpoint::write(&*files, &undo.apply(), &needless, format, &told);
+        let stop = Arc::clone(&must_stop);
+        let write = move || checkpoint::write(&*files, &undo.apply(), &needless, format, &stop);
         match thread::Builder::new().name("store-checkpoint".to_owned()).spawn(write) {
             Ok(thread) => {
                 *running = Some(RunningCheckpoint { revision: floor, needless_bytes, thread, must_stop });
             }
-            Err(error) => tracing::warn!(%error, "no thread could be started for a checkpoint"),
+            Err(error) => tracing::warn!(%error, "cannot start a thread for a checkpoint"),
         }
     }
 
-    /// Takes note of a checkpoint that is done.
+    /// Records a checkpoint that is complete.
     fn finish_checkpoint(&mut self) {
         let Some(done) = self.checkpoint.running.take_if(|running| running.thread.is_finished()) else {
             return;
@@ -228,7 +228,7 @@ impl LogWriter {
                 tracing::warn!(%error, "a checkpoint failed; the log grows until the next one succeeds");
                 self.checkpoint.bytes_failed = done.needless_bytes;
             }
-            Err(_) => tracing::error!("the thread that writes checkpoints panicked"),
+            Err(_) => tracing::error!("the checkpoint thread panicked"),
         }
     }
 
@@ -236,18 +236,18 @@ impl LogWriter {
         if let Some(running) = self.checkpoint.running.take() {
             running.must_stop.store(true, Ordering::Relaxed);
             if running.thread.join().is_err() {
-                tracing::error!("the thread that writes checkpoints panicked");
+                tracing::error!("the checkpoint thread panicked");
             }
         }
         if status.check().is_ok()
             && let Err(error) = self.acknowledged.close()
         {
-            tracing::warn!(%error, "how far the log reaches is not noted durably");
+            tracing::warn!(%error, "cannot durably record how far the log reaches");
         }
     }
 }
 
-/// Tells everybody that the thread has ended, also when it panicked: nobody waits for an answer that cannot come.
+/// Tells everybody that the thread has ended, even if it panicked: nobody waits for an answer that cannot come.
 struct ThreadEnd {
     queue: Arc<Queue>,
     status: Arc<WriterStatus>,

@@ -1,26 +1,27 @@
-//! Brings a folder of older contents up to date: every file is written anew under the new names of its keys, with the
-//! revisions and times it has, and takes the place of the old one.
+//! Migrates a folder with older contents: every file is written again with the new keys or values, and with its revisions
+//! and times, and replaces the old one.
 //!
-//! **Invariant:** a file is replaced at once, when the new one is whole and durable, and says itself which version it is of. A
-//! process that ends in between leaves some files of either version; the next start reads both and goes on. The folder was
-//! read and found whole before the first file is touched.
+//! **Invariant:** a file is replaced atomically, when the new one is whole and durable, and it records its own version.
+//! A process that ends in between leaves files of both versions; the next start reads both and continues. The folder
+//! was read and found whole before the first file is touched.
 
 use std::collections::HashSet;
 use std::io;
+use std::sync::Arc;
 
 use homeostat_core::{Key, Revision};
 
 use super::checkpoint;
 use super::files::Files;
-use super::format::{self, Contents, Format, KeyMigration};
-use super::frame::{Builder, Found, Frame, Kind, find};
+use super::format::{self, Contents, Format, KeyMigration, Migration};
+use super::frame::{Frame, FrameBuilder, FrameKind, FrameResult, find_frame};
 use super::log::{ROOM_BYTES, UNFINISHED, checkpoint_name, log_name};
-use super::record;
+use super::payload;
 use super::recover::{FolderReader, NeededFiles};
 use crate::writer::Change;
 use crate::{Entry, Error, Snapshot};
 
-/// Migrates the files, step by step, until all are of the present version.
+/// Migrates the files, step by step, until all have the current version.
 pub(super) fn run(
     files: &dyn Files,
     needed: &NeededFiles,
@@ -31,7 +32,12 @@ pub(super) fn run(
         tracing::info!(folder = files.place(), from = version, to = version + 1, "migrating the data");
         let migration = &contents.migrations[version as usize];
         let start = needed.checkpoint.unwrap_or(Revision::ZERO);
-        let mut step = Step { files, version, names: Names { migration, present: HashSet::new() }, start };
+        let mut step = MigrationStep {
+            files,
+            version,
+            replayed: ReplayedChanges { migration, present: HashSet::new() },
+            start,
+        };
         if let Some(revision) = needed.checkpoint {
             step.checkpoint(revision)?;
         }
@@ -42,24 +48,25 @@ pub(super) fn run(
     Ok(())
 }
 
-/// From one version to the next.
-struct Step<'a> {
+/// A migration from one version to the next.
+struct MigrationStep<'a> {
     files: &'a dyn Files,
     /// The version to leave.
     version: u32,
-    names: Names<'a>,
-    /// Where the log begins to count.
+    replayed: ReplayedChanges<'a>,
+    /// The revision from which the log counts.
     start: Revision,
 }
 
-/// Which names are there, as the log goes on.
-struct Names<'a> {
-    migration: &'a KeyMigration,
+/// The changes of the log, converted one after the other.
+struct ReplayedChanges<'a> {
+    migration: &'a Migration,
+    /// The names that exist, as of the last change.
     present: HashSet<Key>,
 }
 
-impl Step<'_> {
-    /// Is the file still of the version to leave?
+impl MigrationStep<'_> {
+    /// Returns whether the file still has the version to leave.
     fn is_due(&self, name: &str) -> Result<bool, Error> {
         let format = format::of_file(self.files, name)
             .map_err(|error| FolderReader(self.files).cannot_read(name, &error))?;
@@ -84,9 +91,9 @@ impl Step<'_> {
         let is_due = self.is_due(&name)?;
         let mut entries = loaded.snapshot.into_entries();
         if is_due {
-            entries = entries.into_iter().map(|(_, entry)| self.names.renamed(&entry)).collect();
+            entries = entries.into_iter().map(|(_, entry)| self.replayed.converted(&entry)).collect();
         }
-        self.names.present.extend(entries.keys().cloned());
+        self.replayed.present.extend(entries.keys().cloned());
         if !is_due {
             return Ok(());
         }
@@ -101,19 +108,19 @@ impl Step<'_> {
         let reading = FolderReader(self.files);
         let contents = reading.whole(&name)?;
         let is_due = self.is_due(&name)?;
-        let (mut builder, mut rewritten, mut at) = (Builder::default(), Vec::new(), 0);
+        let (mut builder, mut rewritten, mut at) = (FrameBuilder::default(), Vec::new(), 0);
         loop {
-            match find(&contents, at) {
-                Found::Frame(frame) => {
+            match find_frame(&contents, at) {
+                FrameResult::Frame(frame) => {
                     let payload = self
                         .payload(frame, is_due)
-                        .ok_or_else(|| reading.damaged(&name, "a record does not decode"))?;
+                        .ok_or_else(|| reading.damaged(&name, "a record cannot be decoded"))?;
                     builder.start().extend_from_slice(&payload);
                     rewritten.extend_from_slice(builder.finish(frame.kind, frame.revision, frame.time));
                     at += frame.len();
                 }
-                Found::End => break,
-                Found::Damage(what) => return Err(reading.damaged(&name, what)),
+                FrameResult::End => break,
+                FrameResult::Damage(what) => return Err(reading.damaged(&name, what)),
             }
         }
         if !is_due {
@@ -127,56 +134,61 @@ impl Step<'_> {
         })
     }
 
-    /// The payload of a record under the new names; the names it adds and removes are noted.
+    /// Returns a record's payload in the new version, and tracks the names it adds and removes.
     fn payload(&mut self, frame: Frame<'_>, is_due: bool) -> Option<Vec<u8>> {
         match frame.kind {
-            Kind::LogStart => Some(self.format().payload().into_bytes()),
-            Kind::Commits => {
-                let changes = record::read_changes(frame.payload, Revision::new(frame.revision))?;
-                let mut renamed = Vec::with_capacity(changes.len());
+            FrameKind::LogStart => Some(self.format().payload().into_bytes()),
+            FrameKind::Commits => {
+                let changes = payload::read_changes(frame.payload, Revision::new(frame.revision))?;
+                let mut converted = Vec::with_capacity(changes.len());
                 for change in changes {
-                    // What a checkpoint has already is read by nobody, and what was there before it is not known.
+                    // Nobody reads what a checkpoint has already, and what existed before it is not known.
                     let counts = change.revision > self.start;
                     match (is_due, counts) {
-                        (true, true) => self.names.apply(change, &mut renamed),
-                        (false, true) => self.names.follow(&change),
-                        (_, false) => renamed.push(change),
+                        (true, true) => self.replayed.apply(change, &mut converted),
+                        (false, true) => self.replayed.follow(&change),
+                        (_, false) => converted.push(change),
                     }
                 }
                 let mut payload = Vec::new();
-                record::put_changes(&mut payload, &renamed);
+                payload::put_changes(&mut payload, &converted);
                 Some(payload)
             }
             _ => Some(frame.payload.to_vec()),
         }
     }
 
-    /// Puts a new file in the place of the old one.
+    /// Replaces the old file with a new one.
     fn replace(&self, name: &str, write: impl FnOnce(&str) -> io::Result<()>) -> Result<(), Error> {
         let unfinished = format!("{name}{UNFINISHED}");
         let replaced = write(&unfinished)
             .and_then(|()| self.files.rename(&unfinished, name))
             .and_then(|()| self.files.sync_names());
         replaced.map_err(|error| {
-            // On a full disk it would take the room that is left. If it cannot be removed, the next start does.
+            // On a full disk it would take the remaining space. If it cannot be removed, the next start does it.
             let _ = self.files.remove(&unfinished);
             self.failed(name, &error)
         })
     }
 }
 
-impl Names<'_> {
-    /// An entry under the name it has from now on.
-    fn renamed(&self, entry: &std::sync::Arc<Entry>) -> (Key, std::sync::Arc<Entry>) {
-        if !(self.migration.moves)(&entry.key, &entry.bytes) {
-            return (entry.key.clone(), std::sync::Arc::clone(entry));
-        }
-        let key = (self.migration.new_name)(&entry.key);
-        let entry = Entry::stored(key.clone(), entry.revision, entry.bytes.clone(), entry.digits);
-        (key, std::sync::Arc::new(entry))
+impl ReplayedChanges<'_> {
+    /// Returns an entry in the new version, and its key there.
+    fn converted(&self, entry: &Arc<Entry>) -> (Key, Arc<Entry>) {
+        let new = match self.migration {
+            Migration::Keys(keys) if (keys.moves)(&entry.key, &entry.bytes) => {
+                Some(((keys.new_name)(&entry.key), entry.value()))
+            }
+            Migration::Keys(_) => None,
+            Migration::Values(rewrite) => {
+                rewrite(&entry.key, &entry.value()).map(|value| (entry.key.clone(), value))
+            }
+        };
+        let Some((key, value)) = new else { return (entry.key.clone(), Arc::clone(entry)) };
+        (key.clone(), Arc::new(Entry::new(key, entry.revision, &value)))
     }
 
-    /// Takes note of a change that has the new names already.
+    /// Tracks a change that has the new version already.
     fn follow(&mut self, change: &Change) {
         match change.new {
             Some(_) => self.present.insert(change.key.clone()),
@@ -184,17 +196,28 @@ impl Names<'_> {
         };
     }
 
-    /// A change under the new names. What moves when it is overwritten leaves its former name.
+    /// Converts a change to the new version.
     fn apply(&mut self, change: Change, out: &mut Vec<Change>) {
+        match self.migration {
+            Migration::Keys(keys) => self.move_key(keys, change, out),
+            Migration::Values(_) => {
+                let new = change.new.map(|entry| self.converted(&entry).1);
+                out.push(Change { new, ..change });
+            }
+        }
+    }
+
+    /// Converts a change to the new names. An entry that moves when it is overwritten leaves its former name.
+    fn move_key(&mut self, keys: &KeyMigration, change: Change, out: &mut Vec<Change>) {
         let Change { revision, key, new } = change;
-        let moved = (self.migration.new_name)(&key);
+        let moved = (keys.new_name)(&key);
         let Some(entry) = new else {
             let key = if self.present.remove(&moved) { moved } else { key };
             self.present.remove(&key);
             out.push(Change { revision, key, new: None });
             return;
         };
-        let (name, entry) = self.renamed(&entry);
+        let (name, entry) = self.converted(&entry);
         let other = if name == key { moved } else { key };
         if self.present.remove(&other) {
             out.push(Change { revision, key: other, new: None });

@@ -1,5 +1,5 @@
-//! The writes that wait for the disk: bounded in number and bytes, so that a flood is answered *busy* instead of
-//! filling memory.
+//! The queue of writes that wait for the disk. It is bounded in number and bytes, so that a flood is answered *busy*
+//! instead of filling memory.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,12 @@ use tokio::sync::oneshot;
 
 use crate::{Committed, Error, Op, Txn};
 
-/// Requests that may wait. At 15 000 commits a second this is a quarter of a second of work; more waiting only makes
-/// everybody late.
+/// The most requests that may wait. At 15 000 commits a second this is a quarter of a second of work; more would only
+/// make everybody late.
 const WAITING_MAX: usize = 4096;
-/// Bytes that may wait: ten of the largest objects the API takes.
+/// The most bytes that may wait: ten of the largest objects the API accepts.
 const WAITING_BYTES_MAX: usize = 32 << 20;
-/// Bytes written at once: large enough that the sync is what a batch costs, small enough that its buffer is.
+/// The most bytes written at once: large enough that the sync dominates, small enough that its buffer does not.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// A request to the writer.
@@ -34,7 +34,7 @@ impl Request {
     }
 }
 
-/// The queue.
+/// The queue of requests.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: Mutex<QueueState>,
@@ -46,7 +46,7 @@ struct QueueState {
     requests: VecDeque<Request>,
     bytes: usize,
     is_closed: bool,
-    /// The writer sleeps: ringing costs a system call, so it is done only then.
+    /// Whether the writer sleeps: waking it costs a system call, so it is done only then.
     is_awaited: bool,
 }
 
@@ -75,7 +75,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes what waits, up to a batch; waits for the first. `None`: closed, and nothing is left.
+    /// Takes the waiting requests, up to a batch; waits for the first. `None` if the queue is closed and empty.
     pub(super) fn take(&self) -> Option<Vec<Request>> {
         let mut waiting = self.lock();
         while waiting.requests.is_empty() {
@@ -96,13 +96,13 @@ impl Queue {
         Some(batch)
     }
 
-    /// Refuses further requests; those accepted are still taken.
+    /// Refuses further requests; accepted ones are still taken.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.arrived.notify_one();
     }
 
-    /// Refuses further requests and drops those accepted: their askers learn that the store is closed.
+    /// Refuses further requests and drops accepted ones: their callers learn that the store is closed.
     pub(super) fn abandon(&self) {
         let mut waiting = self.lock();
         waiting.is_closed = true;

@@ -1,7 +1,7 @@
-//! Start: the newest checkpoint, then every commit of the log after it.
+//! Loads the store at the start: the newest checkpoint, then every commit of the log after it.
 //!
-//! **Invariant:** an acknowledged commit is either recovered or the start is refused. Only a torn write at the very
-//! end of the log is dropped; [`frame`](super::frame) says how that is known.
+//! **Invariant:** every acknowledged commit is recovered, or the start is refused. Only a torn write at the very end of
+//! the log is dropped; [`frame`](super::frame) explains how it is recognized.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -10,31 +10,31 @@ use homeostat_core::Revision;
 use jiff::Timestamp;
 
 use super::acknowledged::{self, Acknowledged, USED};
-use super::checkpoint::{self, Loaded, Unusable};
+use super::checkpoint::{self, CheckpointError, LoadedCheckpoint};
 use super::files::Files;
 use super::format::{self, Contents, Format};
-use super::frame::{Found, Frame, Kind, find};
+use super::frame::{Frame, FrameKind, FrameResult, find_frame};
 use super::log::{
-    Log, LogRules, Segment, Tail, checkpoint_name, checkpoint_revision, has_room, is_unfinished, log_name,
+    Log, LogRules, LogTail, Segment, checkpoint_name, checkpoint_revision, has_room, is_unfinished, log_name,
     log_revision,
 };
-use super::{Config, migrate, record};
+use super::{Config, migrate, payload};
 use crate::published::Published;
-use crate::writer::{Replay, Writer};
+use crate::writer::{LogReplay, Writer};
 use crate::{Error, Snapshot};
 
 const ADVICE: &str = "nothing was changed; restore the folder from a backup, or move it away to start empty";
 
-/// What was found.
+/// The recovered store.
 pub(super) struct Recovered {
     pub(super) log: Log,
     pub(super) acknowledged: Acknowledged,
     pub(super) checkpoint_bytes: u64,
-    /// What new files are written in.
+    /// The format of new files.
     pub(super) format: Format,
 }
 
-/// The files that hold the state and the history after it.
+/// The files that contain the state and the history after it.
 pub(super) struct NeededFiles {
     /// The newest checkpoint, if there is one.
     pub(super) checkpoint: Option<Revision>,
@@ -42,7 +42,7 @@ pub(super) struct NeededFiles {
     pub(super) logs: Vec<Revision>,
 }
 
-/// Loads the folder into `writer` and opens its log. A folder of older contents is migrated first.
+/// Loads the folder into `writer` and opens its log. A folder with older contents is migrated first.
 pub(super) fn recover(
     files: &Arc<dyn Files>,
     writer: &mut Writer,
@@ -52,7 +52,7 @@ pub(super) fn recover(
     let mut names = folder.names()?;
     let needed = NeededFiles::of(&names);
     if let Some(oldest) = folder.check_versions(&names, &needed, config.contents)? {
-        // Read once without a trace: what is damaged is refused before anything is changed.
+        // Read once without changing anything, so that a damaged folder is refused first.
         load(
             &folder,
             &names,
@@ -60,7 +60,7 @@ pub(super) fn recover(
             &mut Writer::new(Arc::new(Published::default()), config.clock, config.history),
         )?;
         migrate::run(&**files, &needed, oldest, config.contents)?;
-        // What a migration before this one left unfinished was finished under the same names.
+        // Files that an earlier migration left unfinished were finished under the same names.
         names = folder.names()?;
     }
     let loaded = load(&folder, &names, &needed, writer)?;
@@ -87,13 +87,13 @@ pub(super) fn recover(
 struct LoadedFolder {
     /// The log files that are complete.
     older: Vec<Segment>,
-    /// The newest log file; `None`: the folder is new.
-    last: Option<Tail>,
+    /// The newest log file; `None` if the folder is new.
+    last: Option<LogTail>,
     checkpoint_bytes: u64,
     revision: Revision,
 }
 
-/// Reads the needed files into `writer`. Nothing is changed on the disk.
+/// Reads the needed files into `writer`. Nothing on the disk is changed.
 fn load(
     folder: &FolderReader<'_>,
     names: &[String],
@@ -112,7 +112,7 @@ fn load(
         let (record_at, end) = folder.replay(&mut replay, *before, &contents, is_last)?;
         if is_last {
             folder.check_end(*before, &contents)?;
-            last = Some(Tail { before: *before, contents, record_at, end });
+            last = Some(LogTail { before: *before, contents, record_at, end });
         } else {
             older.push(Segment { before: *before, bytes: end as u64 });
         }
@@ -124,7 +124,8 @@ fn load(
 }
 
 impl NeededFiles {
-    /// The newest checkpoint, the last log file that begins at or before it, and all later ones. The names are sorted.
+    /// Picks the newest checkpoint, the last log file that begins at or before it, and all later ones. The names are
+    /// sorted.
     fn of(names: &[String]) -> Self {
         let checkpoint = names.iter().filter_map(|name| checkpoint_revision(name)).next_back();
         let start = checkpoint.unwrap_or(Revision::ZERO);
@@ -139,7 +140,7 @@ impl NeededFiles {
     }
 }
 
-/// Removes what a crash left behind: unfinished files, and files a finished checkpoint had made needless.
+/// Removes what a crash left behind: unfinished files, and files that a finished checkpoint had made needless.
 fn remove_leftovers(
     files: &dyn Files,
     names: &[String],
@@ -154,18 +155,18 @@ fn remove_leftovers(
     names.iter().filter(is_needless).try_for_each(|name| files.remove(name))
 }
 
-/// FolderReader with errors that say where and what to do.
+/// Reads a folder; its errors say where the problem is and what to do.
 pub(super) struct FolderReader<'a>(pub(super) &'a dyn Files);
 
 impl FolderReader<'_> {
-    /// The names of all files, sorted.
+    /// Returns the names of all files, sorted.
     fn names(&self) -> Result<Vec<String>, Error> {
         let mut names = self.0.names().map_err(|error| self.cannot_read("the folder", &error))?;
         names.sort_unstable();
         Ok(names)
     }
 
-    /// The oldest version of contents among the needed files, if it is not the present one. Refuses newer ones.
+    /// Returns the oldest version of contents among the needed files, if it is not the current one. Refuses newer ones.
     fn check_versions(
         &self,
         names: &[String],
@@ -193,7 +194,7 @@ impl FolderReader<'_> {
     }
 
     pub(super) fn cannot_read(&self, what: &str, error: &io::Error) -> Error {
-        Error::Open { path: self.0.place(), reason: format!("{what} cannot be read: {error}") }
+        Error::Open { path: self.0.place(), reason: format!("cannot read {what}: {error}") }
     }
 
     pub(super) fn damaged(&self, name: &str, what: &str) -> Error {
@@ -207,19 +208,19 @@ impl FolderReader<'_> {
         Ok(contents)
     }
 
-    /// The checkpoint of a revision; without one, the empty state.
-    pub(super) fn checkpoint(&self, revision: Option<Revision>) -> Result<Loaded, Error> {
+    /// Reads the checkpoint of a revision; without one, returns the empty state.
+    pub(super) fn checkpoint(&self, revision: Option<Revision>) -> Result<LoadedCheckpoint, Error> {
         let Some(revision) = revision else {
-            return Ok(Loaded { snapshot: Snapshot::default(), bytes: 0 });
+            return Ok(LoadedCheckpoint { snapshot: Snapshot::default(), bytes: 0 });
         };
         let name = checkpoint_name(revision);
         checkpoint::read(self.0, &name, revision).map_err(|unusable| match unusable {
-            Unusable::Read(error) => self.cannot_read(&name, &error),
-            Unusable::Damage(what) => self.damaged(&name, what),
+            CheckpointError::Read(error) => self.cannot_read(&name, &error),
+            CheckpointError::Damage(what) => self.damaged(&name, what),
         })
     }
 
-    /// The first log must reach back to the checkpoint, and a store that has any file has a log.
+    /// Checks that the first log reaches back to the checkpoint, and that a store that has any file has a log.
     fn check_present(&self, logs: &[Revision], names: &[String], start: Revision) -> Result<(), Error> {
         let is_new = !names.iter().any(|name| name == USED || checkpoint_revision(name).is_some());
         match logs.first() {
@@ -229,9 +230,9 @@ impl FolderReader<'_> {
         }
     }
 
-    /// The newest log file must be as long as it was: what is missing at its end was acknowledged.
+    /// Checks that the newest log file is as long as it was: what is missing at its end was acknowledged.
     fn check_end(&self, before: Revision, contents: &[u8]) -> Result<(), Error> {
-        let Found::Frame(first) = find(contents, 0) else { return Ok(()) };
+        let FrameResult::Frame(first) = find_frame(contents, 0) else { return Ok(()) };
         let must_have_room = Format::parse(first.payload).is_some_and(Format::has_room);
         if !must_have_room || has_room(contents) {
             return Ok(());
@@ -239,7 +240,8 @@ impl FolderReader<'_> {
         Err(self.damaged(&log_name(before), "it is shorter than what was written to it"))
     }
 
-    /// What was acknowledged must be there: the log file `before` is the newest, and `newest` the revision reached.
+    /// Checks that everything acknowledged is there: the log file `before` is the newest, and `newest` the revision
+    /// reached.
     fn check_acknowledged(&self, names: &[String], before: Revision, newest: Revision) -> Result<(), Error> {
         if !names.iter().any(|name| name == USED) {
             return Ok(());
@@ -257,10 +259,10 @@ impl FolderReader<'_> {
         Err(Error::Corrupt { path: place, reason })
     }
 
-    /// Feeds one log file into the replay and returns where its last whole frame begins and ends.
+    /// Replays one log file. Returns where its last whole frame begins and ends.
     fn replay(
         &self,
-        replay: &mut Replay<'_>,
+        replay: &mut LogReplay<'_>,
         before: Revision,
         contents: &[u8],
         is_last: bool,
@@ -270,49 +272,50 @@ impl FolderReader<'_> {
         let mut newest = None;
         let mut is_continued = false;
         loop {
-            match find(contents, at) {
-                Found::Frame(frame) => {
+            match find_frame(contents, at) {
+                FrameResult::Frame(frame) => {
                     let result = feed(replay, frame, before, newest);
                     newest = Some(result.map_err(|what| self.damaged(&name, what))?);
-                    is_continued = frame.kind == Kind::Continued;
+                    is_continued = frame.kind == FrameKind::Continued;
                     (last, at) = (at, at + frame.len());
                 }
-                Found::End if newest.is_none() => {
+                FrameResult::End if newest.is_none() => {
                     return Err(self.damaged(&name, "its first record is missing"));
                 }
-                Found::End if is_last && is_continued => {
+                FrameResult::End if is_last && is_continued => {
                     return Err(self.damaged(&name, "the log file after it is missing"));
                 }
-                // Room that was not used, or a torn record that was not acknowledged. If it was a commit that others
-                // build on, the next file's first record tells.
-                Found::End => return Ok((last, at)),
-                Found::Damage(what) => return Err(self.damaged(&name, what)),
+                // Unused space, or a torn record that was not acknowledged. If it was a commit that others build on,
+                // the next file's first record shows it.
+                FrameResult::End => return Ok((last, at)),
+                FrameResult::Damage(what) => return Err(self.damaged(&name, what)),
             }
         }
     }
 }
 
-/// Feeds one frame; `newest` is the revision reached in this file, `None` before its first frame. Returns the
+/// Replays one frame; `newest` is the revision reached in this file, `None` before its first frame. Returns the
 /// revision reached.
 fn feed(
-    replay: &mut Replay<'_>,
+    replay: &mut LogReplay<'_>,
     frame: Frame<'_>,
     before: Revision,
     newest: Option<Revision>,
 ) -> Result<Revision, &'static str> {
     let revision = Revision::new(frame.revision);
     match (frame.kind, newest) {
-        (Kind::LogStart, None) if revision != before => Err("its first record is of another file"),
-        (Kind::LogStart, None) if Format::parse(frame.payload).is_none() => {
-            Err("it is in a layout this version does not know")
+        (FrameKind::LogStart, None) if revision != before => Err("its first record belongs to another file"),
+        (FrameKind::LogStart, None) if Format::parse(frame.payload).is_none() => {
+            Err("it is in a layout that this version does not know")
         }
-        (Kind::LogStart, None) if before > replay.revision() => {
+        (FrameKind::LogStart, None) if before > replay.revision() => {
             Err("the log file before it is missing or cut short")
         }
-        (Kind::LogStart, None) => Ok(before),
-        (Kind::Closed | Kind::Continued, Some(newest)) if revision == newest => Ok(newest),
-        (Kind::Commits, Some(newest)) if revision == newest.next() => {
-            let changes = record::read_changes(frame.payload, revision).ok_or("a record does not decode")?;
+        (FrameKind::LogStart, None) => Ok(before),
+        (FrameKind::Closed | FrameKind::Continued, Some(newest)) if revision == newest => Ok(newest),
+        (FrameKind::Commits, Some(newest)) if revision == newest.next() => {
+            let changes =
+                payload::read_changes(frame.payload, revision).ok_or("a record cannot be decoded")?;
             let last = changes.last().ok_or("a record is empty")?.revision;
             let time =
                 Timestamp::from_millisecond(frame.time).map_err(|_| "a record has an impossible time")?;

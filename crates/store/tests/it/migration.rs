@@ -10,16 +10,16 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use homeostat_core::{Key, Prefix, Revision};
-use homeostat_store::disk::{Config, Contents, KeyMigration};
+use homeostat_store::disk::{Config, Contents, KeyMigration, Migration};
 use homeostat_store::{Disk, Error, Expect, Limits, Op, SharedStore, Snapshot, Store, Txn, Value};
 
 use crate::simulated::{Fault, Left, Simulated};
 
 /// What is in a group with a dot moves, unless its value says that it stays.
-const MIGRATION: KeyMigration = KeyMigration {
+const MIGRATION: Migration = Migration::Keys(KeyMigration {
     new_name: |key| Key::new(&format!("new:{}", key.group()), key.resource(), key.namespace(), key.name()),
     moves: |key, bytes| key.group().contains('.') && !bytes.starts_with(b"stays"),
-};
+});
 const MIGRATED: Contents = Contents { migrations: &[MIGRATION] };
 
 fn config(contents: Contents) -> Config {
@@ -172,6 +172,42 @@ async fn a_value_that_moves_leaves_its_former_name() {
         format!("0008 {old} 0>8"),
     ];
     assert_eq!(seen.events, expected);
+}
+
+/// A value that begins with a cross gets a tag instead, in the checkpoint and in the log; everything else is as it was.
+#[tokio::test]
+async fn values_are_rewritten_where_they_are() {
+    const TAGGED: Contents = Contents {
+        migrations: &[Migration::Values(|_, value| {
+            let rest = value.bytes.strip_prefix(b"x")?;
+            Some(Value { tag: 7, ..Value::plain(value.bytes.slice_ref(rest)) })
+        })],
+    };
+    let files = Simulated::default();
+    let store = Disk::open_on(Arc::new(files.clone()), &config(Contents::default())).expect("it opens");
+    let key = |number: usize| Key::new("", "configmaps", "team", &(number % 40).to_string());
+    for number in 0..200 {
+        let text = format!("{}{number} {}", if number % 3 == 0 { "x" } else { "" }, ".".repeat(200));
+        let op = if number % 7 == 6 { Op::Delete } else { Op::Put(Value::plain(text)) };
+        store.commit(Txn::one(key(number), Expect::Any, op)).await.expect("it is written");
+    }
+    let from = oldest(&store);
+    let before = see(&store, from);
+    drop(store);
+    assert!(files.files().keys().any(|name| name.starts_with("checkpoint-")), "both kinds of files");
+    let store = Disk::open_on(Arc::new(files.clone()), &config(TAGGED)).expect("it is migrated");
+    let after = see(&store, from);
+    assert_eq!(after.events, before.events);
+    let without_cross = before.entries.iter().map(|line| line.replace(" x", " "));
+    assert_eq!(after.entries, without_cross.collect::<Vec<_>>());
+    let expected = before.entries.iter().filter(|line| line.contains(" x")).count();
+    let tagged = |store: &Disk| store.snapshot().iter().filter(|entry| entry.tag == 7).count();
+    assert!(expected > 3, "{expected}");
+    assert_eq!(tagged(&store), expected);
+    drop(store);
+    let again = Disk::open_on(Arc::new(files), &config(TAGGED)).expect("it opens");
+    assert_eq!(tagged(&again), expected, "tags are stored");
+    assert_eq!(see(&again, from), after);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,8 +1,8 @@
-//! Decides which Pods are deleted first when there are too many: those that do the least and are missed the least.
+//! Decides which Pods are deleted first when there are too many: those that do the least and will be missed the least.
 //!
 //! Unscheduled before scheduled, pending before running, not ready before ready, low deletion cost before high (the
-//! annotation `controller.kubernetes.io/pod-deletion-cost`), crowded nodes before empty ones, young before old (in powers
-//! of two, so that the choice is spread), often restarted before stable.
+//! annotation `controller.kubernetes.io/pod-deletion-cost`), crowded nodes before empty ones, young before old (in
+//! powers of two, so that the choice is spread), often restarted before stable.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use super::partial_pod::PartialPod;
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The `count` Pods to delete. `related` are all Pods of the same workload: they say how crowded a node is.
+/// Returns the `count` Pods to delete. `related` are all Pods of the same workload; they show how crowded a node is.
 pub(crate) fn pods_to_delete(
     mut pods: Vec<Arc<PartialPod>>,
     related: &[Arc<PartialPod>],
@@ -59,7 +59,7 @@ fn cost(pod: &PartialPod) -> i32 {
     pod.annotation(DELETION_COST).and_then(|cost| cost.parse().ok()).unwrap_or_default()
 }
 
-/// The younger first, ages counted in powers of two; those of one power in the order of their uids, which is chance.
+/// Compares by age, younger first, in powers of two; Pods of the same power are ordered by uid, which is random.
 fn by_age(
     left: &PartialPod,
     right: &PartialPod,
@@ -90,7 +90,7 @@ mod tests {
         Timestamp::from_second(second).expect("a valid time")
     }
 
-    /// `name node phase ready-for restarts cost`, `-` for none.
+    /// Parses `name node phase ready-for restarts cost`, `-` for none.
     fn pod(text: &str) -> Arc<PartialPod> {
         let words: Vec<&str> = text.split(' ').collect();
         let given = |word: &str| (word != "-").then(|| word.to_owned());
@@ -115,7 +115,7 @@ mod tests {
         Arc::new(pod)
     }
 
-    /// The first of these Pods to go is the one called `victim`, whatever the order they are in.
+    /// Checks that the Pod called `victim` is deleted first, whatever order the Pods are in.
     #[track_caller]
     fn check(pods: [&str; 2], victim: &str) {
         for order in [[pods[0], pods[1]], [pods[1], pods[0]]] {

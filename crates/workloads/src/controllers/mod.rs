@@ -1,13 +1,13 @@
-//! The built-in controllers: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, endpoints, disruption budgets,
-//! Nodes that stop reporting, Pods whose Node is gone, and Pods that no Node takes.
+//! The built-in controllers: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, endpoints, disruption
+//! budgets, Nodes that stop reporting, Pods whose Node is gone, and Pods that no Node accepts.
 //!
-//! They are ordinary controllers on the runtime: they know a `kube::Client` and nothing else, and behave as Kubernetes' own
-//! do, down to reasons, events and names, so that kubectl and people find what they expect. Each kind has one file or folder.
-//! Decisions are made in modules without I/O; the `mod.rs` of a kind only reads and writes objects.
+//! They are ordinary controllers on the runtime: they know a `kube::Client` and nothing else, and behave as Kubernetes'
+//! own do, down to reasons, events and names, so that kubectl and people find what they expect. Each kind has one file
+//! or folder. Decisions are made in modules without I/O; the `mod.rs` of a kind only reads and writes objects.
 //!
-//! Several kinds share `partial_pod` (the part of a Pod that controllers need), `ownership` (adopting and releasing objects),
-//! `pod_control` (creating and deleting Pods), `deletion_order` (which Pods are deleted first), `template` (from a template to
-//! a Pod), `revisions` (former templates), `number` and `time` (the API's notation).
+//! Several kinds share `partial_pod` (the part of a Pod that controllers need), `ownership` (adopting and releasing
+//! objects), `pod_control` (creating and deleting Pods), `deletion_order` (which Pods are deleted first), `template`
+//! (from a template to a Pod), `revisions` (former templates), `number` and `time` (the API's notation).
 
 mod cron_job;
 mod daemon_set;
@@ -31,10 +31,10 @@ mod unscheduled;
 
 use homeostat_runtime::Operator;
 
-/// The field manager and source of events of these controllers.
+/// The field manager of these controllers, and the source of their events.
 const NAME: &str = "workloads.homeostat.dev";
 
-/// All of them, ready to run on any server.
+/// Returns an operator with all of them, which runs on any server.
 pub fn operator() -> Operator {
     let operator = Operator::new(NAME)
         .control(deployment::control())

@@ -1,9 +1,9 @@
 //! Marks Nodes that stopped reporting, and their Pods.
 //!
-//! A Node whose lease is not renewed becomes `Unknown`, and the Pods of a Node that is not ready are not ready either,
-//! because nobody sees their state. (Pods of our own nodes that are being deleted are removed after a while: see
-//! `pod_collector`.) **Invariant:** only Nodes with a lease, or that report themselves as not ready, are judged. Pods are
-//! not evicted: there is nowhere to go.
+//! A Node whose lease is not renewed becomes `Unknown`, and the Pods of a Node that is not ready become not ready,
+//! because nobody sees their state. (`pod_collector` removes Pods on our own nodes that are being deleted, after a
+//! while.) **Invariant:** only Nodes that have a lease, or that report themselves as not ready, are marked. Pods are
+//! not evicted: there is no other node for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,15 +21,15 @@ use super::partial_pod::PartialPod;
 
 /// Where Nodes renew their leases.
 const LEASES: &str = "kube-node-lease";
-/// How long a lease is good for that does not say: Kubernetes' own.
+/// How long a lease is valid that does not say: Kubernetes' own default.
 const LEASE: Duration = Duration::from_secs(40);
-/// The reason by which our own node says that it was stopped well, with nothing left running.
+/// The reason with which our own node reports that it was stopped in order, with nothing left running.
 const STOPPED: &str = "NodeStopped";
 
-/// The label of Nodes whose Pods are processes of a server: they end by themselves soon after it, and a server that comes back
-/// ends what has no Pod.
+/// The label of Nodes whose Pods are processes of a server. The processes end soon after their server, and a server
+/// that comes back ends those that have no Pod.
 const PROCESSES: &str = "homeostat.dev/processes";
-/// A Node of processes that was silent for so long has ended: ten times what its processes outlive their server by.
+/// When a silent Node of processes counts as ended: ten times as long as its processes outlive their server.
 const LOST_AFTER: Duration = Duration::from_secs(300);
 
 /// The index of Pods by the Node they are bound to.
@@ -55,7 +55,7 @@ async fn reconcile(node: Arc<Node>, cx: Context<Node>) -> Result {
     if left == Some(Duration::ZERO) && ready_condition(&node).is_some_and(|ready| ready.status == "True") {
         mark_unknown(&cx, &name).await?;
         cx.event(Severity::Normal, "NodeNotReady", format!("Node {name} status is now: NodeNotReady"));
-        // Its own change brings us back, for the Pods.
+        // The change of the Node itself triggers another reconcile, which marks the Pods.
         return Ok(Action::await_change());
     }
     if is_unready(&node) {
@@ -66,7 +66,7 @@ async fn reconcile(node: Arc<Node>, cx: Context<Node>) -> Result {
     Ok(left.filter(|left| !left.is_zero()).map_or_else(Action::await_change, Action::requeue))
 }
 
-/// How long the lease is still good for; none if it was never renewed.
+/// Returns how much longer the lease is valid; `None` if it was never renewed.
 fn lease_time_left(lease: &LeaseSpec, now: jiff::Timestamp) -> Option<Duration> {
     let renewed = lease.renew_time.as_ref()?.0;
     let asked = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
@@ -78,19 +78,19 @@ fn ready_condition(node: &Node) -> Option<&NodeCondition> {
     node.status.as_ref()?.conditions.as_ref()?.iter().find(|one| one.type_ == "Ready")
 }
 
-/// Does the Node say, or do we, that it is not ready? One that says nothing may be.
+/// Returns whether the Node's condition says that it is not ready. A Node without the condition may be ready.
 pub(super) fn is_unready(node: &Node) -> bool {
     ready_condition(node).is_some_and(|ready| ready.status != "True")
 }
 
-/// Has the Node said that nothing runs there any more?
+/// Returns whether the Node has reported that nothing runs there any more.
 pub(super) fn is_stopped(node: &Node) -> bool {
     ready_condition(node)
         .is_some_and(|ready| ready.status == "False" && ready.reason.as_deref() == Some(STOPPED))
 }
 
-/// How long until a silent Node counts as ended, with all that ran there. None if it is not silent, or nobody can know: what
-/// other kubelets run goes on without us.
+/// Returns how long it is until a silent Node counts as ended, with everything that ran there. `None` if it is not
+/// silent, or if nobody can know: what other kubelets run continues without us.
 pub(super) fn time_until_lost(node: &Node, now: jiff::Timestamp) -> Option<Duration> {
     let labels = node.metadata.labels.as_ref()?;
     let since =
@@ -107,7 +107,7 @@ async fn mark_unknown(cx: &Context<Node>, name: &str) -> Result<(), kube::Error>
     nodes.patch_status(name, &PatchParams::default(), &patch).await.map(drop)
 }
 
-/// Takes back that the Pod is ready.
+/// Marks the Pod as not ready.
 async fn mark_pod_unready(cx: &Context<Node>, pod: &PartialPod) -> Result<(), kube::Error> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let pods: Api<core::Pod> = Api::namespaced(cx.client().clone(), namespace);

@@ -1,30 +1,30 @@
-//! Numbers as the API writes them: counts that are left out when zero, and "so many or so many percent".
+//! Numbers in the API's notation: counts that are omitted when zero, and values that are a number or a percentage.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// A count of things in memory, which always fits.
+/// Converts a count of things in memory, which always fits.
 pub(crate) fn as_count(length: usize) -> i32 {
     i32::try_from(length).unwrap_or(i32::MAX)
 }
 
-/// Zero is left out.
+/// Returns `None` for zero.
 pub(crate) fn omit_zero(number: i32) -> Option<i32> {
     (number != 0).then_some(number)
 }
 
-/// What is not there counts as zero.
+/// Converts to `usize`; a negative number becomes zero.
 pub(crate) fn as_usize(number: i32) -> usize {
     usize::try_from(number).unwrap_or_default()
 }
 
-/// Which way a percentage that does not come out even goes.
+/// Which way a fraction of a percentage is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     Up,
     Down,
 }
 
-/// `value` of `total`. What the server should have refused counts as zero.
+/// Resolves a number or a percentage of `total`. A value that the server should have refused counts as zero.
 pub(crate) fn resolve_percentage(value: Option<&IntOrString>, total: i32, rounding: Rounding) -> i32 {
     match value {
         None => 0,

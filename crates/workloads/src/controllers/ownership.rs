@@ -1,8 +1,9 @@
-//! Adopts and releases children: an object adopts what its selector matches and nobody controls, and releases what it
-//! controls but no longer matches.
+//! Adopts and releases children: an object adopts those that its selector matches and nobody controls, and releases
+//! those that it controls and its selector no longer matches.
 //!
-//! **Invariant:** an owner in deletion adopts nothing. The server itself is asked before the first adoption: a lagging
-//! cache would take back what an orphaning delete has just released, and garbage collection would remove it.
+//! **Invariant:** an owner that is being deleted adopts nothing. The server itself is asked before the first adoption:
+//! with a lagging cache, the owner would take back what an orphaning delete has just released, and garbage collection
+//! would remove it.
 
 use std::sync::Arc;
 
@@ -17,28 +18,28 @@ use serde_json::json;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OrphansInNamespace(pub(crate) String);
 
-/// Where this object is indexed, if nobody controls it.
+/// Returns the index key of this object, if nobody controls it.
 pub(crate) fn orphan_index_key<T: Kind>(object: &T) -> Option<OrphansInNamespace> {
     let namespace = object.meta().namespace.clone().unwrap_or_default();
     controller_of(object.meta()).is_none().then_some(OrphansInNamespace(namespace))
 }
 
-/// The reference to the object that controls this one.
+/// Returns the reference to the object that controls this one.
 pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
     meta.owner_references.as_deref()?.iter().find(|reference| reference.controller == Some(true))
 }
 
-/// Does `owner` control the object with this metadata?
+/// Returns whether `owner` controls the object with this metadata.
 pub(crate) fn is_controlled_by(meta: &ObjectMeta, owner: &ObjectMeta) -> bool {
     controller_of(meta).is_some_and(|reference| Some(&reference.uid) == owner.uid.as_ref())
 }
 
-/// A selector as the API writes it. One the API server should have refused selects nothing.
+/// Parses a selector of the API. One that the API server should have refused selects nothing.
 pub(crate) fn label_selector(written: &meta::LabelSelector) -> LabelSelector {
     LabelSelector::from_json(&json!(written)).unwrap_or_else(|_| LabelSelector::nothing())
 }
 
-/// Do these labels match?
+/// Returns whether the selector matches these labels.
 pub(crate) fn matches_labels(selector: &LabelSelector, meta: &ObjectMeta) -> bool {
     selector.matches(|key| meta.labels.as_ref()?.get(key).map(String::as_str))
 }
@@ -62,7 +63,8 @@ fn decide_claim(object: &ObjectMeta, owner: &ObjectMeta, selector: &LabelSelecto
     }
 }
 
-/// The objects of kind `T` that are ours after adopting and releasing. Only those `may_adopt` admits are adopted.
+/// Returns the objects of kind `T` that are ours after adopting and releasing. Only those that `may_adopt` allows are
+/// adopted.
 pub(crate) async fn claim_objects<K: Kind, T: Kind>(
     cx: &Context<K>,
     selector: &LabelSelector,
@@ -121,7 +123,7 @@ async fn release<K: Kind, T: Kind>(cx: &Context<K>, object: &T) -> Result<(), Er
     released.or_else(|error| if is_settled_elsewhere(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Gone, another one by now, or controlled by somebody faster: the next event tells.
+/// Returns whether the object is gone, replaced, or controlled by somebody faster: then the next event tells.
 fn is_settled_elsewhere(error: &Error) -> bool {
     matches!(error.code(), Some(404 | 409 | 422))
 }

@@ -1,7 +1,7 @@
-//! The part of a Pod that the controllers need, a tenth of it, so that thousands of Pods in memory cost little.
+//! The part of a Pod that the controllers need. It is a tenth of the whole, so thousands of Pods in memory cost little.
 //! Controllers create full Pods and cache these.
 //!
-//! **Invariant:** a partial Pod is never written back as a whole, so what it leaves out cannot be lost.
+//! **Invariant:** a partial Pod is never written back as a whole, so the fields it leaves out cannot be lost.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 
-/// A Pod, in part.
+/// A Pod with only the fields that controllers need.
 #[derive(Resource, Clone, Debug, Default, Serialize, Deserialize)]
 #[resource(inherit = "core::Pod")]
 pub(crate) struct PartialPod {
@@ -151,7 +151,7 @@ impl PartialPod {
         self.phase() == "Failed"
     }
 
-    /// Will it never run again?
+    /// Returns whether it will never run again.
     pub(crate) fn is_finished(&self) -> bool {
         self.is_succeeded() || self.is_failed()
     }
@@ -160,12 +160,12 @@ impl PartialPod {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Does it count as a replica?
+    /// Returns whether it counts as a replica.
     pub(crate) fn is_active(&self) -> bool {
         !self.is_finished() && !self.is_dying()
     }
 
-    /// Is it on its way out, but not yet through?
+    /// Returns whether it is being deleted and has not finished.
     pub(crate) fn is_terminating(&self) -> bool {
         self.is_dying() && !self.is_finished()
     }
@@ -174,7 +174,7 @@ impl PartialPod {
         self.ready_condition().is_some()
     }
 
-    /// Did it fail only because its node was stopped?
+    /// Returns whether it failed only because its node was stopped.
     pub(crate) fn is_disrupted_by_node(&self) -> bool {
         self.status.conditions.iter().any(|one| {
             one.r#type == "DisruptionTarget"
@@ -183,7 +183,7 @@ impl PartialPod {
         })
     }
 
-    /// Since when it is ready, as far as it says.
+    /// Returns since when it has been ready, as far as its status says.
     pub(crate) fn ready_since(&self) -> Option<Timestamp> {
         self.ready_condition()?.last_transition_time.as_ref().map(|time| time.0)
     }
@@ -192,7 +192,7 @@ impl PartialPod {
         self.status.conditions.iter().find(|one| one.r#type == "Ready" && one.status == "True")
     }
 
-    /// How long until it counts as available; zero if it does, none if that is not in sight.
+    /// Returns how long it is until it counts as available: zero if it does, `None` if it is not ready.
     pub(crate) fn available_in(&self, min_ready: Duration, now: Timestamp) -> Option<Duration> {
         let ready = self.ready_condition()?;
         if min_ready.is_zero() {
@@ -211,24 +211,24 @@ impl PartialPod {
         self.metadata.creation_timestamp.as_ref().map(|time| time.0)
     }
 
-    /// The most restarts any of its containers had.
+    /// Returns the restarts of the container that has restarted most often.
     pub(crate) fn restarts_max(&self) -> i32 {
         self.status.container_statuses.iter().map(|one| one.restart_count).max().unwrap_or_default()
     }
 }
 
-/// The index of Pods by namespace, declared by the controller of endpoints for all.
+/// The index of Pods by namespace. The endpoints controller declares it for all controllers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PodsInNamespace(pub(crate) String);
 
 impl PodsInNamespace {
-    /// The namespace of this object.
+    /// Returns the index key for the object's namespace.
     pub(crate) fn of(meta: &ObjectMeta) -> Self {
         Self(meta.namespace.clone().unwrap_or_default())
     }
 }
 
-/// The shortest wait until another of these Pods becomes available.
+/// Returns the shortest wait until another of these Pods becomes available.
 pub(crate) fn next_available<'a>(
     pods: impl IntoIterator<Item = &'a PartialPod>,
     min_ready: Duration,
@@ -238,7 +238,7 @@ pub(crate) fn next_available<'a>(
     waits.filter(|wait| !wait.is_zero()).min()
 }
 
-/// `minReadySeconds` as a duration.
+/// Returns `minReadySeconds` as a duration.
 pub(crate) fn min_ready(seconds: Option<i32>) -> Duration {
     Duration::from_secs(u64::try_from(seconds.unwrap_or_default()).unwrap_or_default())
 }

@@ -1,8 +1,9 @@
-//! Removes Pods that nobody runs any more: Pods of Nodes that are gone, and Pods in deletion on a Node that reported its
-//! stop, or on a process node that was silent for too long. Nobody else would ever remove them, nor their Namespaces.
+//! Deletes Pods that nothing runs any more: Pods of Nodes that are gone, and Pods being deleted on a Node that reported
+//! its stop or on a process node that was silent for too long. Otherwise they, and their Namespaces, would stay for
+//! ever.
 //!
-//! A Node counts as gone when it was missing for a while and the server confirms it, as in Kubernetes. Finished Pods are
-//! not counted or removed here.
+//! A Node counts as gone when it was missing for a while and the server confirms it, as in Kubernetes. Finished Pods
+//! are neither counted nor deleted here.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +19,10 @@ use serde_json::json;
 use super::node_health::{is_stopped, time_until_lost};
 use super::partial_pod::PartialPod;
 
-/// A Node that is missing may be about to come: Kubernetes' own patience.
+/// How long to wait for a missing Node, which may be about to come: Kubernetes' own choice.
 const MISSING_NODE_WAIT: Duration = Duration::from_secs(40);
 
-/// Since when Nodes are missing.
+/// The missing Nodes, and since when each has been missing.
 type MissingNodes = Mutex<HashMap<String, Timestamp>>;
 
 pub(super) fn control() -> Control {
@@ -60,7 +61,7 @@ async fn reconcile(pod: Arc<PartialPod>, cx: Context<PartialPod>, missing: Arc<M
     Ok(Action::await_change())
 }
 
-/// How long until the Pod may go though its Node says nothing of its end; none while that is not in sight.
+/// Returns how long it is until the Pod may go without its Node's confirmation; `None` while that is not in sight.
 fn time_until_release(pod: &PartialPod, node: &core::Node, now: Timestamp) -> Option<Duration> {
     let deadline = pod.metadata.deletion_timestamp.as_ref()?.0;
     if is_stopped(node) {
@@ -70,7 +71,7 @@ fn time_until_release(pod: &PartialPod, node: &core::Node, now: Timestamp) -> Op
     Some(time_until_lost(node, now)?.max(grace))
 }
 
-/// How much longer to wait for a Node.
+/// Returns how much longer to wait for a Node.
 fn wait_left(missing: &MissingNodes, node: &str, now: Timestamp) -> Duration {
     let mut missing = missing.lock().unwrap_or_else(PoisonError::into_inner);
     let since = *missing.entry(node.to_owned()).or_insert(now);
@@ -81,7 +82,7 @@ fn pods(cx: &Context<PartialPod>) -> Api<core::Pod> {
     Api::namespaced(cx.client().clone(), cx.key().namespace())
 }
 
-/// Says that it failed, for those who count on it, such as Jobs.
+/// Marks the Pod as failed, for controllers that count failures, such as Job's.
 async fn mark_failed(cx: &Context<PartialPod>, pod: &PartialPod) -> Result<(), kube::Error> {
     if pod.is_finished() {
         return Ok(());
@@ -103,7 +104,7 @@ async fn delete_now(cx: &Context<PartialPod>, pod: &PartialPod) -> Result<(), ku
     gone_is_fine(pods(cx).delete(pod.name(), &params).await.map(drop))
 }
 
-/// Gone, or another Pod of the same name already.
+/// Turns "gone" and "another Pod has this name now" into success.
 fn gone_is_fine(outcome: Result<(), kube::Error>) -> Result<(), kube::Error> {
     match outcome {
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),

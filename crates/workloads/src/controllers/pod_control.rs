@@ -1,6 +1,6 @@
-//! Creates and deletes many Pods, with the events people look for.
+//! Creates and deletes many Pods, and sends the events that people look for.
 //!
-//! Creations start slowly and double: a template that the server refuses costs one request, not five hundred.
+//! Creation starts slowly and doubles: a template that the server refuses costs one request, not five hundred.
 
 use std::sync::Arc;
 
@@ -10,10 +10,11 @@ use k8s_openapi::api::core::v1 as core;
 
 use super::partial_pod::PartialPod;
 
-/// Pods made or removed in one reconcile; the rest follows in the next one, so that one owner cannot starve others.
+/// The most Pods created or deleted in one reconcile; the rest follows in the next one, so that no owner starves
+/// others.
 pub(crate) const BURST: usize = 500;
 
-/// Creates `count` Pods, `make` being told the number of each. Stops at the first batch with a failure.
+/// Creates `count` Pods; `make` gets the number of each. Stops after the first batch with a failure.
 pub(crate) async fn create_pods<K: Kind>(
     cx: &Context<K>,
     count: usize,
@@ -36,7 +37,7 @@ pub(crate) async fn create_pod<K: Kind>(cx: &Context<K>, pod: core::Pod) -> Resu
     let created = cx.create::<_, PartialPod>(pod).await;
     match &created {
         Ok(pod) => cx.event(Severity::Normal, "SuccessfulCreate", format!("Created pod: {}", pod.name())),
-        // The namespace takes the owner with it: nothing to tell.
+        // The namespace is being deleted, and the owner with it: there is nothing to report.
         Err(error) if error.is_namespace_ending() => {}
         Err(error) => {
             cx.event(Severity::Warning, "FailedCreate", format!("Error creating: {}", error_message(error)));
@@ -64,7 +65,7 @@ pub(crate) async fn delete_pod<K: Kind>(cx: &Context<K>, pod: &PartialPod) -> Re
     Ok(())
 }
 
-/// The server's own words, which is what people search for.
+/// Returns the server's own message, because that is what people search for.
 pub(crate) fn error_message(error: &Error) -> String {
     match error {
         Error::Api { status, .. } => status.message.clone(),

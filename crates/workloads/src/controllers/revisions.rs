@@ -1,8 +1,11 @@
-//! The revisions of a StatefulSet or DaemonSet: each template it had, as a ControllerRevision that `kubectl rollout
-//! history` and `undo` understand. Pure.
+//! The revisions of a StatefulSet or DaemonSet: each template it has had, as a ControllerRevision that `kubectl rollout
+//! history` and `undo` understand.
+//!
+//! [`find_newest`] decides which revision is the newest, without I/O; [`ensure_newest`] makes it so on the server.
 
 use std::sync::Arc;
 
+use homeostat_runtime::{Context, Error, Kind, from_json};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -11,44 +14,66 @@ use serde_json::{Value, json};
 
 use super::template::short_hash;
 
-/// The label that tells the revision of a Pod, and the hash of a revision.
+/// The label with a Pod's revision, and with a revision's hash.
 pub(super) const REVISION: &str = "controller-revision-hash";
 
-/// The longest part of an owner's name in the names of its revisions: what is left of a name after the hash and a Pod's
-/// own needs, as Kubernetes has it.
+/// The longest part of an owner's name in its revisions' names: what remains of a name after the hash and the part that
+/// a Pod needs, as in Kubernetes.
 const PREFIX_MAX: usize = 223;
 
-/// A patch that puts this template in place.
+/// Returns a patch that sets this template.
 fn template_patch(template: &PodTemplateSpec) -> Value {
     let mut template = json!(template);
     template["$patch"] = json!("replace");
     json!({"spec": {"template": template}})
 }
 
-/// What is to be done so that the newest revision holds the owner's template.
-pub(super) enum NewestRevision {
-    /// It is.
+/// What must be done so that the newest revision holds the owner's template.
+enum NewestRevision {
+    /// Nothing: it does.
     Known(Arc<ControllerRevision>),
-    /// This one is, and must become the newest.
+    /// This revision holds it and must become the newest.
     Renumber(Arc<ControllerRevision>, i64),
-    /// It must be made.
+    /// This revision must be created.
     Missing(Box<ControllerRevision>),
 }
 
 /// Looks for the owner's template among its revisions, which are in order.
-pub(super) fn find_newest(
+fn find_newest(
     owner: &ObjectMeta,
     template: &PodTemplateSpec,
     revisions: &[Arc<ControllerRevision>],
     collisions: i32,
 ) -> NewestRevision {
-    // As types, not as text: another build may write the same template differently.
+    // Compares types, not text: another build may write the same template differently.
     let is_equal = |revision: &Arc<ControllerRevision>| template_of(revision).as_ref() == Some(template);
     let next = revisions.last().map_or(1, |last| last.revision + 1);
     match revisions.iter().rposition(is_equal) {
         Some(at) if at + 1 == revisions.len() => NewestRevision::Known(revisions[at].clone()),
         Some(at) => NewestRevision::Renumber(revisions[at].clone(), next),
         None => NewestRevision::Missing(Box::new(revision(owner, template, next, collisions))),
+    }
+}
+
+/// Returns the revision with the owner's template, and creates it if it is missing.
+pub(super) async fn ensure_newest<K: Kind>(
+    cx: &Context<K>,
+    owner: &K,
+    template: &PodTemplateSpec,
+    revisions: &[Arc<ControllerRevision>],
+    collisions: i32,
+) -> Result<Arc<ControllerRevision>, Error> {
+    match find_newest(owner.meta(), template, revisions, collisions) {
+        NewestRevision::Known(revision) => Ok(revision),
+        NewestRevision::Renumber(revision, number) => cx.patch(&*revision, json!({"revision": number})).await,
+        NewestRevision::Missing(revision) => {
+            let created = cx.create::<_, ControllerRevision>(*revision).await;
+            if matches!(&created, Err(error) if error.is_conflict()) {
+                // The name is taken: the next reconcile tries another one.
+                cx.patch_status(owner, json!({"status": {"collisionCount": collisions + 1}})).await?;
+            }
+            created
+        }
     }
 }
 
@@ -77,17 +102,17 @@ fn revision(
     }
 }
 
-/// The template a revision holds.
+/// Returns the template that a revision holds.
 pub(super) fn template_of(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
     let RawExtension(data) = revision.data.as_ref()?;
-    serde_json::from_value(data["spec"]["template"].clone()).ok()
+    from_json(&data["spec"]["template"]).ok()
 }
 
 pub(super) fn revision_name(revision: &ControllerRevision) -> &str {
     revision.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// The revisions nobody uses beyond the limit, oldest first.
+/// Returns the unused revisions beyond the limit, oldest first.
 pub(super) fn surplus_revisions(
     revisions: &[Arc<ControllerRevision>],
     live: &[&str],

@@ -1,17 +1,17 @@
-//! From a Pod template to Pods, and to the short hash that tells templates apart in names and labels.
+//! Makes Pods from a Pod template, and the short hash that distinguishes templates in names and labels.
 //!
-//! The hash is stable for a template as this build writes it. Nobody compares hashes to find a template again (objects
-//! are compared), so another build may hash differently without harm.
+//! The hash is stable for a template as long as the same build writes it. Hashes are not compared to find a template
+//! again (objects are), so another build may hash differently without harm.
 
 use homeostat_core::hash::fnv_32;
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-/// Letters of hashes in names: no vowels, so no words appear; no 0, 1, 3, so nothing is misread.
+/// Letters in hashes: no vowels, so that no words appear; no 0, 1, 3, which are easily misread.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The full Pod this template describes, its name yet to be chosen.
+/// Returns the full Pod that this template describes, without a name.
 pub(crate) fn pod_from_template(template: &PodTemplateSpec) -> Pod {
     let described = template.metadata.clone().unwrap_or_default();
     let metadata = ObjectMeta {
@@ -23,22 +23,22 @@ pub(crate) fn pod_from_template(template: &PodTemplateSpec) -> Pod {
     Pod { metadata, spec: template.spec.clone(), status: None }
 }
 
-/// The full Pod this template describes, named by the server after `owner`.
+/// Returns the full Pod that this template describes; the server derives its name from `owner`.
 pub(crate) fn generated_pod(template: &PodTemplateSpec, owner: &str) -> Pod {
     let mut pod = pod_from_template(template);
     pod.metadata.generate_name = Some(format!("{owner}-"));
     pod
 }
 
-/// A short name for this value; `collisions` gives another one when it is taken.
+/// Returns a short hash of this value; `collisions` gives another one when it is taken.
 pub(crate) fn short_hash(value: &impl Serialize, collisions: Option<i32>) -> String {
     let mut bytes = serde_json::to_vec(value).unwrap_or_default();
     bytes.extend(collisions.into_iter().flat_map(i32::to_le_bytes));
-    safe(fnv_32(&bytes))
+    spell_safely(fnv_32(&bytes))
 }
 
-/// The digits of a number in letters that spell nothing.
-fn safe(number: u32) -> String {
+/// Returns a number's digits in letters that spell nothing.
+fn spell_safely(number: u32) -> String {
     number.to_string().bytes().map(|digit| char::from(LETTERS[usize::from(digit) % LETTERS.len()])).collect()
 }
 
@@ -49,8 +49,8 @@ mod tests {
     #[test]
     fn names_stay_as_they_are() {
         let whole = fnv_32(b"\"x\"\x01\0\0\0");
-        assert_eq!(short_hash(&"x", Some(1)), safe(whole), "the value, then the collisions");
-        assert_eq!(safe(0), "4", "the digit 0 is byte 48, and 48 modulo 27 is 21");
+        assert_eq!(short_hash(&"x", Some(1)), spell_safely(whole), "the value, then the collisions");
+        assert_eq!(spell_safely(0), "4", "the digit 0 is byte 48, and 48 modulo 27 is 21");
         assert_ne!(short_hash(&"x", None), short_hash(&"x", Some(1)));
     }
 }

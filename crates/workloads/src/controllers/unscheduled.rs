@@ -1,6 +1,6 @@
-//! Reports Pods that wait for a Node when there is none: a condition and one event say so, and what to do.
+//! Reports Pods that wait for a Node when there is none: a condition and an event say so, and what to do about it.
 //!
-//! Nothing is bound here. As soon as a Node is ready, or does not report that it is not, its scheduler is responsible.
+//! Nothing is bound here. As soon as some Node is not known to be unready, its scheduler is responsible.
 //! The event is sent when the condition changes, not at every reconcile.
 
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use serde_json::json;
 use super::node_health::is_unready;
 use super::partial_pod::PartialPod;
 
-/// A Pod is left alone so long after its birth: whoever made it may bind it by hand, and a client that uses the API
-/// server alone finds its Pod as it left it.
+/// How long a new Pod is left alone: its creator may bind it by hand, and a client that uses only the API server finds
+/// its Pod unchanged.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A Pod that a Node should take is looked at again this often: the Node may fall silent first.
+/// How often to look again at a Pod that a Node should take: the Node may fall silent first.
 const AGAIN: Duration = Duration::from_secs(30);
-/// The one scheduler whose absence we know of.
+/// The only scheduler that we know to be absent.
 const SCHEDULER: &str = "default-scheduler";
 const CONDITION: &str = "PodScheduled";
 const REMEDY: &str = "no node runs Pods here: start the server with `homeostat up --node`";
@@ -45,21 +45,21 @@ async fn reconcile(pod: Arc<PartialPod>, cx: Context<PartialPod>) -> Result {
         0 => format!("no nodes available to schedule pods: {REMEDY}"),
         count => format!("0/{count} nodes are available: {count} node(s) were not ready: {REMEDY}"),
     };
-    let told = pod.status.conditions.iter().find(|one| one.r#type == CONDITION);
-    if told.is_none_or(|one| one.status != "False" || one.message.as_deref() != Some(&message)) {
+    let known = pod.status.conditions.iter().find(|one| one.r#type == CONDITION);
+    if known.is_none_or(|one| one.status != "False" || one.message.as_deref() != Some(&message)) {
         write_condition(&cx, &pod, &message).await?;
         cx.event(Severity::Warning, "FailedScheduling", message);
     }
     Ok(Action::await_change())
 }
 
-/// How long it is still left alone.
+/// Returns how much longer the Pod is left alone.
 fn patience_left(pod: &PartialPod, now: Timestamp) -> Option<Duration> {
     let age = now.duration_since(pod.created()?).max(SignedDuration::ZERO).unsigned_abs();
     PATIENCE.checked_sub(age).filter(|rest| !rest.is_zero())
 }
 
-/// Does it wait for a Node, and for nothing else?
+/// Returns whether the Pod waits for a Node, and for nothing else.
 fn waits_for_node(pod: &PartialPod) -> bool {
     let scheduler = pod.spec.scheduler_name.as_deref().unwrap_or(SCHEDULER);
     pod.node().is_empty()

@@ -1,8 +1,8 @@
-//! Addresses of Pods: each Pod has its own, although all of them are this machine.
+//! Assigns an address to each Pod, although all of them are on this machine.
 //!
-//! On Linux all of `127.0.0.0/8` leads to this machine. A program that listens on all addresses, or on the address of its
-//! Pod, is reached at that address; two Pods that listen on their own addresses can use the same port. On other systems,
-//! and for Pods with `hostNetwork`, the address is `127.0.0.1`.
+//! On Linux all of `127.0.0.0/8` leads to this machine. A program that listens on all addresses, or on its Pod's
+//! address, is reachable at that address; two Pods that listen on their own addresses can use the same port. On other
+//! systems, and for Pods with `hostNetwork`, the address is `127.0.0.1`.
 //!
 //! **Invariant:** a Pod keeps the address that its status shows, and no two living Pods share one.
 
@@ -13,17 +13,17 @@ use std::sync::{Mutex, PoisonError};
 use homeostat_core::hash::fnv_32;
 use k8s_openapi::api::core::v1::Pod;
 
-/// From `127.1.0.0`: systems use some of the first ones (`127.0.0.53`, `127.0.1.1`).
+/// The first address, `127.1.0.0`: systems use some of the lower ones (`127.0.0.53`, `127.0.1.1`).
 const FIRST: u32 = 0x7f01_0000;
-/// Up to `127.254.255.255`.
+/// The number of addresses, up to `127.254.255.255`.
 const COUNT: u32 = 254 << 16;
 
-/// Who has which address, by the Pod's uid.
+/// The uid of the Pod that has each address.
 #[derive(Default)]
 pub(crate) struct PodAddresses(Mutex<HashMap<Ipv4Addr, String>>);
 
 impl PodAddresses {
-    /// The Pod's address: the one it has, or a free one.
+    /// Returns the Pod's address: the one it has, or a free one.
     pub(crate) fn assign(&self, pod: &Pod) -> Ipv4Addr {
         let is_machines = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
         if is_machines || !cfg!(target_os = "linux") {
@@ -32,16 +32,17 @@ impl PodAddresses {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let known = reported_address(pod);
         if known == Some(Ipv4Addr::LOCALHOST) {
-            // Given by an earlier release.
+            // An earlier release assigned this address.
             return Ipv4Addr::LOCALHOST;
         }
-        // Whoever may write the status may write anything there; only what this gives is believed.
+        // Anyone who may write the status can write any address there; only one that this function could assign is
+        // trusted.
         let known = known.filter(|address| (FIRST..FIRST + COUNT).contains(&address.to_bits()));
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let start = search_start(uid);
         let others = (0..COUNT).map(|step| Ipv4Addr::from(FIRST + (start + step) % COUNT));
         let is_free = |address: &Ipv4Addr| taken.get(address).is_none_or(|other| other == uid);
-        // The first and the last of 256 look like a network and everybody in it.
+        // The first and the last of 256 look like a network's own address and its broadcast address.
         let is_plain = |address: &Ipv4Addr| !matches!(address.octets()[3], 0 | 255);
         let found = known.into_iter().chain(others).filter(is_plain).find(is_free);
         let found = found.unwrap_or(Ipv4Addr::LOCALHOST);
@@ -49,19 +50,19 @@ impl PodAddresses {
         found
     }
 
-    /// Only these Pods are left.
+    /// Frees the addresses of all other Pods.
     pub(crate) fn retain_pods(&self, pods: &HashSet<&str>) {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         taken.retain(|_, uid| pods.contains(uid.as_str()));
     }
 }
 
-/// The address the Pod's status says.
+/// Returns the address in the Pod's status.
 pub(crate) fn reported_address(pod: &Pod) -> Option<Ipv4Addr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
-/// Where the search begins: spread, so that an address is not given again soon.
+/// Returns where the search begins. It depends on the uid, so that an address is not soon assigned again.
 fn search_start(uid: &str) -> u32 {
     fnv_32(uid.as_bytes()) % COUNT
 }

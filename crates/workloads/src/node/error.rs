@@ -1,32 +1,32 @@
-//! Why a node does not start or did not end well.
+//! The errors with which a node fails to start or to stop.
 
 use std::path::PathBuf;
 
-/// An error of a node.
+/// Why a node failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The folder cannot be used.
+    /// The node's folder cannot be used.
     #[error("cannot use the node's folder {}", folder.display())]
     Folder {
-        /// Which one.
+        /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// There is no supervisor and none can be started.
+    /// There is no supervisor, and none can be started.
     #[error("cannot start the supervisor of the node's processes: {0}")]
     Supervisor(String),
-    /// Pods cannot run as the user that was named.
+    /// Pods cannot run as the named user.
     #[error("cannot run Pods as {name}: {why}")]
     Account {
-        /// Who was named.
+        /// The name that was given.
         name: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// The controllers ended with an error.
+    /// The controllers failed.
     #[error(transparent)]
     Runtime(#[from] homeostat_runtime::Error),
 }

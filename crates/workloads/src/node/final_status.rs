@@ -1,7 +1,7 @@
 //! Writes the final status of Pods when a node is stopped in an orderly way.
 //!
-//! By then the controllers have ended and the supervisor is gone, so the supervisor's last records are the truth. The
-//! folder of an ephemeral node is removed with its records, and so is the API that could be asked.
+//! By then the controllers have ended and the supervisor is gone, so its last records are final. An ephemeral node's
+//! folder is removed with those records, and the API server stops as well.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,12 +21,12 @@ use super::supervisor::layout::NodeLayout;
 use super::supervisor::records;
 use super::supervisor_client::PodRuns;
 
-/// A person waits at the terminal.
+/// How long it may take: somebody is waiting at the terminal.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Pods written at a time.
+/// How many Pods are written at a time.
 const CONCURRENCY: usize = 16;
 
-/// What it takes to say it.
+/// Everything needed to write the final status of Pods.
 pub(super) struct FinalStatusWriter {
     pub(super) client: Client,
     pub(super) nodes: Vec<String>,
@@ -36,7 +36,7 @@ pub(super) struct FinalStatusWriter {
 }
 
 impl FinalStatusWriter {
-    /// Writes the status of every Pod that ran here. What cannot be written is left to the next node.
+    /// Writes the status of every Pod that ran here. Whatever cannot be written is left to the next node.
     pub(super) async fn write_all(&self) {
         let mut runs: HashMap<String, PodRuns> = HashMap::new();
         for one in records(&self.layout) {

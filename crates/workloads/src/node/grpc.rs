@@ -1,7 +1,7 @@
-//! One health check by gRPC: `grpc.health.v1.Health/Check` over HTTP/2 without TLS, as Kubernetes does it.
+//! Checks a container's health once by gRPC: `grpc.health.v1.Health/Check` over HTTP/2 without TLS, as in Kubernetes.
 //!
-//! Request and answer are a few bytes, which are encoded and decoded here by hand. Only the first message of the answer
-//! is read.
+//! The request and the response are a few bytes, which are encoded and decoded here by hand. Only the first message of
+//! the response is read.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -12,17 +12,17 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::http::connect;
 
-/// An answer has some ten bytes; whoever sends more is not read further.
+/// The most bytes read from a response, which has about ten.
 const ANSWER_BYTES_MAX: usize = 4096;
-/// Before each message: whether it is compressed, and its length in four bytes.
+/// The prefix of each message: whether it is compressed, and its length in four bytes.
 const PREFIX_BYTES: usize = 5;
-/// The first field of a message as a string, and as a number.
+/// The tags of a message's first field as a string and as a number.
 const FIRST_TEXT: u8 = 0x0a;
 const FIRST_NUMBER: u8 = 0x08;
-/// What a healthy service says.
+/// The status of a healthy service.
 const SERVING: u8 = 1;
 
-/// Asks whether the service is well; a failure in words.
+/// Asks whether the service is healthy. Returns a message if it is not.
 pub(crate) async fn check_health(host: &str, port: u16, service: &str) -> Result<(), String> {
     let stream = connect(host, port).await?;
     let said = |error: hyper::Error| format!("grpc: {error}");
@@ -42,7 +42,7 @@ pub(crate) async fn check_health(host: &str, port: u16, service: &str) -> Result
 async fn read_answer(answer: Response<hyper::body::Incoming>) -> Result<(), String> {
     let (head, body) = answer.into_parts();
     if head.status != 200 {
-        return Err(format!("the answer is not gRPC: HTTP {}", head.status));
+        return Err(format!("the response is not gRPC: HTTP {}", head.status));
     }
     let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| error.to_string())?;
     let trailers = body.trailers().cloned().unwrap_or_default();
@@ -50,14 +50,14 @@ async fn read_answer(answer: Response<hyper::body::Incoming>) -> Result<(), Stri
     check_serving(&body.to_bytes())
 }
 
-/// What a status other than good says. A call that fails at once says it in its head.
+/// Describes a status other than OK. A call that fails immediately has it in its headers, not in its trailers.
 fn status_failure(headers: &HeaderMap) -> Option<String> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let status = text("grpc-status").filter(|status| *status != "0")?;
     Some(format!("grpc status {status}: {}", text("grpc-message").unwrap_or_default()))
 }
 
-/// The message that names the service.
+/// Encodes the message that names the service.
 fn request_message(service: &str) -> Vec<u8> {
     let mut message = Vec::new();
     if !service.is_empty() {
@@ -72,7 +72,7 @@ fn request_message(service: &str) -> Vec<u8> {
     framed
 }
 
-/// Seven bits at a time, the lowest first.
+/// Encodes a number seven bits at a time, the lowest first.
 fn varint(mut number: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
@@ -86,13 +86,13 @@ fn varint(mut number: usize) -> Vec<u8> {
     }
 }
 
-/// Does the answer say that it serves?
+/// Returns an error unless the response says that the service is serving.
 fn check_serving(answer: &[u8]) -> Result<(), String> {
     match answer.get(PREFIX_BYTES..) {
         Some([FIRST_NUMBER, SERVING, ..]) => Ok(()),
         Some([FIRST_NUMBER, status, ..]) => Err(format!("service unhealthy (status {status})")),
         Some([]) => Err("service unhealthy (status unknown)".to_owned()),
-        _ => Err("the answer is not from a gRPC health service".to_owned()),
+        _ => Err("the response is not from a gRPC health service".to_owned()),
     }
 }
 

@@ -1,7 +1,7 @@
-//! One HTTP request to a container, for probes and hooks.
+//! Sends one HTTP request to a container, for probes and hooks.
 //!
-//! Only the status line of the answer is read. Certificates are not verified over HTTPS, as in Kubernetes: the question
-//! is whether somebody answers, and containers often use self-signed certificates.
+//! Only the status line of the response is read. Over HTTPS, certificates are not verified, as in Kubernetes: the
+//! question is whether somebody answers, and containers often use self-signed certificates.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// A status line is shorter; whoever sends more is not read further.
+/// The most bytes read of a response; a status line is shorter.
 const HEAD_BYTES_MAX: u64 = 1024;
 
 /// A request, ready to be sent.
@@ -29,7 +29,7 @@ pub(crate) struct ContainerRequest {
 }
 
 impl ContainerRequest {
-    /// The request an action of this container means, at its Pod's address unless it names a host.
+    /// Builds the request for an action of this container, to its Pod's address unless the action names a host.
     pub(crate) fn new(action: &HTTPGetAction, container: &Container, own: &str) -> Result<Self, String> {
         Ok(Self {
             host: host_or_own(action.host.as_deref(), own).to_owned(),
@@ -39,7 +39,7 @@ impl ContainerRequest {
         })
     }
 
-    /// Sends it; a failure in words.
+    /// Sends the request. Returns a message if it fails.
     pub(crate) async fn send(&self) -> Result<(), String> {
         let stream = connect(&self.host, self.port).await?;
         if !self.is_encrypted {
@@ -52,12 +52,12 @@ impl ContainerRequest {
     }
 }
 
-/// The host asked for, or the Pod's own address.
+/// Returns the requested host, or the Pod's own address.
 pub(crate) fn host_or_own<'a>(asked: Option<&'a str>, own: &'a str) -> &'a str {
     asked.filter(|host| !host.is_empty()).unwrap_or(own)
 }
 
-/// A port by number, or by its name in the container.
+/// Finds a port by its number, or by its name in the container.
 pub(crate) fn port_number(port: &IntOrString, container: &Container) -> Result<u16, String> {
     let number = match port {
         IntOrString::Int(number) => Some(*number),
@@ -95,7 +95,7 @@ fn request_text(action: &HTTPGetAction) -> String {
     let mut text = format!("GET {path} HTTP/1.1\r\n");
     let mut has_host = false;
     for header in headers {
-        // What could begin a header of its own is left out.
+        // A header that contains a line break could begin another header: it is left out.
         if !header.name.contains(['\r', '\n']) && !header.value.contains(['\r', '\n']) {
             has_host |= header.name.eq_ignore_ascii_case("host");
             text.extend([&*header.name, ": ", &*header.value, "\r\n"]);
@@ -108,7 +108,7 @@ fn request_text(action: &HTTPGetAction) -> String {
     text
 }
 
-/// 200 to 399 is good.
+/// Accepts a status from 200 to 399.
 fn check_status_line(head: &[u8]) -> Result<(), String> {
     let line = head.split(|byte| *byte == b'\r' || *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
@@ -116,7 +116,7 @@ fn check_status_line(head: &[u8]) -> Result<(), String> {
     match code {
         Some(200..=399) => Ok(()),
         Some(code) => Err(format!("HTTP probe failed with statuscode: {code}")),
-        None => Err(format!("the answer is not HTTP: {line:?}")),
+        None => Err(format!("the response is not HTTP: {line:?}")),
     }
 }
 
@@ -127,7 +127,7 @@ fn tls_without_verification() -> Result<ClientConfig, rustls::Error> {
     Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 
-/// Takes any certificate.
+/// Accepts any certificate.
 #[derive(Debug)]
 struct AnyCertificateVerifier(Arc<CryptoProvider>);
 

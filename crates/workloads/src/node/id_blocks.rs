@@ -1,11 +1,11 @@
-//! The user and group IDs of Pods on this machine, when the node is root.
+//! Assigns user and group IDs to Pods when the node is root.
 //!
 //! Each Pod gets a block of IDs that nobody else has, and so does each volume claim, whose files outlive Pods. The last
-//! ID of a block is the user of containers that name none. The others stand in for IDs that a Pod names and that belong
-//! to somebody on the machine: in a user namespace the container sees the ID it asked for, and outside it is the
+//! ID of a block is the user of containers that name none. The others are stand-ins for IDs that a Pod names and that
+//! belong to somebody on the machine: in a user namespace the container sees the ID it asked for, and outside it is the
 //! stand-in.
 //!
-//! **Invariants:** two holders that exist never share a block, not even across servers on this machine. A block is
+//! **Invariants:** two existing holders never share a block, not even across servers on this machine. A block is
 //! recorded where it is used, as the owner of the holder's folder, so that a server finds it again after a restart. The
 //! registry folder only decides who was first.
 
@@ -22,28 +22,28 @@ use super::supervisor::layout::NodeLayout;
 use super::supervisor::protocol::IdRange;
 use super::supervisor::safe_path;
 
-/// The first number of all: from here to the largest one that Kubernetes takes, systemd's table of numbers says "unused". People,
-/// services and containers of other programs are below.
+/// The first ID of all blocks. From here to the largest one that Kubernetes accepts, systemd's table of IDs says
+/// "unused"; people, services and other programs' containers are below.
 const FIRST: u32 = 0x7000_0000;
-/// Numbers in a block: those that are given to people and services, and few more.
+/// How many IDs a block has: those that people and services usually have, and a few more.
 const BLOCK_IDS: u32 = 1 << 15;
-/// More than the Pods a node takes, and their claims; all that fit.
+/// How many blocks there are: as many as fit, which is more than a node's Pods and their claims.
 const BLOCKS: u32 = 1 << 13;
-/// A number below this one has a stand-in at the same distance from the beginning of the block.
+/// IDs below this one have a stand-in at the same distance from the beginning of the block.
 const STOOD_IN_MAX: u32 = BLOCK_IDS - 2;
-/// Nobody, everywhere: it has a stand-in too, the last but one.
+/// The ID of `nobody` on every system: it has a stand-in too, the last but one.
 pub(crate) const NOBODY: u32 = 65_534;
-/// Where all servers of this machine see which blocks are taken. Emptied at a start of the machine, when nothing runs.
+/// Where all servers on this machine see which blocks are taken. It is emptied at boot, when nothing runs.
 const REGISTRY: &str = "/run/homeostat-users";
-/// Who may pass a Pod's folder: its group.
+/// The mode of a Pod's folder: only its group may pass.
 const POD_MODE: Mode = Mode::from_raw_mode(0o710);
 
-/// The numbers of one Pod or claim.
+/// The IDs of one Pod or claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IdBlock(u32);
 
 impl IdBlock {
-    /// The block that a number is of.
+    /// Returns the block that contains an ID.
     pub(crate) fn containing(id: u32) -> Option<Self> {
         id.checked_sub(FIRST).map(|distance| Self(distance / BLOCK_IDS)).filter(|block| block.0 < BLOCKS)
     }
@@ -52,12 +52,12 @@ impl IdBlock {
         FIRST + self.0 * BLOCK_IDS
     }
 
-    /// The user of whoever names none, and the group.
+    /// Returns the user, and group, of containers that name none.
     pub(crate) fn user(self) -> u32 {
         self.first() + BLOCK_IDS - 1
     }
 
-    /// Who is this number on the machine? None for one that is too large to have a stand-in.
+    /// Returns the ID that stands in for this one on the machine; `None` if it is too large to have a stand-in.
     pub(crate) fn stand_in(self, id: u32) -> Option<u32> {
         match id {
             NOBODY => Some(self.first() + STOOD_IN_MAX),
@@ -65,12 +65,12 @@ impl IdBlock {
         }
     }
 
-    /// The same number of this block, for one of another.
+    /// Returns the ID in this block that corresponds to an ID in another block.
     pub(crate) fn counterpart(self, id: u32) -> u32 {
         self.first() + (id - FIRST) % BLOCK_IDS
     }
 
-    /// What a user namespace shows of the machine: stand-ins at the numbers they stand for, and some numbers as they are.
+    /// Returns what a user namespace maps: stand-ins at the IDs they stand for, and some IDs unchanged.
     pub(crate) fn ranges(self, as_they_are: &[u32]) -> Vec<IdRange> {
         let mut plain: Vec<u32> = as_they_are.iter().copied().chain([self.user()]).collect();
         plain.sort_unstable();
@@ -90,29 +90,29 @@ impl IdBlock {
     }
 }
 
-/// Is this one of the numbers that only this program gives?
+/// Returns whether this is one of the IDs that only this program assigns.
 pub(crate) fn is_reserved(id: u32) -> bool {
     IdBlock::containing(id).is_some()
 }
 
-/// Some numbers, to see whether a user namespace can show them.
+/// Returns some ranges, to test whether a user namespace can map them.
 pub(crate) fn sample_ranges() -> Vec<IdRange> {
     IdBlock(0).ranges(&[])
 }
 
-/// Gives blocks.
+/// Assigns blocks.
 pub(crate) struct IdBlocks {
     registry: PathBuf,
-    /// Choosing is look and take.
+    /// Held while a block is chosen and taken.
     choosing: Mutex<()>,
 }
 
-/// Whose a block is: a folder.
+/// The folder of the Pod or claim that has a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BlockHolder<'a> {
-    /// Closed but to the Pod's group, which says the block.
+    /// A Pod's folder: closed except to the Pod's group, which records the block.
     Pod(&'a Path),
-    /// Of the claim's user, who says the block.
+    /// A claim's folder: it belongs to the claim's user, which records the block.
     Claim(&'a Path),
 }
 
@@ -123,7 +123,7 @@ impl BlockHolder<'_> {
         }
     }
 
-    /// The block that is written down for it.
+    /// Returns the block that is recorded for it.
     pub(crate) fn recorded(&self) -> Option<IdBlock> {
         let meta = fs::symlink_metadata(self.folder()).ok()?;
         IdBlock::containing(match self {
@@ -132,7 +132,7 @@ impl BlockHolder<'_> {
         })
     }
 
-    /// Writes down its block.
+    /// Records its block.
     pub(crate) fn record(&self, block: IdBlock) -> io::Result<()> {
         let folder = safe_path::open_or_make_folder(self.folder())?;
         let (user, group) = (Uid::from_raw(block.user()), Gid::from_raw(block.user()));
@@ -148,7 +148,7 @@ impl BlockHolder<'_> {
 }
 
 impl IdBlocks {
-    /// Blocks of the whole machine; only of this node's folder where the machine has no place to agree on them.
+    /// Opens the registry of the whole machine, or one in this node's folder if the machine has no place for it.
     pub(crate) fn open(layout: &NodeLayout) -> Self {
         Self::registered_in(Path::new(REGISTRY)).unwrap_or_else(|error| {
             tracing::info!(%error, "cannot share the registry of Pod users with other servers of this machine");
@@ -157,13 +157,13 @@ impl IdBlocks {
     }
 
     fn registered_in(registry: &Path) -> io::Result<Self> {
-        /// Everybody may see which are taken.
+        /// Everybody may see which blocks are taken.
         const MODE: u32 = 0o755;
         match fs::DirBuilder::new().mode(MODE).create(registry) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        // Whoever else owns it could hand out blocks twice.
+        // If it belonged to somebody else, they could make two servers assign the same block.
         let meta = fs::symlink_metadata(registry)?;
         let is_ours = meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw();
         if !is_ours || meta.mode() & 0o022 != 0 {
@@ -175,11 +175,11 @@ impl IdBlocks {
         Ok(Self { registry: registry.to_owned(), choosing: Mutex::default() })
     }
 
-    /// The block of a holder: the one it has, or a free one. Says whether it is new.
+    /// Returns a holder's block, which is the recorded one or a free one, and whether it is new.
     pub(crate) fn block_for(&self, holder: BlockHolder<'_>) -> io::Result<(IdBlock, bool)> {
         let _choosing = self.choosing.lock().unwrap_or_else(PoisonError::into_inner);
         fs::create_dir_all(&self.registry)?;
-        // Its folder first: what has none is taken for gone.
+        // The folder is made first: a holder without a folder counts as gone.
         drop(safe_path::open_or_make_folder(holder.folder())?);
         if let Some(block) = holder.recorded()
             && self.take(block, holder.folder())?
@@ -197,7 +197,7 @@ impl IdBlocks {
         Err(io::Error::other(format!("all {BLOCKS} blocks of user IDs are taken: delete Pods or claims")))
     }
 
-    /// Takes a block for a folder, unless another that exists has it.
+    /// Takes a block for a folder, unless another existing folder has it.
     fn take(&self, block: IdBlock, folder: &Path) -> io::Result<bool> {
         let entry = self.registry.join(block.0.to_string());
         loop {
@@ -219,14 +219,15 @@ fn not_found(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// Does a folder have this block? One that is there and has none is about to.
+/// Returns whether a folder has this block. A folder that exists and has no block is about to get one.
 fn folder_has_block(folder: &Path, block: IdBlock) -> bool {
     let Ok(meta) = fs::symlink_metadata(folder) else { return false };
-    let told = [meta.uid(), meta.gid()].map(IdBlock::containing);
-    told.contains(&Some(block)) || told == [None, None]
+    let blocks = [meta.uid(), meta.gid()].map(IdBlock::containing);
+    blocks.contains(&Some(block)) || blocks == [None, None]
 }
 
-/// Where the search for a free block begins: spread, so that a number is not given again soon.
+/// Returns where the search for a free block begins. It depends on the folder, so that an ID is not soon assigned
+/// again.
 fn search_start(folder: &Path) -> u32 {
     let hash = fnv_32(folder.as_os_str().as_encoded_bytes());
     (hash ^ (hash >> 16)) % BLOCKS
@@ -252,7 +253,7 @@ mod tests {
         }
     }
 
-    /// The kernel takes no ranges that overlap, inside or outside.
+    /// The kernel accepts no overlapping ranges, inside or outside.
     #[test]
     fn ranges_show_every_number_once() {
         for plain in [&[][..], &[0], &[1000, 2000, 1000], &[STOOD_IN_MAX - 1, NOBODY], &[40_000, 5]] {
@@ -278,7 +279,7 @@ mod tests {
         }
     }
 
-    /// Only root can write down whose a folder is.
+    /// Only root can change a folder's owner.
     #[test]
     fn a_block_is_found_again_and_never_shared() {
         if !rustix::process::geteuid().is_root() {
@@ -296,17 +297,17 @@ mod tests {
             (first, false),
             "also by another server"
         );
-        // Somebody whose search begins at the same place.
+        // A holder whose search begins at the same block.
         fs::create_dir(&two).unwrap();
         assert!(!open().take(first, &two).unwrap());
         let (second, _) = open().block_for(BlockHolder::Pod(&two)).unwrap();
         let (third, _) = open().block_for(BlockHolder::Claim(&claim)).unwrap();
         assert!(first != second && second != third && first != third);
         assert_eq!(fs::metadata(&claim).unwrap().uid(), third.user());
-        // At a start of the machine the registry is empty; what is written down counts.
+        // After a boot the registry is empty; the folders' owners count.
         fs::remove_dir_all(folder.path().join("registry")).unwrap();
         assert_eq!(open().block_for(BlockHolder::Claim(&claim)).unwrap(), (third, false));
-        // Who was first then has it; the other gets a new one.
+        // Whoever comes first then keeps it; the other gets a new one.
         fs::remove_dir(&one).unwrap();
         assert!(open().take(first, &two).unwrap(), "what is gone has none");
         assert_ne!(open().block_for(BlockHolder::Pod(&one)).unwrap().0, third);

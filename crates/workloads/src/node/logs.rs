@@ -1,8 +1,8 @@
-//! Reads the logs of containers, for the server's `pods/log`.
+//! Reads containers' logs, for the server's `pods/log`.
 //!
-//! A log has at most two files of bounded size (see `supervisor::log_file`), so the existing part is read at once. What
-//! follows is read as fast as the client takes it. A task opens every new file as soon as it appears, so that a client
-//! slower than the container loses nothing: an open file can be read even when its name is gone.
+//! A log has at most two files of bounded size (see `supervisor::log_file`), so the existing part is read at once.
+//! Whatever follows is read as fast as the client takes it. A task opens every new file as soon as it appears, so that
+//! a client slower than the container loses nothing: an open file can be read even after it was removed.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -23,11 +23,11 @@ use super::supervisor::log_file::rotated_path;
 use super::supervisor::protocol::{ContainerKey, RunState};
 use super::supervisor_client::SupervisorClient;
 
-/// How soon a follower sees a new line.
+/// How often a follower looks for new lines.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
-/// Files kept open for a client that is slower than the container: 320 MiB. Beyond that it loses lines.
+/// How many files are kept open for a client that is slower than the container: 320 MiB. Beyond that it loses lines.
 const FILES_MAX: usize = 32;
-/// A log that is set aside while its files are opened is looked at again; nothing can be this fast for long.
+/// How often to open the files again when the log was rotated meanwhile; nothing rotates that fast for long.
 const OPEN_TRIES_MAX: u32 = 8;
 
 /// The logs of a node's containers. Cheap to clone.
@@ -38,7 +38,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// The log as a stream of pieces. It ends at the end of what stands, or with the run that is followed.
+    /// Reads the log as a stream of chunks. It ends at the end of the existing lines, or when the followed run ends.
     pub async fn read(&self, query: LogRequest) -> Result<BoxStream<'static, Vec<u8>>, LogRefusal> {
         let id = ContainerKey { pod: query.pod.clone(), container: query.container.clone() };
         let attempt = self.attempt(&id, query.previous)?;
@@ -63,7 +63,7 @@ impl Logs {
             return runs.previous.as_ref().map(|run| run.attempt).ok_or(LogRefusal::NoPrevious);
         }
         match (&runs.current.state, &runs.previous) {
-            // The next run has said nothing yet: the last one is what people want to see.
+            // The next run has not written anything yet: people want to see the last one.
             (RunState::Starting, Some(previous)) => Ok(previous.attempt),
             (RunState::Starting, None) => Err(LogRefusal::NotStarted),
             _ => Ok(runs.current.attempt),
@@ -71,7 +71,7 @@ impl Logs {
     }
 }
 
-/// The run whose end ends the stream, and the newest of its files that we know.
+/// Follows a run's log: the run whose end ends the stream, and the newest of its files that we know.
 struct LogFollower {
     supervisor: Arc<SupervisorClient>,
     id: ContainerKey,
@@ -87,22 +87,22 @@ impl LogFollower {
             .is_none_or(|runs| runs.current.attempt != self.attempt || runs.current.is_over())
     }
 
-    /// Files that are new, the oldest first.
+    /// Returns the new files, oldest first.
     async fn new_files(&mut self) -> Vec<File> {
         let Ok((older, newest)) = open_both(&self.path).await else { return Vec::new() };
         let known = std::mem::replace(&mut self.newest, newest.inode);
         if newest.inode == known {
             return Vec::new();
         }
-        // If the one before is new as well, two were begun since the last look.
+        // If the previous file is new as well, two were begun since the last look.
         let older = older.filter(|older| older.inode != known);
         older.into_iter().chain([newest]).map(|opened| opened.file).collect()
     }
 
-    /// Hands on new files until the run is over and the last of them is known.
+    /// Passes on new files until the run is over and its last file is known.
     async fn run(mut self, files: mpsc::Sender<File>) {
         loop {
-            // Asked before looking: what was written before the end is found after it.
+            // Checked before looking: whatever was written before the end is found afterwards.
             let is_over = self.is_over();
             for file in self.new_files().await {
                 if files.send(file).await.is_err() {
@@ -117,7 +117,7 @@ impl LogFollower {
     }
 }
 
-/// The files of a log that come after the one being read; closed when there will be no more.
+/// The log files after the one being read; the channel closes when there will be no more.
 struct NewLogFiles {
     receiver: mpsc::Receiver<File>,
     _task: AbortOnDropHandle<()>,
@@ -130,13 +130,13 @@ impl NewLogFiles {
     }
 }
 
-/// A file, and what tells it from others of its name.
+/// An open log file, and the number that distinguishes it from others with the same name.
 struct OpenedLog {
     file: File,
     inode: u64,
 }
 
-/// The file set aside, if there is one, and the newest one.
+/// Opens the rotated file, if there is one, and the newest one.
 async fn open_both(path: &Path) -> Result<(Option<OpenedLog>, OpenedLog), LogRefusal> {
     let mut newest = open(path).await;
     for _ in 0..OPEN_TRIES_MAX {
@@ -148,7 +148,7 @@ async fn open_both(path: &Path) -> Result<(Option<OpenedLog>, OpenedLog), LogRef
         {
             return Ok((older, newest.map_err(unreadable)?));
         }
-        // A new file was begun meanwhile: what was opened does not belong together.
+        // The log was rotated meanwhile: the opened files do not belong together.
         newest = again;
     }
     Ok((None, newest.map_err(unreadable)?))
@@ -160,14 +160,14 @@ async fn open(path: &Path) -> std::io::Result<OpenedLog> {
     Ok(OpenedLog { file, inode })
 }
 
-/// Reads records of one log and shapes them.
+/// Reads the records of one log and formats them.
 struct LogReader {
     file: File,
     begun: Vec<u8>,
     shape: LogFormat,
 }
 
-/// What of a record is shown.
+/// Which records are shown, and how.
 struct LogFormat {
     since: Option<Timestamp>,
     timestamps: bool,
@@ -180,7 +180,7 @@ impl LogReader {
         Self { file, begun: Vec::new(), shape }
     }
 
-    /// Everything up to now, cut to the last lines.
+    /// Returns everything written until now, cut to the last lines.
     async fn read_existing(
         &mut self,
         older: Option<OpenedLog>,
@@ -197,9 +197,9 @@ impl LogReader {
         Ok(self.shape.format_records(&bytes[from..]))
     }
 
-    /// What was added since; empty when nothing was.
+    /// Returns what was added since the last read; empty if nothing was.
     async fn read_more(&mut self) -> Vec<u8> {
-        // A failed read shows nothing more, which is all a follower can use.
+        // A failed read looks like the end, which is all a follower can use.
         let _ = self.file.read_to_end(&mut self.begun).await;
         let whole = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let rest = self.begun.split_off(whole);
@@ -207,7 +207,7 @@ impl LogReader {
         self.shape.format_records(&records)
     }
 
-    /// Waits a moment for the next file and goes on with it: nothing is added to the one before any more.
+    /// Waits a moment for the next file and continues with it: nothing more is added to the previous one.
     async fn advance(&mut self, files: &mut NewLogFiles) -> FollowStep {
         match timeout(FOLLOW_PAUSE, files.receiver.recv()).await {
             Err(_) => FollowStep::Wait,
@@ -225,20 +225,20 @@ impl LogReader {
     }
 }
 
-/// What became of an attempt to go on; with what the file said last.
+/// The result of an attempt to continue, with the last bytes of the file.
 enum FollowStep {
     Wait,
     Next(Vec<u8>),
     End(Vec<u8>),
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the shape map_err wants")]
+#[expect(clippy::needless_pass_by_value, reason = "the signature that map_err needs")]
 fn unreadable(error: std::io::Error) -> LogRefusal {
     LogRefusal::Unreadable(error.to_string())
 }
 
 impl LogFormat {
-    /// Records as the client sees them.
+    /// Formats records for the client.
     fn format_records(&mut self, records: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(records.len());
         for record in records.split_inclusive(|byte| *byte == b'\n') {
@@ -282,7 +282,7 @@ impl<'a> LogRecord<'a> {
     }
 }
 
-/// Where the last lines begin; parts of a line count with its end.
+/// Returns where the last lines begin; parts of a line count together with its end.
 fn last_lines(records: &[u8], lines: u64) -> usize {
     let mut left = lines;
     let mut from = records.len();
@@ -300,7 +300,7 @@ fn last_lines(records: &[u8], lines: u64) -> usize {
     from
 }
 
-/// What comes after what stands, until there is no more; nothing without files to follow.
+/// Streams what follows the existing lines until the log ends; nothing without files to follow.
 fn follow_files(reader: LogReader, files: Option<NewLogFiles>) -> BoxStream<'static, Vec<u8>> {
     let Some(files) = files else { return stream::empty().boxed() };
     stream::unfold(Some((reader, files)), |state| async move {

@@ -1,13 +1,14 @@
 //! A node that runs Pods as processes of this machine.
 //!
-//! It consists of controllers on the runtime, which know a `kube::Client` and nothing else: `scheduler` binds Pods to the node,
-//! `pod` runs them, `pod_cleanup` ends processes whose Pod is gone, and `storage` gives PersistentVolumeClaims folders.
-//! The processes belong to the `supervisor`, a process of its own, so that they, their logs and their exit codes outlive a
-//! server that is killed. `supervisor_client` connects the node to it. `registration` maintains the Node object, [`logs`] reads
-//! the output of containers, and `final_status` writes the last status of Pods when the node stops.
+//! It consists of controllers on the runtime, which know a `kube::Client` and nothing else: `scheduler` binds Pods to
+//! the node, `pod` runs them, `pod_cleanup` ends processes whose Pod is gone, and `storage` gives
+//! PersistentVolumeClaims folders. The processes belong to the `supervisor`, which is a separate process, so that they,
+//! their logs and their exit codes outlive a server that is killed. `supervisor_client` connects the node to it.
+//! `registration` maintains the Node object, [`logs`] reads the output of containers, and `final_status` writes the
+//! last status of Pods when the node stops.
 //!
-//! **Invariant:** a process runs only for a Pod that is bound to this node. A client that may not create Pods cannot run
-//! commands.
+//! **Invariant:** a process runs only for a Pod that is bound to this node. A client that may not create Pods cannot
+//! run commands.
 
 mod addresses;
 mod error;
@@ -61,11 +62,12 @@ use supervisor_client::{SupervisorClient, SupervisorCommand, SupervisorConnectio
 use tokens::TokenCache;
 use user_accounts::UserAccount;
 
-/// Triggers on their way to the queue, which drops doubles: a burst waits in the supervisor's socket.
+/// How many triggers may be on their way to the queue, which drops duplicates: a larger burst waits in the supervisor's
+/// socket.
 const TRIGGERS_MAX: usize = 1024;
-/// What processes get when the node stops well: a person waits at the terminal.
+/// How long processes have to end when the node is stopped: somebody is waiting at the terminal.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-/// Field manager and source of events.
+/// The field manager, and the source of events.
 const NAME: &str = "node.homeostat.dev";
 
 /// What the node's controllers share.
@@ -76,22 +78,22 @@ struct NodeShared {
     prober: Prober,
     tokens: TokenCache,
     addresses: PodAddresses,
-    /// Does a container have a view of the files of its own?
+    /// Whether each container has its own mount namespace.
     has_namespaces: bool,
-    /// Whom it makes of a process.
+    /// Which users containers can run as.
     identity_policy: IdentityPolicy,
-    /// Users for Pods; none if this node has only one.
+    /// Blocks of IDs for Pods; none if all Pods run as one user.
     blocks: Option<IdBlocks>,
 }
 
 impl NodeShared {
-    /// What no container sees, in a view of its own.
+    /// Returns the paths that no container sees in its mount namespace.
     fn hidden(&self) -> Vec<PathBuf> {
         let named =
             self.options.hidden.iter().map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
         let mut hidden: Vec<PathBuf> = named.chain([self.layout.root().to_owned()]).collect();
         hidden.sort();
-        // What is in a folder is hidden with it, and not found any more.
+        // Whatever is in a hidden folder is hidden with it and could not be found any more.
         hidden.dedup_by(|path, folder| path.starts_with(folder));
         hidden
     }
@@ -113,17 +115,17 @@ pub struct Node {
 }
 
 impl Node {
-    /// Connects to the supervisor of the node's folder, or starts one, and makes the Node object. Processes of an earlier node
-    /// are found again.
+    /// Connects to the supervisor of the node's folder, or starts one, and creates the Node object. It finds an earlier
+    /// node's processes again.
     ///
     /// # Errors
-    /// When the folder cannot be used, no supervisor can be started or Pods cannot run as the user that was named.
+    /// If the folder cannot be used, no supervisor can be started, or Pods cannot run as the named user.
     pub fn connect(
         client: Client,
         options: NodeOptions,
         clock: Clock,
     ) -> BoxFuture<'static, Result<Self, Error>> {
-        // Boxed here, so that it is compiled here and not in every program that has a node.
+        // Boxed here, so that it is compiled in this crate and not in every program that has a node.
         Box::pin(Self::connect_node(client, options, clock))
     }
 
@@ -161,16 +163,16 @@ impl Node {
         })
     }
 
-    /// What its containers said.
+    /// Returns a reader of its containers' logs.
     pub fn logs(&self) -> Logs {
         Logs { layout: self.layout.clone(), supervisor: Arc::clone(&self.supervisor) }
     }
 
-    /// Runs until `stop`, then ends every process. Dropped, it leaves the processes to their supervisor, which waits for the
-    /// next node as long as the options say.
+    /// Runs until `stop`, then ends every process. If it is dropped, the processes stay with their supervisor, which
+    /// waits for the next node for as long as the options say.
     ///
     /// # Errors
-    /// When the controllers cannot run.
+    /// If the controllers fail.
     pub fn run(self, stop: CancellationToken) -> BoxFuture<'static, Result<(), Error>> {
         Box::pin(self.run_until(stop))
     }
@@ -215,13 +217,13 @@ impl Node {
         };
         connection.stop_supervisor(STOP_GRACE).await;
         final_status.write_all().await;
-        // The very last word: whoever reads it counts on nothing running here.
+        // Written last: whoever reads it relies on nothing running here.
         self.registrations.mark_stopped().await;
         Ok(ended?)
     }
 }
 
-/// Makes the folder, for its owner only.
+/// Makes the folder, accessible only to its owner.
 fn make_folder(folder: &Path) -> std::io::Result<NodeLayout> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let layout = NodeLayout::new(fs::canonicalize(folder)?);
@@ -229,7 +231,7 @@ fn make_folder(folder: &Path) -> std::io::Result<NodeLayout> {
     Ok(layout)
 }
 
-/// Others pass the node's folders only where containers of other users have no other way to theirs.
+/// Lets others pass the node's folders only where containers of other users have no other way to their own.
 fn set_modes(layout: &NodeLayout, is_passable: bool) -> std::io::Result<()> {
     let mode = if is_passable { 0o711 } else { 0o700 };
     fs::create_dir_all(layout.claims())?;
@@ -239,7 +241,7 @@ fn set_modes(layout: &NodeLayout, is_passable: bool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The account Pods shall run as, if this process can make them run so.
+/// Finds the account that Pods should run as, if this process can run them as it.
 fn find_account(name: &str) -> Result<UserAccount, Error> {
     let refused = |why: String| Error::Account { name: name.to_owned(), why };
     let own = UserAccount::of_this_process();
@@ -247,7 +249,7 @@ fn find_account(name: &str) -> Result<UserAccount, Error> {
         let found = UserAccount::find(name).map_err(|error| refused(error.to_string()))?;
         if own.user != 0 && found.user != own.user {
             return Err(refused(format!(
-                "only root can run Pods as another user, and the server runs as {0}: give {0}, or leave the option out",
+                "only root can run Pods as another user, and the server runs as {0}: name {0}, or leave the option out",
                 own.name
             )));
         }

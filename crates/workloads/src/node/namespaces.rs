@@ -1,4 +1,4 @@
-//! Detects which namespaces this system offers, once at the start, by starting processes in them.
+//! Detects which namespaces this system offers, once at startup, by starting processes in them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,22 +10,23 @@ use super::supervisor::protocol::{
 };
 use super::supervisor_client::SupervisorClient;
 
-/// What does not exist and can be mounted, if anything can: below the root, beside devices, beside the account's folder.
+/// Paths that do not exist and can be mounted at if any can: below the root, among devices, beside the account's
+/// folder.
 const PLACES: [&str; 3] =
     ["/homeostat-mount-check/folder", "/dev/homeostat-mount-check", "/var/run/homeostat-mount-check"];
-/// A process that does nothing is through long before.
+/// How long a check may take; a process that does nothing ends long before.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What containers can have of their own.
+/// The namespaces that containers can have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AvailableNamespaces {
-    /// A view of the files.
+    /// Mount namespaces.
     pub(super) has_mounts: bool,
-    /// Users and groups. For a node that is not root they come with the mounts.
+    /// User namespaces. For a node that is not root they come with the mount namespaces.
     pub(super) has_users: bool,
 }
 
-/// Tries them.
+/// Tries them out.
 pub(super) async fn detect(supervisor: &SupervisorClient, layout: &NodeLayout) -> AvailableNamespaces {
     let has_mounts =
         does_run(supervisor, mount_check(layout), "no mount namespaces: Pods reach volumes through links")
@@ -63,7 +64,7 @@ async fn does_run(
     executed.exit.is_success()
 }
 
-/// Sees folders mounted at paths that do not exist, in the places where every container gets something.
+/// Returns a process that looks for folders mounted at paths that do not exist, in the places every container uses.
 fn mount_check(layout: &NodeLayout) -> std::io::Result<ProcessSpec> {
     let source = layout.root().join("mount-check").join("source");
     std::fs::create_dir_all(&source)?;
@@ -79,7 +80,7 @@ fn mount_check(layout: &NodeLayout) -> std::io::Result<ProcessSpec> {
     Ok(ProcessSpec { mounts: PLACES.iter().map(mount).collect(), view, ..plain_process(command) })
 }
 
-/// Is root in its own eyes only.
+/// Returns a process that is root only inside its user namespace.
 fn user_check() -> ProcessSpec {
     let ranges = id_blocks::sample_ranges();
     ProcessSpec { user: Some(0), group: Some(0), ranges, ..plain_process(vec!["true".to_owned()]) }

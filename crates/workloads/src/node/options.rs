@@ -5,19 +5,19 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The back-off of containers that end again and again.
+/// The back-off of containers that keep ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartBackoff {
-    /// Before the second restart; each further one waits twice as long.
+    /// The wait before the second restart; each further one waits twice as long.
     pub base: Duration,
     /// The longest wait.
     pub max: Duration,
-    /// A run of this length is a good one: the next restart is at once again.
+    /// After a run of at least this length, the next restart is immediate again.
     pub forgiven_after: Duration,
 }
 
 impl Default for RestartBackoff {
-    /// Kubernetes' own: 10 s doubling up to 5 min, forgiven after 10 min.
+    /// Kubernetes' own: 10 s, doubling up to 5 min, reset after 10 min.
     fn default() -> Self {
         Self {
             base: Duration::from_secs(10),
@@ -44,7 +44,7 @@ pub struct NodeOptions {
     pub(super) hidden: Vec<PathBuf>,
 }
 
-/// How long Pods go on after a server that was killed: enough to start it again, short enough to forget it.
+/// How long Pods outlive a killed server: long enough to start it again, short enough that nobody forgets them.
 const OUTLIVES_SERVER: Duration = Duration::from_secs(30);
 
 impl Default for NodeOptions {
@@ -67,108 +67,108 @@ impl Default for NodeOptions {
 }
 
 impl NodeOptions {
-    /// A node named `local`. Its supervisor is this program, started again: `main` must begin with
-    /// [`run_node_helper`](super::run_node_helper), or [`supervisor`](Self::supervisor) name another program.
+    /// Creates the options of a node named `local`. Its supervisor is this program, started again: either `main` begins
+    /// with [`run_node_helper`](super::run_node_helper), or [`supervisor`](Self::supervisor) names another program.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The name of the Node object.
+    /// Sets the name of the Node object.
     #[must_use]
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
 
-    /// Pretends to be this many Nodes, named `NAME`, `NAME-2` and so on: for things that need several, such as DaemonSets and
-    /// drains. All of them are this machine. None is one.
+    /// Registers this machine as this many Nodes, named `NAME`, `NAME-2` and so on, for whatever needs several, such as
+    /// DaemonSets and drains. Zero means one.
     #[must_use]
     pub fn count(self, count: u32) -> Self {
         Self { count: count.max(1), ..self }
     }
 
-    /// Where the node keeps logs, volumes and records; it must be its own.
+    /// Sets the folder for logs, volumes and records; nothing else may use it.
     #[must_use]
     pub fn folder(self, folder: impl Into<PathBuf>) -> Self {
         Self { folder: Some(folder.into()), ..self }
     }
 
-    /// Another program that acts as the supervisor.
+    /// Uses another program as the supervisor.
     #[must_use]
     pub fn supervisor(self, program: impl Into<PathBuf>) -> Self {
         Self { supervisor: Some(program.into()), ..self }
     }
 
-    /// Containers of this image without a command run this command, followed by their arguments.
+    /// Sets the command for containers that use this image and have no command; their arguments follow it.
     #[must_use]
     pub fn image(mut self, name: impl Into<String>, command: impl IntoIterator<Item: Into<String>>) -> Self {
         self.images.insert(name.into(), command.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Another back-off of containers that end again and again.
+    /// Sets the back-off of containers that keep ending.
     #[must_use]
     pub fn backoff(self, backoff: RestartBackoff) -> Self {
         Self { backoff, ..self }
     }
 
-    /// How long processes go on after a server that was killed, waiting for it to come back (30 s by default).
+    /// Sets how long processes outlive a killed server and wait for it to come back (30 s by default).
     #[must_use]
     pub fn outlives_server(self, time: Duration) -> Self {
         Self { outlives_server: time, ..self }
     }
 
-    /// Nothing is to be found again: the processes end with the server however it ends, and the folder goes with them.
+    /// Keeps nothing: the processes end with the server, however it ends, and the folder is removed with them.
     #[must_use]
     pub fn ephemeral(self) -> Self {
         Self { is_ephemeral: true, outlives_server: Duration::ZERO, ..self }
     }
 
-    /// Runs all Pods as this user of the machine, by name or number, with the rights it has here. Without it a node that is
-    /// root gives each Pod a user of its own, and one that is not runs Pods only where they are kept away from what the
-    /// server keeps. Only root can name another user than its own.
+    /// Runs all Pods as this user of the machine, by name or number, with that user's rights. Without it, a node that
+    /// is root gives each Pod its own user, and one that is not runs Pods only where they can be kept away from the
+    /// server's data. Only root can name a user other than its own.
     #[must_use]
     pub fn run_as(self, user: impl Into<String>) -> Self {
         Self { account: Some(user.into()), ..self }
     }
 
-    /// A folder or file that Pods shall not see, besides the node's own folder: what the server keeps, and its kubeconfig.
+    /// Hides a folder or file from Pods, besides the node's own folder: the server's data, and its kubeconfig.
     #[must_use]
     pub fn hide(mut self, path: impl Into<PathBuf>) -> Self {
         self.hidden.push(path.into());
         self
     }
 
-    /// Never uses namespaces: volumes are reached by links and variables only, and no Pod becomes a user that the machine
-    /// knows.
+    /// Never uses namespaces: volumes are reached only through links and variables, and no Pod runs as a user that the
+    /// machine knows.
     #[must_use]
     pub fn without_namespaces(self) -> Self {
         Self { uses_namespaces: false, ..self }
     }
 
-    /// Where processes of this machine reach the server. Pods then find it and their account as in a cluster; without it
-    /// they are told nothing.
+    /// Sets the address at which processes of this machine reach the server. Pods then find the server and their
+    /// account as in a cluster; without it they get neither.
     #[must_use]
     pub fn server(self, address: SocketAddr) -> Self {
         Self { server: Some(address), ..self }
     }
 
-    /// The names of the Node objects.
+    /// Returns the names of the Node objects.
     pub fn names(&self) -> Vec<String> {
         let others = (2..=self.count).map(|number| format!("{}-{number}", self.name));
         [self.name.clone()].into_iter().chain(others).collect()
     }
 
-    /// Is this one of the Node objects?
+    /// Returns whether this is the name of one of the Node objects.
     pub(super) fn has_name(&self, name: &str) -> bool {
         let number =
             name.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('-')?.parse::<u32>().ok());
-        // One number has several spellings.
+        // Compared as text, because one number has several spellings.
         let is_further =
             |number: u32| (2..=self.count).contains(&number) && name.ends_with(&format!("-{number}"));
         name == self.name || number.is_some_and(is_further)
     }
 
-    /// The folder, if one was given.
+    /// Returns the folder, if one was given.
     pub fn given_folder(&self) -> Option<&std::path::Path> {
         self.folder.as_deref()
     }

@@ -1,6 +1,6 @@
-//! Ends processes whose Pod is gone: it was deleted by force, or while the node was away.
+//! Ends processes whose Pod is gone because it was deleted by force, or while the node was away.
 //!
-//! This is a controller of the Node itself, triggered by Pods that are about to go and by its own timer.
+//! It is a controller of the Node itself, triggered by Pods that are about to go and by a timer.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,9 +9,10 @@ use std::time::Duration;
 use homeostat_runtime::{Action, Context, Control, Controller, Result, Target};
 use k8s_openapi::api::core::v1::{Node, Pod};
 
+use super::pod::is_finished;
 use super::{NodeOptions, NodeShared};
 
-/// A Pod that vanished without a sign is noticed this soon.
+/// How soon a Pod that vanished without a sign is noticed.
 const PERIOD: Duration = Duration::from_secs(10);
 
 pub(super) fn control(options: &NodeOptions) -> Control {
@@ -23,12 +24,11 @@ pub(super) fn control(options: &NodeOptions) -> Control {
         .reconcile(clean_up)
 }
 
-/// Is this a Pod of ours that its next change may take away?
+/// Returns whether this is one of our Pods and may be gone after its next change.
 fn may_go(pod: &Pod, options: &NodeOptions) -> bool {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     let is_ours = node.is_some_and(|node| options.has_name(node));
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    is_ours && (pod.metadata.deletion_timestamp.is_some() || matches!(phase, Some("Succeeded" | "Failed")))
+    is_ours && (pod.metadata.deletion_timestamp.is_some() || is_finished(pod))
 }
 
 async fn clean_up(node: Arc<Node>, cx: Context<Node>) -> Result {
@@ -54,7 +54,7 @@ async fn clean_up(node: Arc<Node>, cx: Context<Node>) -> Result {
     let with_files = shared.layout.pods_with_files();
     shared.supervisor.retain_forgotten(&with_files);
     for uid in with_files {
-        // A Pod that never ran, or whose records were lost, still may have files.
+        // A Pod that never ran, or whose records were lost, may still have files.
         if !known.contains(uid.as_str()) {
             shared.supervisor.forget_pod(&uid)?;
         }

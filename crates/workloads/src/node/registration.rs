@@ -1,7 +1,7 @@
 //! Maintains the Node object and its heartbeat.
 //!
 //! The lease in `kube-node-lease` is renewed while the node runs. When the node is stopped in an orderly way, its Ready
-//! condition says so; when it is killed, the age of the lease tells.
+//! condition says so; when it is killed, the lease grows old.
 
 use std::time::Duration;
 
@@ -15,23 +15,38 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-/// As often as the kubelet.
+/// How often it reports, like the kubelet.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// How long a lease is good for.
+/// How long a lease is valid, in seconds.
 const LEASE_S: i32 = 40;
-/// Pods a node takes by its own word. Each is a process or more; the kubelet's 110 has to do with addresses.
+/// How many Pods a node accepts. Each is one process or more; the kubelet's 110 comes from its addresses.
 const PODS: u32 = 5000;
-/// Who writes.
+/// The field manager.
 const MANAGER: &str = "homeostat-node";
 
-/// What the machine's kernel says it has.
+/// What a Node's condition `Ready` says.
+struct ReadyCondition {
+    status: &'static str,
+    reason: &'static str,
+    message: &'static str,
+}
+
+const READY: ReadyCondition = ReadyCondition {
+    status: "True",
+    reason: "NodeReady",
+    message: "the node runs Pods as processes of this machine",
+};
+const STOPPED: ReadyCondition =
+    ReadyCondition { status: "False", reason: "NodeStopped", message: "the node was stopped" };
+
+/// Returns the machine's memory, as its kernel reports it.
 pub(super) fn memory_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     kib.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default() * 1024
 }
 
-/// All the Nodes that this machine is.
+/// All Nodes that this machine is registered as.
 pub(super) struct NodeRegistrations(Vec<NodeRegistration>);
 
 impl NodeRegistrations {
@@ -39,7 +54,7 @@ impl NodeRegistrations {
         Self(names.into_iter().map(|name| NodeRegistration { client: client.clone(), name, clock }).collect())
     }
 
-    /// Makes the Nodes. A failure is for the next beat.
+    /// Creates the Nodes. If that fails, the next heartbeat tries again.
     pub(super) async fn register(&self) {
         for one in &self.0 {
             one.register().await;
@@ -54,7 +69,7 @@ impl NodeRegistrations {
         }
     }
 
-    /// The last word: nothing runs here any more.
+    /// Reports that nothing runs here any more.
     pub(super) async fn mark_stopped(&self) {
         for one in &self.0 {
             one.mark_stopped().await;
@@ -70,7 +85,7 @@ struct NodeRegistration {
 }
 
 impl NodeRegistration {
-    /// Makes the Node, and says that it is alive.
+    /// Creates the Node, and reports that it is alive.
     async fn register(&self) {
         if let Err(error) = self.beat().await {
             tracing::warn!(%error, node = self.name, "cannot renew the Node and its lease");
@@ -82,25 +97,25 @@ impl NodeRegistration {
         let known = nodes.get_opt(&self.name).await?;
         if known.is_none() {
             let created = nodes.create(&PostParams::default(), &node(&self.name)).await;
-            created.map(drop).or_else(exists)?;
+            created.map(drop).or_else(ignore_existing)?;
         }
         if !known.as_ref().is_some_and(is_ready) {
-            self.report(true, "NodeReady", "the node runs Pods as processes of this machine").await?;
+            self.report(&READY).await?;
         }
         self.renew().await
     }
 
-    /// Nothing runs here any more.
+    /// Reports that nothing runs here any more.
     async fn mark_stopped(&self) {
-        if let Err(error) = self.report(false, "NodeStopped", "the node was stopped").await {
-            tracing::debug!(%error, "the Node could not be marked as stopped");
+        if let Err(error) = self.report(&STOPPED).await {
+            tracing::debug!(%error, "cannot mark the Node as stopped");
         }
     }
 
-    async fn report(&self, is_ready: bool, reason: &str, message: &str) -> Result<(), kube::Error> {
+    async fn report(&self, condition: &ReadyCondition) -> Result<(), kube::Error> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let now = self.clock.now();
-        let status = Patch::Merge(json!({"status": status(&self.name, now, is_ready, (reason, message))}));
+        let status = Patch::Merge(json!({"status": status(&self.name, now, condition)}));
         nodes
             .patch_status(
                 &self.name,
@@ -133,7 +148,7 @@ impl NodeRegistration {
     }
 }
 
-fn exists(error: kube::Error) -> Result<(), kube::Error> {
+fn ignore_existing(error: kube::Error) -> Result<(), kube::Error> {
     match error {
         kube::Error::Api(status) if status.code == 409 => Ok(()),
         error => Err(error),
@@ -162,7 +177,7 @@ fn node(name: &str) -> Node {
     }
 }
 
-/// Go's word for the processor, which labels use.
+/// Returns Go's name for the processor architecture, which labels use.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -171,7 +186,7 @@ fn architecture() -> &'static str {
     }
 }
 
-fn status(name: &str, now: Timestamp, is_ready: bool, (reason, message): (&str, &str)) -> Value {
+fn status(name: &str, now: Timestamp, condition: &ReadyCondition) -> Value {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).to_string();
     let resources =
         json!({"cpu": cpus, "memory": format!("{}Ki", memory_bytes() / 1024), "pods": PODS.to_string()});
@@ -182,8 +197,8 @@ fn status(name: &str, now: Timestamp, is_ready: bool, (reason, message): (&str, 
         "capacity": resources,
         "allocatable": resources,
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}],
-        "conditions": [{"type": "Ready", "status": if is_ready { "True" } else { "False" }, "reason": reason,
-            "message": message, "lastHeartbeatTime": now, "lastTransitionTime": now}],
+        "conditions": [{"type": "Ready", "status": condition.status, "reason": condition.reason,
+            "message": condition.message, "lastHeartbeatTime": now, "lastTransitionTime": now}],
         "nodeInfo": {
             "machineID": read("/etc/machine-id"), "systemUUID": "", "bootID": read("/proc/sys/kernel/random/boot_id"),
             "kernelVersion": read("/proc/sys/kernel/osrelease"), "osImage": "this machine",

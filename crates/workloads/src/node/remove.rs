@@ -1,9 +1,9 @@
 //! Removes a folder with everything in it, whatever containers did to it.
 //!
 //! A user who is not root cannot empty a folder that a container made read-only (mode 555 or 000, as Go's module cache
-//! does) before its mode is changed. **Invariant:** only folders below the one to remove, and only those of this user,
+//! does) before changing its mode. **Invariant:** only folders below the one to remove, and only those of this user,
 //! are made writable. No link is followed, not even one that replaces a folder meanwhile. What belongs to others stays
-//! and is an error.
+//! and causes an error.
 
 use std::ffi::CStr;
 use std::fs;
@@ -12,17 +12,15 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{CWD, Dir, FileType, Mode, Stat};
 
+use super::supervisor::safe_path::OPEN_FOLDER;
 use super::supervisor::system;
 
-/// How a folder is opened that must be one itself.
-const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
-/// Removes a folder with all it contains, also what its owner has closed. One that is not there is removed already.
+/// Removes a folder with everything in it, even what its owner has made read-only. A missing folder is not an error.
 ///
 /// # Errors
-/// When something in it cannot be removed; the error names the folder.
+/// If something in it cannot be removed; the error names the folder.
 pub fn remove_folder(folder: &Path) -> io::Result<()> {
     let removed = fs::remove_dir_all(folder).or_else(|error| {
         if error.kind() != io::ErrorKind::PermissionDenied {
@@ -39,9 +37,9 @@ pub fn remove_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens every folder of ours to us, as far as possible: what stays closed is found when it is to be removed.
+/// Makes every folder of ours writable, as far as possible: one that stays closed causes an error when it is removed.
 fn make_all_writable(folder: &Path) {
-    // From the one to go down to the one that is read: one descriptor for each level, however many folders there are.
+    // From the folder to remove down to the one being read: one descriptor per level, however many folders there are.
     let mut passed: Vec<Dir> = enter(CWD, folder.as_os_str().as_bytes()).into_iter().collect();
     while let Some(here) = passed.last_mut() {
         let Some(entry) = here.next() else {
@@ -59,13 +57,13 @@ fn folder_in(here: &Dir, name: &CStr, kind: FileType) -> Option<Dir> {
     (may_be_folder && is_another).then(|| enter(here.fd().ok()?, name.to_bytes()).ok()).flatten()
 }
 
-/// Opens the folder of that name to us, and reads it.
+/// Makes the folder with this name writable, and reads it.
 fn enter(here: BorrowedFd<'_>, name: &[u8]) -> io::Result<Dir> {
     system::change_mode(here, name, writable_mode)?;
-    Ok(Dir::new(rustix::fs::openat(here, name, FOLDER, Mode::empty())?)?)
+    Ok(Dir::new(rustix::fs::openat(here, name, OPEN_FOLDER, Mode::empty())?)?)
 }
 
-/// The mode with which its owner can empty a folder, if it is ours and has another.
+/// Returns the mode with which its owner can empty a folder, if the folder is ours and has another mode.
 fn writable_mode(stat: &Stat) -> Option<Mode> {
     let mode = Mode::from_raw_mode(stat.st_mode);
     let is_ours = stat.st_uid == rustix::process::geteuid().as_raw();
@@ -82,10 +80,10 @@ mod tests {
 
     use super::*;
 
-    /// Somebody who owns nothing.
+    /// A user who owns nothing.
     const NOBODY: u32 = 65_534;
 
-    /// Runs it as an ordinary user, who owns the folder: root is stopped by no mode. Only a thread becomes nobody.
+    /// Runs it as an ordinary user who owns the folder: no mode stops root. Only a thread changes its user.
     fn as_ordinary_user(act: impl FnOnce(&Path) + Send) {
         let folder = tempfile::tempdir().unwrap();
         let is_root = rustix::process::geteuid().is_root();
@@ -134,8 +132,8 @@ mod tests {
             let inner = folder.join("outer/inner");
             fs::create_dir_all(&inner).unwrap();
             close(&folder.join("outer"), 0o555);
-            let told = remove_folder(&inner).unwrap_err().to_string();
-            assert!(told.starts_with(&format!("cannot remove {}: ", inner.display())), "{told}");
+            let message = remove_folder(&inner).unwrap_err().to_string();
+            assert!(message.starts_with(&format!("cannot remove {}: ", inner.display())), "{message}");
             remove_folder(&folder.join("outer")).unwrap();
         });
     }

@@ -1,9 +1,8 @@
 //! A scheduler for the Nodes of this machine: binds unbound Pods to the Node with the fewest Pods, or reports why it
 //! cannot.
 //!
-//! It respects `nodeSelector`, `spec.unschedulable` of the Node, volume claims (and creates the ephemeral ones),
-//! scheduling gates and `schedulerName`. It does not consider affinity, taints and resources: there is nothing to choose
-//! from.
+//! It respects `nodeSelector`, a Node's `spec.unschedulable`, volume claims (and creates the ephemeral ones),
+//! scheduling gates and `schedulerName`. It ignores affinity, taints and resources: all Nodes are the same machine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +17,10 @@ use serde_json::{Value, json};
 
 use super::{NodeShared, storage};
 
-/// A Pod that fits nowhere is looked at again this often, besides when the Node or a claim of its changes.
+/// How often to look again at a Pod that fits nowhere, besides when the Node or one of the Pod's claims changes.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Binds Pods to the Nodes of these names.
+/// Binds Pods to the Nodes with these names.
 pub(super) fn control(nodes: Vec<String>) -> Control {
     let may_come = move |pod: &Pod| {
         let is_for_us = pod.spec.as_ref().is_some_and(is_ours);
@@ -60,7 +59,7 @@ async fn schedule(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     }
 }
 
-/// The Node that suits and has the fewest Pods, or why there is none.
+/// Returns the suitable Node with the fewest Pods, or why there is none.
 fn choose_node<'a>(
     spec: &PodSpec,
     names: &'a [String],
@@ -94,7 +93,7 @@ fn is_ours(spec: &PodSpec) -> bool {
     is_unbound && scheduler == "default-scheduler" && spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty)
 }
 
-/// Why the Pod does not fit the node, if it does not.
+/// Returns why the Pod does not fit the node, if it does not.
 fn misfit(spec: &PodSpec, node: &Node) -> Option<&'static str> {
     if node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true)) {
         return Some("node(s) were unschedulable");
@@ -106,7 +105,7 @@ fn misfit(spec: &PodSpec, node: &Node) -> Option<&'static str> {
     (!does_fit).then_some("node(s) didn't match Pod's node affinity/selector")
 }
 
-/// Makes the claims that live and die with the Pod.
+/// Creates the claims of the Pod's ephemeral volumes.
 async fn make_claims(spec: &PodSpec, cx: &Context<Pod>) -> Result<()> {
     for volume in spec.volumes.iter().flatten() {
         let template = volume.ephemeral.as_ref().and_then(|own| own.volume_claim_template.as_ref());
@@ -124,7 +123,7 @@ async fn make_claims(spec: &PodSpec, cx: &Context<Pod>) -> Result<()> {
     Ok(())
 }
 
-/// What the Pod claims and does not have, if anything.
+/// Describes what the Pod claims and does not have, if anything.
 fn missing_claim(pod: &Pod, cx: &Context<Pod>) -> Result<Option<String>> {
     for (volume, name) in storage::claims(pod) {
         match cx.get::<PersistentVolumeClaim>(&*name)? {

@@ -1,9 +1,9 @@
-//! The node's side of the connection to its supervisor: a copy of all runs, outgoing requests, and triggers for what
-//! changed.
+//! The node's side of the connection to its supervisor: a copy of all runs, outgoing requests, and triggers for
+//! changes.
 //!
-//! **Invariant:** the copy holds what the supervisor reported last, and every change of it triggers its Pod. A supervisor
-//! that is lost is started again, and the copy is replaced by what it reports. Requests that were lost on the way are
-//! sent again by the next reconcile, because requests may be repeated.
+//! **Invariant:** the copy holds what the supervisor last reported, and every change of it triggers its Pod. A lost
+//! supervisor is started again, and its report replaces the copy. The next reconcile repeats requests that were lost on
+//! the way, because requests may be repeated.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -31,15 +31,16 @@ use super::supervisor::protocol::{
 };
 use super::supervisor::{GUARD, system, was_started_as_helper};
 
-/// Requests waiting to be written: more than a thousand Pods ask for at once.
+/// The most requests that wait to be written: more than a thousand Pods need at once.
 const REQUESTS_MAX: usize = 8192;
-/// A supervisor answers this soon after its start; it may have to wait for an earlier one to end its containers.
+/// How long a supervisor may take to answer after its start; it may have to wait for an earlier one to end its
+/// containers.
 const START_LIMIT: Duration = Duration::from_secs(70);
-/// Between two tries to reach a supervisor that is starting.
+/// The pause between two attempts to reach a supervisor that is starting.
 const START_PAUSE: Duration = Duration::from_millis(10);
-/// After a supervisor that could not be started.
+/// The pause after a supervisor could not be started.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
-/// Beyond its own limit, a command beside a container is answered this soon.
+/// How long to wait for the result of a command beside a container, beyond its own limit.
 const ANSWER_SLACK: Duration = Duration::from_secs(5);
 
 /// How a supervisor is started.
@@ -54,18 +55,18 @@ pub(crate) struct SupervisorCommand {
 /// The runs of one Pod, by container.
 pub(crate) type PodRuns = BTreeMap<String, ContainerRuns>;
 
-/// The shared end of the connection.
+/// The shared half of the connection.
 pub(crate) struct SupervisorClient {
     state: Mutex<HashMap<String, PodRuns>>,
     requests: mpsc::Sender<SupervisorRequest>,
     triggers: mpsc::Sender<Target>,
     tickets: AtomicU64,
     executions: Mutex<HashMap<u64, oneshot::Sender<CommandOutcome>>>,
-    /// Pods the supervisor was asked to forget: once is enough, and what it still says of them is nothing to us.
+    /// Pods that the supervisor was asked to forget: once is enough, and its further reports about them are ignored.
     forgotten: Mutex<HashSet<String>>,
 }
 
-/// The end that moves lines: a task of the node.
+/// The half that reads and writes lines, in a task of the node.
 pub(crate) struct SupervisorConnection {
     supervisor: Arc<SupervisorClient>,
     supervisor_command: SupervisorCommand,
@@ -80,13 +81,13 @@ struct SupervisorStream {
 }
 
 impl SupervisorClient {
-    /// Connects to the folder's supervisor, or starts one. What happens later is the [`SupervisorConnection`]'s task.
+    /// Connects to the folder's supervisor, or starts one. The [`SupervisorConnection`] handles everything later.
     pub(crate) async fn connect(
         supervisor_command: SupervisorCommand,
         triggers: mpsc::Sender<Target>,
     ) -> Result<(Arc<Self>, SupervisorConnection), Error> {
         if was_started_as_helper() {
-            let why = "this program was started as a helper of a node, but did not act as one: call run_node_helper() first in main";
+            let why = "this program was started as a node's helper, but did not act as one: call run_node_helper() first in main";
             return Err(Error::Supervisor(why.to_owned()));
         }
         let mut stream = connect_or_start(&supervisor_command)
@@ -101,7 +102,7 @@ impl SupervisorClient {
             executions: Mutex::default(),
             forgotten: Mutex::default(),
         });
-        // The first line is all there is: reconciles must not begin without it.
+        // The first line is the whole state: reconciles must not begin without it.
         let first = timeout(START_LIMIT, stream.lines.next_line()).await;
         let Ok(Ok(Some(first))) = first else {
             return Err(Error::Supervisor("it did not report the running containers".to_owned()));
@@ -113,26 +114,26 @@ impl SupervisorClient {
         ))
     }
 
-    /// The runs of a Pod.
+    /// Returns a Pod's runs.
     pub(crate) fn runs_of_pod(&self, pod: &str) -> PodRuns {
         self.lock().get(pod).cloned().unwrap_or_default()
     }
 
-    /// Every Pod that has runs, with its uid.
+    /// Returns every Pod that has runs, with its uid.
     pub(crate) fn pods_with_runs(&self) -> Vec<(String, PodName)> {
         let state = self.lock();
         let owner = |runs: &PodRuns| runs.values().next().map(|runs| runs.owner.clone());
         state.iter().filter_map(|(uid, runs)| Some((uid.clone(), owner(runs)?))).collect()
     }
 
-    /// Asks the supervisor. An overflow is an error: the reconcile that asked is tried again.
+    /// Sends a request to the supervisor. If the channel is full, that is an error, and the reconcile is tried again.
     pub(crate) fn send_request(&self, request: SupervisorRequest) -> io::Result<()> {
         self.requests.try_send(request).map_err(|_| {
-            io::Error::other("the supervisor has too many requests waiting; this one is tried again")
+            io::Error::other("too many requests are waiting for the supervisor; this one is tried again")
         })
     }
 
-    /// Forgets a Pod that is gone, here and at the supervisor.
+    /// Forgets a Pod that is gone, here and in the supervisor.
     pub(crate) fn forget_pod(&self, pod: &str) -> io::Result<()> {
         let mut forgotten = self.forgotten();
         if !forgotten.contains(pod) {
@@ -143,7 +144,7 @@ impl SupervisorClient {
         Ok(())
     }
 
-    /// Only these Pods still have files: the others need not be remembered as forgotten.
+    /// Stops remembering forgotten Pods that have no files any more.
     pub(crate) fn retain_forgotten(&self, with_files: &[String]) {
         let with_files: HashSet<&String> = with_files.iter().collect();
         self.forgotten().retain(|pod| with_files.contains(pod));
@@ -177,7 +178,7 @@ impl SupervisorClient {
         })
     }
 
-    /// Takes in a line of the supervisor; tells whom it concerns.
+    /// Processes a message of the supervisor. Returns the Pods that it concerns.
     fn observe(&self, line: &str) -> Vec<Target> {
         match serde_json::from_str(line) {
             Ok(SupervisorEvent::Known(all)) => self.replace_runs(all),
@@ -189,20 +190,20 @@ impl SupervisorClient {
             }
             Ok(SupervisorEvent::Executed { ticket, outcome }) => {
                 if let Some(waiting) = self.executions().remove(&ticket) {
-                    // Whoever asked may have stopped waiting.
+                    // The caller may have stopped waiting.
                     let _ = waiting.send(outcome);
                 }
                 Vec::new()
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot read a message of the supervisor");
+                tracing::warn!(%error, "cannot read a message from the supervisor");
                 Vec::new()
             }
         }
     }
 
     fn replace_runs(&self, all: Vec<ContainerRuns>) -> Vec<Target> {
-        // A new connection: what was asked on the old one may be lost.
+        // A new connection: requests on the old one may be lost.
         self.forgotten().clear();
         let mut state = self.lock();
         state.clear();
@@ -229,11 +230,12 @@ impl SupervisorClient {
 }
 
 impl SupervisorConnection {
-    /// Moves lines for as long as it is polled. Dropped, the connection closes and the supervisor waits for the next node.
+    /// Moves lines for as long as it is polled. If it is dropped, the connection closes and the supervisor waits for
+    /// the next node.
     pub(crate) async fn run(&mut self) {
         loop {
             self.exchange_lines().await;
-            tracing::warn!("the supervisor of the node's processes is gone; starting another");
+            tracing::warn!("the supervisor of the node's processes is gone; starting another one");
             self.stream = loop {
                 match connect_or_start(&self.supervisor_command).await {
                     Ok(stream) => break stream,
@@ -244,14 +246,14 @@ impl SupervisorConnection {
         }
     }
 
-    /// Until the connection ends.
+    /// Exchanges lines until the connection ends.
     async fn exchange_lines(&mut self) {
         loop {
             tokio::select! {
                 line = self.stream.lines.next_line() => {
                     let Ok(Some(line)) = line else { return };
                     for target in self.supervisor.observe(&line) {
-                        // Closed only when the node stops.
+                        // The channel is closed only when the node stops.
                         let _ = self.supervisor.triggers.send(target).await;
                     }
                 }
@@ -264,7 +266,7 @@ impl SupervisorConnection {
         }
     }
 
-    /// Ends the supervisor and all it keeps; returns when it is gone.
+    /// Ends the supervisor and all its containers; returns when it is gone.
     pub(crate) async fn stop_supervisor(mut self, grace: Duration) {
         let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
         if send(&mut self.stream.write, &SupervisorRequest::End { grace_ms }).await.is_err() {
@@ -330,7 +332,7 @@ async fn connect_to_socket(layout: &NodeLayout) -> io::Result<UnixStream> {
     UnixStream::connect(system::socket(&folder, layout.root(), NodeLayout::socket_name())).await
 }
 
-/// A process group of its own, so that ctrl-c in a terminal reaches the server only.
+/// Starts a guard in its own process group, so that ctrl-c in a terminal reaches only the server.
 fn spawn_guard(supervisor_command: &SupervisorCommand) -> io::Result<Child> {
     let log = File::options().create(true).append(true).open(supervisor_command.layout.supervisor_log())?;
     let mut command = std::process::Command::new(&supervisor_command.program);

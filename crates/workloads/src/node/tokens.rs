@@ -1,8 +1,8 @@
 //! Tokens of the Pods' ServiceAccounts: requested from the server, cached while they are fresh, renewed before they
 //! expire.
 //!
-//! **Invariant:** a token is bound to its Pod and becomes invalid with it, and the cache forgets it with the Pod. If the
-//! server does not answer, the old token is used as long as it is valid.
+//! **Invariant:** a token is bound to its Pod and becomes invalid with it, and the cache forgets it with the Pod. If
+//! the server does not answer, the old token is used as long as it is valid.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,15 +16,15 @@ use kube::{Api, Client};
 
 use super::pod::service_account;
 
-/// What Kubernetes gives by default.
+/// The lifetime that Kubernetes gives by default.
 const LIFETIME_S: i64 = 3600;
-/// The kubelet's rule: a new one when this much of its life is over, in percent, and at least once a day.
+/// When a token is replaced: after this percentage of its lifetime, and at least once a day. The kubelet's rule.
 const REFRESH_PERCENT: i32 = 80;
 const REFRESH_MAX: SignedDuration = SignedDuration::from_hours(24);
-/// After a refusal.
+/// How soon to try again after a refusal.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// What a token shall be: for whom (nobody named: the server) and for how long.
+/// The wanted token: for which audience (by default, the server) and for how long.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TokenSpec {
     audience: Option<String>,
@@ -38,7 +38,7 @@ impl TokenSpec {
     }
 }
 
-/// A token in hand.
+/// A token and its times.
 #[derive(Clone)]
 struct CachedToken {
     text: String,
@@ -46,7 +46,7 @@ struct CachedToken {
     expires_at: Timestamp,
 }
 
-/// The tokens of one Pod as they are now, and when to ask again.
+/// The current tokens of one Pod, and when to ask again.
 #[derive(Default)]
 pub(crate) struct PodTokens {
     pub(crate) tokens: BTreeMap<TokenSpec, Result<String, String>>,
@@ -58,33 +58,33 @@ pub(crate) struct PodTokens {
 pub(crate) struct TokenCache(Mutex<HashMap<String, BTreeMap<TokenSpec, CachedToken>>>);
 
 impl TokenCache {
-    /// Every token the Pod asks for, fresh or refreshed.
+    /// Returns every token the Pod asks for, and requests new ones where necessary.
     pub(crate) async fn tokens_of_pod(&self, client: &Client, pod: &Pod, now: Timestamp) -> PodTokens {
-        let mut supply = PodTokens::default();
-        let wishes = pod.spec.iter().flat_map(service_account::requested_tokens);
-        for wish in wishes.map(|(audience, lifetime_s)| TokenSpec::new(audience, lifetime_s)) {
-            let (token, again) = self.token_for(client, pod, &wish, now).await;
-            supply.tokens.insert(wish, token);
-            supply.again = Some(supply.again.map_or(again, |earlier| earlier.min(again)));
+        let mut pod_tokens = PodTokens::default();
+        let requested = pod.spec.iter().flat_map(service_account::requested_tokens);
+        for spec in requested.map(|(audience, lifetime_s)| TokenSpec::new(audience, lifetime_s)) {
+            let (token, again) = self.token_for(client, pod, &spec, now).await;
+            pod_tokens.tokens.insert(spec, token);
+            pod_tokens.again = Some(pod_tokens.again.map_or(again, |earlier| earlier.min(again)));
         }
-        supply
+        pod_tokens
     }
 
     async fn token_for(
         &self,
         client: &Client,
         pod: &Pod,
-        wish: &TokenSpec,
+        spec: &TokenSpec,
         now: Timestamp,
     ) -> (Result<String, String>, Duration) {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-        let held = self.lock().get(uid).and_then(|held| held.get(wish)).cloned();
+        let held = self.lock().get(uid).and_then(|held| held.get(spec)).cloned();
         if let Some(held) = held.as_ref().filter(|held| now < held.refresh_at) {
             return (Ok(held.text.clone()), time_until(held.refresh_at, now));
         }
-        match request_token(client, pod, wish, now).await {
+        match request_token(client, pod, spec, now).await {
             Ok(fresh) => {
-                self.lock().entry(uid.to_owned()).or_default().insert(wish.clone(), fresh.clone());
+                self.lock().entry(uid.to_owned()).or_default().insert(spec.clone(), fresh.clone());
                 (Ok(fresh.text), time_until(fresh.refresh_at, now))
             }
             Err(error) => {
@@ -94,7 +94,7 @@ impl TokenCache {
         }
     }
 
-    /// Only these Pods are left.
+    /// Forgets the tokens of all other Pods.
     pub(crate) fn retain_pods(&self, pods: &HashSet<&str>) {
         self.lock().retain(|uid, _| pods.contains(uid.as_str()));
     }
@@ -120,27 +120,27 @@ fn describe_refusal(pod: &Pod, error: &kube::Error) -> String {
         }
         _ => String::new(),
     };
-    format!("cannot get a token of the ServiceAccount {name}: {why}{cure}")
+    format!("cannot get a token for the ServiceAccount {name}: {why}{cure}")
 }
 
 async fn request_token(
     client: &Client,
     pod: &Pod,
-    wish: &TokenSpec,
+    spec: &TokenSpec,
     now: Timestamp,
 ) -> Result<CachedToken, kube::Error> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     let request = TokenRequest {
         spec: Some(TokenRequestSpec {
-            audiences: wish.audience.clone().map(|audience| vec![audience]),
+            audiences: spec.audience.clone().map(|audience| vec![audience]),
             bound_object_ref: Some(BoundObjectReference {
                 api_version: Some("v1".to_owned()),
                 kind: Some("Pod".to_owned()),
                 name: pod.metadata.name.clone(),
                 uid: pod.metadata.uid.clone(),
             }),
-            expiration_seconds: Some(wish.lifetime_s),
+            expiration_seconds: Some(spec.lifetime_s),
         }),
         ..TokenRequest::default()
     };
@@ -148,13 +148,13 @@ async fn request_token(
         .create_token_request(service_account::account_name(pod), &PostParams::default(), &request)
         .await?;
     let status = answer.status.unwrap_or_default();
-    let asked_for = || now.saturating_add(SignedDuration::from_secs(wish.lifetime_s)).unwrap_or(now);
+    let asked_for = || now.saturating_add(SignedDuration::from_secs(spec.lifetime_s)).unwrap_or(now);
     let expires_at = status.expiration_timestamp.map_or_else(asked_for, |time| time.0);
     let text = status.token.unwrap_or_default();
     Ok(CachedToken { text, refresh_at: refresh_at(now, expires_at), expires_at })
 }
 
-/// When a token of now shall be replaced.
+/// Returns when a token issued now should be replaced.
 fn refresh_at(now: Timestamp, expires_at: Timestamp) -> Timestamp {
     let life = expires_at.duration_since(now).max(SignedDuration::ZERO);
     let share = (life / 100).saturating_mul(REFRESH_PERCENT);
@@ -167,7 +167,7 @@ mod tests {
 
     use homeostat_apiserver::ApiServer;
     use homeostat_apiserver::auth::jwt::SigningKey;
-    use homeostat_apiserver::auth::{Authenticator, Issuer};
+    use homeostat_apiserver::auth::{Authenticator, TokenIssuer};
     use homeostat_core::{Clock, Entropy};
     use homeostat_store::{Memory, SharedStore};
     use serde_json::json;
@@ -177,7 +177,7 @@ mod tests {
     async fn client(clock: Clock) -> Client {
         let store: SharedStore = Arc::new(Memory::new());
         let key = SigningKey::from_pkcs8(&SigningKey::generate()).unwrap();
-        let issuer = Issuer::new(key, Arc::clone(&store), clock, Entropy::seeded(1));
+        let issuer = TokenIssuer::new(key, Arc::clone(&store), clock, Entropy::seeded(1));
         let authenticator = Arc::new(Authenticator::new(clock).with_issuer(issuer));
         let builder = ApiServer::builder(store).clock(clock).authenticator(authenticator);
         let (server, _background) = builder.build().await.unwrap();
@@ -202,15 +202,15 @@ mod tests {
         let clock = Clock::virtual_from(Timestamp::from_second(1_800_000_000).unwrap());
         let client = client(clock).await;
         let (pod, tokens) = (pod(&client).await, TokenCache::default());
-        let supply = async || tokens.tokens_of_pod(&client, &pod, clock.now()).await;
-        let text = |supply: &PodTokens| supply.tokens.values().next().unwrap().clone().unwrap();
-        let first = supply().await;
+        let pod_tokens = async || tokens.tokens_of_pod(&client, &pod, clock.now()).await;
+        let text = |pod_tokens: &PodTokens| pod_tokens.tokens.values().next().unwrap().clone().unwrap();
+        let first = pod_tokens().await;
         assert_eq!(first.again, Some(Duration::from_secs(800)));
         tokio::time::advance(Duration::from_secs(799)).await;
-        let held = supply().await;
+        let held = pod_tokens().await;
         assert_eq!((text(&held), held.again), (text(&first), Some(Duration::from_secs(1))));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_ne!(text(&supply().await), text(&first));
+        assert_ne!(text(&pod_tokens().await), text(&first));
         tokens.retain_pods(&HashSet::new());
         assert!(tokens.lock().is_empty());
     }
@@ -224,11 +224,11 @@ mod tests {
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
         accounts.delete("robot", &kube::api::DeleteParams::default()).await.unwrap();
         tokio::time::advance(Duration::from_secs(900)).await;
-        let supply = tokens.tokens_of_pod(&client, &pod, clock.now()).await;
-        assert!(supply.tokens.values().all(Result::is_ok) && supply.again == Some(RETRY));
+        let pod_tokens = tokens.tokens_of_pod(&client, &pod, clock.now()).await;
+        assert!(pod_tokens.tokens.values().all(Result::is_ok) && pod_tokens.again == Some(RETRY));
         tokio::time::advance(Duration::from_secs(100)).await;
-        let supply = tokens.tokens_of_pod(&client, &pod, clock.now()).await;
-        let refused = supply.tokens.into_values().next().unwrap().unwrap_err();
+        let pod_tokens = tokens.tokens_of_pod(&client, &pod, clock.now()).await;
+        let refused = pod_tokens.tokens.into_values().next().unwrap().unwrap_err();
         let words = "serviceaccounts \"robot\" not found; create it: kubectl create serviceaccount robot";
         assert!(refused.contains(words), "{refused}");
     }

@@ -1,19 +1,19 @@
 //! The users and groups of this machine, read from `/etc/passwd` and `/etc/group`.
 //!
-//! Their numbers have a meaning here: files, sockets and devices belong to them. **Invariant:** a Pod never becomes one
-//! of these users because it names the number. The owner of the node can let all Pods run as one of them (`--node-as`).
+//! Their IDs have a meaning here: files, sockets and devices belong to them. **Invariant:** a Pod never becomes one of
+//! these users by naming the ID. The node's owner can let all Pods run as one of them (`--node-as`).
 //!
-//! Only the files are read. Numbers that a directory service assigns are not known here.
+//! Only the files are read. IDs that a directory service assigns are not known here.
 
 use std::fs;
 use std::io;
 
-/// Users, a line each: `name:password:user:group:…`.
+/// The table of users, one line each: `name:password:user:group:…`.
 const USERS: &str = "/etc/passwd";
-/// Groups, a line each: `name:password:group:members`.
+/// The table of groups, one line each: `name:password:group:members`.
 const GROUPS: &str = "/etc/group";
 
-/// One of them, by which all Pods of a node may run.
+/// An account that all Pods of a node may run as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UserAccount {
     pub(super) name: String,
@@ -24,13 +24,13 @@ pub(super) struct UserAccount {
 }
 
 impl UserAccount {
-    /// The account of this name or number.
+    /// Finds the account with this name or number.
     pub(super) fn find(name: &str) -> io::Result<Self> {
         let users = fs::read_to_string(USERS)?;
         Self::of(name, &users, &fs::read_to_string(GROUPS)?).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::NotFound,
-                format!("{USERS} has no user {name}: give the name or number of a user in it"),
+                format!("{USERS} has no user {name}: name a user in it, or give its number"),
             )
         })
     }
@@ -51,7 +51,7 @@ impl UserAccount {
         Some(Self { name, user, group, groups })
     }
 
-    /// Whoever runs this process.
+    /// Returns the account that runs this process.
     pub(super) fn of_this_process() -> Self {
         let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         let more = rustix::process::getgroups().unwrap_or_default();
@@ -61,12 +61,12 @@ impl UserAccount {
     }
 }
 
-/// Whose user this is. Root is known everywhere.
+/// Returns the name of a user. Root is known everywhere.
 pub(super) fn name_of_user(user: u32) -> Option<String> {
     name(USERS, user)
 }
 
-/// Whose group this is.
+/// Returns the name of a group.
 pub(super) fn name_of_group(group: u32) -> Option<String> {
     name(GROUPS, group)
 }
@@ -77,7 +77,7 @@ fn name(table: &str, id: u32) -> Option<String> {
     found.map(ToOwned::to_owned).or_else(|| (id == 0).then(|| "root".to_owned()))
 }
 
-/// The number in a line of either table.
+/// Returns the ID in a line of either table.
 fn number(line: &str) -> Option<u32> {
     line.split(':').nth(2)?.parse().ok()
 }

@@ -1,90 +1,63 @@
-//! A control plane in this process, the operator on it, and a clock that moves when nothing else is left to do.
+//! The operator on a cluster of the test, and what these tests do to it in their own words.
 
+use std::ops::Deref;
 use std::time::Duration;
 
-use homeostat::core::journal::Entry;
-use homeostat::core::{Clock, Entropy, Key};
-use homeostat::embedded::ControlPlane;
 use homeostat::k8s_openapi::api::core::v1::{Event, Pod};
-use homeostat::kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use homeostat::kube::{Api, Client};
-use homeostat::runtime::{CancellationToken, Journal};
+use homeostat::testing::{Cluster, RunningOperator};
 use homeostat_example_at::{At, AtSpec, Phase, operator};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
 /// When every test begins.
 pub(crate) const START: &str = "2026-02-10T20:30:00Z";
 
-/// What things have that depend on nothing but the machine: it is virtual, so generous costs nothing.
-const MOMENT: Duration = Duration::from_secs(1);
-
 pub(crate) struct Lab {
-    pub(crate) client: Client,
-    pub(crate) journal: Journal,
-    clock: Clock,
-    _plane: ControlPlane,
-    _tasks: JoinSet<()>,
+    cluster: Cluster,
+    pub(crate) operator: RunningOperator,
+}
+
+impl Deref for Lab {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
 }
 
 impl Lab {
     pub(crate) async fn start() -> Self {
-        let clock = Clock::virtual_from(START.parse().unwrap());
-        let plane = ControlPlane::builder().time_and_chance(clock, Entropy::seeded(1)).start().await.unwrap();
-        let client = plane.client();
-        let operator = operator().time_and_chance(clock, Entropy::seeded(2));
-        let journal = operator.journal();
-        let mut tasks = JoinSet::new();
-        let running = operator.run_on(client.clone(), CancellationToken::new());
-        tasks.spawn(async move { running.await.unwrap() });
-        let lab = Self { client, journal, clock, _plane: plane, _tasks: tasks };
-        lab.pass(MOMENT).await;
-        lab
-    }
-
-    pub(crate) async fn pass(&self, time: Duration) {
-        tokio::time::sleep(time).await;
-    }
-
-    /// Whatever follows from what was done has followed.
-    pub(crate) async fn settle(&self) {
-        self.pass(MOMENT).await;
+        let cluster = Cluster::builder().start_at(START.parse().unwrap()).start().await;
+        let operator = cluster.run(operator());
+        cluster.settle().await;
+        Self { cluster, operator }
     }
 
     /// The moment this long from now, as a schedule.
     pub(crate) fn after(&self, time: Duration) -> String {
-        (self.clock.now() + time).to_string()
+        (self.now() + time).to_string()
     }
 
-    pub(crate) fn ats(&self) -> Api<At> {
-        Api::namespaced(self.client.clone(), "default")
-    }
-
-    pub(crate) fn pods(&self) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), "default")
-    }
-
-    pub(crate) async fn create(&self, name: &str, schedule: &str) {
+    pub(crate) async fn create_at(&self, name: &str, schedule: &str) {
         let spec = AtSpec { schedule: schedule.to_owned(), command: "echo Hello Kubernetes".to_owned() };
-        self.ats().create(&PostParams::default(), &At::new(name, spec)).await.unwrap();
+        self.create(At::new(name, spec)).await;
     }
 
     pub(crate) async fn edit(&self, name: &str, spec: Value) {
-        let patch = Patch::Merge(json!({ "spec": spec }));
-        self.ats().patch(name, &PatchParams::default(), &patch).await.unwrap();
-    }
-
-    pub(crate) async fn delete(&self, name: &str) {
-        self.ats().delete(name, &DeleteParams::background()).await.unwrap();
+        self.patch::<At>(name, json!({ "spec": spec })).await;
     }
 
     pub(crate) async fn phase(&self, name: &str) -> Option<Phase> {
-        self.ats().get(name).await.unwrap().status?.phase
+        self.get::<At>(name).await.status?.phase
+    }
+
+    /// The resourceVersion of an At: the same before and after means that nothing was written.
+    pub(crate) async fn version(&self, name: &str) -> Option<String> {
+        self.get::<At>(name).await.metadata.resource_version
     }
 
     /// Status, reason and message of a condition.
     pub(crate) async fn condition(&self, name: &str, r#type: &str) -> Option<(String, String, String)> {
-        let conditions = self.ats().get(name).await.unwrap().status?.base.conditions;
+        let conditions = self.get::<At>(name).await.status?.base.conditions;
         let found = conditions.into_iter().find(|condition| condition.type_ == r#type)?;
         Some((found.status, found.reason, found.message))
     }
@@ -97,19 +70,12 @@ impl Lab {
                 "state": {"terminated": {"exitCode": code}},
             }])
         });
-        let patch = Patch::Merge(json!({"status": {"phase": phase, "containerStatuses": containers}}));
-        self.pods().patch_status(pod, &PatchParams::default(), &patch).await.unwrap();
-    }
-
-    pub(crate) async fn pod_names(&self) -> Vec<String> {
-        let pods = self.pods().list(&ListParams::default()).await.unwrap();
-        pods.into_iter().filter_map(|pod| pod.metadata.name).collect()
+        self.patch_status::<Pod>(pod, json!({"phase": phase, "containerStatuses": containers})).await;
     }
 
     /// The reasons of the events about Ats, in order.
     pub(crate) async fn events(&self) -> Vec<String> {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
-        let mut events = events.list(&ListParams::default()).await.unwrap().items;
+        let mut events = self.list::<Event>().await;
         events.retain(|event| event.involved_object.kind.as_deref() == Some("At"));
         events.sort_by_key(|event| event.metadata.resource_version.clone().unwrap().parse::<u64>().unwrap());
         events.into_iter().filter_map(|event| event.reason).collect()
@@ -117,8 +83,6 @@ impl Lab {
 
     /// How often the At was reconciled so far.
     pub(crate) fn runs(&self, name: &str) -> usize {
-        let key = Key::new("cnat.programming-kubernetes.info", "ats", "default", name);
-        let records = self.journal.about(&key);
-        records.iter().filter(|record| matches!(record.entry, Entry::Started { .. })).count()
+        self.operator.records().about::<At>(name).reconciles()
     }
 }

@@ -10,7 +10,7 @@ use crate::lab::Lab;
 #[tokio::test(start_paused = true)]
 async fn a_schedule_that_is_no_time_is_refused_until_it_is_edited() {
     let lab = Lab::start().await;
-    lab.create("demo", "tomorrow at noon").await;
+    lab.create_at("demo", "tomorrow at noon").await;
     lab.settle().await;
     assert_eq!(lab.phase("demo").await, Some(Phase::Pending));
     let (status, reason, message) = lab.condition("demo", "Scheduled").await.unwrap();
@@ -33,7 +33,7 @@ async fn a_schedule_that_is_no_time_is_refused_until_it_is_edited() {
 #[tokio::test(start_paused = true)]
 async fn a_schedule_can_be_moved_while_it_waits() {
     let lab = Lab::start().await;
-    lab.create("demo", &lab.after(Duration::from_secs(3600))).await;
+    lab.create_at("demo", &lab.after(Duration::from_secs(3600))).await;
     lab.settle().await;
     lab.edit("demo", json!({"schedule": lab.after(Duration::from_secs(60))})).await;
     lab.pass(Duration::from_secs(58)).await;
@@ -45,9 +45,9 @@ async fn a_schedule_can_be_moved_while_it_waits() {
 #[tokio::test(start_paused = true)]
 async fn a_century_is_not_too_long() {
     let lab = Lab::start().await;
-    lab.create("demo", "2126-01-01T00:00:00Z").await;
-    lab.create("last", "9999-12-31T23:59:59Z").await;
-    lab.create("offset", "2026-02-10T22:31:00+02:00").await;
+    lab.create_at("demo", "2126-01-01T00:00:00Z").await;
+    lab.create_at("last", "9999-12-31T23:59:59Z").await;
+    lab.create_at("offset", "2026-02-10T22:31:00+02:00").await;
     lab.settle().await;
     assert_eq!(lab.phase("demo").await, Some(Phase::Pending));
     assert_eq!(lab.phase("offset").await, Some(Phase::Pending));

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use homeostat::kube::api::ListParams;
 use homeostat::prelude::*;
 use homeostat_example_database::Database;
 use serde_json::json;
@@ -12,12 +11,12 @@ use crate::lab::Lab;
 #[tokio::test(start_paused = true)]
 async fn a_database_gets_its_children_and_says_when_it_answers() {
     let lab = Lab::start().await;
-    lab.create("orders", json!({"databaseName": "orders", "port": 6001})).await;
-    assert_eq!(lab.pod_names().await, ["orders-0"]);
+    lab.make("orders", json!({"databaseName": "orders", "port": 6001})).await;
+    assert_eq!(lab.names::<Pod>().await, ["orders-0"]);
     assert_eq!((lab.status("orders").await.ready, &*lab.reason("orders").await), (false, "Starting"));
     assert_eq!(lab.arguments("orders").await, ["-c", "port=6001", "-c", "max_connections=20"]);
     assert_eq!(lab.secret("orders-credentials", "database").await, "orders");
-    let service = lab.api::<Service>().get("orders").await.unwrap().spec.unwrap();
+    let service = lab.get::<Service>("orders").await.spec.unwrap();
     assert_eq!(service.ports.unwrap()[0].port, 6001);
 
     lab.serve("orders-0").await;
@@ -32,7 +31,7 @@ async fn a_database_gets_its_children_and_says_when_it_answers() {
 #[tokio::test(start_paused = true)]
 async fn at_rest_nothing_is_written() {
     let mut lab = Lab::start().await;
-    lab.create("orders", json!({})).await;
+    lab.make("orders", json!({})).await;
     lab.serve("orders-0").await;
     let revisions = |lab: &Lab| {
         let (databases, sets, secrets) =
@@ -52,13 +51,13 @@ async fn at_rest_nothing_is_written() {
 #[tokio::test(start_paused = true)]
 async fn password_and_chosen_port_are_kept() {
     let mut lab = Lab::start().await;
-    lab.create("orders", json!({})).await;
+    lab.make("orders", json!({})).await;
     let password = lab.secret("orders-credentials", "password").await;
     assert_eq!(password.len(), 30);
     let port = lab.status("orders").await.port.unwrap();
     lab.edit::<Database>("orders", json!({"spec": {"maxConnections": 30}})).await;
-    lab.delete::<StatefulSet>("orders").await;
-    lab.delete::<Service>("orders").await;
+    lab.remove::<StatefulSet>("orders").await;
+    lab.remove::<Service>("orders").await;
     lab.restart().await;
     assert_eq!(lab.secret("orders-credentials", "password").await, password);
     assert_eq!(lab.status("orders").await.port, Some(port));
@@ -68,9 +67,9 @@ async fn password_and_chosen_port_are_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_secret_is_made_anew_and_the_pod_takes_it_up() {
     let lab = Lab::start().await;
-    lab.create("orders", json!({})).await;
+    lab.make("orders", json!({})).await;
     let (password, pod) = (lab.secret("orders-credentials", "password").await, uid(&lab, "orders-0").await);
-    lab.delete::<Secret>("orders-credentials").await;
+    lab.remove::<Secret>("orders-credentials").await;
     lab.settle().await;
     assert_ne!(lab.secret("orders-credentials", "password").await, password);
     assert_ne!(uid(&lab, "orders-0").await, pod);
@@ -81,7 +80,7 @@ async fn a_lost_secret_is_made_anew_and_the_pod_takes_it_up() {
 #[tokio::test(start_paused = true)]
 async fn a_changed_spec_reaches_postgres() {
     let lab = Lab::start().await;
-    lab.create("orders", json!({"port": 6001})).await;
+    lab.make("orders", json!({"port": 6001})).await;
     lab.serve("orders-0").await;
     let pod = uid(&lab, "orders-0").await;
     let spec = json!({"port": 6002, "maxConnections": 50, "parameters": {"work_mem": "8MB"}});
@@ -97,27 +96,23 @@ async fn a_changed_spec_reaches_postgres() {
 #[tokio::test(start_paused = true)]
 async fn drift_is_repaired() {
     let lab = Lab::start().await;
-    lab.create("orders", json!({"port": 6001})).await;
+    lab.make("orders", json!({"port": 6001})).await;
     lab.edit::<StatefulSet>("orders", json!({"spec": {"replicas": 0}})).await;
-    assert_eq!(lab.api::<StatefulSet>().get("orders").await.unwrap().spec.unwrap().replicas, Some(1));
+    assert_eq!(lab.get::<StatefulSet>("orders").await.spec.unwrap().replicas, Some(1));
     let ports = json!([{"name": "postgres", "port": 9999, "targetPort": 9999}]);
     lab.edit::<Service>("orders", json!({"spec": {"ports": ports}})).await;
-    let ports = lab.api::<Service>().get("orders").await.unwrap().spec.unwrap().ports.unwrap();
+    let ports = lab.get::<Service>("orders").await.spec.unwrap().ports.unwrap();
     assert!(ports.iter().any(|port| port.port == 6001), "{ports:?}");
     lab.edit::<Service>("orders", json!({"spec": {"selector": {"x": "y"}}})).await;
-    let selector = lab.api::<Service>().get("orders").await.unwrap().spec.unwrap().selector.unwrap();
+    let selector = lab.get::<Service>("orders").await.spec.unwrap().selector.unwrap();
     let selector: Vec<(String, String)> = selector.into_iter().collect();
     assert_eq!(selector, [("database.example.com/name".to_owned(), "orders".to_owned())]);
-    lab.delete::<StatefulSet>("orders").await;
-    lab.delete::<Service>("orders").await;
-    assert_eq!(lab.pod_names().await, ["orders-0"]);
-    assert_eq!(
-        lab.api::<Service>().list(&ListParams::default()).await.unwrap().items.len(),
-        2,
-        "and kubernetes"
-    );
+    lab.remove::<StatefulSet>("orders").await;
+    lab.remove::<Service>("orders").await;
+    assert_eq!(lab.names::<Pod>().await, ["orders-0"]);
+    assert_eq!(lab.list::<Service>().await.len(), 2, "and kubernetes");
 }
 
 async fn uid(lab: &Lab, pod: &str) -> Option<String> {
-    lab.api::<Pod>().get(pod).await.unwrap().metadata.uid
+    lab.get::<Pod>(pod).await.metadata.uid
 }

@@ -1,96 +1,62 @@
-//! A control plane in this process, the operator on it, and hands to play the kubelet with.
+//! The operator and the workload controllers on a cluster of the test, and hands to play the kubelet with.
 
-use std::time::Duration;
+use std::ops::Deref;
 
-use homeostat::core::{Clock, Entropy};
-use homeostat::embedded::ControlPlane;
-use homeostat::k8s_openapi::NamespaceResourceScope;
-use homeostat::kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use homeostat::kube::{Api, Client, Resource};
+use homeostat::core::Entropy;
+use homeostat::embedded::workload_controllers;
 use homeostat::prelude::*;
-use homeostat::runtime::CancellationToken;
+use homeostat::runtime::Kind;
+use homeostat::testing::{Cluster, RunningOperator};
 use homeostat_example_database::{Database, DatabaseStatus, Settings, operator};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
 pub(crate) struct Lab {
-    pub(crate) client: Client,
-    clock: Clock,
-    _plane: ControlPlane,
-    tasks: JoinSet<()>,
+    cluster: Cluster,
+    operator: RunningOperator,
+}
+
+impl Deref for Lab {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
 }
 
 impl Lab {
     pub(crate) async fn start() -> Self {
-        let clock = Clock::virtual_from("2026-02-10T20:30:00Z".parse().unwrap());
-        let builder = ControlPlane::builder().time_and_chance(clock, Entropy::seeded(1)).workloads(true);
-        let plane = builder.start().await.unwrap();
-        let mut lab = Self { client: plane.client(), clock, _plane: plane, tasks: JoinSet::new() };
-        lab.restart().await;
-        lab
+        let cluster = Cluster::start().await;
+        cluster.run(workload_controllers());
+        let operator = run(&cluster);
+        cluster.settle().await;
+        Self { cluster, operator }
     }
 
     /// The operator ends and another begins, knowing nothing.
     pub(crate) async fn restart(&mut self) {
-        self.tasks.shutdown().await;
-        let settings = Settings { folder: "/data".into(), entropy: Entropy::system() };
-        let operator = operator(settings).time_and_chance(self.clock, Entropy::seeded(2));
-        let running = operator.run_on(self.client.clone(), CancellationToken::new());
-        self.tasks.spawn(async move { running.await.unwrap() });
+        self.operator.kill();
+        self.operator = run(&self.cluster);
         self.settle().await;
     }
 
-    /// Whatever follows from what was done has followed. The time is virtual.
-    pub(crate) async fn settle(&self) {
-        self.pass(Duration::from_secs(3)).await;
-    }
-
-    pub(crate) async fn pass(&self, time: Duration) {
-        tokio::time::sleep(time).await;
-    }
-
-    pub(crate) fn api<K>(&self) -> Api<K>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
-    {
-        Api::namespaced(self.client.clone(), "default")
-    }
-
-    pub(crate) async fn create(&self, name: &str, spec: Value) {
-        let database: Database = serde_json::from_value(json!({
-            "apiVersion": "database.example.com/v1", "kind": "Database",
-            "metadata": {"name": name}, "spec": spec,
-        }))
-        .unwrap();
-        self.api::<Database>().create(&PostParams::default(), &database).await.unwrap();
+    /// Creates a Database, after which all follows.
+    pub(crate) async fn make(&self, name: &str, spec: Value) {
+        self.create_json::<Database>(json!({"metadata": {"name": name}, "spec": spec})).await;
         self.settle().await;
     }
 
-    pub(crate) async fn edit<K>(&self, name: &str, patch: Value)
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + DeserializeOwned
-            + std::fmt::Debug,
-    {
-        self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    pub(crate) async fn edit<K: Kind>(&self, name: &str, patch: Value) {
+        self.patch::<K>(name, patch).await;
         self.settle().await;
     }
 
-    pub(crate) async fn delete<K>(&self, name: &str)
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + DeserializeOwned
-            + std::fmt::Debug,
-    {
-        self.api::<K>().delete(name, &DeleteParams::background()).await.unwrap();
+    pub(crate) async fn remove<K: Kind>(&self, name: &str) {
+        self.delete::<K>(name).await;
         self.settle().await;
     }
 
     pub(crate) async fn status(&self, name: &str) -> DatabaseStatus {
-        self.api::<Database>().get(name).await.unwrap().status.unwrap()
+        self.get::<Database>(name).await.status.unwrap()
     }
 
     /// The reason of the condition `Ready`.
@@ -106,19 +72,14 @@ impl Lab {
     }
 
     pub(crate) async fn secret(&self, name: &str, key: &str) -> String {
-        let secret = self.api::<Secret>().get(name).await.unwrap();
+        let secret = self.get::<Secret>(name).await;
         String::from_utf8(secret.data.unwrap()[key].0.clone()).unwrap()
     }
 
     /// The words PostgreSQL is started with.
     pub(crate) async fn arguments(&self, name: &str) -> Vec<String> {
-        let set = self.api::<StatefulSet>().get(name).await.unwrap();
+        let set = self.get::<StatefulSet>(name).await;
         set.spec.unwrap().template.spec.unwrap().containers.remove(0).args.unwrap()
-    }
-
-    pub(crate) async fn pod_names(&self) -> Vec<String> {
-        let pods = self.api::<Pod>().list(&ListParams::default()).await.unwrap();
-        pods.into_iter().filter_map(|pod| pod.metadata.name).collect()
     }
 
     /// The kubelet's part: PostgreSQL answers.
@@ -133,10 +94,13 @@ impl Lab {
 
     /// The kubelet's part: says how the Pod is.
     pub(crate) async fn mark(&self, pod: &str, status: Value) {
-        let patch = Patch::Merge(json!({ "status": status }));
-        self.api::<Pod>().patch_status(pod, &PatchParams::default(), &patch).await.unwrap();
+        self.patch_status::<Pod>(pod, status).await;
         self.settle().await;
     }
+}
+
+fn run(cluster: &Cluster) -> RunningOperator {
+    cluster.run(operator(Settings { folder: "/data".into(), entropy: Entropy::seeded(1) }))
 }
 
 pub(crate) fn container(name: &str, ready: bool, state: &Value) -> Value {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use homeostat::kube::api::{Patch, PatchParams};
+use homeostat::prelude::Pod;
 use homeostat_example_database::Database;
 use serde_json::json;
 
@@ -11,7 +12,7 @@ use crate::lab::{Lab, container};
 #[tokio::test(start_paused = true)]
 async fn without_postgres_it_says_what_to_install() {
     let lab = Lab::start().await;
-    lab.create("orders", json!({})).await;
+    lab.make("orders", json!({})).await;
     let prepare = container("prepare", false, &json!({"terminated": {"exitCode": 127}}));
     lab.mark("orders-0", json!({"phase": "Pending", "initContainerStatuses": [prepare]})).await;
     let (reason, message) = lab.condition("orders", "Ready").await;
@@ -25,21 +26,21 @@ async fn without_postgres_it_says_what_to_install() {
 #[tokio::test(start_paused = true)]
 async fn permanent_only_an_edit_helps() {
     let lab = Lab::start().await;
-    lab.create("orders", json!({"parameters": {"data_directory": "/etc"}})).await;
+    lab.make("orders", json!({"parameters": {"data_directory": "/etc"}})).await;
     assert_eq!(lab.reason("orders").await, "BadParameter");
     assert_eq!(lab.condition("orders", "Reconciled").await.0, "TerminalError");
-    assert!(lab.pod_names().await.is_empty());
+    assert!(lab.names::<Pod>().await.is_empty());
     lab.edit::<Database>("orders", json!({"spec": {"parameters": {"data_directory": null}}})).await;
-    assert_eq!(lab.pod_names().await, ["orders-0"]);
+    assert_eq!(lab.names::<Pod>().await, ["orders-0"]);
     assert_eq!(lab.condition("orders", "Reconciled").await.0, "Succeeded");
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_two_that_were_given_the_same_port_the_older_has_it() {
     let lab = Lab::start().await;
-    lab.create("zoo", json!({"port": 6001})).await;
-    lab.create("ant", json!({"port": 6002})).await;
-    assert_eq!(lab.pod_names().await, ["ant-0", "zoo-0"]);
+    lab.make("zoo", json!({"port": 6001})).await;
+    lab.make("ant", json!({"port": 6002})).await;
+    assert_eq!(lab.names::<Pod>().await, ["ant-0", "zoo-0"]);
     lab.edit::<Database>("ant", json!({"spec": {"port": 6001}})).await;
     // As if both had been reconciled before the other's status was seen.
     let status = Patch::Merge(json!({"status": {"port": 6001}}));
@@ -49,15 +50,15 @@ async fn of_two_that_were_given_the_same_port_the_older_has_it() {
     lab.pass(Duration::from_secs(60)).await;
     lab.serve("zoo-0").await;
     assert_eq!((&*lab.reason("zoo").await, lab.status("zoo").await.port), ("Ready", Some(6001)));
-    assert_eq!(lab.pod_names().await, ["zoo-0"]);
+    assert_eq!(lab.names::<Pod>().await, ["zoo-0"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn capitals_do_not_hide_a_parameter_of_ours() {
     let lab = Lab::start().await;
-    lab.create("orders", json!({"port": 6001, "parameters": {"Port": "6002"}})).await;
+    lab.make("orders", json!({"port": 6001, "parameters": {"Port": "6002"}})).await;
     assert_eq!(lab.reason("orders").await, "BadParameter");
-    assert!(lab.pod_names().await.is_empty());
+    assert!(lab.names::<Pod>().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,18 +66,18 @@ async fn a_name_the_children_cannot_have_is_refused_and_can_be_deleted() {
     let lab = Lab::start().await;
     let long = "a".repeat(64);
     for name in ["1st", "a.b", &long] {
-        lab.create(name, json!({})).await;
+        lab.make(name, json!({})).await;
         assert_eq!(lab.reason(name).await, "BadName", "{name}");
-        lab.delete::<Database>(name).await;
-        assert!(lab.api::<Database>().get_opt(name).await.unwrap().is_none(), "{name}");
+        lab.remove::<Database>(name).await;
+        assert!(lab.get_opt::<Database>(name).await.is_none(), "{name}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_port_that_another_program_has_is_said_and_given_up_unless_asked_for() {
     let lab = Lab::start().await;
-    lab.create("asked", json!({"port": 6001})).await;
-    lab.create("chosen", json!({})).await;
+    lab.make("asked", json!({"port": 6001})).await;
+    lab.make("chosen", json!({})).await;
     let port = lab.status("chosen").await.port.unwrap();
     for name in ["asked", "chosen"] {
         let taken = container("postgres", false, &json!({"terminated": {"exitCode": 98}}));
@@ -85,7 +86,7 @@ async fn a_port_that_another_program_has_is_said_and_given_up_unless_asked_for()
     }
     let (reason, message) = lab.condition("asked", "Ready").await;
     assert_eq!((&*reason, lab.status("asked").await.port), ("PortTaken", Some(6001)));
-    assert!(message.contains("port 6001 is used by another program"), "{message}");
+    assert!(message.contains("another program on the Pod's machine uses port 6001"), "{message}");
     let chosen = lab.status("chosen").await.port.unwrap();
     assert_ne!(chosen, port);
     assert!(lab.arguments("chosen").await.contains(&format!("port={chosen}")));
@@ -118,15 +119,15 @@ fn the_script_sees_who_listens_on_the_port() {
 #[tokio::test(start_paused = true)]
 async fn transient_time_may_help() {
     let lab = Lab::start().await;
-    lab.create("first", json!({"port": 6001, "deletionPolicy": "Retain"})).await;
-    lab.create("second", json!({"port": 6001})).await;
+    lab.make("first", json!({"port": 6001, "deletionPolicy": "Retain"})).await;
+    lab.make("second", json!({"port": 6001})).await;
     let (reason, message) = lab.condition("second", "Ready").await;
     assert_eq!(reason, "PortTaken");
     assert!(message.contains("the Database first"), "{message}");
-    assert_eq!(lab.pod_names().await, ["first-0"]);
-    lab.delete::<Database>("first").await;
+    assert_eq!(lab.names::<Pod>().await, ["first-0"]);
+    lab.remove::<Database>("first").await;
     lab.pass(Duration::from_secs(10)).await;
-    assert_eq!(lab.pod_names().await, ["second-0"]);
+    assert_eq!(lab.names::<Pod>().await, ["second-0"]);
     assert_eq!(lab.reason("second").await, "Starting");
 }
 
@@ -134,7 +135,7 @@ async fn transient_time_may_help() {
 #[tokio::test(start_paused = true)]
 async fn database_and_role_stay_what_they_are() {
     let lab = Lab::start().await;
-    lab.create("orders", json!({"username": "shop"})).await;
+    lab.make("orders", json!({"username": "shop"})).await;
     let databases = lab.api::<Database>();
     let edit = |spec: serde_json::Value| {
         let (databases, patch) = (databases.clone(), Patch::Merge(json!({"spec": spec})));
@@ -142,7 +143,7 @@ async fn database_and_role_stay_what_they_are() {
     };
     for spec in [json!({"username": "other"}), json!({"databaseName": "other"})] {
         let error = edit(spec).await.unwrap_err().to_string();
-        assert!(error.contains("cannot be changed: the data was made with it"), "{error}");
+        assert!(error.contains("cannot be changed: the data was created with it"), "{error}");
     }
     edit(json!({"username": "shop", "maxConnections": 7})).await.unwrap();
 }

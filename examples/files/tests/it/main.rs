@@ -1,4 +1,4 @@
-//! Real files in a real directory, an embedded control plane, virtual time.
+//! Real files in a real directory, a cluster in memory, virtual time.
 
 #![expect(clippy::unwrap_used, reason = "a test may fall over its own mistakes")]
 
@@ -6,43 +6,37 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::Duration;
 
-use homeostat::embedded::ControlPlane;
-use homeostat::kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use homeostat::kube::{Api, ResourceExt};
-use homeostat::runtime::CancellationToken;
+use homeostat::kube::ResourceExt;
+use homeostat::testing::{Cluster, RunningOperator};
 use homeostat_example_files::{File, FileSpec, operator};
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::task::JoinHandle;
 
+/// The operator on a cluster of the test, and the directory it keeps.
 struct Desk {
-    files: Api<File>,
+    cluster: Cluster,
     folder: TempDir,
-    operator: JoinHandle<()>,
-    plane: ControlPlane,
+    operator: RunningOperator,
 }
 
 impl Desk {
     async fn new() -> Self {
-        let plane = ControlPlane::builder().start().await.unwrap();
-        let folder = TempDir::new().unwrap();
-        let files = Api::namespaced(plane.client(), "default");
-        let mut desk = Self { files, folder, operator: tokio::spawn(async {}), plane };
-        desk.run().await;
+        let (cluster, folder) = (Cluster::start().await, TempDir::new().unwrap());
+        let operator = cluster.run(operator(folder.path()));
+        let desk = Self { cluster, folder, operator };
+        desk.pass().await;
         desk
     }
 
+    /// Another process of the operator begins.
     async fn run(&mut self) {
-        let (client, operator) = (self.plane.client(), operator(self.folder.path()));
-        self.operator = tokio::spawn(async move {
-            operator.run_on(client, CancellationToken::new()).await.unwrap();
-        });
+        self.operator = self.cluster.run(operator(self.folder.path()));
         self.pass().await;
     }
 
     /// Two looks at the directory, and all that follows.
     async fn pass(&self) {
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        self.cluster.pass(Duration::from_secs(3)).await;
     }
 
     async fn make(&self, name: &str, path: &str, content: &str) {
@@ -54,7 +48,7 @@ impl Desk {
     }
 
     async fn create(&self, name: &str, spec: FileSpec) {
-        self.files.create(&PostParams::default(), &File::new(name, spec)).await.unwrap();
+        self.cluster.create(File::new(name, spec)).await;
         self.pass().await;
     }
 
@@ -63,7 +57,7 @@ impl Desk {
     }
 
     async fn reason(&self, name: &str) -> String {
-        let file = self.files.get(name).await.unwrap();
+        let file = self.cluster.get::<File>(name).await;
         let conditions = file.status.map(|status| status.base.conditions).unwrap_or_default();
         conditions.iter().map(|one| format!("{}={}", one.type_, one.reason)).collect::<Vec<_>>().join(" ")
     }
@@ -87,11 +81,10 @@ async fn a_file_is_made_kept_and_removed() {
     desk.pass().await;
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640, "a chmod is undone");
 
-    let edit = Patch::Merge(json!({"spec": {"content": "bye"}}));
-    desk.files.patch("motd", &PatchParams::default(), &edit).await.unwrap();
+    desk.cluster.patch::<File>("motd", json!({"spec": {"content": "bye"}})).await;
     desk.pass().await;
     assert_eq!(desk.read("etc/motd").as_deref(), Some("bye"));
-    desk.files.delete("motd", &DeleteParams::default()).await.unwrap();
+    desk.cluster.delete::<File>("motd").await;
     desk.pass().await;
     assert_eq!(desk.read("etc/motd"), None);
     assert!(fs::read_dir(desk.folder.path().join("etc")).unwrap().next().is_none(), "nothing is left behind");
@@ -103,7 +96,7 @@ async fn many_files_are_made_as_fast_as_a_disk_takes_them() {
     let names: Vec<String> = (0..300).map(|number| format!("file-{number}")).collect();
     for name in &names {
         let spec = FileSpec { path: name.clone(), content: "x".into(), mode: "0640".into() };
-        desk.files.create(&PostParams::default(), &File::new(name, spec)).await.unwrap();
+        desk.cluster.create(File::new(name, spec)).await;
     }
     desk.pass().await;
     let missing = names.iter().filter(|name| desk.read(name).is_none()).count();
@@ -117,10 +110,10 @@ async fn others_files_are_left_alone() {
     desk.make("mine", "theirs", "mine").await;
     assert_eq!(desk.read("theirs").as_deref(), Some("theirs"));
     assert_eq!(desk.reason("mine").await, "Synced=Conflict");
-    desk.files.delete("mine", &DeleteParams::default()).await.unwrap();
+    desk.cluster.delete::<File>("mine").await;
     desk.pass().await;
     assert_eq!(desk.read("theirs").as_deref(), Some("theirs"));
-    assert!(desk.files.get_opt("mine").await.unwrap().is_none());
+    assert!(desk.cluster.get_opt::<File>("mine").await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,9 +131,10 @@ async fn what_happened_while_the_operator_was_down_is_made_up_for() {
     let mut desk = Desk::new().await;
     desk.make("a", "a", "one").await;
     desk.make("b", "b", "two").await;
-    desk.operator.abort();
+    desk.operator.kill();
     fs::write(desk.folder.path().join("a"), "vandal").unwrap();
-    let b = desk.files.delete("b", &DeleteParams::default()).await.unwrap().left().unwrap();
+    desk.cluster.delete::<File>("b").await;
+    let b = desk.cluster.get::<File>("b").await;
     assert!(!b.finalizers().is_empty(), "its cleanup is owed");
     desk.run().await;
     assert_eq!((desk.read("a").as_deref(), desk.read("b")), (Some("one"), None));
@@ -160,9 +154,9 @@ async fn a_link_leads_nowhere() {
     assert_eq!(fs::read_to_string(outside.path().join("victim")).unwrap(), "theirs");
     assert_eq!(desk.reason("mine").await, "Synced=InSync");
     assert!(!desk.reason("pwn").await.contains("InSync"), "{}", desk.reason("pwn").await);
-    desk.files.delete("pwn", &DeleteParams::default()).await.unwrap();
+    desk.cluster.delete::<File>("pwn").await;
     desk.pass().await;
-    assert!(desk.files.get_opt("pwn").await.unwrap().is_none(), "what never was there is no hindrance");
+    assert!(desk.cluster.get_opt::<File>("pwn").await.is_none(), "what never was there is no hindrance");
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,17 +185,17 @@ async fn what_takes_the_place_of_our_file_is_replaced_and_removed_with_it() {
     desk.pass().await;
     assert_eq!(desk.read("ours").as_deref(), Some("x"), "a pipe is replaced, not waited for");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
-    desk.files.delete("ours", &DeleteParams::default()).await.unwrap();
+    desk.cluster.delete::<File>("ours").await;
     desk.pass().await;
     assert!(!path.exists(), "what cannot be read can be removed");
-    assert!(desk.files.get_opt("ours").await.unwrap().is_none());
+    assert!(desk.cluster.get_opt::<File>("ours").await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_draft_of_a_killed_process_is_swept_at_the_next_start() {
     let mut desk = Desk::new().await;
     desk.make("a", "a", "one").await;
-    desk.operator.abort();
+    desk.operator.kill();
     let draft = desk.folder.path().join(".homeostat-0123456789abcdef.draft");
     fs::write(&draft, "half a fi").unwrap();
     let file = fs::File::options().append(true).open(&draft).unwrap();

@@ -1,9 +1,9 @@
-//! The cloud: an HTTP server that makes, shows and forgets shapes, and the page that draws them.
+//! The cloud: an HTTP server that creates, shows and deletes shapes, and the page that draws them.
 //!
 //! ```text
 //! GET    /shapes?from=NAME     a page of all shapes        PUT    /shapes/NAME   change one
 //! GET    /shapes/NAME          one shape                   DELETE /shapes/NAME   remove one
-//! POST   /shapes               make one                    GET    /watch         changes, as server-sent events
+//! POST   /shapes               create one                  GET    /watch         changes, as server-sent events
 //! GET    /faults, PUT /faults  what is broken              GET    /              the page
 //! ```
 
@@ -28,12 +28,12 @@ pub struct Running {
 }
 
 impl Running {
-    /// Where it listens: `http://127.0.0.1:PORT`.
+    /// Returns its address: `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Waits until it ends, which it does not by itself.
+    /// Waits until it ends, which it does not do on its own.
     pub async fn ended(self) {
         let _ = self.task.await;
     }
@@ -50,7 +50,7 @@ pub async fn start(address: SocketAddr) -> io::Result<Running> {
 async fn serve(listener: TcpListener, sky: Arc<Sky>) {
     let mut connections = JoinSet::new();
     loop {
-        // A connection that could not be had is the client's loss.
+        // A connection that fails is the client's problem.
         let Ok((stream, _)) = listener.accept().await else { continue };
         let sky = sky.clone();
         connections.spawn(async move {

@@ -1,4 +1,4 @@
-//! HTTP in, HTTP out: which request is which, and what the switches do to it.
+//! Routes HTTP requests, and applies the switches that break them.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::sync::broadcast;
 use super::sky::Sky;
 use crate::api::{CloudShape, Event};
 
-/// A shape with its labels is far smaller.
+/// The largest body; a shape with its labels is far smaller.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
 const PAGE: &str = include_str!("page.html");
@@ -86,7 +86,7 @@ async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Resp
     serde_json::from_slice(&body).map_err(|error| bad(&error))
 }
 
-/// The changes from now on, as server-sent events; it ends when the listener falls too far behind.
+/// Streams changes from now on as server-sent events; ends if the listener falls too far behind.
 fn watch(sky: &Sky) -> Response<Body> {
     let body = StreamBody::new(heard(sky.listen()).map(|event| {
         let json = serde_json::to_string(&event).unwrap_or_default();

@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use crate::api::{CloudShape, Event, Faults, Shapes};
 
-/// Shapes on a page.
+/// How many shapes are on a page.
 const PAGE: usize = 100;
 
-/// Changes a slow listener may lag behind before it is cut off.
+/// How many changes a slow listener may lag behind before it is cut off.
 const UNHEARD_MAX: usize = 1024;
 
 /// How far back reads can lag.
@@ -66,7 +66,7 @@ impl Sky {
         self.lock().shown().get(name).cloned()
     }
 
-    /// Makes a shape; false when the name is taken.
+    /// Creates a shape; returns false if the name is taken.
     pub(super) fn create(&self, shape: CloudShape, by: String) -> bool {
         let mut state = self.lock();
         if state.shapes.contains_key(&shape.name) {
@@ -78,7 +78,7 @@ impl Sky {
         true
     }
 
-    /// Changes a shape; false when there is none of this name.
+    /// Changes a shape; returns false if there is none with this name.
     pub(super) fn update(&self, shape: CloudShape, by: String) -> bool {
         let mut state = self.lock();
         if !state.shapes.contains_key(&shape.name) {
@@ -93,7 +93,7 @@ impl Sky {
         true
     }
 
-    /// Removes a shape; false when there is none of this name.
+    /// Removes a shape; returns false if there is none with this name.
     pub(super) fn delete(&self, name: &str, by: String) -> bool {
         let mut state = self.lock();
         if !state.shapes.contains_key(name) {
@@ -123,7 +123,7 @@ impl State {
         change(&mut self.shapes);
     }
 
-    /// The shapes as readers see them.
+    /// Returns the shapes as readers see them.
     fn shown(&self) -> &Population {
         let lag = Duration::from_millis(self.faults.lag_ms);
         let Some(then) = Instant::now().checked_sub(lag).filter(|_| !lag.is_zero()) else {

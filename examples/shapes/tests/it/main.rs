@@ -54,5 +54,5 @@ fn the_operator_understands_what_every_operator_does() {
     assert!(closely.contains(own) && closely.contains("\"kind\":\"ClusterRole\""), "{manifests}");
     assert!(run(&["--version"]).1.starts_with("shapes.demo.dev, built with homeostat "));
     let (code, _, said) = run(&["--fly"]);
-    assert_eq!((code, said.as_str()), (Some(1), "Error: --fly is not understood; try -- --help\n"));
+    assert_eq!((code, said.as_str()), (Some(1), "Error: unknown argument --fly; try -- --help\n"));
 }

@@ -1,6 +1,7 @@
 //! The page in a real browser: it draws the shapes, shows what others break and how the operator puts it right, by itself.
 
 use homeostat::kube::api::DeleteParams;
+use homeostat::testing::skip_without;
 use homeostat_example_shapes::{Form, Options};
 
 use crate::browser::Browser;
@@ -30,10 +31,8 @@ async fn healed_after(browser: &mut Browser, broken: &str) {
 #[tokio::test]
 async fn the_page_shows_what_breaks_and_how_it_heals() {
     let lab = Lab::start(Options { settle: 0, ..Options::default() }).await;
-    let Some(mut browser) = Browser::open(&lab.cloud.url()).await else {
-        eprintln!("skipped: no chromium on PATH (apt-get install chromium)");
-        return;
-    };
+    let browser = Browser::open(&lab.cloud.url()).await;
+    let Some(mut browser) = skip_without(browser, "chromium", "apt-get install chromium") else { return };
     browser.until("source.readyState === EventSource.OPEN").await;
     browser.evaluate(WATCH).await;
     assert_eq!(browser.evaluate("painted()").await, "gone");

@@ -1,6 +1,6 @@
-//! Who has which role: bindings, found by user and by group.
+//! Role bindings, indexed by user and by group.
 //!
-//! **Invariant:** the index has one place for each binding and subject, however often the binding names the subject.
+//! **Invariant:** the index has one entry for each binding and subject, however often the binding names the subject.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use serde::Deserialize;
 use super::super::Identity;
 use super::SERVICE_ACCOUNT_PREFIX;
 
-/// The bindings of one namespace, or those of the cluster.
+/// The bindings of one namespace, or the cluster-wide ones.
 #[derive(Debug, Default)]
 pub(super) struct Bindings {
     named: BTreeMap<Box<str>, Arc<Binding>>,
-    of_users: Index,
-    of_groups: Index,
+    of_users: BindingIndex,
+    of_groups: BindingIndex,
 }
 
-/// Bindings by subject, those of one subject by their names.
-type Index = HashMap<Box<str>, Vec<Arc<Binding>>>;
+/// Bindings by subject; those of one subject are sorted by name.
+type BindingIndex = HashMap<Box<str>, Vec<Arc<Binding>>>;
 
-/// A binding: who gets which role.
+/// A binding of subjects to a role.
 #[derive(Debug)]
 pub(super) struct Binding {
     pub(super) namespace: Box<str>,
@@ -30,7 +30,7 @@ pub(super) struct Binding {
     subjects: Vec<Subject>,
 }
 
-/// Which role a binding grants.
+/// The role that a binding grants.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::auth) struct RoleRef {
@@ -55,12 +55,12 @@ pub(super) struct StoredBinding {
 }
 
 impl Bindings {
-    /// Takes a binding in, or forgets it.
+    /// Adds or replaces a binding, or removes it.
     pub(super) fn replace(&mut self, name: &str, new: Option<Binding>) {
         if let Some(old) = self.named.remove(name) {
             for subject in old.indexed() {
                 let (index, subject) = self.index(&subject);
-                forget(index, subject, name);
+                remove_from_index(index, subject, name);
             }
         }
         let Some(new) = new.map(Arc::new) else { return };
@@ -73,10 +73,10 @@ impl Bindings {
         self.named.insert(name.into(), new);
     }
 
-    fn index<'a>(&mut self, subject: &'a Indexed) -> (&mut Index, &'a str) {
+    fn index<'a>(&mut self, subject: &'a IndexedSubject) -> (&mut BindingIndex, &'a str) {
         match subject {
-            Indexed::User(name) => (&mut self.of_users, name),
-            Indexed::Group(name) => (&mut self.of_groups, name),
+            IndexedSubject::User(name) => (&mut self.of_users, name),
+            IndexedSubject::Group(name) => (&mut self.of_groups, name),
         }
     }
 
@@ -84,14 +84,14 @@ impl Bindings {
         self.named.is_empty()
     }
 
-    /// The bindings that name the user or a group of theirs.
-    pub(super) fn of<'a>(&'a self, who: &'a Identity) -> impl Iterator<Item = &'a Binding> {
+    /// Returns the bindings that name the user or one of the user's groups.
+    pub(super) fn for_user<'a>(&'a self, who: &'a Identity) -> impl Iterator<Item = &'a Binding> {
         let by_group = who.groups.iter().filter_map(|group| self.of_groups.get(&**group));
         self.of_users.get(&*who.name).into_iter().chain(by_group).flatten().map(|binding| &**binding)
     }
 }
 
-fn forget(index: &mut Index, subject: &str, binding: &str) {
+fn remove_from_index(index: &mut BindingIndex, subject: &str, binding: &str) {
     if let Some(list) = index.get_mut(subject) {
         list.retain(|one| &*one.name != binding);
         if list.is_empty() {
@@ -102,20 +102,20 @@ fn forget(index: &mut Index, subject: &str, binding: &str) {
 
 /// A subject as it is looked up.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Indexed {
+enum IndexedSubject {
     User(Box<str>),
     Group(Box<str>),
 }
 
 impl Subject {
-    fn indexed(&self, binding_namespace: &str) -> Option<Indexed> {
+    fn indexed(&self, binding_namespace: &str) -> Option<IndexedSubject> {
         match &*self.kind {
-            "User" => Some(Indexed::User(self.name.clone())),
-            "Group" => Some(Indexed::Group(self.name.clone())),
+            "User" => Some(IndexedSubject::User(self.name.clone())),
+            "Group" => Some(IndexedSubject::Group(self.name.clone())),
             "ServiceAccount" => {
                 let namespace = self.account_namespace(binding_namespace);
                 let user = || format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{}", self.name);
-                (!namespace.is_empty()).then(|| Indexed::User(user().into()))
+                (!namespace.is_empty()).then(|| IndexedSubject::User(user().into()))
             }
             _ => None,
         }
@@ -127,8 +127,8 @@ impl Subject {
 
     fn applies_to(&self, user: &str, groups: &HashSet<&str>, binding_namespace: &str) -> bool {
         match self.indexed(binding_namespace) {
-            Some(Indexed::User(name)) => *name == *user,
-            Some(Indexed::Group(name)) => groups.contains(&*name),
+            Some(IndexedSubject::User(name)) => *name == *user,
+            Some(IndexedSubject::Group(name)) => groups.contains(&*name),
             None => false,
         }
     }
@@ -149,12 +149,12 @@ impl Binding {
         Self { namespace: namespace.into(), name: name.into(), role: stored.role_ref, subjects }
     }
 
-    /// Its subjects, each once.
-    fn indexed(&self) -> BTreeSet<Indexed> {
+    /// Returns its subjects, each once.
+    fn indexed(&self) -> BTreeSet<IndexedSubject> {
         self.subjects.iter().filter_map(|subject| subject.indexed(&self.namespace)).collect()
     }
 
-    /// `ClusterRoleBinding "b" of ClusterRole "r" to User "u"`.
+    /// Returns a text such as `ClusterRoleBinding "b" of ClusterRole "r" to User "u"`.
     pub(super) fn shown(&self, who: &Identity) -> String {
         let (kind, name) = if self.namespace.is_empty() {
             ("ClusterRoleBinding", self.name.to_string())

@@ -1,17 +1,19 @@
 //! Every role and binding, compiled and indexed by subject, so that a decision touches only the caller's bindings.
 //!
-//! Reading order: `roles` (what roles allow, aggregated ones included), `bindings` (who has which), then the [`Policy`] that
-//! joins them.
+//! Reading order: `roles` (what roles allow, including aggregated ones), `bindings` (who has which role), then the
+//! [`Policy`] that joins them.
 //!
 //! **Invariant:** a pure fold over the stored objects: [`Policy::apply`] of each change in any order gives the same
-//! policy as reading everything afresh. **Invariant:** an object counts by where it is kept, never by what it says it is: a
-//! cluster-wide role or binding is one without a namespace in its key, and whatever is kept elsewhere grants nothing.
+//! policy as reading everything again. **Invariant:** an object counts by where it is stored, never by what it says
+//! about itself: a cluster-wide role or binding is one without a namespace in its key, and objects stored elsewhere
+//! grant nothing.
 
 mod bindings;
 mod roles;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use homeostat_api::storage::Storage;
 use homeostat_core::Key;
 use serde::Deserialize;
 
@@ -19,24 +21,23 @@ use self::bindings::{Binding, Bindings, StoredBinding};
 use self::roles::{ClusterRoles, Roles, StoredRole};
 use super::rule::Rule;
 use super::{Attributes, Decision, Identity};
-use crate::storage::Storage;
 
 pub(super) use self::bindings::RoleRef;
 pub(super) use self::roles::RuleSet;
 
 /// The API group of roles and bindings.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
-/// Its resources, in the order a fresh reader should take them.
+/// The resources of the group, in the order in which they should be read.
 pub(super) const RESOURCES: [&str; 4] = ["clusterroles", "roles", "clusterrolebindings", "rolebindings"];
-/// What the user names of service accounts start with.
+/// The prefix of the user names of service accounts.
 pub(crate) const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
-/// Roles that bindings name and that do not exist, listed in one refusal. It is sent with every refused request, and
-/// whoever writes bindings decides how many there are.
+/// How many missing roles one refusal lists. The list is sent with every refused request, and the writers of bindings
+/// decide how long it could be.
 const MISSING_ROLES_SHOWN_MAX: usize = 100;
-/// Bindings of a user from which on it is remembered which roles were asked: nearly everybody has fewer.
+/// From this many bindings of a user on, a decision remembers which roles it has checked: nearly everybody has fewer.
 const BINDINGS_REMEMBERED_FROM: usize = 16;
 
-/// Rules, roles and bindings as decisions need them.
+/// Rules, roles and bindings in the form that decisions need.
 #[derive(Debug, Default)]
 pub(super) struct Policy {
     cluster_roles: ClusterRoles,
@@ -47,7 +48,7 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// Takes changes in: the new bytes of each object, or `None` when it is gone.
+    /// Applies changes: the new bytes of each object, or `None` for a deleted one.
     pub(super) fn apply_all<'a>(&mut self, changes: impl Iterator<Item = (&'a Key, Option<&'a [u8]>)>) {
         let mut must_resolve = false;
         for (key, bytes) in changes {
@@ -58,26 +59,26 @@ impl Policy {
         }
     }
 
-    /// Takes one change in: the object's new bytes, or `None` when it is gone. Answers whether aggregated roles must
-    /// be [resolved](Self::resolve) again. An object that does not read grants nothing.
+    /// Applies one change: the object's new bytes, or `None` if it was deleted. Returns whether aggregated roles must
+    /// be [resolved](Self::resolve) again. An object that cannot be parsed grants nothing.
     fn apply(&mut self, key: &Key, bytes: Option<&[u8]>) -> bool {
         let (namespace, name) = (key.namespace(), key.name());
         match (Storage::of_key(key), namespace) {
             (Storage::BuiltIn(GROUP, "clusterroles"), "") => {
-                self.cluster_roles.replace(name, bytes.and_then(read::<StoredRole>));
+                self.cluster_roles.replace(name, bytes.and_then(parse_object::<StoredRole>));
                 return true;
             }
             (Storage::BuiltIn(GROUP, "clusterrolebindings"), "") => {
-                let new = bytes.and_then(read::<StoredBinding>);
+                let new = bytes.and_then(parse_object::<StoredBinding>);
                 self.cluster_bindings.replace(name, new.map(|one| Binding::new("", name, one)));
             }
-            // A namespaced object without a namespace, or the other way round, is none of these.
+            // A namespaced object without a namespace, or the other way round, counts as neither.
             (_, "") => {}
             (Storage::BuiltIn(GROUP, "roles"), _) => {
-                self.apply_role(namespace, name, bytes.and_then(read));
+                self.apply_role(namespace, name, bytes.and_then(parse_object));
             }
             (Storage::BuiltIn(GROUP, "rolebindings"), _) => {
-                let new = bytes.and_then(read::<StoredBinding>);
+                let new = bytes.and_then(parse_object::<StoredBinding>);
                 let bindings = self.bindings.entry(namespace.into()).or_default();
                 bindings.replace(name, new.map(|one| Binding::new(namespace, name, one)));
                 if bindings.is_empty() {
@@ -100,24 +101,26 @@ impl Policy {
         }
     }
 
-    /// Gives every aggregated ClusterRole the rules of those it selects, directly or through other aggregated ones.
+    /// Gives every aggregated ClusterRole the rules of the roles that it selects, directly or through other
+    /// aggregated ones.
     fn resolve(&mut self) {
         self.cluster_roles.resolve();
     }
 
-    /// May they?
+    /// Returns whether the user may do this.
     pub(super) fn allows(&self, who: &Identity, what: &Attributes<'_>) -> bool {
         self.granting(who, what).is_some()
     }
 
-    /// May they? Says which binding grants it.
+    /// Decides whether the user may do this, and says which binding allows it.
     pub(super) fn decide(&self, who: &Identity, what: &Attributes<'_>) -> Decision {
         self.granting(who, what).map_or(Decision::NoOpinion, |binding| {
             Decision::Allow(format!("RBAC: allowed by {}", binding.shown(who)))
         })
     }
 
-    /// The first binding that grants it. A role that did not is not asked again: one with many rules can be bound often.
+    /// Returns the first binding that allows it. A role that did not is not checked again: a role with many rules can
+    /// be bound often.
     fn granting<'a>(&'a self, who: &'a Identity, what: &Attributes<'_>) -> Option<&'a Binding> {
         let namespace = match *what {
             Attributes::Resource { namespace, .. } => namespace,
@@ -132,8 +135,8 @@ impl Policy {
         })
     }
 
-    /// The rules that apply to the user in the namespace, those of each role once: a role that is bound a thousand times
-    /// allows no more than one that is bound once.
+    /// Returns the rules that apply to the user in the namespace, those of each role once: a role that is bound a
+    /// thousand times allows no more than one that is bound once.
     pub(super) fn rules_for(&self, who: &Identity, namespace: &str) -> Vec<RuleSet> {
         let mut seen = HashSet::new();
         self.distinct_bindings(who, namespace)
@@ -144,7 +147,7 @@ impl Policy {
             .collect()
     }
 
-    /// The roles the user's bindings name that do not exist, as Kubernetes reports them.
+    /// Returns the missing roles that the user's bindings name, as Kubernetes reports them.
     pub(super) fn missing_roles(&self, who: &Identity, namespace: &str) -> Vec<String> {
         self.distinct_bindings(who, namespace)
             .into_values()
@@ -156,7 +159,7 @@ impl Policy {
             .collect()
     }
 
-    /// The rules of a role, if it exists.
+    /// Returns the rules of a role, if it exists.
     pub(super) fn rules(&self, role: &RoleRef, namespace: &str) -> Option<&RuleSet> {
         match &*role.kind {
             "ClusterRole" => self.cluster_roles.rules(&role.name),
@@ -167,7 +170,7 @@ impl Policy {
 
     fn bindings_of<'a>(&'a self, who: &'a Identity, namespace: &str) -> impl Iterator<Item = &'a Binding> {
         let local = if namespace.is_empty() { None } else { self.bindings.get(namespace) };
-        std::iter::once(&self.cluster_bindings).chain(local).flat_map(|bindings| bindings.of(who))
+        std::iter::once(&self.cluster_bindings).chain(local).flat_map(|bindings| bindings.for_user(who))
     }
 
     fn distinct_bindings<'a>(
@@ -181,11 +184,11 @@ impl Policy {
     }
 }
 
-fn read<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Option<T> {
+fn parse_object<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Option<T> {
     serde_json::from_slice(bytes).ok()
 }
 
-/// Writes into each aggregated ClusterRole among the objects the rules it sums up, for people to read.
+/// Writes the combined rules into each aggregated ClusterRole among the objects, for people to read.
 pub(crate) fn fill_aggregated(objects: &mut [(Key, serde_json::Value)]) {
     let mut policy = Policy::default();
     for (key, object) in &*objects {
@@ -194,13 +197,13 @@ pub(crate) fn fill_aggregated(objects: &mut [(Key, serde_json::Value)]) {
     policy.resolve();
     for (key, object) in objects.iter_mut().filter(|(_, object)| object.get("aggregationRule").is_some()) {
         if let Some(rules) = policy.cluster_roles.rules(key.name()) {
-            object["rules"] = serde_json::json!(distinct(rules));
+            object["rules"] = serde_json::json!(distinct_rules(rules));
         }
     }
 }
 
-/// The rules of a set, each once, in order.
-fn distinct(rules: &RuleSet) -> Vec<&Rule> {
+/// Returns the rules of a set, each once, in order.
+fn distinct_rules(rules: &RuleSet) -> Vec<&Rule> {
     let mut seen = HashSet::new();
     rules.iter().flat_map(|part| &**part).filter(|rule| seen.insert(*rule)).collect()
 }
@@ -306,7 +309,7 @@ mod tests {
         assert_eq!(policy.decide(&who, &pods("a")), Decision::NoOpinion);
     }
 
-    /// What a definition of custom objects could once store among bindings.
+    /// A custom resource definition could once store objects among bindings.
     #[test]
     fn an_object_kept_elsewhere_grants_nothing() {
         let mut policy = Policy::default();

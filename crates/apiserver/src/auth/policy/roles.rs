@@ -1,7 +1,9 @@
-//! What roles allow. Aggregated ClusterRoles are resolved here, so their stored `rules` are only for people to read.
+//! The rules of roles. Aggregated ClusterRoles are resolved here, so their stored `rules` are only for people to
+//! read.
 //!
-//! **Invariant:** rules are kept once, however many aggregated roles select them: an aggregated role is a list of the lists
-//! of others. A change costs one comparison with each aggregated role, and a walk over what those select.
+//! **Invariant:** rules are stored once, however many aggregated roles select them: an aggregated role is a list of
+//! the lists of other roles. A change costs one comparison with each aggregated role, and a walk over the roles that
+//! those select.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use serde::Deserialize;
 
 use super::super::rule::Rule;
 
-/// The rules of a role: one list for a plain one, the lists of all that it selects for an aggregated one.
+/// The rules of a role: one list for a plain role, the lists of all selected roles for an aggregated one.
 pub(in crate::auth) type RuleSet = Arc<[Arc<[Rule]>]>;
 
 /// The rules of a namespace's roles, by name.
@@ -21,7 +23,7 @@ pub(super) type Roles = HashMap<Box<str>, RuleSet>;
 #[derive(Debug, Default)]
 pub(super) struct ClusterRoles {
     all: BTreeMap<Box<str>, ClusterRole>,
-    /// Which of them are aggregated, and whom they select.
+    /// The aggregated roles, and the roles that each selects.
     aggregated: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
 }
 
@@ -54,7 +56,7 @@ struct Aggregation {
 }
 
 impl StoredRole {
-    /// The rules as they are written.
+    /// Returns the rules as they are stored.
     pub(super) fn rule_set(self) -> RuleSet {
         let own = Arc::<[Rule]>::from(self.rules.unwrap_or_default());
         Arc::new([own])
@@ -65,7 +67,7 @@ impl ClusterRole {
     fn new(stored: StoredRole) -> Self {
         let StoredRole { metadata, rules, aggregation_rule } = stored;
         let selectors = aggregation_rule.and_then(|rule| rule.cluster_role_selectors).unwrap_or_default();
-        // One that does not read selects nothing; the role stays an aggregated one.
+        // A selector that cannot be parsed selects nothing; the role remains an aggregated one.
         let selectors = selectors
             .iter()
             .map(|one| LabelSelector::from_json(one).unwrap_or_else(|_| LabelSelector::nothing()))
@@ -86,7 +88,8 @@ impl ClusterRole {
 }
 
 impl ClusterRoles {
-    /// Takes a role in, or forgets it. Aggregated ones are right again after [`resolve`](Self::resolve).
+    /// Adds or replaces a role, or removes it. Aggregated roles are up to date again after
+    /// [`resolve`](Self::resolve).
     pub(super) fn replace(&mut self, name: &str, new: Option<StoredRole>) {
         let new = new.map(ClusterRole::new);
         for (aggregated, selected) in &mut self.aggregated {
@@ -110,7 +113,7 @@ impl ClusterRoles {
         self.all.insert(name.into(), new);
     }
 
-    /// Gives every aggregated role the rules of those it selects, directly or through other aggregated ones.
+    /// Gives every aggregated role the rules of the roles that it selects, directly or through other aggregated ones.
     pub(super) fn resolve(&mut self) {
         let gathered =
             self.aggregated.keys().map(|name| (name.clone(), self.gather(name))).collect::<Vec<_>>();
@@ -136,7 +139,7 @@ impl ClusterRoles {
         rules.into()
     }
 
-    /// The rules of a role, if it exists.
+    /// Returns the rules of a role, if it exists.
     pub(super) fn rules(&self, name: &str) -> Option<&RuleSet> {
         self.all.get(name).map(|role| &role.effective)
     }

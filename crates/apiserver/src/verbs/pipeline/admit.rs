@@ -1,14 +1,14 @@
-//! Admission: what has a say in a write beside the kind itself.
+//! Admission: parties other than the kind itself that may change or refuse a write.
 //!
-//! There is none yet: both stages let everything pass. They stand where admission belongs, so that whatever comes to have
-//! a say is asked here and nowhere else. `old` is the stored object, `None` for a new one.
+//! There are none yet: both stages let everything pass. They mark the place where admission belongs, so that it is
+//! called here and nowhere else. `old` is the stored object, `None` for a new one.
 
+use homeostat_api::status::Status;
 use serde_json::Value;
 
-use crate::status::Status;
 use crate::verbs::Call;
 
-/// Lets admission change the object, or refuse it. A new object has no uid yet, and no name if one is to be generated.
+/// Lets admission change or refuse the object. A new object has no uid yet, and no name if one is to be generated.
 #[expect(clippy::unnecessary_wraps, reason = "admission may refuse")]
 pub(super) fn mutate(_: &Call, _: &mut Value, _old: Option<&Value>) -> Result<(), Status> {
     Ok(())

@@ -1,25 +1,26 @@
-//! The end of a write: the object is encoded once and committed, if nothing moved underneath.
+//! The end of a write: encodes the object once and commits it, if the stored object is unchanged.
 //!
-//! **Invariant:** what is encoded is what is stored, sent to watches and answered. A dry run ends where the commit would
-//! begin. A change that takes away the last thing that held a dying object removes it.
+//! **Invariant:** the same encoding is stored, sent to watches and answered. A dry run ends before the commit. A
+//! change that removes the last finalizer of a marked object deletes it.
 
 use std::sync::Arc;
 
+use homeostat_api::kinds::subresource::scale_of;
+use homeostat_api::object::meta;
+use homeostat_api::resource::deletion;
+use homeostat_api::status::Status;
 use homeostat_core::Key;
 use homeostat_store::{Entry, Error as StoreError, Expect, Op};
 use serde_json::Value;
 
-use crate::backend::{key_of, refusal};
-use crate::convert;
+use crate::backend::{commit_refusal, key_of};
 use crate::crd;
-use crate::kinds::deletion;
-use crate::kinds::subresource::scale_of;
-use crate::object::{encode, meta};
-use crate::status::Status;
+use crate::stored::convert;
+use crate::stored::encode;
 use crate::verbs::options::WriteOptions;
 use crate::verbs::{Answer, Call};
 
-/// Commits a new object; `None` when its name is taken.
+/// Commits a new object; returns `None` if its name is taken.
 pub(super) async fn insert(
     call: &Call,
     options: &WriteOptions,
@@ -42,11 +43,11 @@ pub(super) async fn insert(
             Answer::entry(call, 201, entry).map(Some)
         }
         Err(StoreError::Conflict { .. }) => Ok(None),
-        Err(error) => Err(refusal(&error)),
+        Err(error) => Err(commit_refusal(&error)),
     }
 }
 
-/// Commits a changed object; `None` when another write came between.
+/// Commits a changed object; returns `None` if another write came between.
 pub(super) async fn replace(
     call: &Call,
     options: &WriteOptions,
@@ -65,7 +66,7 @@ pub(super) async fn replace(
         meta::set(&mut object, "resourceVersion", Some(entry.revision.to_string().into()));
         return answer_object(call, &object).map(Some);
     }
-    // While the commit waits for the disk, hundreds of others may; their objects need not.
+    // While the commit waits for the disk, hundreds of others may wait, too; their objects need not stay in memory.
     drop((old, object));
     match call.backend.commit(entry.key.clone(), Some(entry), Op::Put(value)).await {
         Ok(committed) => {
@@ -74,11 +75,11 @@ pub(super) async fn replace(
             answer_entry(call, entry).map(Some)
         }
         Err(StoreError::Conflict { .. }) => Ok(None),
-        Err(error) => Err(refusal(&error)),
+        Err(error) => Err(commit_refusal(&error)),
     }
 }
 
-/// Removes an object that nothing holds any more; the answer shows it as computed, at the revision it had.
+/// Deletes an object that nothing holds any more; the answer shows the new object at its old revision.
 async fn remove(
     call: &Call,
     options: &WriteOptions,
@@ -89,14 +90,14 @@ async fn remove(
         match call.backend.commit(entry.key.clone(), Some(entry), Op::Delete).await {
             Ok(_) => {}
             Err(StoreError::Conflict { .. }) => return Ok(None),
-            Err(error) => return Err(refusal(&error)),
+            Err(error) => return Err(commit_refusal(&error)),
         }
     }
     meta::set(&mut object, "resourceVersion", Some(entry.revision.to_string().into()));
     answer_object(call, &object).map(Some)
 }
 
-/// Does what must be done before the write is answered: the next request finds a defined kind served.
+/// Does what must precede the answer: the next request finds a defined kind served.
 async fn follow_up(call: &Call, entry: &Entry) -> Result<(), Status> {
     if call.resource.declaration().is_some_and(|kind| kind.defines_kinds) {
         crd::establish(&call.backend, &entry.key).await?;
@@ -104,7 +105,7 @@ async fn follow_up(call: &Call, entry: &Entry) -> Result<(), Status> {
     Ok(())
 }
 
-/// A stored object as this endpoint shows it.
+/// Answers with a stored object as this endpoint shows it.
 fn answer_entry(call: &Call, entry: &Arc<Entry>) -> Result<Answer, Status> {
     match &*call.path.subresource {
         "scale" => answer_object(call, &convert::decode(&call.resource, entry)),
@@ -112,7 +113,7 @@ fn answer_entry(call: &Call, entry: &Arc<Entry>) -> Result<Answer, Status> {
     }
 }
 
-/// An object as this endpoint shows it.
+/// Answers with an object as this endpoint shows it.
 fn answer_object(call: &Call, object: &Value) -> Result<Answer, Status> {
     match &*call.path.subresource {
         "scale" => Answer::object(call, 200, &scale_of(&call.resource, object)?),

@@ -1,9 +1,9 @@
-//! Who manages which field, recorded for every write but server-side apply, which does so while it merges.
+//! Records field managers for every write but server-side apply, which does that while it merges.
 
+use homeostat_api::patch::apply::{FieldManager, track_update};
+use homeostat_api::resource::prepare::fold_aliases;
 use serde_json::Value;
 
-use crate::kinds::prepare::fold_aliases;
-use crate::patch::apply::{Manager, track_update};
 use crate::verbs::Call;
 
 /// Records who changed which fields.
@@ -15,9 +15,9 @@ pub(super) fn record(call: &Call, old: Option<&Value>, new: &mut Value, manager:
 }
 
 impl Call {
-    /// Who writes, for the record of managed fields.
-    pub(in crate::verbs) fn manager<'a>(&'a self, name: &'a str, api_version: &'a str) -> Manager<'a> {
-        Manager {
+    /// Returns the manager of this write, for the record of managed fields.
+    pub(in crate::verbs) fn manager<'a>(&'a self, name: &'a str, api_version: &'a str) -> FieldManager<'a> {
+        FieldManager {
             name,
             api_version,
             kind: &self.resource.kind,
@@ -26,7 +26,7 @@ impl Call {
         }
     }
 
-    /// What this endpoint does not write, whatever the request says.
+    /// Returns the fields that this endpoint never writes, whatever the request contains.
     pub(in crate::verbs) fn reset_fields(&self) -> &'static [&'static str] {
         match &*self.path.subresource {
             "" => self.strategy().reset_on_main,

@@ -1,16 +1,16 @@
-//! What a write through a subresource makes of the stored object.
+//! Merges a write through a subresource into the stored object.
 
+use homeostat_api::kinds::subresource;
+use homeostat_api::object::meta;
 use serde_json::Value;
 
-use crate::kinds::subresource;
-use crate::object::meta;
 use crate::verbs::Call;
 
-/// Returns the new object: of a subresource its own part and nothing else; the stored object gives the rest. What the
-/// client saw stays, for the preconditions.
+/// Returns the new object: for a subresource, its own part from the request and the rest from the stored object. The
+/// uid and resourceVersion of the request stay, for the preconditions.
 pub(super) fn part(call: &Call, old: &Value, new: Value) -> Value {
     let merge = match call.resource.declaration() {
-        Some(kind) => kind.part(&call.path.subresource).and_then(|part| part.merge),
+        Some(kind) => kind.subresource(&call.path.subresource).and_then(|part| part.merge),
         None if call.path.subresource == "status" => Some(subresource::status as _),
         None => None,
     };

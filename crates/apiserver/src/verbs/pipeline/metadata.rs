@@ -1,25 +1,26 @@
-//! The metadata every kind has: what only the server sets, which object is meant, and the names it generates.
+//! The metadata that every kind has: fields that only the server sets, preconditions, and generated names.
 
+use homeostat_api::field;
+use homeostat_api::object::meta;
+use homeostat_api::resource::Resource;
+use homeostat_api::resource::strategy::strategy;
+use homeostat_api::status::Status;
 use homeostat_core::{Revision, Uid};
 use homeostat_store::Entry;
 use serde_json::Value;
 
 use crate::backend::Backend;
-use crate::field;
-use crate::kinds::strategy::strategy;
-use crate::object::meta;
 use crate::request::Verb;
-use crate::resource::Resource;
-use crate::status::Status;
 use crate::verbs::Call;
 use crate::verbs::update::OTHER_NAMESPACE;
 
 /// Random letters appended to `generateName`.
 const SUFFIX_LETTERS: usize = 5;
-/// Longest base of a generated name: with the suffix it still fits a DNS label.
+/// Longest base of a generated name: with the suffix it still fits into a DNS label.
 const GENERATE_NAME_BYTES_MAX: usize = 63 - SUFFIX_LETTERS;
 
-/// Refuses what cannot be a new object here: one for another namespace, one that was stored before, one of a kind that ends.
+/// Refuses an object that cannot be created here: one for another namespace, one that was stored before, one whose
+/// kind is being deleted.
 pub(super) fn check_new(call: &Call, object: &Value) -> Result<(), Status> {
     let resource = &call.resource;
     let (asked, given) = (&*call.path.namespace, meta::namespace(object));
@@ -37,7 +38,7 @@ pub(super) fn check_new(call: &Call, object: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Takes out of a new object what clients may not set.
+/// Removes the fields that clients may not set from a new object.
 pub(super) fn clear(object: &mut Value) {
     let metadata = meta::metadata(object);
     for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
@@ -45,7 +46,7 @@ pub(super) fn clear(object: &mut Value) {
     }
 }
 
-/// Gives a new object its namespace, uid and birth time.
+/// Gives a new object its namespace, uid and creation time.
 pub(super) fn stamp(backend: &Backend, resource: &Resource, namespace: &str, object: &mut Value) {
     let uid = Uid::random(&backend.entropy);
     let now = backend.now_text();
@@ -62,18 +63,18 @@ pub(super) fn stamp(backend: &Backend, resource: &Resource, namespace: &str, obj
     }
 }
 
-/// Makes the metadata of an object the server itself writes.
+/// Sets the metadata of an object that the server itself writes.
 pub(crate) fn stamp_new(backend: &Backend, resource: &Resource, namespace: &str, object: &mut Value) {
     clear(object);
     stamp(backend, resource, namespace, object);
 }
 
-/// Has the object no name, and asks for one?
+/// Returns whether the object has no name and asks for a generated one.
 pub(super) fn wants_name(object: &Value) -> bool {
     meta::name(object).is_empty() && !meta::text(object, "generateName").is_empty()
 }
 
-/// Gives the object a name made of what it asks for and some random letters.
+/// Gives the object a name made of its `generateName` and some random letters.
 pub(super) fn generate_name(call: &Call, object: &mut Value) {
     let mut base = meta::text(object, "generateName").to_owned();
     if base.len() > GENERATE_NAME_BYTES_MAX {
@@ -84,12 +85,12 @@ pub(super) fn generate_name(call: &Call, object: &mut Value) {
     meta::set(object, "name", Some(base.into()));
 }
 
-/// Keeps what only the server sets as it is stored.
+/// Keeps the stored values of fields that only the server sets.
 pub(super) fn preserve(call: &Call, new: &mut Value, old: &Value) {
     for name in ["creationTimestamp", "generation"] {
         meta::set(new, name, old["metadata"].get(name).cloned());
     }
-    // Given and different, these are refused as immutable; left out, they stay.
+    // A different value is refused as immutable; an omitted field keeps the stored value.
     for name in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds", "name", "namespace"] {
         let is_given = new["metadata"].get(name).is_some_and(|value| !value.is_null() && value != "");
         if !is_given {
@@ -103,12 +104,13 @@ pub(super) fn preserve(call: &Call, new: &mut Value, old: &Value) {
     }
 }
 
-/// Refuses a change of another object, or of another state of it, than the client saw.
+/// Refuses a change that the client intended for another object or another state of it.
 pub(super) fn check_preconditions(
     call: &Call,
     new: &Value,
     old: &Value,
     entry: &Entry,
+    is_applied: bool,
 ) -> Result<(), Status> {
     let about = call.resource.about(&call.path.name);
     let (asked, actual) = (meta::uid(new), meta::uid(old));
@@ -117,10 +119,11 @@ pub(super) fn check_preconditions(
     }
     let asked = meta::text(new, "resourceVersion");
     if asked.is_empty() || asked == "0" {
-        if call.strategy().allows_unconditional_update || call.verb == Verb::Patch {
+        // A patch changes the stored object, version and all, so one without a version took it out.
+        if call.strategy().allows_unconditional_update || is_applied {
             return Ok(());
         }
-        let path = field::Path::Root;
+        let path = field::FieldPath::Root;
         let path = path.field("metadata");
         let path = path.field("resourceVersion");
         let errors = field::Error::invalid(&path, &0.into(), "must be specified for an update").into();
@@ -135,7 +138,7 @@ pub(super) fn check_preconditions(
     }
 }
 
-/// Returns the words of Kubernetes' storage for an object that is not the one meant, its key included.
+/// Returns the words of Kubernetes' storage for an object with another uid, including its key.
 pub(in crate::verbs) fn wrong_uid(call: &Call, asked: &str, actual: &str) -> String {
     let resource = match call.resource.declaration() {
         Some(kind) => kind.registry_name.unwrap_or(kind.plural).to_owned(),

@@ -1,23 +1,25 @@
-//! What the server itself puts into an object: what its kind decides, the generation, addresses and ports.
+//! Sets the fields that the server itself decides: those of the kind, the generation, addresses and ports.
 //!
-//! Here is also what takes a right beside the one on the object: to grant with a role, to sign a request.
+//! Also checks the permissions needed beyond that on the object: to grant with a role, to sign a certificate request.
 
+use homeostat_api::kinds::core::service::allocator::AllocationMode;
+use homeostat_api::kinds::node::runtime_class::RUNTIME_CLASS;
+use homeostat_api::kinds::scheduling::priority_class::PRIORITY_CLASS;
+use homeostat_api::object::meta;
+use homeostat_api::resource::prepare::{PrepareContext, prepare_for_create, prepare_for_update};
+use homeostat_api::schema;
+use homeostat_api::status::Status;
+use homeostat_api::storage::Storage;
 use homeostat_store::Snapshot;
 use serde_json::Value;
 
 use crate::auth::RoleWrite;
-use crate::kinds::core::service::allocator::Mode;
-use crate::kinds::prepare::{Prepare, prepare_for_create, prepare_for_update};
-use crate::kinds::scheduling::priority_class::PRIORITY_CLASS;
-use crate::object::{encode, meta};
-use crate::schema;
-use crate::status::Status;
-use crate::storage::Storage;
+use crate::stored::encode;
 use crate::verbs::Call;
 use crate::verbs::decode_body::defaults_too_large;
 use crate::verbs::options::WriteOptions;
 
-/// Prepares an object, new or changed, and refuses what the writer has no right to put into it.
+/// Prepares an object, new or changed, and refuses content that the writer has no permission for.
 pub(super) fn prepare(call: &Call, object: &mut Value, old: Option<&Value>) -> Result<(), Status> {
     match old {
         None => prepare_new(call, object)?,
@@ -36,16 +38,19 @@ fn prepare_new(call: &Call, object: &mut Value) -> Result<(), Status> {
     let uid = meta::uid(object).to_owned();
     let snapshot = backend.store.snapshot();
     let priority_class = |name: &str| priority_class(&snapshot, name);
-    let with = Prepare {
+    let runtime_class =
+        |name: &str| snapshot.get(&RUNTIME_CLASS.storage().key("", name)).map(|entry| encode::decode(entry));
+    let with = PrepareContext {
         clock: &backend.clock,
         uid: &uid,
         identity: &call.who,
         priority_classes: &priority_class,
+        runtime_classes: &runtime_class,
         has_node: backend.logs.get().is_some(),
     };
     prepare_for_create(resource, object, &with)?;
     if let Some(schema) = resource.custom().and_then(|custom| custom.schema.as_ref()) {
-        // The status was taken away; its defaults come back.
+        // The status was removed; its defaults are added again.
         schema::default(schema, object).map_err(defaults_too_large)?;
     }
     Ok(())
@@ -64,16 +69,16 @@ fn prepare_change(call: &Call, new: &mut Value, old: &Value) -> Result<(), Statu
     Ok(())
 }
 
-/// Does this endpoint change what a generation counts?
+/// Returns whether this endpoint changes what a generation counts.
 fn changes_content(call: &Call) -> bool {
     match (&*call.path.subresource, call.resource.declaration()) {
         ("", _) => true,
-        (name, Some(kind)) => kind.part(name).is_some_and(|part| part.changes_content),
+        (name, Some(kind)) => kind.subresource(name).is_some_and(|part| part.changes_content),
         (name, None) => name == "scale",
     }
 }
 
-/// Returns the PriorityClass of this name; the empty name asks for the global default.
+/// Returns the PriorityClass of this name; the empty name stands for the global default.
 fn priority_class(snapshot: &Snapshot, name: &str) -> Option<Value> {
     const CLASSES: Storage<'static> = PRIORITY_CLASS.storage();
     if !name.is_empty() {
@@ -85,7 +90,7 @@ fn priority_class(snapshot: &Snapshot, name: &str) -> Option<Value> {
         .find(|class| class["globalDefault"] == true)
 }
 
-/// Gives a valid object the addresses and ports it still needs, if its kind has any.
+/// Gives a valid object the addresses and ports that it still needs, if its kind has any.
 pub(super) fn allocate(
     call: &Call,
     options: &WriteOptions,
@@ -96,7 +101,7 @@ pub(super) fn allocate(
     if !has_addresses || !call.path.subresource.is_empty() {
         return Ok(());
     }
-    let mode = if options.is_dry_run { Mode::DryRun } else { Mode::Real };
+    let mode = if options.is_dry_run { AllocationMode::DryRun } else { AllocationMode::Real };
     let given = call.backend.services.allocate(object, old, mode, &call.backend.entropy);
     given.map_err(|errors| call.invalid(object, old, &errors))
 }

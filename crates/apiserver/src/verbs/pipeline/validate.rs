@@ -1,21 +1,21 @@
-//! What is wrong with an object, and what is odd about it: refusals and warnings.
+//! Validates an object: refusals and warnings.
 
+use homeostat_api::field;
+use homeostat_api::kinds;
+use homeostat_api::kinds::subresource::validate_scaled;
+use homeostat_api::metadata::validate::{MetadataRules, validate_object_meta, validate_object_meta_update};
+use homeostat_api::object::depth::{DEPTH_MAX, is_deeper};
+use homeostat_api::object::meta;
+use homeostat_api::resource::KindSource;
+use homeostat_api::resource::declaration::ObjectWrite;
+use homeostat_api::schema;
+use homeostat_api::status::Status;
 use serde_json::Value;
 
-use crate::field;
-use crate::kinds;
-use crate::kinds::declaration::Write;
-use crate::kinds::subresource::validate_scaled;
-use crate::metadata::validate::{Rules, validate_object_meta, validate_object_meta_update};
-use crate::object::depth::{DEPTH_MAX, is_deeper};
-use crate::object::meta;
-use crate::resource::Source;
-use crate::schema;
-use crate::status::Status;
 use crate::verbs::Call;
 use crate::verbs::options::WriteOptions;
 
-/// Refuses an object, new or changed, that is wrong; it is told everything that is.
+/// Refuses an invalid object, new or changed, and lists all errors.
 pub(super) fn validate(call: &Call, object: &Value, old: Option<&Value>) -> Result<(), Status> {
     let errors = errors_of(call, object, old);
     if errors.is_empty() { Ok(()) } else { Err(call.invalid(object, old, &errors)) }
@@ -23,14 +23,14 @@ pub(super) fn validate(call: &Call, object: &Value, old: Option<&Value>) -> Resu
 
 fn errors_of(call: &Call, new: &Value, old: Option<&Value>) -> field::Errors {
     let (resource, subresource) = (&call.resource, &*call.path.subresource);
-    let path = field::Path::Root.field("metadata");
+    let path = field::FieldPath::Root.field("metadata");
     let rules = call.metadata_rules();
     let mut errors = match old {
         None => validate_object_meta(&new["metadata"], rules, &path),
         Some(old) => validate_object_meta_update(&new["metadata"], &old["metadata"], rules, &path),
     };
     match &resource.source {
-        Source::Custom(custom) => {
+        KindSource::Custom(custom) => {
             if let Some(schema) = &custom.schema {
                 errors.append(match old {
                     Some(old) if subresource == "status" => schema::validate_status(schema, new, old),
@@ -39,10 +39,10 @@ fn errors_of(call: &Call, new: &Value, old: Option<&Value>) -> field::Errors {
             }
             errors.append(validate_scaled(resource, new, subresource == "status"));
             if let Some(cel) = &custom.cel {
-                cel.judge_after(&mut errors, new, old);
+                cel.validate_after(&mut errors, new, old);
             }
         }
-        Source::BuiltIn(known) => errors.append(match old {
+        KindSource::BuiltIn(known) => errors.append(match old {
             None => kinds::validate::validate_create(known.kind, new),
             Some(old) => kinds::validate::validate_update(known.kind, subresource, new, old),
         }),
@@ -50,7 +50,7 @@ fn errors_of(call: &Call, new: &Value, old: Option<&Value>) -> field::Errors {
     errors
 }
 
-/// Refuses what could not be read back.
+/// Refuses an object that is nested too deeply to be read back.
 pub(super) fn check_depth(object: &Value) -> Result<(), Status> {
     if is_deeper(object, DEPTH_MAX) {
         let message =
@@ -60,7 +60,7 @@ pub(super) fn check_depth(object: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Returns what to tell the writer of an object that is stored all the same.
+/// Returns warnings for the writer of an object that is stored all the same.
 pub(super) fn warnings(
     call: &Call,
     options: &WriteOptions,
@@ -69,33 +69,31 @@ pub(super) fn warnings(
 ) -> Vec<String> {
     let mut warnings = Vec::new();
     let Some(kind) = call.resource.declaration() else { return warnings };
-    if let Some(warn) = kind.warn {
-        warnings.extend(warn(object, old));
-    }
     if call.path.subresource.is_empty() {
+        warnings.extend(kind.warn.into_iter().flat_map(|warn| warn(object, old)));
         warnings.extend(kinds::warnings::warnings(&call.resource, object, old));
     }
-    // What is only tried is not stored, and nobody relies on it.
+    // A dry run stores nothing that others could rely on.
     if !options.is_dry_run {
-        let write = Write { subresource: &call.path.subresource, new: object, old };
+        let write = ObjectWrite { subresource: &call.path.subresource, new: object, old };
         warnings.extend(kind.warn_unenforced.into_iter().flat_map(|warn| warn(kind, &write)));
     }
     warnings
 }
 
 impl Call {
-    /// Returns the refusal of an object whose fields are wrong. Events of both groups are judged as the core group's.
+    /// Returns the refusal of an object with invalid fields. Events of both groups are validated as the core group's.
     pub(super) fn invalid(&self, object: &Value, old: Option<&Value>, errors: &field::Errors) -> Status {
         let name = if old.is_some() { &*self.path.name } else { meta::name(object) };
         Status::invalid(self.resource.storage().group(), &self.resource.kind, name, errors)
     }
 
-    fn metadata_rules(&self) -> Rules {
+    fn metadata_rules(&self) -> MetadataRules {
         let defines_kinds = self.resource.declaration().is_some_and(|kind| kind.defines_kinds);
-        Rules {
+        MetadataRules {
             namespaced: self.resource.namespaced,
             name: self.strategy().name,
-            // Definitions are judged like the objects they define.
+            // Definitions are validated like the objects that they define.
             is_custom: self.resource.is_custom() || defines_kinds,
         }
     }

@@ -1,5 +1,5 @@
-//! Random policies, users and requests. Half of the policies are aimed: made for the request that follows, and then off by a
-//! little, because what is drawn blindly is nearly always refused.
+//! Random policies, users and requests. Half of the policies are aimed: made for the request that follows, and then
+//! off by a little, because purely random requests are nearly always refused.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ const PATHS: [&str; 9] = [
 ];
 const METHODS: [&str; 9] = ["GET", "GET", "GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
-/// Something that can be asked for.
+/// A kind that requests can ask for.
 #[derive(Clone, Debug)]
 pub(super) struct Kind {
     /// `/api/v1`, `/apis/apps/v1`
@@ -89,10 +89,10 @@ pub(super) struct Kind {
     pub(super) is_namespaced: bool,
 }
 
-/// A change of the policy: resource, namespace, name, and the object or its absence.
+/// A change of the policy: resource, namespace, name, and the object or `None`.
 pub(super) type Change = (&'static str, String, String, Option<Value>);
 
-/// What the test draws from.
+/// The source of random choices.
 pub(super) struct Draw {
     pub(super) entropy: Entropy,
     pub(super) kinds: Vec<Kind>,
@@ -107,7 +107,7 @@ impl Draw {
         of[self.below(of.len())]
     }
 
-    /// Is it so, once in `times`?
+    /// Returns true once in `times`.
     pub(super) fn once_in(&self, times: usize) -> bool {
         self.below(times) == 0
     }
@@ -150,7 +150,7 @@ impl Draw {
         }
     }
 
-    /// A role, binding or its absence.
+    /// Draws a role, a binding, or the deletion of one.
     pub(super) fn change(&self) -> Change {
         let resource = ["clusterroles", "roles", "clusterrolebindings", "rolebindings"][self.below(4)];
         let namespace = if resource.starts_with("cluster") { "" } else { self.one(&NAMESPACES) };
@@ -177,7 +177,7 @@ impl Draw {
         change(resource, namespace, name, role)
     }
 
-    /// Takes what was aimed at an earlier request away.
+    /// Removes the policies that were aimed at an earlier request.
     pub(super) fn unaimed() -> Vec<Change> {
         let mut gone = vec![("clusterrolebindings", String::new())];
         gone.extend(NAMESPACES.map(|namespace| ("rolebindings", namespace.to_owned())));
@@ -186,7 +186,8 @@ impl Draw {
             .collect()
     }
 
-    /// A role that nearly or just allows the request, and a binding of it: in the cluster, in its namespace or in another.
+    /// Draws a role that nearly or just allows the request, and a binding of it: in the cluster, in its namespace or
+    /// in another.
     pub(super) fn aimed(&self, user: &User, request: &Request) -> Vec<Change> {
         let action = action_of(request);
         let mut rules = vec![self.near(&action)];
@@ -222,7 +223,7 @@ impl Draw {
         vec![change(resource, place, "aimed", role), change("rolebindings", &namespace, "aimed", bound)]
     }
 
-    /// The entry itself, often a wildcard, seldom something else.
+    /// Returns the entry itself, often a wildcard, seldom something else.
     fn about<'a>(&self, entry: &'a str, others: &[&'a str]) -> &'a str {
         match self.below(24) {
             0..4 => "*",
@@ -231,7 +232,7 @@ impl Draw {
         }
     }
 
-    /// A rule that nearly or just allows this.
+    /// Draws a rule that nearly or just allows this.
     fn near(&self, action: &Action) -> Value {
         if !action.is_resource {
             let cut = action.path.get(..action.path.len() / 2).unwrap_or_default();
@@ -258,7 +259,7 @@ impl Draw {
             "resources": [self.about(&full, &RESOURCES)], "resourceNames": names})
     }
 
-    /// Rules that nearly or just allow to act as `wanted` with this request.
+    /// Draws rules that nearly or just allow this request to act as `wanted`.
     fn impersonation(&self, action: &Action, request: &Request, wanted: &str) -> Vec<Value> {
         let mode = match (wanted.split(':').collect::<Vec<_>>().as_slice(), self.once_in(2)) {
             (_, true) => "",
@@ -347,7 +348,7 @@ impl Draw {
         let path = path.join("/");
         let method = self.one(&METHODS).to_owned();
         let mut query = Vec::new();
-        // What is allowed is not to change anything.
+        // Allowed requests must not change anything.
         if method == "DELETE" {
             query.push(("dryRun", "All"));
         }

@@ -1,8 +1,10 @@
-//! The authorization matrix: random policies and requests, decided by the server and by an independent [`specification`].
+//! The authorization matrix: random policies and requests, decided by the server and by an independent
+//! [`specification`].
 //!
-//! Every verb, every served kind and subresource (built-in and custom) and some that are not served, scopes, names, paths, groups,
-//! aggregated roles and impersonation are mixed; the policy changes before each request. Requests pass the whole server: path,
-//! query, headers, index of the policy, refusal. A difference prints the round, the policy and the request.
+//! It mixes every verb, every served kind and subresource (built-in and custom) and some that are not served, scopes,
+//! names, paths, groups, aggregated roles and impersonation; the policy changes before each request. Requests pass
+//! through the whole server: path, query, headers, index of the policy, refusal. A difference prints the round, the
+//! policy and the request.
 
 mod draw;
 mod specification;
@@ -21,18 +23,18 @@ use specification::{Objects, Request, User, Verdict, action_of, judge};
 use tower::ServiceExt as _;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
-/// How many policies and requests a run compares, and the variable that says otherwise: unoptimized they take 10 s.
+/// How many policies and requests a run compares, and the variable that overrides it: unoptimized they take 10 s.
 const REQUESTS: usize = 10_000;
-/// So many see every verb of every kind allowed and refused: `HOMEOSTAT_MATRIX_REQUESTS=100000`.
+/// With this many requests every verb of every kind is allowed and refused: `HOMEOSTAT_MATRIX_REQUESTS=100000`.
 const REQUESTS_ALL: usize = 100_000;
 const REQUESTS_VARIABLE: &str = "HOMEOSTAT_MATRIX_REQUESTS";
-/// The seed, and the variable that says otherwise.
+/// The seed, and the variable that overrides it.
 const SEED: u64 = 1536;
 const SEED_VARIABLE: &str = "HOMEOSTAT_MATRIX_SEED";
 /// Verbs of resources. OPTIONS has none.
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
-/// The server and what the specification knows of it.
+/// The server, and what the specification knows of it.
 struct Matrix {
     store: SharedStore,
     server: ApiServer,
@@ -82,7 +84,7 @@ impl Matrix {
         }
     }
 
-    /// Writes changes past the API: what may be written is not the question here.
+    /// Writes changes past the API: who may write them is not the question here.
     async fn change(&mut self, changes: Vec<Change>) {
         let mut steps = BTreeMap::new();
         for (resource, namespace, name, object) in changes {
@@ -98,7 +100,7 @@ impl Matrix {
         self.store.commit(Txn { steps }).await.unwrap();
     }
 
-    /// What the server decides: the code, and what it says to a refusal.
+    /// Returns the server's decision: the code, and the message of a refusal.
     async fn decide(&self, user: &User, request: &Request) -> (u16, String) {
         let query = request.query.iter().map(|(key, value)| format!("{key}={}", value.replace('=', "%3D")));
         let uri = format!("{}?{}", request.path, query.collect::<Vec<_>>().join("&"));
@@ -120,7 +122,7 @@ impl Matrix {
         (code, status["message"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Everything that is served, from discovery, and two kinds that are not.
+    /// Returns all served kinds, from discovery, and two that are not served.
     async fn kinds(&self) -> Vec<Kind> {
         let get = async |path: &str| {
             let request = http::Request::get(path).body(Full::<bytes::Bytes>::default()).unwrap();
@@ -186,12 +188,12 @@ impl Counts {
         }
     }
 
-    /// Of a hundred rounds.
+    /// Returns the percentage of the rounds.
     fn share(&self, sort: &str) -> usize {
         self.sorts.get(sort).copied().unwrap_or_default() * 100 / self.sorts.values().sum::<usize>()
     }
 
-    /// Each kind with each verb that a request for it can have, allowed and refused.
+    /// Checks that each kind was both allowed and refused with each verb that a request for it can have.
     fn check_all_cells(&self, kinds: &[Kind]) {
         for kind in kinds {
             let group =
@@ -211,7 +213,7 @@ impl Counts {
 
 fn variable<T: std::str::FromStr>(name: &str, default: T) -> T {
     match std::env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")),
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")),
         Err(_) => default,
     }
 }

@@ -1,6 +1,6 @@
-//! Who may do what, once more: written from the documentation of Kubernetes (authorization attributes, RBAC, impersonation), in
-//! the plainest way, over the stored objects as they are. It shares no code with the server and keeps nothing between two
-//! questions.
+//! A second implementation of authorization: written from the documentation of Kubernetes (authorization attributes,
+//! RBAC, impersonation), in the plainest way, over the stored objects as they are. It shares no code with the server
+//! and keeps no state between two questions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,17 +44,17 @@ pub(super) struct Objects {
     pub(super) role_bindings: Stored,
 }
 
-/// What is decided.
+/// The decision.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Allowed,
-    /// 403, with a message that begins so.
+    /// 403, with a message that begins like this.
     Refused(String),
-    /// 400: the headers make no sense.
+    /// 400: the headers are invalid.
     Nonsense,
 }
 
-/// What is asked for.
+/// What a request asks for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Action {
     pub(super) is_resource: bool,
@@ -67,7 +67,7 @@ pub(super) struct Action {
     pub(super) path: String,
 }
 
-/// May this user send this request?
+/// Decides whether this user may send this request.
 pub(super) fn judge(objects: &Objects, user: &User, request: &Request) -> Verdict {
     let action = action_of(request);
     let user = match acting_user(objects, user, request, &action) {
@@ -214,7 +214,7 @@ fn own_rules(role: &Value) -> Vec<Value> {
     role["rules"].as_array().cloned().unwrap_or_default()
 }
 
-/// An aggregated role has the rules of all it selects, and none that are written in it.
+/// Returns the rules of a role: an aggregated role has those of all roles that it selects, and none of its own.
 fn cluster_rules(objects: &Objects, name: &str, seen: &mut BTreeSet<String>) -> Vec<Value> {
     let Some(role) = objects.cluster_roles.values().find(|one| text(&one["metadata"], "name") == name) else {
         return Vec::new();
@@ -276,10 +276,11 @@ fn allows(rule: &Value, action: &Action) -> bool {
 
 // Impersonation: https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/
 
-/// A way to impersonate: its name, empty for the plain one.
+/// The modes of impersonation; the name of the plain one is empty.
 const MODES: [&str; 5] = ["associated-node", "arbitrary-node", "serviceaccount", "user-info", ""];
 
-/// Whom the request acts as, the first way that is allowed; else what the first way that applies is refused with.
+/// Returns the user that the request acts as in the first mode that allows it; otherwise the refusal of the first
+/// mode that applies.
 fn acting_user(objects: &Objects, user: &User, request: &Request, action: &Action) -> Result<User, Verdict> {
     let mut wanted = User::default();
     for (name, value) in &request.headers {

@@ -1,4 +1,4 @@
-//! A command that runs at a time.
+//! Shows a command that runs at a given time.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::demo::demo_run::DemoRun;
 
-/// Long enough to see it wait.
+/// How long it waits: long enough to see it.
 const DELAY: Duration = Duration::from_secs(3);
 
 pub(super) async fn request_objects(run: &mut DemoRun<'_>) {

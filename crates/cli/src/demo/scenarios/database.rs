@@ -1,4 +1,5 @@
-//! A PostgreSQL, where it is installed; where it is not, the status says what to install and the demo goes on.
+//! Shows a PostgreSQL database, if PostgreSQL is installed. If not, the status says what to install, and the demo
+//! continues.
 
 use std::path::PathBuf;
 
@@ -27,7 +28,7 @@ pub(super) async fn request_objects(run: &mut DemoRun<'_>) {
     run.apply::<Database>(NAME, "a PostgreSQL with a database orders", json!({ "spec": spec })).await;
 }
 
-/// Ready, or known to lack PostgreSQL.
+/// Waits until the database is ready, or reports that PostgreSQL is not installed.
 pub(super) async fn wait_until_ready(run: &mut DemoRun<'_>) -> Option<OpenDatabase> {
     let databases = run.environment.api::<Database>();
     let is_open = run
@@ -38,16 +39,12 @@ pub(super) async fn wait_until_ready(run: &mut DemoRun<'_>) -> Option<OpenDataba
         })
         .await?;
     if !is_open {
-        run.timeline.line(
-            LineKind::Seen,
-            WHO,
-            "PostgreSQL is not installed; without it this part is not shown",
-        );
+        run.timeline.line(LineKind::Seen, WHO, "PostgreSQL is not installed, so this part is skipped");
         return None;
     }
     let open = open_database(run).await?;
     let sql = "CREATE TABLE fruit (name text); INSERT INTO fruit VALUES ('apple'), ('pear'); SELECT count(*) FROM fruit";
-    query(run, &open, sql, "a table was made in it").await;
+    query(run, &open, sql, "it has a table now").await;
     Some(open)
 }
 
@@ -57,7 +54,7 @@ pub(super) async fn break_and_wait(run: &mut DemoRun<'_>, open: Option<&OpenData
     let deleted = run.environment.api::<StatefulSet>().delete(NAME, &DeleteParams::background()).await;
     run.note_result(WHO, deleted.map(drop));
     let sets = run.environment.api::<StatefulSet>();
-    run.wait_until("StatefulSet/orders", "it is there again", || async {
+    run.wait_until("StatefulSet/orders", "it exists again", || async {
         let set = sets.get_opt(NAME).await.ok()??;
         (set.metadata.uid != before && set.metadata.deletion_timestamp.is_none()).then_some(())
     })
@@ -68,17 +65,17 @@ pub(super) async fn break_and_wait(run: &mut DemoRun<'_>, open: Option<&OpenData
     let killed = kill(pid_of(&old));
     run.note_result(WHO, killed);
     ready_pod(run, pid_of(&old)).await;
-    query(run, open, "SELECT count(*) FROM fruit", "it has recovered, and what was in it is there").await;
+    query(run, open, "SELECT count(*) FROM fruit", "it has recovered, with all its data").await;
 }
 
 async fn stateful_set_uid(run: &DemoRun<'_>) -> Option<String> {
     run.environment.api::<StatefulSet>().get_opt(NAME).await.ok()??.metadata.uid
 }
 
-/// The Pod, when it is ready with another process than the old one.
+/// Returns the Pod once it is ready with another process than the old one.
 async fn ready_pod(run: &mut DemoRun<'_>, old: Option<i32>) -> Option<Value> {
     let pods = run.environment.api::<Pod>();
-    run.wait_until("Pod/orders-0", "PostgreSQL runs", || async {
+    run.wait_until("Pod/orders-0", "PostgreSQL is running", || async {
         let pod = json(&pods.get_opt(POD).await.ok()??);
         (is_ready(&pod) && pid_of(&pod) != old).then_some(pod)
     })
@@ -94,16 +91,16 @@ async fn open_database(run: &mut DemoRun<'_>) -> Option<OpenDatabase> {
     })
 }
 
-/// Asks until it answers: a database that was just killed may take a moment longer than its probe.
+/// Queries until it answers: a database that was just killed may take a moment longer than its probe.
 async fn query(run: &mut DemoRun<'_>, open: &OpenDatabase, sql: &str, words: &str) {
     let Some(program) = &open.psql else {
-        run.timeline.line(LineKind::Seen, WHO, "there is no psql to ask it with");
+        run.timeline.line(LineKind::Seen, WHO, "psql is not installed, so it is not queried");
         return;
     };
     run.timeline.line(LineKind::Did, WHO, &format!("psql: {sql}"));
     let databases = run.environment.api::<Database>();
     run.wait_until(WHO, words, || async {
-        // Another Pod has another address.
+        // A new Pod has a new address.
         let endpoint = databases.get(NAME).await.ok()?.status?.endpoint?;
         let answer = psql::query(program, &endpoint, &open.login, sql).await.ok()?;
         (answer == "2").then_some(())

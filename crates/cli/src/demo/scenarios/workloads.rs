@@ -1,4 +1,4 @@
-//! A Deployment whose Pods are processes of this machine.
+//! Shows a Deployment whose Pods are processes of this machine.
 
 use homeostat::kube::api::{DeleteParams, ListParams};
 use homeostat::prelude::*;
@@ -20,7 +20,7 @@ pub(super) async fn request_objects(run: &mut DemoRun<'_>) {
 }
 
 pub(super) async fn wait_until_ready(run: &mut DemoRun<'_>) {
-    wait_until_all_ready(run, "both replicas run", |_| true).await;
+    wait_until_all_ready(run, "both replicas are running", |_| true).await;
 }
 
 pub(super) async fn break_and_wait(run: &mut DemoRun<'_>) {
@@ -29,8 +29,10 @@ pub(super) async fn break_and_wait(run: &mut DemoRun<'_>) {
     run.note_broken(&format!("Pod/{name}"), "the Pod is deleted");
     let deleted = run.environment.api::<Pod>().delete(&name, &DeleteParams::default()).await;
     run.note_result("Deployment/web", deleted.map(drop));
-    wait_until_all_ready(run, "another replica runs", |pods| pods.iter().all(|pod| name_of(pod) != name))
-        .await;
+    wait_until_all_ready(run, "another replica is running", |pods| {
+        pods.iter().all(|pod| name_of(pod) != name)
+    })
+    .await;
 
     let Some(pod) = ready_pods(run).await.into_iter().next() else { return };
     let (name, pid) = (name_of(&pod), pid_of(&pod));
@@ -45,11 +47,11 @@ pub(super) async fn break_and_wait(run: &mut DemoRun<'_>) {
 
 /// Kills the process.
 pub(super) fn kill(pid: Option<i32>) -> Result<(), String> {
-    let pid = pid.and_then(Pid::from_raw).ok_or("no process was found")?;
+    let pid = pid.and_then(Pid::from_raw).ok_or("found no process to kill")?;
     kill_process(pid, Signal::KILL).map_err(|error| error.to_string())
 }
 
-/// The process of a Pod's first container.
+/// Returns the process of a Pod's first container.
 pub(super) fn pid_of(pod: &Value) -> Option<i32> {
     pod["status"]["containerStatuses"][0]["containerID"].as_str()?.strip_prefix("process://")?.parse().ok()
 }
@@ -65,7 +67,7 @@ fn name_of(pod: &Value) -> String {
     pod["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The replicas that are ready.
+/// Returns the replicas that are ready.
 async fn ready_pods(run: &DemoRun<'_>) -> Vec<Value> {
     let pods = run.environment.api::<Pod>().list(&ListParams::default().labels("app=web")).await;
     pods.into_iter().flatten().map(|pod| json(&pod)).filter(is_ready).collect()

@@ -5,15 +5,17 @@
 
 mod handlers;
 mod reconcilers;
+mod simulations;
 mod testing;
 mod worlds;
 
 use std::fs;
 use std::path::Path;
 
-const COMPILED: [&str; 4] = [
+const COMPILED: [&str; 5] = [
     include_str!("handlers.rs"),
     include_str!("reconcilers.rs"),
+    include_str!("simulations.rs"),
     include_str!("testing.rs"),
     include_str!("worlds.rs"),
 ];

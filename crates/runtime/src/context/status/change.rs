@@ -24,27 +24,27 @@ pub(crate) struct StatusChange {
     pub(super) conditions: Vec<ConditionChange>,
 }
 
-/// What becomes of one field.
+/// How one field changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) enum FieldChange {
     /// It gets this value.
     Set(Value),
     /// It gets this value if there is none: a default that the type brings along and nobody asked for.
     SetIfAbsent(Value),
-    /// It goes. Of an object that others have added to since, only what was there goes.
+    /// It is removed. Of an object that others have added to since, only what was known is removed.
     Remove(Value),
     /// It is an object, and these of its fields change.
     Within(Fields),
 }
 
-/// What becomes of the condition of one type.
+/// How the condition of one type changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct ConditionChange {
     pub(super) r#type: String,
     pub(super) change: EntryChange,
 }
 
-/// What becomes of one entry of a list.
+/// How one entry of a list changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) enum EntryChange {
     /// These fields get these values; null removes one.
@@ -55,7 +55,7 @@ pub(super) enum EntryChange {
         /// Its transition time is ours to keep: it moves when the status of the condition does.
         is_dated: bool,
     },
-    /// It goes.
+    /// It is removed.
     Remove,
 }
 
@@ -92,7 +92,7 @@ impl StatusChange {
         self.fields.insert(name.to_owned(), FieldChange::Set(value));
     }
 
-    /// Sets a condition as the context says it; when it was written last is found out when it is written.
+    /// Sets a condition. Its transition time is found when it is written.
     pub(in crate::context) fn set_condition(&mut self, condition: &Condition) {
         self.conditions.retain(|other| other.r#type != condition.type_);
         let mut fields = object(&json!(condition));
@@ -103,7 +103,7 @@ impl StatusChange {
     }
 }
 
-/// The fields of an object; none of anything else.
+/// Returns the fields of an object; none of anything else.
 fn object(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
 }
@@ -126,7 +126,7 @@ fn between(old: &Map<String, Value>, new: &Map<String, Value>) -> Fields {
     fields
 }
 
-/// The fields of an object that was not there.
+/// Returns the changes that introduce an object that did not exist.
 fn introduced(new: &Map<String, Value>, defaults: &Map<String, Value>) -> Fields {
     let change = |(name, value): (&String, &Value)| {
         let default = defaults.get(name);
@@ -142,7 +142,7 @@ fn introduced(new: &Map<String, Value>, defaults: &Map<String, Value>) -> Fields
     new.iter().map(change).collect()
 }
 
-/// The entries of a list of conditions by their type; none if it is another sort of list.
+/// Returns the entries of a list of conditions by their type; none if it is another sort of list.
 fn entries(list: Option<&Value>) -> Option<Vec<(&str, &Map<String, Value>)>> {
     let items = match list {
         None | Some(Value::Null) => return Some(Vec::new()),

@@ -1,9 +1,9 @@
 //! Status: collected while the reconciler runs, written once at the end, and only when it changed.
 //!
-//! What is written is what the reconciler itself changed (`change`), not the status it had in hand: others write the same
-//! status, also between the first word of a draft and its end. `operations` makes a patch of it that touches nothing else,
-//! `write` sends it. A terminal fault, a panic and a failure that lasts are written as the condition `Reconciled`, and
-//! taken back by the next success.
+//! What is written is what the reconciler itself changed (`change`), not the status it had in hand: others write the
+//! same status, also while a draft is being made. `operations` makes a patch of it that touches nothing else, `write`
+//! sends it. A terminal fault, a panic and a failure that lasts are written as the condition `Reconciled`, and removed
+//! by the next success.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -20,17 +20,17 @@ mod write;
 
 pub(crate) use change::StatusChange;
 pub(super) use operations::Snapshot;
-pub(super) use write::Written;
+pub(super) use write::StatusWriteOutcome;
 
 use super::condition::condition;
-use super::last_applied::{Applied, status_key};
 use super::{Context, Run, failure_report};
-use crate::declared::WriteVerb;
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::json_diff::without_nulls;
 use crate::kind::Kind;
-use crate::object::Object;
+use crate::kind::object::Object;
+use crate::rights::declared::WriteVerb;
+use crate::shared::last_applied::{Applied, status_key};
 
 /// The condition the runtime itself keeps.
 pub(super) const RECONCILED: &str = "Reconciled";
@@ -42,7 +42,7 @@ pub(super) struct Draft {
     conditions: Vec<Condition>,
     /// The kind's status has no `observedGeneration` (Jobs, CronJobs): the server would drop it every time.
     is_unobserved: bool,
-    /// The run came to no end: that it did not fail says nothing.
+    /// The run did not finish, so that it did not fail says nothing.
     is_inconclusive: bool,
 }
 
@@ -76,8 +76,9 @@ impl<K: Kind> Context<K> {
         draft.status = Some(Edited { now: json_of(&status), ..edited });
     }
 
-    /// Replaces the status, for types that do not name theirs (k8s-openapi's). Written like [`status`](Self::status): of the
-    /// status that the reconciler was called with, what the new one leaves out goes; what others have added since stays.
+    /// Replaces the status, for types that do not name theirs (k8s-openapi's). Written like [`status`](Self::status):
+    /// fields of the status that the reconciler was called with and that the new one leaves out are removed; what others
+    /// have added since stays.
     pub fn replace_status<S: Serialize + DeserializeOwned>(&self, status: &S) {
         self.run.replace_status(json_of(status), observes_generation::<S>());
     }
@@ -110,17 +111,17 @@ impl Run {
         draft.conditions.push(condition);
     }
 
-    /// This run neither failed nor succeeded: what the status says about former ones stays.
+    /// Leaves what the status says about former runs, because this run neither failed nor succeeded.
     pub(crate) fn withhold_verdict(&self) {
         self.draft().is_inconclusive = true;
     }
 
-    /// Is there something to be written?
+    /// Returns whether there is something to be written.
     pub(crate) fn has_draft(&self) -> bool {
         !self.draft().is_empty()
     }
 
-    /// Sets one field of the status, whatever its type knows of it.
+    /// Sets one field of the status, even if its type does not have it.
     pub(crate) fn set_status_field(&self, name: &str, value: Value) {
         let mut draft = self.draft();
         let mut edited = draft.status.take().unwrap_or_else(|| self.unedited(|| Value::Null));
@@ -131,22 +132,23 @@ impl Run {
         draft.status = Some(edited);
     }
 
-    /// The status as it is known now.
+    /// Returns the status as it is known now.
     fn unedited(&self, defaults: impl FnOnce() -> Value) -> Edited {
         let base = status_of(&*self.newest());
         let defaults = if base.is_null() { defaults() } else { Value::Null };
         Edited { now: base.clone(), defaults, base }
     }
 
-    /// The object as the reconciler has it: as it was called with it, or as its own last write of the status left it.
+    /// Returns the object as the reconciler has it: as it was called with it, or as its own last write of the status
+    /// left it.
     fn handled(&self) -> Arc<Object> {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.clone().unwrap_or_else(|| self.object.clone())
     }
 
-    /// The newest state of the object that is known here: a context may outlive many.
+    /// Returns the newest state of the object that is known here: a context may outlive many.
     pub(super) fn newest(&self) -> Arc<Object> {
-        let newest = self.engine.cache.get(&self.key);
+        let newest = self.controller.cache.get(&self.key);
         newest
             .filter(|newest| newest.meta().uid == self.object.meta().uid)
             .unwrap_or_else(|| self.object.clone())
@@ -160,39 +162,40 @@ impl Run {
         }
     }
 
-    /// Writes a change of the status, unless it was the last one written and the object is as that left it: a kind may
-    /// have no place for what we say.
+    /// Writes a change of the status, unless it was the last one written and the object is as that left it: the server
+    /// may have dropped fields that the kind does not have.
     pub(crate) async fn put_status(&self, change: &StatusChange) -> Result<(), Error> {
-        let (engine, newest) = (&self.engine, self.newest());
+        let (controller, newest) = (&self.controller, self.newest());
         let memo_key = status_key(&self.key);
         let words = json!(change);
-        if engine.memo.is(&memo_key, Applied::new(&words, newest.revision())) {
+        if controller.last_applied.was_written(&memo_key, Applied::new(&words, newest.revision())) {
             return Ok(());
         }
-        engine.shared.declared.expect(self.info(), WriteVerb::PatchStatus);
+        controller.operator.declared.warn_unless_declared(self.info(), WriteVerb::PatchStatus);
         let (known, decode) = (snapshot(&*newest), self.info().decode);
-        let object = match engine.change_status(&self.key, &self.claim, change, known, decode).await? {
-            Written::Done(object) => object,
-            Written::Already | Written::Gone => return Ok(()),
+        let object = match controller.change_status(&self.key, &self.claim, change, known, decode).await? {
+            StatusWriteOutcome::Done(object) => object,
+            StatusWriteOutcome::Already | StatusWriteOutcome::Gone => return Ok(()),
         };
         let revision = object.revision();
         self.note(Verb::Status, &self.key, WriteOutcome::Done { revision: Some(revision) });
-        engine.memo.set(memo_key, Applied::new(&words, revision), None);
-        engine.cache.wrote(object.clone(), self.writer());
+        controller.last_applied.set(memo_key, Applied::new(&words, revision), None);
+        controller.cache.wrote(object.clone(), self.writer());
         *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(object);
         Ok(())
     }
 
-    /// What was collected and what the fault adds to it, as a change of the status; none when the status says so already.
+    /// Returns what was collected and what the fault adds to it, as a change of the status; none when the status says so
+    /// already.
     pub(crate) fn status_change(&self, fault: Option<&Fault>) -> Option<StatusChange> {
         let mut draft = std::mem::take(&mut *self.draft());
-        let word = fault.and_then(|fault| self.word(fault));
+        let word = fault.and_then(|fault| self.reason_for(fault));
         if draft.is_empty() && word.is_none() && !self.may_say_failed {
             return None;
         }
         let known = snapshot(&*self.newest());
         if fault.is_some() || !draft.is_inconclusive {
-            draft.conditions.extend(verdict(&known.status, fault, word));
+            draft.conditions.extend(condition_after_run(&known.status, fault, word));
         }
         if draft.is_empty() {
             return None;
@@ -211,44 +214,44 @@ impl Run {
         (!change.operations(&known, self.now()).is_empty()).then_some(change)
     }
 
-    /// The reason under which the status tells of a fault, if it does: of Kubernetes' own kinds only the
-    /// terminal ones, and those only where the controller has declared that it writes the status.
-    fn word(&self, fault: &Fault) -> Option<&'static str> {
-        let engine = &self.engine;
-        let is_ours_to_say = (fault.is_terminal() || self.info().is_custom) && engine.may_write_status();
+    /// Returns the reason under which the status reports a fault, if it does: of Kubernetes' own kinds only the terminal
+    /// ones, and those only where the controller has declared that it writes the status.
+    fn reason_for(&self, fault: &Fault) -> Option<&'static str> {
+        let controller = &self.controller;
+        let is_ours_to_say = (fault.is_terminal() || self.info().is_custom) && controller.may_write_status();
         failure_report::name_of_failure(fault, self.failures)
             .filter(|_| is_ours_to_say)
             .map(|name| name.condition)
     }
 }
 
-/// The status of an object as its type has it; null when there is none.
+/// Returns the status of an object as its type has it; null when there is none.
 fn status_of(object: &Object) -> Value {
     let mut object = object.to_json().unwrap_or_default();
     without_nulls(object.get_mut("status").map(Value::take).unwrap_or_default())
 }
 
-/// An object as the cache has it.
+/// Returns an object as the cache has it.
 fn snapshot(object: &Object) -> Snapshot {
     let meta = object.meta();
     let (uid, resource_version) = (meta.uid.clone(), meta.resource_version.clone());
     Snapshot { uid, resource_version, status: status_of(object), is_whole: false }
 }
 
-/// A status in JSON; what is not set is left out.
+/// Returns a status in JSON; what is not set is left out.
 fn json_of(status: &impl Serialize) -> Value {
     without_nulls(serde_json::to_value(status).unwrap_or_default())
 }
 
-/// Does this type of status keep an `observedGeneration`?
+/// Returns whether this type of status keeps an `observedGeneration`.
 fn observes_generation<S: Serialize + DeserializeOwned>() -> bool {
     let status = serde_json::from_str::<S>(r#"{"observedGeneration":1}"#);
     // A type with required fields of its own is a custom kind's: it says with `StatusBase` what it keeps.
     status.map_or(true, |status| json!(status)["observedGeneration"] == 1)
 }
 
-/// What the end of the run says about the object, where that differs from what its status says.
-fn verdict(status: &Value, fault: Option<&Fault>, word: Option<&str>) -> Option<Condition> {
+/// Returns what the end of the run says about the object, where that differs from what its status says.
+fn condition_after_run(status: &Value, fault: Option<&Fault>, word: Option<&str>) -> Option<Condition> {
     let was_false = status["conditions"]
         .as_array()
         .is_some_and(|all| all.iter().any(|one| one["type"] == RECONCILED && one["status"] == "False"));

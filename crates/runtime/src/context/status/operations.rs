@@ -1,7 +1,7 @@
 //! A change of a status as a JSON patch: operations on our own entries only, and before them tests of what they rely on.
 //!
-//! The server performs all of it or none. It refuses the patch when a test fails: when what we believe of the status is
-//! not so, because the cache is behind or its type leaves something out. The caller then reads the object as it is and
+//! The server performs all of it or none. It refuses the patch when a test fails, which means that the status is not
+//! what we believe: the cache is behind, or its type leaves something out. The caller then reads the object as it is and
 //! asks for the operations again. No I/O here.
 
 use jiff::Timestamp;
@@ -18,12 +18,13 @@ pub(crate) struct Snapshot {
     pub(super) resource_version: Option<String>,
     /// Null when there is none.
     pub(super) status: Value,
-    /// It is what the server says now, whole; not what a cache says that may be behind and keeps what a type names.
+    /// It is the whole object as the server has it now, not one from a cache, which may be behind and keeps only what a
+    /// type names.
     pub(super) is_whole: bool,
 }
 
 impl Snapshot {
-    /// An object as the server just sent it.
+    /// Returns an object as the server just sent it.
     pub(crate) fn whole(mut object: Value) -> Self {
         let text = |name: &str| object["metadata"][name].as_str().map(str::to_owned);
         let (uid, resource_version) = (text("uid"), text("resourceVersion"));
@@ -33,15 +34,15 @@ impl Snapshot {
 }
 
 impl StatusChange {
-    /// The patch that makes this change to the object; empty when there is nothing to change.
+    /// Returns the patch that makes this change to the object; empty when there is nothing to change.
     pub(in crate::context) fn operations(&self, snapshot: &Snapshot, now: Timestamp) -> Vec<Value> {
         let mut patch = Patch { operations: Vec::new(), needs_version: false };
         if let Value::Object(status) = &snapshot.status {
             patch.fields("/status", status, &self.fields);
             patch.conditions(status.get(CONDITIONS), &self.conditions, now);
         } else {
-            let mut status = built(&self.fields);
-            let conditions = added(&self.conditions, now);
+            let mut status = build_object(&self.fields);
+            let conditions = build_conditions(&self.conditions, now);
             if !conditions.is_empty() {
                 status.insert(CONDITIONS.to_owned(), Value::Array(conditions));
             }
@@ -51,6 +52,13 @@ impl StatusChange {
         }
         patch.finish(snapshot)
     }
+}
+
+/// An entry of a list and where it is.
+#[derive(Clone, Copy)]
+struct Position<'a> {
+    at: usize,
+    item: &'a Value,
 }
 
 /// A patch in the making.
@@ -65,7 +73,7 @@ impl Patch {
         self.operations.push(json!({"op": "test", "path": path, "value": value}));
     }
 
-    /// Sets what is there, and adds what is not.
+    /// Sets or adds a value.
     fn add(&mut self, path: &str, value: &Value) {
         self.operations.push(json!({"op": "add", "path": path, "value": value}));
     }
@@ -74,7 +82,7 @@ impl Patch {
         self.operations.push(json!({"op": "remove", "path": path}));
     }
 
-    /// Adds what nobody else may have added meanwhile.
+    /// Adds a value, and tests that nobody else has added one meanwhile.
     fn introduce(&mut self, path: &str, value: &Value) {
         self.test(path, &Value::Null);
         self.add(path, value);
@@ -96,7 +104,7 @@ impl Patch {
             (FieldChange::Remove(was), Some(current)) => self.take_out(path, current, was),
             (FieldChange::Within(changes), Some(Value::Object(object))) => self.fields(path, object, changes),
             (FieldChange::Within(changes), current) => {
-                let object = built(changes);
+                let object = build_object(changes);
                 match current {
                     _ if object.is_empty() => {}
                     None => self.introduce(path, &Value::Object(object)),
@@ -106,7 +114,7 @@ impl Patch {
         }
     }
 
-    /// Removes a value; of an object only what was in it, unless that is all.
+    /// Removes a value; of an object only the known members, unless there are no others.
     fn take_out(&mut self, path: &str, current: &Value, was: &Value) {
         let (Value::Object(object), Value::Object(known)) = (current, was) else {
             self.remove(path);
@@ -126,7 +134,7 @@ impl Patch {
 
     fn conditions(&mut self, list: Option<&Value>, changes: &[ConditionChange], now: Timestamp) {
         let Some(items) = list.filter(|list| !list.is_null()) else {
-            let conditions = added(changes, now);
+            let conditions = build_conditions(changes, now);
             if !conditions.is_empty() {
                 self.introduce(&format!("/status/{CONDITIONS}"), &Value::Array(conditions));
             }
@@ -141,7 +149,7 @@ impl Patch {
             let Some(at) = place(change) else { continue };
             match &change.change {
                 EntryChange::Set { fields, is_dated, .. } => {
-                    self.entry((at, &items[at]), fields, *is_dated, now);
+                    self.entry(Position { at, item: &items[at] }, fields, *is_dated, now);
                 }
                 EntryChange::Remove => removed.push(at),
             }
@@ -153,7 +161,7 @@ impl Patch {
             self.test(&format!("{path}/type"), &items[at]["type"]);
             self.remove(&path);
         }
-        for condition in added(absent, now) {
+        for condition in build_conditions(absent, now) {
             // No test says "no entry of this type": only the version knows that nobody has added one.
             self.needs_version = true;
             self.add(&format!("/status/{CONDITIONS}/-"), &condition);
@@ -163,7 +171,7 @@ impl Patch {
     /// Changes fields of the condition at this place. The others of the same condition stay as they are.
     fn entry(
         &mut self,
-        (at, item): (usize, &Value),
+        Position { at, item }: Position<'_>,
         fields: &Map<String, Value>,
         is_dated: bool,
         now: Timestamp,
@@ -189,7 +197,7 @@ impl Patch {
         }
     }
 
-    /// The operations, behind the test that they concern this very object.
+    /// Returns the operations, behind the test that they concern this very object.
     fn finish(self, snapshot: &Snapshot) -> Vec<Value> {
         if self.operations.is_empty() {
             return Vec::new();
@@ -203,7 +211,7 @@ impl Patch {
     }
 }
 
-/// Does the field of a condition say the same? Go's types leave out what is empty.
+/// Returns whether the field of a condition says the same. Go's types leave out what is empty.
 fn is_same(current: Option<&Value>, value: &Value) -> bool {
     match current {
         None | Some(Value::Null) => value.is_null() || value == "",
@@ -211,14 +219,14 @@ fn is_same(current: Option<&Value>, value: &Value) -> bool {
     }
 }
 
-/// The object that these changes make of nothing.
-fn built(changes: &Fields) -> Map<String, Value> {
+/// Returns the object that these changes make of nothing.
+fn build_object(changes: &Fields) -> Map<String, Value> {
     let value = |(name, change): (&String, &FieldChange)| {
         let value = match change {
             FieldChange::Set(value) | FieldChange::SetIfAbsent(value) => value.clone(),
             FieldChange::Remove(_) => return None,
             FieldChange::Within(changes) => {
-                let object = built(changes);
+                let object = build_object(changes);
                 if object.is_empty() {
                     return None;
                 }
@@ -230,8 +238,11 @@ fn built(changes: &Fields) -> Map<String, Value> {
     changes.iter().filter_map(value).collect()
 }
 
-/// The conditions that these changes add to a list without any of them.
-fn added<'a>(changes: impl IntoIterator<Item = &'a ConditionChange>, now: Timestamp) -> Vec<Value> {
+/// Returns the conditions that these changes add to a list without any of them.
+fn build_conditions<'a>(
+    changes: impl IntoIterator<Item = &'a ConditionChange>,
+    now: Timestamp,
+) -> Vec<Value> {
     let condition = |change: &ConditionChange| {
         let EntryChange::Set { whole, is_dated, .. } = &change.change else { return None };
         let mut condition = whole.clone();

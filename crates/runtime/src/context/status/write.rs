@@ -1,5 +1,5 @@
-//! Sending a change of a status: one request while the cache is right about the object, and otherwise a look at the object
-//! and another try.
+//! Sending a change of a status: one request if the cache is right about the object, otherwise a look at the object and
+//! another try.
 //!
 //! Why a JSON patch with tests. A merge patch replaces lists whole, so it needs everybody's conditions, with fields that
 //! our types may not know, and a resourceVersion that every other writer moves. Server-side apply goes by entry only where
@@ -15,17 +15,17 @@ use super::change::StatusChange;
 use super::operations::Snapshot;
 use crate::cache::Writer;
 use crate::context::raw::{JsonPatch, is_stale};
-use crate::engine::Engine;
 use crate::error::Error;
 use crate::fence::Claim;
 use crate::request::Decode;
+use crate::shared::ControllerShared;
 
-/// Requests for one change: whoever loses this often against other writers loses against a loop, and the reconcile's own
+/// Requests for one change: whoever loses this often to other writers competes with a loop, and the reconcile's own
 /// backoff is the better pause.
 const TRIES_MAX: usize = 5;
 
-/// What came of a change.
-pub(crate) enum Written<T> {
+/// The result of a change.
+pub(crate) enum StatusWriteOutcome<T> {
     /// It was sent, and this is the object now.
     Done(T),
     /// The object says so already.
@@ -34,8 +34,8 @@ pub(crate) enum Written<T> {
     Gone,
 }
 
-impl Engine {
-    /// Makes a change to the status of the object that the snapshot shows, and notes what came of it.
+impl ControllerShared {
+    /// Changes the status of the object that the snapshot shows, and records a failure.
     pub(crate) async fn change_status<T>(
         &self,
         key: &Key,
@@ -43,29 +43,29 @@ impl Engine {
         change: &StatusChange,
         mut snapshot: Snapshot,
         decode: Decode<T>,
-    ) -> Result<Written<T>, Error> {
+    ) -> Result<StatusWriteOutcome<T>, Error> {
         let writer = Writer { source: self.source.clone(), object: key.clone() };
         let _writing = self.cache.writing(key, writer);
         for tries in 1.. {
-            let operations = change.operations(&snapshot, self.shared.clock.now());
+            let operations = change.operations(&snapshot, self.operator.clock.now());
             if operations.is_empty() {
-                return Ok(Written::Already);
+                return Ok(StatusWriteOutcome::Already);
             }
             self.admit(claim, key, Verb::Status, key)?;
             let patch = JsonPatch { verb: "write the status of", subresource: Some("status"), operations };
             let refusal = match self.send_patch(key, patch, decode).await {
-                Ok(object) => return Ok(Written::Done(object)),
-                Err(error) if error.is_not_found() => return Ok(Written::Gone),
+                Ok(object) => return Ok(StatusWriteOutcome::Done(object)),
+                Err(error) if error.is_not_found() => return Ok(StatusWriteOutcome::Gone),
                 Err(error) if is_stale(&error) && tries < TRIES_MAX => error,
                 Err(error) => return self.noting(key, Verb::Status, key, Err(error)),
             };
-            let Some(newest) = self.read_whole(key).await? else { return Ok(Written::Gone) };
+            let Some(newest) = self.read_whole(key).await? else { return Ok(StatusWriteOutcome::Gone) };
             let newest = Snapshot::whole(newest);
             if newest.uid != snapshot.uid {
-                return Ok(Written::Gone);
+                return Ok(StatusWriteOutcome::Gone);
             }
             if snapshot.is_whole && newest == snapshot {
-                // The server knows what we know, and does not want what we say.
+                // The server has the state we know and refuses the change.
                 return self.noting(key, Verb::Status, key, Err(refusal));
             }
             snapshot = newest;

@@ -13,7 +13,7 @@ impl TimedMachine {
         Self { machine: Machine::new(Entropy::seeded(1)), now: Instant::now() }
     }
 
-    /// What is requested now.
+    /// Returns what is requested now.
     fn request(&mut self) -> Request {
         self.machine.request(self.now).0
     }
@@ -61,7 +61,7 @@ fn watch(revision: &str) -> Request {
     Request::Watch { revision: revision.into() }
 }
 
-/// A machine that watches from revision 5.
+/// Returns a machine that watches from revision 5.
 fn watching() -> TimedMachine {
     let mut timed = TimedMachine::new();
     assert_eq!(timed.machine.request(timed.now), (Request::StreamList, Effect::ListBegins));

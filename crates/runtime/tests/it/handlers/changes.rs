@@ -164,7 +164,7 @@ async fn two_controllers_of_one_name_are_refused() {
     let refused = operator.run_on(lab.client.clone(), CancellationToken::new()).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "two controllers are named gadget: give one another name with Controller::named"
+        "two controllers are named gadget: rename one of them with Controller::named"
     );
 }
 

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use homeostat::testing::InjectedFault;
 use homeostat_core::Entropy;
 use homeostat_runtime::Handlers;
 use homeostat_runtime::handlers::Turn;
@@ -13,7 +14,7 @@ use http::Method;
 use serde_json::json;
 
 use super::{Gadget, GadgetSpec, Made, get, lab, run, says, says_changes};
-use crate::lab::{Breakage, Lab, Log, Running};
+use crate::lab::{Lab, Log, Running};
 
 fn handlers(log: &Log) -> Handlers<Gadget, Handler> {
     let (parent, second) = (log.clone(), log.clone());
@@ -65,10 +66,10 @@ fn doom(lab: &Lab, running: &Running, fatal: usize, death: Death) -> Arc<AtomicU
             return None;
         }
         (count.fetch_add(1, Ordering::Relaxed) == fatal).then(|| {
-            victim.lock().unwrap().abort();
+            victim.lock().unwrap().kill();
             match death {
-                Death::Before => Breakage::Hang,
-                Death::After => Breakage::Lost,
+                Death::Before => InjectedFault::Hang,
+                Death::After => InjectedFault::Lost,
             }
         })
     });

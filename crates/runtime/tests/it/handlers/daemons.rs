@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use homeostat::testing::InjectedFault;
 use homeostat_runtime::handlers::options::Daemon;
 use homeostat_runtime::{Backoff, Handlers, terminal};
 use serde_json::json;
 
 use super::{Gadget, gadget, get, lab, run, says};
-use crate::lab::{Breakage, Log};
+use crate::lab::Log;
 
 /// A daemon that says when it begins and when it is told to stop, and then takes this long to end.
 fn daemon(log: &Log, takes: Duration) -> Handlers<Gadget, Daemon> {
@@ -146,7 +147,7 @@ async fn it_runs_where_the_lease_is() {
     lab.run_on(false, |operator| operator.leader_election().control(daemon(&two, Duration::ZERO)));
     lab.pass(30).await;
     assert_eq!((one.take(), two.take()), (vec!["begins".to_owned()], vec![]));
-    lab.faults.set(|request| request.uri().path().contains("leases").then_some(Breakage::Unreachable));
+    lab.faults.set(|request| request.uri().path().contains("leases").then_some(InjectedFault::Unreachable));
     lab.pass(120).await;
     assert_eq!(one.take(), ["stops", "ended"]);
     assert_eq!(two.take(), ["begins"]);

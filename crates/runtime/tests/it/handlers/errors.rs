@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use homeostat::testing::InjectedFault;
 use homeostat_core::journal::{Entry, HandlerOutcome};
 use homeostat_runtime::handlers::Turn;
 use homeostat_runtime::handlers::options::Handler;
@@ -13,7 +14,6 @@ use serde_json::json;
 
 use super::{Gadget, Made, gadget, get, kill, lab, run, says};
 use crate::lab::{Log, config};
-use crate::wire::Breakage;
 
 /// A create handler that fails as the size says: 1 busy, 2 for good, 3 for no known reason, 4 hangs, 5 panics.
 pub(super) fn failing(log: &Log) -> Handlers<Gadget, Handler> {
@@ -164,7 +164,8 @@ async fn an_outage_of_the_server_is_not_logged_by_every_object() {
             cx.apply(config("child", &[])).await.map(|_| ()).map_err(Into::into)
         });
     let running = run(&mut lab, handlers).await;
-    lab.faults.set(|request| request.uri().path().contains("configmaps").then_some(Breakage::Unreachable));
+    lab.faults
+        .set(|request| request.uri().path().contains("configmaps").then_some(InjectedFault::Unreachable));
     gadget(&lab, "cut-off", 0).await;
     lab.pass(5).await;
     let is_failure =

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use homeostat::testing::InjectedFault;
 use homeostat_runtime::handlers::{RawEvent, Turn};
 use homeostat_runtime::{Action, Controller, Error, Handlers, Result};
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
 use super::{Gadget, GadgetSpec, gadget, get, lab, run};
-use crate::lab::{Breakage, Lab, Log};
+use crate::lab::{Lab, Log};
 
 /// A listener that says what it hears.
 fn says(
@@ -119,7 +120,7 @@ async fn after_a_gap_everything_is_listed_again_and_deletions_are_told_where_a_c
         let handlers = Handlers::new().on_event("listen", says(&lab.log));
         let running = run_beside(&mut lab, handlers, is_kept).await;
         lab.log.take();
-        lab.faults.set(|_| Some(Breakage::Unreachable));
+        lab.faults.set(|_| Some(InjectedFault::Unreachable));
         lab.faults.cut();
         lab.pass(5).await;
         assert_eq!(running.metric(FRESH).await, 0, "a watch that is cut off is not fresh");
@@ -140,7 +141,7 @@ async fn a_short_break_repeats_and_loses_nothing() {
     let handlers = Handlers::new().on_event("listen", says(&lab.log));
     run(&mut lab, handlers).await;
     lab.log.take();
-    lab.faults.set(|_| Some(Breakage::Unreachable));
+    lab.faults.set(|_| Some(InjectedFault::Unreachable));
     lab.faults.cut();
     lab.rest().await;
     gadget(&lab, "brief", 1).await;
@@ -201,7 +202,7 @@ async fn a_list_that_expires_under_slow_listeners_says_so() {
     }
     lab.faults.set(|request| {
         let query = request.uri().query().unwrap_or_default();
-        query.contains("continue=").then_some(Breakage::Refuse(410, "the continue token is too old"))
+        query.contains("continue=").then_some(InjectedFault::Refuse(410, "the continue token is too old"))
     });
     let running = run(&mut lab, Handlers::<Gadget>::new().on_event("listen", |_, _| async { Ok(()) })).await;
     assert!(running.page("/readyz").await.contains("they take longer than the server keeps a list"));

@@ -1,5 +1,6 @@
 //! Where progress is kept: an annotation, compressed, and beyond its limit a Secret; and what others do to it.
 
+use homeostat::testing::InjectedFault;
 use homeostat_core::Entropy;
 use homeostat_core::journal::Entry;
 use homeostat_runtime::Handlers;
@@ -10,7 +11,7 @@ use kube::api::ListParams;
 use serde_json::json;
 
 use super::{Gadget, GadgetSpec, gadget, get, kill, lab, run, says, says_changes};
-use crate::lab::{Breakage, Lab, Log};
+use crate::lab::{Lab, Log};
 
 const ANNOTATION: &str = "widgets.test.dev/gadget.handled";
 
@@ -59,8 +60,9 @@ async fn unwritable() -> (Lab, Log) {
     let mut lab = lab().await;
     let log = lab.log.clone();
     run(&mut lab, handlers(&log).on_create("second", says(&log, "second"))).await;
-    lab.faults
-        .set(|request| (request.method() == http::Method::PATCH).then_some(Breakage::Refuse(500, "later")));
+    lab.faults.set(|request| {
+        (request.method() == http::Method::PATCH).then_some(InjectedFault::Refuse(500, "later"))
+    });
     gadget(&lab, "g", 1).await;
     (lab, log)
 }
@@ -112,7 +114,7 @@ async fn without_its_record_an_object_is_handled_anew() {
     let events = lab.api::<Event>().list(&ListParams::default()).await.unwrap().items;
     let shown = events.iter().find(|event| event.reason.as_deref() == Some("RecordUnreadable"));
     let message = shown.and_then(|event| event.message.as_deref()).expect("and it is told to the person");
-    assert!(message.contains("remove it to have the object handled anew"), "{message}");
+    assert!(message.contains("remove it to have the object handled from the beginning"), "{message}");
     lab.patch::<Gadget>("g", json!({"metadata": {"annotations": {ANNOTATION: null}}})).await;
     assert_eq!(log.take(), ["create"], "which helps");
 }
@@ -137,7 +139,8 @@ async fn a_record_refused_by_a_conflict_is_not_taken_for_written() {
     let log = lab.log.clone();
     let first = run(&mut lab, handlers(&log)).await;
     lab.faults.set(|request| {
-        (request.method() == http::Method::PATCH).then_some(Breakage::Refuse(409, "the object was modified"))
+        (request.method() == http::Method::PATCH)
+            .then_some(InjectedFault::Refuse(409, "the object was modified"))
     });
     gadget(&lab, "g", 1).await;
     lab.pass(10).await;

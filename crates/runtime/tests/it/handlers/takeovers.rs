@@ -89,5 +89,5 @@ async fn a_record_that_another_wrote_meanwhile_is_not_written_over() {
         Entry::Wrote { outcome: WriteOutcome::Failed { error }, .. } => Some(error),
         _ => None,
     });
-    assert!(failed[0].contains("somebody else wrote the same"), "{failed:?}");
+    assert!(failed[0].contains("somebody else changed the same field"), "{failed:?}");
 }

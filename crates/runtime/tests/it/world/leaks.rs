@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use homeostat::testing::InjectedFault;
 use homeostat_core::journal::Entry;
 use homeostat_runtime::world::{Outside, OutsideRecord, Ownership, Sweep};
 use serde_json::json;
 
 use super::yard::{Yard, generous, named, ownerships, quick, run, surveys, synced};
-use crate::lab::{Breakage, Lab, Running, Widget, WidgetSpec};
+use crate::lab::{Lab, Running, Widget, WidgetSpec};
 
 /// Deletes a widget so that its cleanup never runs.
 async fn vanish(lab: &Lab, name: &str) {
@@ -147,7 +148,7 @@ async fn nothing_is_swept_while_the_cache_is_cut_off() {
     let running = run(&mut lab, &yard, |outside| outside).await;
     lab.faults.set(|request| {
         let is_watch = request.method() == http::Method::GET && request.uri().path().ends_with("/widgets");
-        is_watch.then_some(Breakage::Unreachable)
+        is_watch.then_some(InjectedFault::Unreachable)
     });
     lab.faults.cut();
     lab.pass(600).await;

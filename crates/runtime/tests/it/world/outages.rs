@@ -101,13 +101,13 @@ async fn an_outage_that_objects_meet_is_told_and_ends_with_the_next_probe_whatev
     assert_eq!(running.metric("homeostat_world_breaker_open{world=\"yard\"}").await, 1);
     let ready = running.page("/readyz").await;
     assert!(ready.starts_with("HTTP/1.1 200") && ready.contains("[!] outside/yard was last seen"), "{ready}");
-    assert!(lab.has_logged("the outside does not answer"));
+    assert!(lab.has_logged("the API outside does not answer"));
     yard.switch(|switches| switches.is_down = false);
     lab.pass(6).await;
     assert_eq!(yard.things().len(), 8, "{:?}", yard.calls());
     assert_eq!(running.metric("homeostat_world_breaker_open{world=\"yard\"}").await, 0);
     assert!(running.page("/readyz").await.contains("[+] outside/yard ok"));
-    assert!(lab.has_logged("the outside answers again"));
+    assert!(lab.has_logged("the API outside answers again"));
     assert_eq!(synced(&lab, "w7").await.0, "True");
 }
 
@@ -191,7 +191,7 @@ async fn a_list_that_goes_round_in_a_circle_is_left() {
     let running = run(&mut lab, &yard, |outside| outside).await;
     yard.switch(|switches| switches.is_circular = true);
     lab.pass(70).await;
-    assert!(running.page("/readyz").await.contains("go round in a circle"));
+    assert!(running.page("/readyz").await.contains("the list never ends"));
 }
 
 #[tokio::test(start_paused = true)]

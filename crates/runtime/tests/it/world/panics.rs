@@ -18,7 +18,7 @@ async fn a_thing_nobody_can_look_at_is_one_objects_failure() {
     lab.pass(70).await;
     assert!(yard.things().contains(&"w=0".to_owned()), "others are still put right");
     assert!(running.metric("controller_runtime_reconcile_panics_total{controller=\"widget\"}").await > 0);
-    assert!(lab.has_logged("a thing cannot be judged"));
+    assert!(lab.has_logged("a thing cannot be compared with what objects want"));
     yard.alter("cursed", |thing| thing.size = 1);
     lab.pass(600).await;
     assert_eq!(synced(&lab, "cursed").await.0, "True");

@@ -32,7 +32,7 @@ async fn an_update_that_does_not_take_is_told_once_and_sent_ever_more_rarely() {
         let (status, reason, message) = synced(&lab, "w").await;
         assert_eq!((status.as_str(), reason.as_str()), ("False", "NotTaken"), "{ownership:?}");
         let told =
-            format!("{name}: /size is 0, should be 5; the API accepts our updates, and it stays as it is");
+            format!("{name}: /size is 0, should be 5; the API accepts our updates but does not change it");
         assert_eq!(message, told);
         assert_eq!(events(&lab, "NotTaken").await, [told]);
         assert_eq!(events(&lab, "Updated").await.len(), 1);
@@ -135,7 +135,7 @@ async fn what_somebody_undoes_again_and_again_is_contested() {
     lab.rest().await;
     assert_eq!(yard.things(), ["w=9"], "a pause in the fight");
     assert_eq!(word(&lab).await, "False Contested");
-    let told = "w: /size is 9, should be 0; somebody else changes it back each time we put it right";
+    let told = "w: /size is 9, should be 0; somebody else reverts our update each time";
     assert_eq!(events(&lab, "Contested").await, [told]);
     assert_eq!(drifts(&running).len(), 5, "that it is so again is no news");
     yard.alter("w", |thing| thing.size = 8);
@@ -157,7 +157,7 @@ async fn a_mark_that_is_not_kept_is_told_instead_of_adopting_for_ever() {
     lab.pass(3600).await;
     let (_, reason, message) = synced(&lab, "w").await;
     assert_eq!(reason, "NotTaken");
-    assert!(message.starts_with("w: it does not show our mark"), "{message}");
+    assert!(message.starts_with("w: it does not carry our mark"), "{message}");
     assert_eq!(events(&lab, "Adopted").await.len(), 1);
     assert!(yard.writes().len() < 10);
 }

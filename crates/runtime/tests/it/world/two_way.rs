@@ -24,8 +24,8 @@ async fn deletion_and_change_by_others_are_put_right_by_the_next_pass() {
         assert_eq!(yard.things(), [format!("{name}=0")]);
         assert_eq!(drifts(&running), [vec!["/".to_owned()], vec!["/size".to_owned()]]);
         let told = events(&lab, "Drifted").await;
-        assert!(told.iter().any(|words| words.contains("/size is 9, should be 0; put right")), "{told:?}");
-        assert!(told.contains(&format!("{name} was deleted by others; made again")), "{told:?}");
+        assert!(told.iter().any(|words| words.contains("/size is 9, should be 0; corrected")), "{told:?}");
+        assert!(told.contains(&format!("{name} was deleted by others; created again")), "{told:?}");
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use homeostat::testing::InjectedFault;
 use homeostat_core::journal::Entry;
 use homeostat_runtime::world::{
     Answer, Change, Difference, Failure, Limits, Mark, Outside, Ownership, Page, Push, Sweep, World, compare,
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use crate::lab::{Breakage, Lab, Running, Widget, entries};
+use crate::lab::{Lab, Running, Widget, entries};
 
 /// A thing of this size makes whoever compares it panic, and so does a widget that wants it.
 pub(crate) const CURSED: i64 = 666;
@@ -413,9 +414,9 @@ impl Fate {
                 return None;
             }
             if fate.begins() {
-                Some(Breakage::Hang)
+                Some(InjectedFault::Hang)
             } else if fate.ends() {
-                Some(Breakage::Lost)
+                Some(InjectedFault::Lost)
             } else {
                 None
             }

@@ -8,14 +8,14 @@ use homeostat_core::cron::Schedule;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// So many missed runs look like a clock gone wrong, and are told.
+/// From this many missed runs on, the clock is probably wrong, and an event says so.
 const MISSED_MANY: i64 = 100;
 
-/// A schedule in its zone, and what is known of its past.
+/// A schedule in its time zone, and when it last ran.
 pub(super) struct ScheduleWindow<'a> {
     pub(super) schedule: &'a Schedule,
     pub(super) zone: &'a TimeZone,
-    /// The last run, or the birth of the CronJob.
+    /// When the last run was, or when the CronJob was created.
     pub(super) since: Timestamp,
     pub(super) now: Timestamp,
 }
@@ -28,14 +28,14 @@ pub(super) struct DueRun {
 }
 
 impl ScheduleWindow<'_> {
-    /// The most recent run that is due. Runs older than `deadline` are not even looked at.
+    /// Returns the most recent run that is due. Runs older than `deadline` are ignored.
     pub(super) fn due_run(&self, deadline: Option<Duration>) -> Option<DueRun> {
         let horizon = deadline.and_then(|deadline| self.now.checked_sub(deadline).ok());
         let since = horizon.map_or(self.since, |horizon| horizon.max(self.since));
         self.most_recent(since)
     }
 
-    /// How long until the next run after now.
+    /// Returns how long it is until the next run.
     pub(super) fn next_in(&self) -> Option<Duration> {
         let next = self.next(self.now.max(self.since))?;
         Duration::try_from(next.duration_since(self.now)).ok()
@@ -52,7 +52,7 @@ impl ScheduleWindow<'_> {
         };
         let period = second.duration_since(first).as_secs().max(1);
         let missed = self.now.duration_since(first).as_secs() / period + 1;
-        // Jump close to now; schedules that are not even may need to begin earlier.
+        // Jumps close to now; an irregular schedule may have to start earlier.
         let jump = SignedDuration::from_secs((missed - 2).max(0).saturating_mul(period));
         let start = first.checked_add(jump).unwrap_or(first);
         let late = self.last_before_now(start).or_else(|| self.last_before_now(first));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn many_missed_runs_are_told() {
+    fn many_missed_runs_are_reported() {
         let schedule: Schedule = "* * * * *".parse().expect("a schedule");
         let since = Timestamp::UNIX_EPOCH;
         let now = since.checked_add(Duration::from_secs(7200)).expect("a time");

@@ -1,7 +1,7 @@
-//! CronJobs: a Job at every time of a schedule.
+//! CronJobs: creates a Job at every time of a schedule.
 //!
-//! A Job is named after the minute it stands for, so a run that was started but not yet noted is found again and not
-//! started twice. Without a `timeZone` the schedule is in UTC.
+//! A Job's name contains the minute it is for. So a run that was started and not recorded before a crash is found
+//! again, and not started twice. Without a `timeZone` the schedule is in UTC.
 
 mod due;
 mod zone;
@@ -23,10 +23,10 @@ use super::number::as_usize;
 use super::ownership::is_controlled_by;
 use super::pod_control::error_message;
 
-/// The annotation with the time a Job stands for.
+/// The annotation with the time a Job was scheduled for.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// A little later than the time itself, so that the clock has certainly passed it.
+/// How long after a scheduled time to look again, so that the clock has certainly passed it.
 const MARGIN: Duration = Duration::from_millis(100);
 
 pub(super) fn control() -> Control {
@@ -58,7 +58,7 @@ struct CronJobSync<'a> {
     status: CronJobStatus,
 }
 
-/// How a Job ended, if it did: `Complete` or `Failed`.
+/// Returns how a Job ended, if it has: `Complete` or `Failed`.
 fn ended_condition(job: &Job) -> Option<&str> {
     let conditions = job.status.as_ref()?.conditions.as_deref()?;
     let mut ends = conditions.iter().filter(|condition| matches!(&*condition.type_, "Complete" | "Failed"));
@@ -155,7 +155,7 @@ impl CronJobSync<'_> {
         self.cx.event(Severity::Warning, reason, message);
     }
 
-    /// A run that is due, but later than the deadline allows.
+    /// Reports a run that is due, but later than the deadline allows.
     fn report_missed(&self, plan: &ScheduleWindow<'_>, deadline: Option<Duration>) {
         if deadline.is_some()
             && let Some(missed) = plan.due_run(None)
@@ -192,7 +192,7 @@ impl CronJobSync<'_> {
             }
             _ => {}
         }
-        // A Job is large, and held across the request.
+        // Boxed because a Job is large and is held across the request.
         Box::pin(self.create(job, due.at)).await
     }
 
@@ -221,7 +221,7 @@ impl CronJobSync<'_> {
                 self.cx.event(Severity::Normal, "SuccessfulCreate", format!("Created job {job_name}"));
                 created
             }
-            // Started before, and not noted because of a crash: unless it is somebody else's, it is ours.
+            // It was started before a crash and not recorded: unless somebody else controls it, it is ours.
             Err(error) if error.is_conflict() => {
                 let known = self.cx.get::<Job>(job_name.as_str())?;
                 match known.filter(|job| is_controlled_by(&job.metadata, &self.cron.metadata)) {
@@ -251,7 +251,7 @@ impl CronJobSync<'_> {
         Ok(())
     }
 
-    /// Removes the oldest finished Jobs beyond the history limits.
+    /// Deletes the oldest finished Jobs beyond the history limits.
     async fn clean_up(&mut self, jobs: &[Arc<Job>]) -> Result<(), Error> {
         let limits = [
             ("Complete", self.spec.successful_jobs_history_limit),
@@ -287,7 +287,7 @@ fn reference(job: &Job) -> ObjectReference {
     }
 }
 
-/// The time as clocks in the zone show it, with the offset: `2026-03-01T10:15:00+01:00`.
+/// Returns the local time in the zone, with the offset: `2026-03-01T10:15:00+01:00`.
 fn local_time(at: Timestamp, zone: &TimeZone) -> String {
     let offset = zone.to_offset(at);
     if offset.seconds() == 0 { at.to_string() } else { at.display_with_offset(offset).to_string() }

@@ -1,14 +1,14 @@
-//! Time zones by name, from the machine's database. Read when needed: one small file per reconcile of a CronJob.
+//! Loads time zones by name from the machine's database, when needed: one small file per reconcile of a CronJob.
 
 use std::path::Path;
 
 use jiff::tz::TimeZone;
 
-/// Where systems keep their zones.
+/// Where systems keep their time zones.
 const FOLDERS: &[&str] =
     &["/usr/share/zoneinfo", "/usr/lib/zoneinfo", "/usr/share/lib/zoneinfo", "/etc/zoneinfo"];
 
-/// The zone of this name; without a name, UTC.
+/// Loads the zone with this name; without a name, UTC.
 pub(super) fn load_zone(name: Option<&str>) -> Result<TimeZone, String> {
     let Some(name) = name.filter(|name| !matches!(*name, "UTC" | "Etc/UTC")) else {
         return Ok(TimeZone::UTC);

@@ -1,5 +1,5 @@
-//! DaemonSets: one Pod on every Node that qualifies. The Pods are made for their Node by name, so no scheduler is asked.
-//! The decisions are in `plan`. Not handled: `maxSurge` and affinity.
+//! DaemonSets: one Pod on every Node that qualifies. Each Pod names its Node, so no scheduler is needed.
+//! The decisions are in `plan`. Not supported: `maxSurge` and affinity.
 
 mod plan;
 
@@ -11,17 +11,16 @@ use homeostat_runtime::{Action, Context, Control, Controller, Error, Result};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetSpec};
 use k8s_openapi::api::core::v1::{Node, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
-use serde_json::json;
 
 use self::plan::{DaemonSetState, should_run_on};
 use super::number::as_usize;
 use super::ownership::{claim_objects, label_selector};
 use super::partial_pod::{PartialPod, next_available};
 use super::pod_control;
-use super::revisions::{self, NewestRevision, REVISION, revision_name, surplus_revisions};
+use super::revisions::{self, REVISION, revision_name, surplus_revisions};
 use super::template::generated_pod;
 
-/// Revisions kept when the set does not say.
+/// How many revisions to keep when the set does not say.
 const HISTORY: i32 = 10;
 
 pub(super) fn control() -> Control {
@@ -43,7 +42,10 @@ async fn reconcile(set: Arc<DaemonSet>, cx: Context<DaemonSet>) -> Result {
     history.sort_by(|left, right| {
         (left.revision, revision_name(left)).cmp(&(right.revision, revision_name(right)))
     });
-    let newest = newest_revision(&cx, &set, spec, &history).await?;
+    let collisions = set.status.as_ref().and_then(|status| status.collision_count);
+    let newest =
+        revisions::ensure_newest(&cx, &*set, &spec.template, &history, collisions.unwrap_or_default())
+            .await?;
     let hash =
         newest.metadata.labels.as_ref().and_then(|labels| labels.get(REVISION)).cloned().unwrap_or_default();
     let nodes = qualifying_nodes(&cx, spec)?;
@@ -51,7 +53,6 @@ async fn reconcile(set: Arc<DaemonSet>, cx: Context<DaemonSet>) -> Result {
     let stepped = apply_changes(&cx, &set, spec, &state).await;
     let pods = cx.owned::<PartialPod>()?;
     let state = DaemonSetState { pods: &pods, nodes, ..state };
-    let collisions = set.status.as_ref().and_then(|status| status.collision_count);
     cx.replace_status(&state.status(set.metadata.generation, collisions));
     stepped?;
     delete_old_revisions(&cx, spec, &history, &pods, revision_name(&newest)).await?;
@@ -63,7 +64,7 @@ fn pod_spec(spec: &DaemonSetSpec) -> PodSpec {
     spec.template.spec.clone().unwrap_or_default()
 }
 
-/// The Nodes whose changes may matter.
+/// Returns a selector for the Nodes whose changes may matter.
 fn node_selector(spec: &DaemonSetSpec) -> LabelSelector {
     let match_labels = pod_spec(spec).node_selector;
     label_selector(&meta::LabelSelector { match_labels, match_expressions: None })
@@ -73,28 +74,6 @@ fn qualifying_nodes(cx: &Context<DaemonSet>, spec: &DaemonSetSpec) -> Result<BTr
     let pod = pod_spec(spec);
     let nodes = cx.list::<Node>()?.into_iter().filter(|node| should_run_on(&pod, node));
     Ok(nodes.filter_map(|node| node.metadata.name.clone()).collect())
-}
-
-/// The revision with the set's template, made if it is missing.
-async fn newest_revision(
-    cx: &Context<DaemonSet>,
-    set: &DaemonSet,
-    spec: &DaemonSetSpec,
-    history: &[Arc<ControllerRevision>],
-) -> Result<Arc<ControllerRevision>, Error> {
-    let collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or_default();
-    match revisions::find_newest(&set.metadata, &spec.template, history, collisions) {
-        NewestRevision::Known(revision) => Ok(revision),
-        NewestRevision::Renumber(revision, number) => cx.patch(&*revision, json!({"revision": number})).await,
-        NewestRevision::Missing(revision) => {
-            let created = cx.create::<_, ControllerRevision>(*revision).await;
-            if matches!(&created, Err(error) if error.is_conflict()) {
-                // The name is taken: another one next time.
-                cx.patch_status(set, json!({"status": {"collisionCount": collisions + 1}})).await?;
-            }
-            created
-        }
-    }
 }
 
 async fn apply_changes(
@@ -116,7 +95,7 @@ async fn apply_changes(
     pod_control::delete_pods(cx, &step.delete).await
 }
 
-/// Removes the revisions beyond the history limit.
+/// Deletes the revisions beyond the history limit.
 async fn delete_old_revisions(
     cx: &Context<DaemonSet>,
     spec: &DaemonSetSpec,

@@ -1,6 +1,6 @@
-//! Which Nodes shall have a Pod of a DaemonSet, and which Pods shall go. Pure.
+//! Decides which Nodes should have a Pod of a DaemonSet, and which Pods to delete. Pure.
 //!
-//! Node selectors, the names of Nodes and taints are minded; affinity is not.
+//! Node selectors, Node names and taints are respected; affinity is not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::controllers::number::{Rounding, as_count, omit_zero, resolve_percenta
 use crate::controllers::partial_pod::{PartialPod, min_ready};
 use crate::controllers::revisions::REVISION;
 
-/// What becomes of a Node does not drive its daemons away.
+/// Taints that describe a Node's condition do not drive its daemons away.
 const TOLERATED: &[&str] = &[
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
@@ -25,7 +25,7 @@ const TOLERATED: &[&str] = &[
     "node.kubernetes.io/network-unavailable",
 ];
 
-/// Shall the Pod run on this Node?
+/// Returns whether the Pod should run on this Node.
 pub(super) fn should_run_on(pod: &PodSpec, node: &Node) -> bool {
     let labels = node.metadata.labels.as_ref();
     let has = |(key, value): (&String, &String)| labels.and_then(|labels| labels.get(key)) == Some(value);
@@ -51,18 +51,18 @@ fn is_tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
         || tolerations.iter().any(tolerates)
 }
 
-/// What a step is decided from.
+/// What the next step is decided from.
 pub(super) struct DaemonSetState<'a> {
     pub(super) spec: &'a DaemonSetSpec,
-    /// The Nodes that shall have a Pod.
+    /// The Nodes that should have a Pod.
     pub(super) nodes: BTreeSet<String>,
     pub(super) pods: &'a [Arc<PartialPod>],
-    /// The hash of the template.
+    /// The template's hash.
     pub(super) hash: &'a str,
     pub(super) now: Timestamp,
 }
 
-/// The Nodes to be given a Pod, and the Pods that go.
+/// The Nodes that need a Pod, and the Pods to delete.
 #[derive(Debug, Default)]
 pub(super) struct PodChanges {
     pub(super) create: Vec<String>,
@@ -110,7 +110,7 @@ impl DaemonSetState<'_> {
         pod.label(REVISION) == Some(self.hash)
     }
 
-    /// The Pods of other revisions that may go now.
+    /// Returns the Pods of other revisions that may be deleted now.
     fn outdated(&self) -> Vec<Arc<PartialPod>> {
         let strategy = self.spec.update_strategy.as_ref();
         if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete") {
@@ -184,9 +184,9 @@ mod tests {
         let state =
             DaemonSetState { spec: &spec, nodes, pods: &pods, hash: "new", now: Timestamp::UNIX_EPOCH };
         let step = state.pod_changes();
-        let mut told: Vec<String> = step.create.iter().map(|node| format!("+{node}")).collect();
-        told.extend(step.delete.iter().map(|pod| format!("-{}", pod.name())));
-        assert_eq!(told.join(" "), expected, "{text}");
+        let mut changes: Vec<String> = step.create.iter().map(|node| format!("+{node}")).collect();
+        changes.extend(step.delete.iter().map(|pod| format!("-{}", pod.name())));
+        assert_eq!(changes.join(" "), expected, "{text}");
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Deployments: ReplicaSets of successive templates, one growing while the others shrink.
+//! Deployments: one ReplicaSet per template; the newest grows while the others shrink.
 //!
-//! A reconcile takes one step: size the sets, write the status. What the step leads to (Pods become available) comes
-//! back as changes of the ReplicaSets' status and is the occasion of the next step. The decisions are in `sizes`,
-//! `sets` and `status`, which do no I/O.
+//! A reconcile takes one step: it sizes the sets and writes the status. The effects of the step (Pods become available)
+//! come back as changes of the ReplicaSets' status and trigger the next step. The decisions are in `rollout_sizes`, `sets` and
+//! `status`, which do no I/O.
 
+mod rollout_sizes;
 mod sets;
-mod sizes;
 mod status;
 
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, R
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
+use self::rollout_sizes::{RolloutLimits, new_size, old_sizes, proportional_sizes};
 use self::sets::{REVISION, ReplicaSets, name, replicas, size_annotations};
-use self::sizes::{RolloutLimits, new_size, old_sizes, proportional_sizes};
 use self::status::{DeploymentConditions, DeploymentState};
 use super::ownership::{OrphansInNamespace, claim_objects, controller_of, label_selector, orphan_index_key};
 use super::partial_pod::{PartialPod, PodsInNamespace};
 use super::pod_control::error_message;
 use super::template::short_hash;
 
-/// Names of objects are at most this long.
+/// The longest name an object may have.
 const NAME_LENGTH_MAX: usize = 253;
 
 pub(super) fn control() -> Control {
@@ -70,7 +70,7 @@ async fn reconcile(deployment: Arc<Deployment>, cx: Context<Deployment>) -> Resu
 
 /// What a reconcile did.
 enum RolloutStep {
-    /// The Deployment is paused or was scaled: that says nothing about progress.
+    /// The Deployment is paused or was scaled, which says nothing about progress.
     Scaled,
     Rolled,
 }
@@ -100,7 +100,7 @@ impl Rollout<'_> {
         Ok(RolloutStep::Rolled)
     }
 
-    /// Grows the new set if there is room, else shrinks the old ones if availability allows.
+    /// Grows the new set if there is room; otherwise shrinks the old ones if availability allows.
     async fn roll_out(&mut self) -> Result<(), Error> {
         let new = self.obtain_new_set().await?;
         let wanted = new_size(self.limits, self.sets.total(), replicas(&new));
@@ -117,7 +117,7 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// Removes every old Pod before the first new one is made.
+    /// Deletes every old Pod before it creates the first new one.
     async fn recreate(&mut self) -> Result<(), Error> {
         self.update_new_set().await?;
         let old: Vec<_> = self.sets.old.iter().filter(|set| replicas(set) > 0).cloned().collect();
@@ -148,7 +148,7 @@ impl Rollout<'_> {
         Ok(pods.iter().any(|pod| is_old(pod) && !pod.is_finished()))
     }
 
-    /// Sizes the sets without changing which of them is on its way up or down.
+    /// Resizes the sets and keeps their proportions.
     async fn scale(&mut self) -> Result<(), Error> {
         let desired = self.limits.desired;
         if let Some(only) = self.sets.active_or_latest().cloned() {
@@ -172,7 +172,7 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// Gives a set its size, and notes on it what it was sized for.
+    /// Resizes a set and records on it what it was sized for.
     async fn resize(&mut self, set: &Arc<ReplicaSet>, wanted: i32) -> Result<(), Error> {
         let before = replicas(set);
         let notes = size_annotations(self.limits);
@@ -194,7 +194,7 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// The new set as it shall be, if there is one: revision, annotations, `minReadySeconds`.
+    /// Updates the new set's revision, annotations and `minReadySeconds`, if there is a new set.
     async fn update_new_set(&mut self) -> Result<(), Error> {
         let Some(new) = self.sets.new.clone() else { return Ok(()) };
         let missing = sets::missing_annotations(self.deployment, &new.metadata, self.sets.next_revision());
@@ -204,15 +204,15 @@ impl Rollout<'_> {
             new
         } else {
             let patch = json!({"metadata": {"annotations": missing}, "spec": {"minReadySeconds": min_ready}});
-            let minded = self.cx.patch(&*new, patch).await?;
-            self.sets.replace(&minded);
-            minded
+            let updated = self.cx.patch(&*new, patch).await?;
+            self.sets.replace(&updated);
+            updated
         };
         self.conditions.note_found(self.spec, name(&new), self.cx.now());
         self.note_revision(sets::revision(&new)).await
     }
 
-    /// The new set, made if it is missing.
+    /// Returns the new set, and creates it if it is missing.
     async fn obtain_new_set(&mut self) -> Result<Arc<ReplicaSet>, Error> {
         self.update_new_set().await?;
         if let Some(new) = &self.sets.new {
@@ -266,7 +266,8 @@ impl Rollout<'_> {
         }
     }
 
-    /// The name is taken by a set that is not ours, or that the cache has not shown yet: another name next time.
+    /// Records that the name belongs to a set that is not ours or not in the cache yet, so the next try uses another
+    /// name.
     fn note_collision(&mut self, set_name: &str, error: Error) -> Error {
         let is_ours = self.cx.get::<ReplicaSet>(set_name).ok().flatten().is_some_and(|set| {
             super::ownership::is_controlled_by(&set.metadata, &self.deployment.metadata)
@@ -285,8 +286,8 @@ impl Rollout<'_> {
         error
     }
 
-    /// The Deployment carries the revision of its newest set. Through the status, because an annotation written
-    /// otherwise would raise the generation.
+    /// Records the newest set's revision on the Deployment. It is written through the status, because writing an
+    /// annotation in any other way would raise the generation.
     async fn note_revision(&self, revision: i64) -> Result<(), Error> {
         let annotations = self.deployment.metadata.annotations.as_ref();
         let revision = revision.to_string();
@@ -297,7 +298,7 @@ impl Rollout<'_> {
         self.cx.patch_status(self.deployment, patch).await.map(drop)
     }
 
-    /// Removes the sets beyond the history limit, once the rollout is through.
+    /// Deletes the sets beyond the history limit once the rollout is complete.
     async fn delete_old_sets(&self, status: &DeploymentStatus) -> Result<(), Error> {
         let limit = self.spec.revision_history_limit.filter(|limit| *limit != i32::MAX);
         let Some(limit) = limit else { return Ok(()) };
@@ -321,7 +322,7 @@ impl Rollout<'_> {
     }
 }
 
-/// The Deployment's name and the hash of the template, as much as fits.
+/// Returns the Deployment's name and the template's hash, shortened to fit.
 fn set_name(deployment: &str, hash: &str) -> String {
     let room = NAME_LENGTH_MAX - 1 - hash.len();
     let kept = deployment.get(..room).unwrap_or(deployment);

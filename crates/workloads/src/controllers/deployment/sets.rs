@@ -1,4 +1,4 @@
-//! The ReplicaSets of a Deployment: which is the new one, which revision each is, and what their annotations say. Pure.
+//! The ReplicaSets of a Deployment: which one is new, which revision each one is, and what their annotations say. Pure.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,16 +8,16 @@ use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, ReplicaSet};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
-use super::sizes::{RolloutLimits, SetShare, SetSize};
+use super::rollout_sizes::{RolloutLimits, SetShare, SetSize};
 
-/// The label that tells the Pods of one template from those of another.
+/// The label that distinguishes the Pods of one template from those of another.
 pub(super) const HASH: &str = "pod-template-hash";
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
 pub(super) const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 pub(super) const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 pub(super) const MAX: &str = "deployment.kubernetes.io/max-replicas";
 
-/// Annotations of a Deployment that are not its ReplicaSets' business.
+/// A Deployment's annotations that its ReplicaSets do not need.
 const NOT_COPIED: &[&str] = &[
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -27,7 +27,7 @@ const NOT_COPIED: &[&str] = &[
     "deprecated.deployment.rollback.revision",
 ];
 
-/// The longest list of former revisions kept on a ReplicaSet: Kubernetes' own bound.
+/// The longest list of former revisions on a ReplicaSet: Kubernetes' own limit.
 const HISTORY_CHARACTERS_MAX: usize = 2000;
 
 /// The ReplicaSets of one Deployment, the old ones oldest first.
@@ -38,7 +38,7 @@ pub(super) struct ReplicaSets {
 }
 
 impl ReplicaSets {
-    /// Sorts out which is the new one: the oldest with the Deployment's template.
+    /// Finds the new one among them: the oldest with the Deployment's template.
     pub(super) fn of(mut all: Vec<Arc<ReplicaSet>>, spec: &DeploymentSpec) -> Self {
         all.sort_by(|left, right| age(left).cmp(&age(right)));
         let new = all.iter().position(|set| has_template(set, &spec.template)).map(|at| all.remove(at));
@@ -53,7 +53,7 @@ impl ReplicaSets {
         self.all().filter(|set| replicas(set) > 0)
     }
 
-    /// The one to scale when nothing is rolling: the only active one, or the newest.
+    /// Returns the set to scale when nothing is being rolled out: the only active one, or the newest.
     pub(super) fn active_or_latest(&self) -> Option<&Arc<ReplicaSet>> {
         let mut active = self.active();
         match (active.next(), active.next()) {
@@ -63,12 +63,12 @@ impl ReplicaSets {
         }
     }
 
-    /// Was the Deployment scaled since its sets were last sized?
+    /// Returns whether the Deployment was scaled since its sets were last sized.
     pub(super) fn were_scaled(&self, desired: i32) -> bool {
         self.active().any(|set| number_annotation(set, DESIRED).is_some_and(|known| known != desired))
     }
 
-    /// The active sets, largest first; of equals the newest first when growing, the oldest when shrinking.
+    /// Returns the active sets, largest first; equal ones newest first when growing, oldest first when shrinking.
     pub(super) fn by_size(&self, is_growing: bool) -> Vec<Arc<ReplicaSet>> {
         let mut active: Vec<_> = self.active().cloned().collect();
         active.sort_by(|left, right| left_first(left, right, is_growing));
@@ -79,12 +79,12 @@ impl ReplicaSets {
         self.all().map(|set| replicas(set)).sum()
     }
 
-    /// The revision of the next new set.
+    /// Returns the revision for the next new set.
     pub(super) fn next_revision(&self) -> i64 {
         self.old.iter().map(|set| revision(set)).max().unwrap_or_default() + 1
     }
 
-    /// Puts a newer state of a set in its place.
+    /// Replaces a set with a newer state of it.
     pub(super) fn replace(&mut self, set: &Arc<ReplicaSet>) {
         let places = self.old.iter_mut().chain(&mut self.new);
         places.filter(|place| place.metadata.uid == set.metadata.uid).for_each(|place| *place = set.clone());
@@ -101,7 +101,7 @@ fn age(set: &ReplicaSet) -> (Option<&Time>, Option<&str>) {
     (set.metadata.creation_timestamp.as_ref(), set.metadata.name.as_deref())
 }
 
-/// Is it made from this template?
+/// Returns whether the set was created from this template.
 pub(super) fn has_template(set: &ReplicaSet, template: &PodTemplateSpec) -> bool {
     let Some(theirs) = set.spec.as_ref().and_then(|spec| spec.template.as_ref()) else { return false };
     theirs.spec == template.spec && without_hash(theirs) == without_hash(template)
@@ -148,7 +148,7 @@ pub(super) fn revision(set: &ReplicaSet) -> i64 {
     annotation(&set.metadata, REVISION).and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// Is the new set all there, and was it sized for what is desired now?
+/// Returns whether the new set is complete and was sized for what is desired now.
 pub(super) fn is_saturated(new: Option<&Arc<ReplicaSet>>, desired: i32) -> bool {
     new.is_some_and(|set| {
         replicas(set) == desired
@@ -157,12 +157,12 @@ pub(super) fn is_saturated(new: Option<&Arc<ReplicaSet>>, desired: i32) -> bool 
     })
 }
 
-/// What tells a set for how many replicas it was sized.
+/// Returns the annotations that record how many replicas a set was sized for.
 pub(super) fn size_annotations(limits: RolloutLimits) -> [(&'static str, String); 2] {
     [(DESIRED, limits.desired.to_string()), (MAX, limits.total_max().to_string())]
 }
 
-/// The annotations the new set shall have but has not.
+/// Returns the annotations that the new set should have and does not.
 pub(super) fn missing_annotations(
     deployment: &Deployment,
     set: &ObjectMeta,
@@ -186,7 +186,7 @@ pub(super) fn missing_annotations(
     missing
 }
 
-/// The former revisions and one more; the oldest go when there are too many.
+/// Appends a revision to the former ones, and drops the oldest when there are too many.
 fn longer_history(former: &str, revision: &str) -> String {
     if former.is_empty() {
         return revision.to_owned();
@@ -200,7 +200,7 @@ fn longer_history(former: &str, revision: &str) -> String {
     history
 }
 
-/// The old sets beyond the history limit that can go, those of the lowest revisions first.
+/// Returns the old sets beyond the history limit that can be deleted, lowest revisions first.
 pub(super) fn surplus_sets(old: &[Arc<ReplicaSet>], limit: i32) -> Vec<Arc<ReplicaSet>> {
     let mut alive: Vec<_> =
         old.iter().filter(|set| set.metadata.deletion_timestamp.is_none()).cloned().collect();

@@ -1,5 +1,5 @@
-//! What a Deployment's status says: counts over its ReplicaSets, and the conditions `Available`, `Progressing` and
-//! `ReplicaFailure` with the reasons `kubectl rollout status` and people know. Pure.
+//! Computes a Deployment's status: counts over its ReplicaSets, and the conditions `Available`, `Progressing` and
+//! `ReplicaFailure` with the reasons that `kubectl rollout status` and people know. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use k8s_openapi::api::apps::v1::{
     Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetStatus,
 };
 
+use super::rollout_sizes::RolloutLimits;
 use super::sets::{ReplicaSets, name};
-use super::sizes::RolloutLimits;
 use crate::controllers::number::omit_zero;
 use crate::controllers::time::whole_second;
 
@@ -18,12 +18,12 @@ const AVAILABLE: &str = "Available";
 const PROGRESSING: &str = "Progressing";
 const FAILURE: &str = "ReplicaFailure";
 
-/// The rollout is done.
+/// The reason of `Progressing` when the rollout is complete.
 const DONE: &str = "NewReplicaSetAvailable";
 const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const PAUSED: &str = "DeploymentPaused";
 
-/// The conditions of a Deployment in the making.
+/// The conditions of a Deployment while its status is computed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeploymentConditions(Vec<DeploymentCondition>);
 
@@ -36,14 +36,14 @@ impl DeploymentConditions {
         self.0.iter().find(|condition| condition.type_ == r#type)
     }
 
-    /// Says something new; what says the same again keeps its times.
+    /// Sets a condition; one that says the same as before keeps its times.
     fn set(&mut self, new: DeploymentCondition) {
         if self.get(&new.type_).is_none_or(|old| old.status != new.status || old.reason != new.reason) {
             self.renew(new);
         }
     }
 
-    /// Says it again, and when.
+    /// Sets a condition and its update time, even if it says the same as before.
     fn renew(&mut self, mut new: DeploymentCondition) {
         if let Some(old) = self.get(&new.type_)
             && old.status == new.status
@@ -58,7 +58,7 @@ impl DeploymentConditions {
         self.0.retain(|condition| condition.type_ != r#type);
     }
 
-    /// Pausing and resuming restart the clock of the progress deadline.
+    /// Records a pause or its end, which restarts the progress deadline.
     pub(super) fn note_pause(&mut self, spec: &DeploymentSpec, now: Timestamp) {
         let reason = self.get(PROGRESSING).and_then(|condition| condition.reason.clone());
         if deadline(spec).is_none() || reason.as_deref() == Some(TIMED_OUT) {
@@ -106,13 +106,13 @@ fn condition(r#type: &str, status: &str, reason: &str, message: &str, now: Times
     }
 }
 
-/// The time in which a rollout must move on; the largest number means none.
+/// Returns how long a rollout may go without progress; the largest number means no limit.
 fn deadline(spec: &DeploymentSpec) -> Option<Duration> {
     let seconds = spec.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)?;
     Some(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
 }
 
-/// What is known of a Deployment at the end of a reconcile.
+/// What is known about a Deployment at the end of a reconcile.
 pub(super) struct DeploymentState<'a> {
     pub(super) deployment: &'a Deployment,
     pub(super) spec: &'a DeploymentSpec,
@@ -122,7 +122,7 @@ pub(super) struct DeploymentState<'a> {
 }
 
 impl DeploymentState<'_> {
-    /// Counts and availability; what is known of progress stays.
+    /// Returns the status with counts and availability, and leaves the progress as it is.
     pub(super) fn status_with_counts(
         &self,
         mut conditions: DeploymentConditions,
@@ -160,7 +160,7 @@ impl DeploymentState<'_> {
         }
     }
 
-    /// Counts, availability and progress.
+    /// Returns the status with counts, availability and progress.
     pub(super) fn status_with_progress(
         &self,
         conditions: DeploymentConditions,
@@ -217,7 +217,7 @@ impl DeploymentState<'_> {
             && status.observed_generation >= self.deployment.metadata.generation
     }
 
-    /// Did anything get better since the last status?
+    /// Returns whether anything has improved since the last status.
     fn has_moved(&self, new: &DeploymentStatus) -> bool {
         let old = self.deployment.status.clone().unwrap_or_default();
         let left_over = |status: &DeploymentStatus| {
@@ -229,7 +229,7 @@ impl DeploymentState<'_> {
             || new.available_replicas > old.available_replicas
     }
 
-    /// When to look again whether the deadline has passed.
+    /// Returns how long to wait before checking the deadline again.
     pub(super) fn next_check(&self, status: &DeploymentStatus) -> Option<Duration> {
         let deadline = deadline(self.spec)?;
         let conditions = DeploymentConditions(status.conditions.clone().unwrap_or_default());
@@ -242,20 +242,20 @@ impl DeploymentState<'_> {
         Some(deadline.saturating_sub(waited) + Duration::from_secs(1))
     }
 
-    /// What keeps Pods from being made: told by the new set, else by an old one.
+    /// Returns what keeps Pods from being created, as reported by the new set, or else by an old one.
     fn failure(&self) -> Option<DeploymentCondition> {
-        let told = |set: &Arc<ReplicaSet>| {
+        let reported = |set: &Arc<ReplicaSet>| {
             let conditions = set.status.as_ref()?.conditions.as_ref()?;
             conditions.iter().find(|condition| condition.type_ == FAILURE).cloned()
         };
-        let told = self.sets.new.iter().chain(&self.sets.old).find_map(told)?;
+        let reported = self.sets.new.iter().chain(&self.sets.old).find_map(reported)?;
         Some(DeploymentCondition {
-            type_: told.type_,
-            status: told.status,
-            reason: told.reason,
-            message: told.message,
-            last_update_time: told.last_transition_time.clone(),
-            last_transition_time: told.last_transition_time,
+            type_: reported.type_,
+            status: reported.status,
+            reason: reported.reason,
+            message: reported.message,
+            last_update_time: reported.last_transition_time.clone(),
+            last_transition_time: reported.last_transition_time,
         })
     }
 
@@ -277,7 +277,7 @@ fn is_overdue(known: Option<&DeploymentCondition>, deadline: Duration, now: Time
     }
 }
 
-/// How long since the condition last told of progress.
+/// Returns how long ago the condition last reported progress.
 fn waited(known: &DeploymentCondition, now: Timestamp) -> Option<Duration> {
     let since = known.last_update_time.as_ref()?.0;
     Some(Duration::try_from(now.duration_since(since)).unwrap_or_default())

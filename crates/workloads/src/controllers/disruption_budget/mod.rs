@@ -1,8 +1,8 @@
-//! PodDisruptionBudgets: how many of their Pods may be evicted now. The decisions are in `plan`; evictions themselves are the
-//! API server's.
+//! PodDisruptionBudgets: how many of their Pods may be evicted now. The decisions are in `plan`; the API server
+//! performs the evictions.
 //!
-//! **Invariant:** a status is written over the very version it was computed from. The server spends the budget in the same
-//! status, and a late write of ours would give back what is spent.
+//! **Invariant:** a status only overwrites the version it was computed from. The server spends the budget in the same
+//! status, and a late write of ours would give back what was spent.
 
 mod plan;
 
@@ -22,7 +22,7 @@ use super::number::as_count;
 use super::ownership::{controller_of, label_selector, matches_labels};
 use super::partial_pod::{PartialPod, PodsInNamespace};
 
-/// How many replicas an owner that does not say wants.
+/// How many replicas an owner wants that does not say.
 const REPLICAS: i32 = 1;
 
 pub(super) fn control() -> Control {
@@ -37,7 +37,7 @@ pub(super) fn control() -> Control {
         .reconcile(reconcile)
 }
 
-/// The Pods of a budget: all of the namespace with an empty selector, none without one.
+/// Returns the selector for a budget's Pods: all in the namespace if it is empty, none if it is missing.
 fn pod_selector(budget: &PodDisruptionBudget) -> Option<LabelSelector> {
     Some(label_selector(budget.spec.as_ref()?.selector.as_ref()?))
 }
@@ -66,7 +66,7 @@ fn selected_pods(
     Ok(pods)
 }
 
-/// How many Pods their owners want together. Where one has no owner that could say, as many as there are.
+/// Returns how many Pods their owners want together. If some Pod has no owner with a size, returns the number of Pods.
 fn expected_by_owners(cx: &Context<PodDisruptionBudget>, pods: &[Arc<PartialPod>]) -> Result<i32, Error> {
     let mut owners = BTreeMap::new();
     for pod in pods {
@@ -75,41 +75,41 @@ fn expected_by_owners(cx: &Context<PodDisruptionBudget>, pods: &[Arc<PartialPod>
     }
     let mut sizes = BTreeMap::new();
     for owner in owners.into_values() {
-        let Some((uid, size)) = size_of(cx, owner)? else { return Ok(as_count(pods.len())) };
+        let Some((uid, size)) = size_wanted_by(cx, owner)? else { return Ok(as_count(pods.len())) };
         sizes.insert(uid, size);
     }
     Ok(sizes.into_values().fold(0, i32::saturating_add))
 }
 
-/// The uid of the object that decides how many Pods there are, and its decision.
-fn size_of(
+/// Returns the uid of the object that decides how many Pods there are, and the number it wants.
+fn size_wanted_by(
     cx: &Context<PodDisruptionBudget>,
     owner: &OwnerReference,
 ) -> Result<Option<(String, i32)>, Error> {
     let replicas = match (owner.api_version.as_str(), owner.kind.as_str()) {
         ("apps/v1", "ReplicaSet") => {
-            let Some(set) = referenced::<ReplicaSet>(cx, owner)? else { return Ok(None) };
+            let Some(set) = referenced_object::<ReplicaSet>(cx, owner)? else { return Ok(None) };
             match controller_of(&set.metadata) {
-                Some(above) => return size_of(cx, above),
+                Some(above) => return size_wanted_by(cx, above),
                 None => set.spec.as_ref().map(|spec| spec.replicas),
             }
         }
         ("apps/v1", "Deployment") => {
-            referenced::<Deployment>(cx, owner)?.and_then(|one| Some(one.spec.as_ref()?.replicas))
+            referenced_object::<Deployment>(cx, owner)?.and_then(|one| Some(one.spec.as_ref()?.replicas))
         }
         ("apps/v1", "StatefulSet") => {
-            referenced::<StatefulSet>(cx, owner)?.and_then(|one| Some(one.spec.as_ref()?.replicas))
+            referenced_object::<StatefulSet>(cx, owner)?.and_then(|one| Some(one.spec.as_ref()?.replicas))
         }
         ("batch/v1", "Job") => {
-            referenced::<Job>(cx, owner)?.and_then(|one| Some(one.spec.as_ref()?.parallelism))
+            referenced_object::<Job>(cx, owner)?.and_then(|one| Some(one.spec.as_ref()?.parallelism))
         }
         _ => None,
     };
     Ok(replicas.map(|replicas| (owner.uid.clone(), replicas.unwrap_or(REPLICAS))))
 }
 
-/// The very object that is meant, not another of its name.
-fn referenced<T: Kind>(
+/// Returns the object that is meant, not another one with the same name.
+fn referenced_object<T: Kind>(
     cx: &Context<PodDisruptionBudget>,
     owner: &OwnerReference,
 ) -> Result<Option<Arc<T>>, Error> {
@@ -130,7 +130,7 @@ async fn write_status(
         }
     }
     match cx.patch_status(budget, patch).await {
-        // Gone, or spent meanwhile: that event brings us back.
+        // It is gone, or the budget was spent meanwhile: that event triggers the next reconcile.
         Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
         outcome => outcome.map(drop),
     }

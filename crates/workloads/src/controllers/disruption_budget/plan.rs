@@ -1,4 +1,4 @@
-//! What a PodDisruptionBudget's status says, from its Pods and how many there should be. Pure.
+//! Computes a PodDisruptionBudget's status from its Pods and how many there should be. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::controllers::number::{Rounding, as_count, resolve_percentage};
 use crate::controllers::partial_pod::PartialPod;
 use crate::controllers::time::whole_second;
 
-/// How long an eviction that was granted may take to become a deletion: Kubernetes' own.
+/// How long a granted eviction may take to become a deletion: Kubernetes' own limit.
 const EVICTION: Duration = Duration::from_secs(2 * 60);
 const CONDITION: &str = "DisruptionAllowed";
 
-/// What the number of expected Pods is taken from.
+/// Where the number of expected Pods comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpectedPodsBasis {
-    /// The budget asks for nothing.
+    /// The budget has no limit.
     Nothing,
-    /// The Pods that are there.
+    /// The Pods that exist.
     Pods,
-    /// What their owners want.
+    /// The number that their owners want.
     Scale,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn basis(budget: &PodDisruptionBudget) -> ExpectedPodsBasis {
     }
 }
 
-/// The status of a budget over these Pods, of which `expected` should be there.
+/// Returns the status of a budget over these Pods, of which `expected` should exist.
 pub(super) fn status(
     budget: &PodDisruptionBudget,
     pods: &[Arc<PartialPod>],
@@ -51,7 +51,7 @@ pub(super) fn status(
         |pod: &PartialPod| pod.is_ready() && !pod.is_dying() && !leaving.contains_key(pod.name());
     let healthy = as_count(pods.iter().filter(|pod| is_healthy(pod)).count());
     let desired = budget.spec.as_ref().map(|spec| desired(spec, expected)).unwrap_or_default();
-    // Without Pods nothing is allowed, so that the first ones are safe before we see them.
+    // Without Pods nothing is allowed, so that the first ones are protected before we see them.
     let allowed = if expected > 0 { healthy.saturating_sub(desired).max(0) } else { 0 };
     let said = before.and_then(|status| status.conditions.clone()).unwrap_or_default();
     PodDisruptionBudgetStatus {
@@ -72,7 +72,7 @@ fn desired(spec: &PodDisruptionBudgetSpec, expected: i32) -> i32 {
     }
 }
 
-/// Of the Pods whose eviction was granted those that are still there as if nothing had happened, and not for too long.
+/// Returns the Pods whose eviction was granted recently and that are not being deleted yet.
 fn still_leaving(
     noted: &BTreeMap<String, Time>,
     pods: &[Arc<PartialPod>],
@@ -84,12 +84,12 @@ fn still_leaving(
     fresh.map(|(name, since)| (name.clone(), since.clone())).collect()
 }
 
-/// How long an eviction granted then counts as under way.
+/// Returns how much longer an eviction granted at `since` counts as under way.
 fn time_left(since: &Time, now: Timestamp) -> Duration {
     EVICTION.saturating_sub(Duration::try_from(now.duration_since(since.0)).unwrap_or_default())
 }
 
-/// When the first of the evictions under way is given up.
+/// Returns how long it is until the first eviction under way no longer counts.
 pub(super) fn next_expiry(status: &PodDisruptionBudgetStatus, now: Timestamp) -> Option<Duration> {
     status.disrupted_pods.as_ref()?.values().map(|since| time_left(since, now)).min()
 }
@@ -132,23 +132,23 @@ mod tests {
             .unwrap()
     }
 
-    /// `r` is a ready Pod, `u` one that is not, `d` a ready one in deletion; they are named by their place.
-    fn pods(told: &str) -> Vec<Arc<PartialPod>> {
-        let pod = |(place, told): (usize, char)| {
-            let ready = if told == 'u' { "False" } else { "True" };
-            let deleted = (told == 'd').then_some("2027-01-15T08:00:00Z");
+    /// `r` is a ready Pod, `u` one that is not, `d` a ready one being deleted; they are named by their position.
+    fn pods(text: &str) -> Vec<Arc<PartialPod>> {
+        let pod = |(place, text): (usize, char)| {
+            let ready = if text == 'u' { "False" } else { "True" };
+            let deleted = (text == 'd').then_some("2027-01-15T08:00:00Z");
             let pod = json!({"metadata": {"name": place.to_string(), "deletionTimestamp": deleted},
                 "status": {"conditions": [{"type": "Ready", "status": ready}]}});
             Arc::new(serde_json::from_value(pod).unwrap())
         };
-        told.chars().enumerate().map(pod).collect()
+        text.chars().enumerate().map(pod).collect()
     }
 
     /// `numbers` are healthy, desired and allowed.
     #[track_caller]
-    fn check(spec: Value, told: &str, expected: i32, numbers: [i32; 3]) {
+    fn check(spec: Value, text: &str, expected: i32, numbers: [i32; 3]) {
         let now = Timestamp::from_second(NOW).unwrap();
-        let status = status(&budget(spec, json!({})), &pods(told), expected, now);
+        let status = status(&budget(spec, json!({})), &pods(text), expected, now);
         let found = [status.current_healthy, status.desired_healthy, status.disruptions_allowed];
         assert_eq!(found, numbers.map(Some));
         assert_eq!((status.expected_pods, status.observed_generation), (Some(expected), Some(3)));

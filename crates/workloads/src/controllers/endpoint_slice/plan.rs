@@ -1,7 +1,7 @@
-//! Which EndpointSlices a Service shall have. Pure.
+//! Decides which EndpointSlices a Service should have. Pure.
 //!
-//! Endpoints stay in the slice they are in; what is new goes where there is room, then into new slices. So a Pod that
-//! comes or goes changes one slice, and a Service without Pods keeps an empty one that says it is minded.
+//! Endpoints stay in the slice they are in; new ones go where there is room, then into new slices. So a Pod that comes
+//! or goes changes one slice. A Service without Pods keeps an empty slice, which shows that it is managed.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::controllers::partial_pod::PartialPod;
 
-/// Endpoints in one slice: Kubernetes' own choice.
+/// The most endpoints in one slice: Kubernetes' own choice.
 const ENDPOINTS_MAX: usize = 100;
 
-/// Endpoints of one family behind the same ports.
+/// Endpoints of one address family with the same ports.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct EndpointGroup {
     pub(super) address_type: String,
@@ -22,7 +22,7 @@ pub(super) struct EndpointGroup {
     pub(super) endpoints: Vec<Endpoint>,
 }
 
-/// What to do with the slices.
+/// A change to the slices.
 #[derive(Debug, PartialEq)]
 pub(super) enum SliceChange<'a> {
     Create(EndpointGroup),
@@ -30,7 +30,7 @@ pub(super) enum SliceChange<'a> {
     Delete(&'a EndpointSlice),
 }
 
-/// The groups a Service needs for these Pods; one empty group per family without any.
+/// Returns the groups that a Service needs for these Pods; an empty group for each family that has none.
 pub(super) fn endpoint_groups(service: &Service, pods: &[Arc<PartialPod>]) -> Vec<EndpointGroup> {
     let mut groups: Vec<EndpointGroup> = Vec::new();
     for address_type in families(service) {
@@ -67,7 +67,7 @@ fn address(pod: &PartialPod, address_type: &str) -> Option<String> {
     all.filter(is_meant).map(str::to_owned).next()
 }
 
-/// The ports of a Service, as this Pod calls them.
+/// Returns a Service's ports as numbers of this Pod.
 fn ports(service: &Service, pod: &PartialPod) -> Vec<EndpointPort> {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
     let resolved = ports.iter().filter_map(|port| {
@@ -125,7 +125,7 @@ fn endpoint(service: &Service, pod: &PartialPod, address: String) -> Endpoint {
     }
 }
 
-/// The changes that turn the existing slices into these groups. Slices that are right are not mentioned.
+/// Returns the changes that turn the existing slices into these groups. Slices that need no change are left out.
 pub(super) fn slice_changes(existing: &[EndpointSlice], groups: Vec<EndpointGroup>) -> Vec<SliceChange<'_>> {
     let mut changes = Vec::new();
     let mut kept = Vec::new();
@@ -134,7 +134,7 @@ pub(super) fn slice_changes(existing: &[EndpointSlice], groups: Vec<EndpointGrou
             .iter()
             .filter(|slice| !kept.contains(&slice.metadata.uid.as_ref()))
             .partition(|slice| has_group_ports(slice, &group));
-        // An empty slice of the family serves any group, and any slice serves a group without endpoints.
+        // An empty slice of the family suits any group, and any slice suits a group without endpoints.
         let spare = rest.into_iter().find(|slice| {
             let is_free = is_empty(slice) || group.endpoints.is_empty();
             same.is_empty() && slice.address_type == group.address_type && is_free
@@ -160,7 +160,7 @@ fn is_same_target(left: &Endpoint, right: &Endpoint) -> bool {
     left.addresses == right.addresses && left.target_ref == right.target_ref
 }
 
-/// Puts the endpoints of a group into its slices.
+/// Distributes a group's endpoints over its slices.
 fn distribute<'a>(slices: &[&'a EndpointSlice], group: EndpointGroup, changes: &mut Vec<SliceChange<'a>>) {
     let EndpointGroup { address_type, ports, endpoints: mut left } = group;
     let with =
@@ -232,15 +232,15 @@ mod tests {
         slice
     }
 
-    fn told(changes: &[SliceChange<'_>]) -> Vec<String> {
-        let told = changes.iter().map(|change| match change {
+    fn describe(changes: &[SliceChange<'_>]) -> Vec<String> {
+        let lines = changes.iter().map(|change| match change {
             SliceChange::Create(group) => format!("create {}", group.endpoints.len()),
             SliceChange::Update(slice, group) => {
                 format!("update {} {}", slice.metadata.uid.as_deref().unwrap(), group.endpoints.len())
             }
             SliceChange::Delete(slice) => format!("delete {}", slice.metadata.uid.as_deref().unwrap()),
         });
-        told.collect()
+        lines.collect()
     }
 
     #[test]
@@ -259,18 +259,18 @@ mod tests {
     fn few_slices_change() {
         let all: Vec<Arc<PartialPod>> = (0..250).map(|number| pod(number, true)).collect();
         let group = |pods: &[Arc<PartialPod>]| endpoint_groups(&service(), pods);
-        assert_eq!(told(&slice_changes(&[], group(&[]))), ["create 0"]);
-        assert_eq!(told(&slice_changes(&[], group(&all))), ["create 100", "create 100", "create 50"]);
+        assert_eq!(describe(&slice_changes(&[], group(&[]))), ["create 0"]);
+        assert_eq!(describe(&slice_changes(&[], group(&all))), ["create 100", "create 100", "create 50"]);
         let empty = slice("e", &group(&[])[0]);
         let first = slice("a", &group(&all[..100])[0]);
         let second = slice("b", &group(&all[100..150])[0]);
-        assert_eq!(told(&slice_changes(std::slice::from_ref(&empty), group(&all[..1]))), ["update e 1"]);
+        assert_eq!(describe(&slice_changes(std::slice::from_ref(&empty), group(&all[..1]))), ["update e 1"]);
         assert!(slice_changes(&[empty], group(&[])).is_empty());
         let both = [first, second];
         assert!(slice_changes(&both, group(&all[..150])).is_empty());
-        assert_eq!(told(&slice_changes(&both, group(&all[..151]))), ["update b 51"]);
-        assert_eq!(told(&slice_changes(&both, group(&all[1..150]))), ["update a 99"]);
-        assert_eq!(told(&slice_changes(&both, group(&all[..100]))), ["delete b"]);
-        assert_eq!(told(&slice_changes(&both, group(&[]))), ["update a 0", "delete b"]);
+        assert_eq!(describe(&slice_changes(&both, group(&all[..151]))), ["update b 51"]);
+        assert_eq!(describe(&slice_changes(&both, group(&all[1..150]))), ["update a 99"]);
+        assert_eq!(describe(&slice_changes(&both, group(&all[..100]))), ["delete b"]);
+        assert_eq!(describe(&slice_changes(&both, group(&[]))), ["update a 0", "delete b"]);
     }
 }

@@ -1,4 +1,4 @@
-//! How long to wait before a failed Pod is replaced: when it ended, and the back-off since then. Pure.
+//! Decides how long to wait before a failed Pod is replaced: a back-off counted from when it ended. Pure.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use jiff::Timestamp;
 
 use crate::controllers::partial_pod::PartialPod;
 
-/// The wait before a failed Pod is replaced: doubled with each failure in a row, up to the largest.
+/// The wait before a failed Pod is replaced: it doubles with each failure in a row, up to the maximum.
 const BACKOFF: Duration = Duration::from_secs(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(600);
 
-/// Since then; nothing if that is still to come.
+/// Returns the time since `since`; zero if that is in the future.
 pub(super) fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }
 
-/// The wait after so many failures beyond the first.
+/// Returns the wait after this many failures beyond the first.
 pub(super) fn backoff_after(doublings: u32) -> Duration {
     let wait = 2_u32.checked_pow(doublings).map_or(BACKOFF_MAX, |factor| BACKOFF.saturating_mul(factor));
     wait.min(BACKOFF_MAX)
 }
 
-/// When a Pod ended, as far as it tells.
+/// Returns when a Pod ended, as far as its status says.
 pub(super) fn finished(pod: &PartialPod) -> Option<Timestamp> {
     let ends = pod.status.container_statuses.iter().map(|status| {
         let terminated = status.state.as_ref()?.terminated.as_ref()?;
@@ -37,7 +37,7 @@ pub(super) fn finished(pod: &PartialPod) -> Option<Timestamp> {
         unready.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0);
     let of_deletion = pod.metadata.deletion_timestamp.as_ref().map(|time| {
         let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or_default();
-        // A period may be any number a client can write.
+        // Checked, because the grace period may be any number a client can write.
         time.0.checked_sub(jiff::SignedDuration::from_secs(grace)).unwrap_or(time.0)
     });
     of_containers.or(of_condition).or(of_deletion).or_else(|| pod.created())

@@ -1,4 +1,5 @@
-//! Removes the finalizer from Pods whose Job is gone, finished or in deletion: nobody will count them any more.
+//! Removes the finalizer from Pods whose Job is gone, finished or being deleted, because nothing will count them any
+//! more.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ pub(super) fn control() -> Control {
         .reconcile(reconcile)
 }
 
-/// The name and uid of the Job that controls this tracked Pod.
+/// Returns the name and uid of the Job that controls this tracked Pod.
 fn job_of(pod: &PartialPod) -> Option<(String, String)> {
     let reference = controller_of(&pod.metadata).filter(|reference| reference.kind == "Job")?;
     is_tracked(pod).then(|| (reference.name.clone(), reference.uid.clone()))
@@ -42,7 +43,7 @@ async fn reconcile(pod: Arc<PartialPod>, cx: Context<PartialPod>) -> Result {
     Ok(Action::await_change())
 }
 
-/// Takes the finalizer off. A Pod that is gone meanwhile is no error.
+/// Removes the finalizer. A Pod that is already gone is not an error.
 pub(super) async fn remove_finalizer<K: Kind>(cx: &Context<K>, pod: &PartialPod) -> Result<(), Error> {
     if !is_tracked(pod) {
         return Ok(());

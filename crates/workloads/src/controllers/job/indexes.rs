@@ -1,15 +1,15 @@
-//! Sets of completion indexes, written as the API does: `0,2-4,7`. Pure.
+//! Sets of completion indexes in the API's notation: `0,2-4,7`. Pure.
 //!
 //! **Invariant:** the intervals are in order, do not touch, and are not empty.
 
 use std::fmt;
 
-/// A set of indexes.
+/// A set of completion indexes, as intervals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CompletionIndexes(Vec<(i32, i32)>);
 
 impl CompletionIndexes {
-    /// Reads the text; what does not parse or lies at or beyond `bound` is left out.
+    /// Parses the text; whatever does not parse or is not below `bound` is left out.
     pub(super) fn parse(text: &str, bound: i32) -> Self {
         let mut indexes = Self::default();
         for part in text.split(',') {
@@ -21,7 +21,7 @@ impl CompletionIndexes {
         indexes
     }
 
-    /// Adds what lies from `first` to `last`.
+    /// Adds the indexes from `first` to `last`, inclusive.
     pub(super) fn add(&mut self, first: i32, last: i32) {
         if first > last {
             return;
@@ -52,14 +52,14 @@ impl CompletionIndexes {
         self.0.iter().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// How many of these are in `other` as well.
+    /// Returns how many of these are in `other` as well.
     pub(super) fn common(&self, other: &Self) -> i32 {
         let overlap =
             |left: &(i32, i32), right: &(i32, i32)| (left.1.min(right.1) - left.0.max(right.0) + 1).max(0);
         self.0.iter().flat_map(|left| other.0.iter().map(move |right| overlap(left, right))).sum()
     }
 
-    /// The lowest `count` indexes below `bound` that are not in the set.
+    /// Returns the lowest `count` indexes below `bound` that are not in the set.
     pub(super) fn missing(&self, count: usize, bound: i32) -> Vec<i32> {
         let mut found = Vec::new();
         let mut candidate = 0;

@@ -1,7 +1,7 @@
-//! Jobs: Pods that run to their end, counted once each, retried up to a limit.
+//! Jobs: Pods that run to completion, are counted once each, and are retried up to a limit.
 //!
-//! The decisions are in `progress`, `policy` and `indexes`, which do no I/O. A finished Job is left alone but for its
-//! time to live.
+//! The decisions are in `progress`, `policy` and `indexes`, which do no I/O. A finished Job is left alone until its
+//! time to live is over.
 
 mod backoff;
 mod finalizer_release;
@@ -29,10 +29,10 @@ use super::partial_pod::PartialPod;
 use super::pod_control;
 use super::template::generated_pod;
 
-/// Who minds the Jobs that nobody else is named for.
+/// The value of `spec.managedBy` that means this controller.
 const MANAGER: &str = "kubernetes.io/job-controller";
 
-/// The variable that tells a container its index.
+/// The variable that gives a container its index.
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 
 pub(super) fn controls() -> [Control; 2] {
@@ -63,7 +63,7 @@ async fn reconcile(job: Arc<Job>, cx: Context<Job>) -> Result {
     JobSync { cx: &cx, job: &job, spec, progress: JobProgress::new(&job, spec, &pods, cx.now()) }.run().await
 }
 
-/// When the Job ended, if it has.
+/// Returns when the Job ended, if it has.
 fn finished(job: &Job) -> Option<Timestamp> {
     let conditions = job.status.as_ref()?.conditions.as_deref()?;
     let is_end = |r#type: &str| matches!(r#type, "Complete" | "Failed");
@@ -110,7 +110,7 @@ impl JobSync<'_> {
         let pods = self.cx.owned::<PartialPod>()?;
         self.progress.count_pods(&pods);
         if managed.is_err() {
-            // The Pods that should go are still there: the end must wait for them.
+            // The Pods to be deleted still exist: the Job cannot end before they are gone.
             outcome = None;
         } else if outcome.is_none() {
             outcome = self.completed();
@@ -136,7 +136,7 @@ impl JobSync<'_> {
         }
     }
 
-    /// Makes and removes Pods until as many are active as wanted. Returns how long to wait with more.
+    /// Creates and deletes Pods until as many are active as wanted. Returns how long to wait before creating more.
     async fn adjust_pods(&self) -> Result<Option<Duration>, Error> {
         let active: Vec<_> = self.progress.active().cloned().collect();
         let wanted = if is_suspended(self.spec) { 0 } else { self.progress.wanted() };
@@ -159,7 +159,7 @@ impl JobSync<'_> {
         self.create_missing(missing).await.map(|()| None)
     }
 
-    /// Makes the Pods of the indexes that have waited long enough. Returns how long the next one waits.
+    /// Creates the Pods of the indexes that have waited long enough. Returns how long the next one has to wait.
     async fn create_ready_indexes(&self, missing: usize) -> Result<Option<Duration>, Error> {
         let indexes = self.progress.next_indexes(missing.min(pod_control::BURST));
         let wait = |index: &i32| self.progress.index_backoff(*index);
@@ -168,7 +168,7 @@ impl JobSync<'_> {
         Ok(waiting.iter().map(wait).min())
     }
 
-    /// The Pods that are too many, among them every second one of an index.
+    /// Returns the surplus Pods, including those that share an index with another.
     fn surplus_pods(&self, active: Vec<Arc<PartialPod>>, at_least: usize) -> Vec<Arc<PartialPod>> {
         let now = self.cx.now();
         let (mut gone, mut left) = (Vec::new(), active);
@@ -182,7 +182,7 @@ impl JobSync<'_> {
         gone
     }
 
-    /// Removes Pods that did nothing wrong: without the finalizer they are not counted.
+    /// Deletes Pods that did nothing wrong: without the finalizer they are not counted.
     async fn delete_uncounted(&self, pods: &[Arc<PartialPod>]) -> Result<(), Error> {
         let released =
             join_all(pods.iter().map(|pod| finalizer_release::remove_finalizer(self.cx, pod))).await;
@@ -212,7 +212,7 @@ impl JobSync<'_> {
         pod_control::create_pods(self.cx, indexes.len(), make).await
     }
 
-    /// A Pod of this Job, held until it is counted.
+    /// Returns a new Pod of this Job, which its finalizer holds until it is counted.
     fn new_pod(&self) -> core::Pod {
         let name = self.job.metadata.name.as_deref().unwrap_or_default();
         let mut pod = generated_pod(&self.spec.template, name);
@@ -223,7 +223,7 @@ impl JobSync<'_> {
         pod
     }
 
-    /// Writes the Pods that ended into the status, takes their finalizers off, and turns them into numbers.
+    /// Writes the Pods that ended into the status, removes their finalizers, and turns them into numbers.
     async fn count_ended_pods(&mut self, outcome: Option<JobOutcome>) -> Result<(), Error> {
         if let Some(outcome) = &outcome {
             self.progress.announce_outcome(outcome);
@@ -244,7 +244,7 @@ impl JobSync<'_> {
         Ok(())
     }
 
-    /// Writes the status if it differs from what is known to be there.
+    /// Writes the status if it differs from what the server is known to have.
     async fn write(&self, known: &JobStatus) -> Result<(), Error> {
         if self.progress.status == *known {
             return Ok(());
@@ -268,7 +268,7 @@ fn finished_status(status: &JobStatus) -> Option<()> {
     conditions.iter().any(|condition| matches!(condition.type_.as_str(), "Complete" | "Failed")).then_some(())
 }
 
-/// The status with everything it does not say said to be absent, so that a merge leaves nothing behind.
+/// Returns the status with nulls for absent fields, so that a merge patch removes them.
 fn status_with_nulls(status: &JobStatus) -> Value {
     let fields =
         ["active", "completedIndexes", "completionTime", "conditions", "failed", "failedIndexes", "ready"];
@@ -284,7 +284,7 @@ fn status_with_nulls(status: &JobStatus) -> Value {
     whole
 }
 
-/// The Pod of one index.
+/// Makes the Pod for one index.
 fn pod_of_index(mut pod: core::Pod, job: &str, index: i32) -> core::Pod {
     let meta = &mut pod.metadata;
     meta.annotations.get_or_insert_default().insert(INDEX.to_owned(), index.to_string());
@@ -311,7 +311,7 @@ fn index_variable() -> EnvVar {
     }
 }
 
-/// The Pods that have no index below `bound` or share theirs with a better one, and the others.
+/// Splits the Pods into those that have no index below `bound` or share theirs with a better one, and the others.
 fn duplicates(
     pods: Vec<Arc<PartialPod>>,
     bound: i32,

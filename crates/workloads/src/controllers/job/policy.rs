@@ -1,4 +1,4 @@
-//! What the failure of a Pod means, and which completions suffice, where the Job says so. Pure.
+//! Decides what a Pod's failure means, and which completions suffice, by the Job's own rules. Pure.
 
 use k8s_openapi::api::batch::v1::{
     JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule, SuccessPolicy,
@@ -7,7 +7,7 @@ use k8s_openapi::api::batch::v1::{
 use super::indexes::CompletionIndexes;
 use crate::controllers::partial_pod::{PartialContainerStatus, PartialPod};
 
-/// What follows from a failed Pod.
+/// The consequence of a failed Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FailureConsequence {
     /// It counts towards the backoff limit.
@@ -20,13 +20,14 @@ pub(super) enum FailureConsequence {
     FailJob(String),
 }
 
-/// What the first rule that matches says. Without one it counts, unless its node was stopped: where the only node is a
-/// process that people stop, that is no failure of the Job's. (Kubernetes counts it, having other nodes to drain to.)
+/// Returns what the first matching rule says. Without one the failure counts, unless the Pod's node was stopped: where
+/// the only node is a process that people stop, that is not the Job's failure. (Kubernetes counts it, having other
+/// nodes to drain to.)
 pub(super) fn consequence_of_failure(spec: &JobSpec, pod: &PartialPod) -> FailureConsequence {
     let otherwise =
         if pod.is_disrupted_by_node() { FailureConsequence::Ignore } else { FailureConsequence::Count };
     let Some(PodFailurePolicy { rules }) = &spec.pod_failure_policy else { return otherwise };
-    let told = rules.iter().enumerate().find_map(|(index, rule)| {
+    let matched_rule = rules.iter().enumerate().find_map(|(index, rule)| {
         let what = matched(rule, pod)?;
         Some(match rule.action.as_str() {
             "Ignore" => FailureConsequence::Ignore,
@@ -37,10 +38,10 @@ pub(super) fn consequence_of_failure(spec: &JobSpec, pod: &PartialPod) -> Failur
             _ => FailureConsequence::Count,
         })
     });
-    told.unwrap_or(otherwise)
+    matched_rule.unwrap_or(otherwise)
 }
 
-/// What about the Pod matches the rule, in words.
+/// Describes what about the Pod matches the rule.
 fn matched(rule: &PodFailurePolicyRule, pod: &PartialPod) -> Option<String> {
     let full_name = format!("{}/{}", pod.metadata.namespace.as_deref().unwrap_or_default(), pod.name());
     if let Some(codes) = &rule.on_exit_codes {
@@ -69,7 +70,7 @@ fn exit<'a>(
     (is_meant && code != 0 && is_match).then_some((&status.name, code))
 }
 
-/// The words of the rule that these completed indexes satisfy.
+/// Describes the rule that these completed indexes satisfy.
 pub(super) fn satisfied_rule(
     policy: Option<&SuccessPolicy>,
     completed: &CompletionIndexes,

@@ -1,9 +1,9 @@
-//! The progress of a Job: which Pods count, how the Job ends, and what its status says. Pure.
+//! A Job's progress: which Pods count, how the Job ends, and what its status says. Pure.
 //!
 //! A Pod carries a finalizer until it is counted. Counting takes three steps, and a crash may follow each: the uid is
-//! written into the status as uncounted, the finalizer is removed, and the uid is turned into a number. **Invariant:** a
-//! Pod is counted once. A uid in the status whose Pod has no finalizer any more is only turned into a number, and a Pod
-//! without the finalizer is never noted again.
+//! written into the status as uncounted, the finalizer is removed, and the uid is turned into a number. **Invariant:**
+//! a Pod is counted once. A uid in the status whose Pod has no finalizer any more is only turned into a number, and a
+//! Pod without the finalizer is never noted again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::controllers::number::{as_count, omit_zero};
 use crate::controllers::partial_pod::PartialPod;
 use crate::controllers::time::whole_second;
 
-/// What holds a Pod until it is counted.
+/// The finalizer that holds a Pod until it is counted.
 pub(super) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 /// The annotation, and the label, with a Pod's completion index.
 pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// The annotation that counts the former failures of a Pod's index.
+/// The annotation that counts the earlier failures of a Pod's index.
 pub(super) const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 
 /// How a Job ends.
@@ -53,20 +53,20 @@ pub(super) fn is_indexed(spec: &JobSpec) -> bool {
     spec.completion_mode.as_deref() == Some("Indexed")
 }
 
-/// The Pod's completion index.
+/// Returns the Pod's completion index.
 pub(super) fn index_of(pod: &PartialPod) -> Option<i32> {
     pod.annotation(INDEX)?.parse().ok().filter(|index| *index >= 0)
 }
 
-/// The books of one reconcile.
+/// The counts of one reconcile.
 pub(super) struct JobProgress<'a> {
     pub(super) spec: &'a JobSpec,
-    /// The Job's Pods as they were when the books were opened.
+    /// The Job's Pods as they were at the beginning of the reconcile.
     pub(super) pods: &'a [Arc<PartialPod>],
     pub(super) status: JobStatus,
     pub(super) now: Timestamp,
     completed: CompletionIndexes,
-    /// The indexes that are given up, where the Job limits failures per index.
+    /// The indexes that failed for good, where the Job limits failures per index.
     given_up: CompletionIndexes,
 }
 
@@ -131,8 +131,8 @@ impl<'a> JobProgress<'a> {
         indexes
     }
 
-    /// The last failed Pod of an index that is still to be run: it tells how often the index failed, so it is held until
-    /// its successor is there.
+    /// Returns the last failed Pod of an index that is still to be run. The Pod records how often the index failed, so
+    /// it is held until its successor exists.
     pub(super) fn last_failed_pod(&self, index: i32) -> Option<&'a Arc<PartialPod>> {
         self.spec.backoff_limit_per_index?;
         let of_index = || self.pods.iter().filter(move |pod| index_of(pod) == Some(index));
@@ -144,7 +144,7 @@ impl<'a> JobProgress<'a> {
         failed.max_by_key(|pod| (failures(pod), finished(pod)))
     }
 
-    /// How long to wait before an index is run again.
+    /// Returns how long to wait before an index is run again.
     pub(super) fn index_backoff(&self, index: i32) -> Duration {
         let Some(pod) = self.last_failed_pod(index) else { return Duration::ZERO };
         let doublings = u32::try_from(failures(pod)).unwrap_or_default();
@@ -152,7 +152,7 @@ impl<'a> JobProgress<'a> {
         backoff_after(doublings).saturating_sub(elapsed(since, self.now))
     }
 
-    /// How often an index failed before the Pod that is made for it now.
+    /// Returns how often an index failed before the Pod that is created for it now.
     pub(super) fn index_failures(&self, index: i32) -> i32 {
         let Some(pod) = self.last_failed_pod(index) else { return 0 };
         failures(pod) + i32::from(consequence_of_failure(self.spec, pod) != FailureConsequence::Ignore)
@@ -162,12 +162,12 @@ impl<'a> JobProgress<'a> {
         index_of(pod).filter(|index| *index < self.spec.completions.unwrap_or_default())
     }
 
-    /// Pods of an indexed Job that have no valid index are none of its business.
+    /// Returns whether the Pod counts for this Job; in an indexed Job, one without a valid index does not.
     fn is_ours(&self, pod: &PartialPod) -> bool {
         !is_indexed(self.spec) || self.valid_index(pod).is_some()
     }
 
-    /// Has the Pod failed, in the eyes of the Job?
+    /// Returns whether the Pod counts as failed for the Job.
     fn is_failed(&self, pod: &PartialPod) -> bool {
         pod.is_failed() || (!self.replaces_failed_only() && pod.is_dying() && !pod.is_succeeded())
     }
@@ -207,7 +207,7 @@ impl<'a> JobProgress<'a> {
         self.status.failed.unwrap_or_default() + as_count(fresh.count() + uncounted.len())
     }
 
-    /// Is it decided how the Job ends?
+    /// Returns how the Job ends, if that is decided.
     pub(super) fn outcome(&self) -> Option<JobOutcome> {
         if let Some(met) = self.condition("SuccessCriteriaMet") {
             return Some(JobOutcome::Complete {
@@ -247,7 +247,7 @@ impl<'a> JobProgress<'a> {
         None
     }
 
-    /// Too many indexes are given up, or no others are left.
+    /// Returns the failure if too many indexes have failed for good, or no others are left.
     fn indexes_failed(&self) -> Option<JobOutcome> {
         let given_up = self.given_up.len();
         if self.spec.max_failed_indexes.is_some_and(|limit| given_up > limit) {
@@ -258,7 +258,7 @@ impl<'a> JobProgress<'a> {
         (given_up > 0 && is_over).then(|| JobOutcome::failed("FailedIndexes", "Job has failed indexes"))
     }
 
-    /// Pods that restart in place fail by their restarts.
+    /// Returns whether Pods that restart in place have restarted too often.
     fn restarts_exceed(&self, limit: i32) -> bool {
         let template = self.spec.template.spec.as_ref();
         if template.and_then(|spec| spec.restart_policy.as_deref()) != Some("OnFailure") {
@@ -271,7 +271,7 @@ impl<'a> JobProgress<'a> {
         if limit == 0 { restarts > 0 } else { restarts >= limit }
     }
 
-    /// How long the Job may still be active; none without a deadline.
+    /// Returns how long the Job may still be active; `None` without a deadline.
     pub(super) fn deadline_in(&self) -> Option<Duration> {
         let seconds = self.spec.active_deadline_seconds.filter(|_| !is_suspended(self.spec))?;
         let start = self.status.start_time.as_ref()?.0;
@@ -284,7 +284,7 @@ impl<'a> JobProgress<'a> {
         conditions.iter().find(|condition| condition.type_ == r#type && condition.status == "True")
     }
 
-    /// How many Pods shall be active.
+    /// Returns how many Pods should be active.
     pub(super) fn wanted(&self) -> usize {
         let parallelism = self.spec.parallelism.unwrap_or(1);
         let wanted = match self.spec.completions {
@@ -295,7 +295,7 @@ impl<'a> JobProgress<'a> {
         usize::try_from(wanted).unwrap_or_default()
     }
 
-    /// Pods that must be gone before they are replaced.
+    /// Returns how many Pods must be gone before they are replaced.
     pub(super) fn terminating_to_await(&self) -> usize {
         if !self.replaces_failed_only() {
             return 0;
@@ -303,7 +303,7 @@ impl<'a> JobProgress<'a> {
         self.pods.iter().filter(|pod| pod.is_terminating()).count()
     }
 
-    /// The indexes of the next Pods.
+    /// Returns the indexes for the next Pods.
     pub(super) fn next_indexes(&self, count: usize) -> Vec<i32> {
         let mut taken = self.completed.clone();
         taken.join(&self.given_up);
@@ -317,8 +317,8 @@ impl<'a> JobProgress<'a> {
         taken.missing(count, self.spec.completions.unwrap_or_default())
     }
 
-    /// How long to wait before the next Pod is made: longer with every failure since the last success. Pods in deletion
-    /// that are counted or were dismissed, and those whose node was stopped, say nothing about the next one.
+    /// Returns how long to wait before the next Pod is created: longer with every failure since the last success. Pods
+    /// being deleted that are counted or ignored, and those whose node was stopped, say nothing about the next one.
     pub(super) fn backoff(&self) -> Duration {
         let successes = self.pods.iter().filter(|pod| pod.is_succeeded());
         let last_success = successes.filter_map(|pod| finished(pod)).max();
@@ -335,7 +335,7 @@ impl<'a> JobProgress<'a> {
         backoff_after(doublings).saturating_sub(elapsed(*last, self.now))
     }
 
-    /// Writes down the Pods that are through; returns those whose finalizer may come off.
+    /// Records the Pods that have finished; returns those whose finalizer may be removed.
     pub(super) fn note_finished_pods(&mut self, outcome: Option<&JobOutcome>) -> Vec<Arc<PartialPod>> {
         let is_failure = matches!(outcome, Some(JobOutcome::Failed { .. }));
         let mut uncounted = self.uncounted();
@@ -374,7 +374,7 @@ impl<'a> JobProgress<'a> {
         predecessor.is_some_and(|predecessor| predecessor.uid() == pod.uid())
     }
 
-    /// Counts what is there now.
+    /// Counts the Pods that exist now.
     pub(super) fn count_pods(&mut self, pods: &[Arc<PartialPod>]) {
         let active = || pods.iter().filter(|pod| pod.is_active());
         self.status.active = omit_zero(as_count(active().count()));
@@ -382,7 +382,7 @@ impl<'a> JobProgress<'a> {
         self.status.terminating = Some(as_count(pods.iter().filter(|pod| pod.is_terminating()).count()));
     }
 
-    /// Says that the end is decided, before it is reached.
+    /// Announces the decided outcome in a condition before the Job ends.
     pub(super) fn announce_outcome(&mut self, outcome: &JobOutcome) {
         let (r#type, reason, message) = match outcome {
             JobOutcome::Complete { reason, message } => ("SuccessCriteriaMet", reason, message),
@@ -391,7 +391,7 @@ impl<'a> JobProgress<'a> {
         self.set("True", r#type, reason, message);
     }
 
-    /// Ends the Job if every Pod is counted and gone or ended. Returns whether it did.
+    /// Ends the Job if every Pod is counted and either gone or finished. Returns whether it did.
     pub(super) fn finish_job(&mut self, outcome: &JobOutcome) -> bool {
         let uncounted = self.uncounted();
         let is_open = uncounted.succeeded.is_some() || uncounted.failed.is_some();
@@ -408,7 +408,7 @@ impl<'a> JobProgress<'a> {
         true
     }
 
-    /// Notes whether the Job is suspended. Returns the reason of the event, if that is news.
+    /// Records whether the Job is suspended. Returns the reason for an event if that has changed.
     pub(super) fn update_suspension(&mut self) -> Option<&'static str> {
         let conditions = self.status.conditions.as_deref().unwrap_or_default();
         let known = conditions.iter().find(|condition| condition.type_ == "Suspended");
@@ -461,7 +461,7 @@ fn note_uid(uids: &mut Option<Vec<String>>, pod: &PartialPod) {
     }
 }
 
-/// The former failures of the Pod's index.
+/// Returns the earlier failures of the Pod's index.
 fn failures(pod: &PartialPod) -> i32 {
     pod.annotation(INDEX_FAILURES).and_then(|text| text.parse().ok()).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! ReplicaSets: as many Pods of a template as asked for, no more and no fewer.
+//! ReplicaSets: as many Pods of a template as requested, no more and no fewer.
 //!
-//! The cache shows our own creations and deletions at once, so counting is always right and nothing is created twice.
-//! Failures to create or delete end up in the condition `ReplicaFailure` and are retried with backoff.
+//! The cache shows our own creations and deletions immediately, so counts are always right and nothing is created
+//! twice. Failures to create or delete end up in the condition `ReplicaFailure` and are retried with backoff.
 
 mod status;
 
@@ -46,7 +46,7 @@ async fn reconcile(set: Arc<ReplicaSet>, cx: Context<ReplicaSet>) -> Result {
     Ok(wait.map_or(Action::await_change(), Action::requeue))
 }
 
-/// What is ours after this reconcile's writes.
+/// Returns the Pods that are ours after this reconcile's writes.
 fn owned_pods(cx: &Context<ReplicaSet>, selector: &LabelSelector) -> Result<Vec<Arc<PartialPod>>, Error> {
     let mut pods = cx.owned::<PartialPod>()?;
     pods.retain(|pod| matches_labels(selector, &pod.metadata));
@@ -74,7 +74,7 @@ async fn adjust_pods(
     pod_control::delete_pods(cx, &pods_to_delete(pods, &related, excess, cx.now())).await
 }
 
-/// The Pods of all ReplicaSets with our controller: those of the same Deployment.
+/// Returns the Pods of all ReplicaSets with the same controller: those of the same Deployment.
 fn pods_of_siblings(cx: &Context<ReplicaSet>, set: &ReplicaSet) -> Result<Vec<Arc<PartialPod>>, Error> {
     let Some(controller) = controller_of(&set.metadata) else { return cx.owned::<PartialPod>() };
     let siblings = cx.list::<ReplicaSet>()?.into_iter().filter(|sibling| {

@@ -1,4 +1,4 @@
-//! What a ReplicaSet's status says, from its Pods. Pure.
+//! Computes a ReplicaSet's status from its Pods. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::controllers::time::whole_second;
 
 const FAILURE: &str = "ReplicaFailure";
 
-/// Pods by what they are.
+/// Numbers of Pods by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PodCounts {
     active: i32,

@@ -1,7 +1,7 @@
-//! The volume claims of a StatefulSet's Pods: what they are called, and who takes them along when it goes. Pure.
+//! The volume claims of a StatefulSet's Pods: their names, and with whom they are deleted. Pure.
 //!
-//! Claims outlive their Pods unless the retention policy says otherwise. Then the claim is owned by whatever takes it
-//! along: the set when it is deleted, the Pod when it is scaled away.
+//! Claims outlive their Pods unless the retention policy says otherwise. Then the claim is owned by the object with
+//! which it is deleted: the set when that is deleted, the Pod when that is scaled away.
 
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, PodSpec, Volume};
@@ -16,7 +16,7 @@ fn claim_name(template: &PersistentVolumeClaim, set: &StatefulSet, ordinal: i32)
     format!("{claim}-{}-{ordinal}", set.metadata.name.as_deref().unwrap_or_default())
 }
 
-/// The claims of the Pod with this ordinal.
+/// Returns the claims of the Pod with this ordinal.
 pub(super) fn claims_of_pod(
     set: &StatefulSet,
     spec: &StatefulSetSpec,
@@ -34,7 +34,7 @@ pub(super) fn claims_of_pod(
     templates.map(claim).collect()
 }
 
-/// Lets the Pod with this ordinal use its claims; a volume of the same name gives way.
+/// Lets the Pod with this ordinal use its claims; they replace volumes with the same names.
 pub(super) fn mount_claims(pod: &mut PodSpec, set: &StatefulSet, spec: &StatefulSetSpec, ordinal: i32) {
     let templates = spec.volume_claim_templates.as_deref().unwrap_or_default();
     let mut volumes: Vec<Volume> = templates
@@ -55,7 +55,7 @@ pub(super) fn mount_claims(pod: &mut PodSpec, set: &StatefulSet, spec: &Stateful
     pod.volumes = Some(volumes).filter(|volumes| !volumes.is_empty());
 }
 
-/// Who takes a claim along.
+/// The object with which a claim is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimOwner {
     Nobody,
@@ -63,7 +63,7 @@ pub(super) enum ClaimOwner {
     Pod,
 }
 
-/// The owner of the claims of a Pod with this ordinal.
+/// Returns the owner of the claims of the Pod with this ordinal.
 pub(super) fn owner_of_claims(spec: &StatefulSetSpec, ordinal: i32) -> ClaimOwner {
     let policy = spec.persistent_volume_claim_retention_policy.as_ref();
     let is_delete = |when: Option<&String>| when.is_some_and(|when| when == "Delete");
@@ -76,7 +76,7 @@ pub(super) fn owner_of_claims(spec: &StatefulSetSpec, ordinal: i32) -> ClaimOwne
     }
 }
 
-/// The references the claim shall have; none when it has them already.
+/// Returns the owner references that the claim should have; `None` if it has them already.
 pub(super) fn owner_references(
     claim: &PersistentVolumeClaim,
     owner: ClaimOwner,
@@ -110,7 +110,7 @@ pub(super) fn owner_references(
     (references != current).then_some(references)
 }
 
-/// Does the claim belong to a former Pod of this name, and go with it?
+/// Returns whether the claim belongs to a former Pod with this name and is being deleted with it.
 pub(super) fn is_leaving(claim: &PersistentVolumeClaim, pod: &str) -> bool {
     let references = claim.metadata.owner_references.as_deref().unwrap_or_default();
     claim.metadata.deletion_timestamp.is_some()

@@ -1,6 +1,6 @@
-//! StatefulSets: Pods with names that stay, made and removed in order, each with its own volume claims.
+//! StatefulSets: Pods with stable names, created and deleted in order, each with its own volume claims.
 //!
-//! Nothing binds the claims here: they are made, owned and removed as Kubernetes does it, and a node that needs no
+//! Nothing binds the claims here: they are created, owned and deleted as in Kubernetes, and a node that needs no
 //! volumes may run the Pods while their claims are pending. The decisions are in `plan` and `claims`.
 
 mod claims;
@@ -20,13 +20,13 @@ use super::number::{as_count, as_usize, omit_zero};
 use super::ownership::{OrphansInNamespace, claim_objects, label_selector, orphan_index_key};
 use super::partial_pod::{PartialPod, next_available};
 use super::pod_control::error_message;
-use super::revisions::{self, NewestRevision, REVISION, revision_name, surplus_revisions};
+use super::revisions::{self, REVISION, revision_name, surplus_revisions};
 use super::template::pod_from_template;
 
-/// How long to wait for a claim that is about to go with its former Pod.
+/// How long to wait for a claim that is being deleted with its former Pod.
 const CLAIM_WAIT: Duration = Duration::from_secs(1);
 
-/// Revisions kept when the set does not say.
+/// How many revisions to keep when the set does not say.
 const HISTORY: i32 = 10;
 
 pub(super) fn control() -> Control {
@@ -53,9 +53,9 @@ async fn reconcile(set: Arc<StatefulSet>, cx: Context<StatefulSet>) -> Result {
     history.sort_by(|left, right| {
         (left.revision, revision_name(left)).cmp(&(right.revision, revision_name(right)))
     });
-    let mut sync = StatefulSetSync { cx: &cx, set: &set, spec, set_name, collisions: 0 };
-    sync.collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or_default();
-    let update = sync.newest_revision(&history).await?;
+    let collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or_default();
+    let sync = StatefulSetSync { cx: &cx, set: &set, spec, set_name, collisions };
+    let update = revisions::ensure_newest(&cx, &*set, &spec.template, &history, collisions).await?;
     let current = set.status.as_ref().and_then(|status| status.current_revision.as_deref());
     let current =
         history.iter().find(|revision| Some(revision_name(revision)) == current).unwrap_or(&update).clone();
@@ -85,29 +85,7 @@ impl StatefulSetSync<'_> {
         numbered.filter_map(|(ordinal, pod)| Some((ordinal?, pod.clone()))).collect()
     }
 
-    /// The revision with the set's template, made if it is missing.
-    async fn newest_revision(
-        &mut self,
-        history: &[Arc<ControllerRevision>],
-    ) -> Result<Arc<ControllerRevision>, Error> {
-        match revisions::find_newest(&self.set.metadata, &self.spec.template, history, self.collisions) {
-            NewestRevision::Known(revision) => Ok(revision),
-            NewestRevision::Renumber(revision, number) => {
-                self.cx.patch(&*revision, json!({"revision": number})).await
-            }
-            NewestRevision::Missing(revision) => {
-                let created = self.cx.create::<_, ControllerRevision>(*revision).await;
-                if matches!(&created, Err(error) if error.is_conflict()) {
-                    // The name is taken: another one next time.
-                    let status = json!({"status": {"collisionCount": self.collisions + 1}});
-                    self.cx.patch_status(self.set, status).await?;
-                }
-                created
-            }
-        }
-    }
-
-    /// Takes the next step. Returns whether something must be waited for that nobody will tell of.
+    /// Takes the next step. Returns whether the set must be reconciled again without a change that would trigger it.
     async fn take_steps(
         &self,
         pods: BTreeMap<i32, Arc<PartialPod>>,
@@ -136,7 +114,7 @@ impl StatefulSetSync<'_> {
         Ok(is_waiting)
     }
 
-    /// Makes a Pod and its claims. Returns false if a claim must go first.
+    /// Creates a Pod and its claims. Returns false if a claim must be deleted first.
     async fn create(&self, ordinal: i32, revision: &ControllerRevision) -> Result<bool, Error> {
         let pod = self.new_pod(ordinal, revision);
         let pod_name = pod.metadata.name.clone().unwrap_or_default();
@@ -154,7 +132,7 @@ impl StatefulSetSync<'_> {
 
     async fn create_claim(&self, claim: PersistentVolumeClaim, pod: &str) -> Result<(), Error> {
         let claim_name = claim.metadata.name.clone().unwrap_or_default();
-        // The owner, if it shall have one, is set when the Pod is there.
+        // Its owner, if it should have one, is set once the Pod exists.
         let created = self.cx.create_unowned::<_, PersistentVolumeClaim>(claim).await;
         let what = format!("Claim {claim_name} Pod {pod} in StatefulSet {} ", self.set_name);
         self.report_result("Create", &what, &created);
@@ -187,7 +165,7 @@ impl StatefulSetSync<'_> {
         deleted.map(drop)
     }
 
-    /// Gives the claims of a Pod the owners that the retention policy asks for, and a pending Pod the claims it lacks.
+    /// Gives a Pod's claims the owners that the retention policy asks for, and a pending Pod its missing claims.
     async fn update_claims(&self, ordinal: i32, pod: &PartialPod) -> Result<(), Error> {
         let owner = claims::owner_of_claims(self.spec, ordinal);
         for wanted in claims::claims_of_pod(self.set, self.spec, ordinal) {
@@ -260,7 +238,7 @@ impl StatefulSetSync<'_> {
         status
     }
 
-    /// Removes the revisions beyond the history limit.
+    /// Deletes the revisions beyond the history limit.
     async fn delete_old_revisions(
         &self,
         history: &[Arc<ControllerRevision>],

@@ -1,7 +1,7 @@
-//! The next step of a StatefulSet: which Pods to make and which to remove. Pure.
+//! Decides a StatefulSet's next step: which Pods to create and which to delete. Pure.
 //!
 //! **Invariant:** unless Pods are managed in parallel, a step touches one Pod and waits until every one below it is
-//! available: Pods come in order, go in reverse order, and are updated in reverse order.
+//! available: Pods are created in order, deleted in reverse order, and updated in reverse order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use crate::controllers::number::{Rounding, resolve_percentage};
 use crate::controllers::partial_pod::{PartialPod, min_ready};
 use crate::controllers::revisions::REVISION;
 
-/// What to do with one Pod.
+/// A step for one Pod.
 #[derive(Clone, Debug)]
 pub(super) enum PodStep {
     Create(i32),
     Delete(Arc<PartialPod>),
 }
 
-/// What a step is decided from.
+/// What the next step is decided from.
 pub(super) struct StatefulSetState<'a> {
     pub(super) spec: &'a StatefulSetSpec,
     /// The Pods by ordinal.
     pub(super) pods: &'a BTreeMap<i32, Arc<PartialPod>>,
-    /// The revision Pods are updated to.
+    /// The revision to which Pods are updated.
     pub(super) update: &'a str,
     pub(super) now: Timestamp,
 }
 
-/// The number at the end of the name of a Pod of this set.
+/// Returns the number at the end of the name of a Pod of this set.
 pub(super) fn ordinal_of(set: &str, pod: &str) -> Option<i32> {
     let digits = pod.strip_prefix(set)?.strip_prefix('-')?;
     let number: i32 = digits.parse().ok()?;
@@ -42,13 +42,13 @@ pub(super) fn revision_of(pod: &PartialPod) -> &str {
     pod.label(REVISION).unwrap_or_default()
 }
 
-/// The ordinals that shall exist.
+/// Returns the ordinals that should exist.
 pub(super) fn ordinals(spec: &StatefulSetSpec) -> std::ops::Range<i32> {
     let start = spec.ordinals.as_ref().and_then(|ordinals| ordinals.start).unwrap_or_default();
     start..start + spec.replicas.unwrap_or(1)
 }
 
-/// The first ordinal that is updated.
+/// Returns the first ordinal that is updated.
 pub(super) fn partition(spec: &StatefulSetSpec) -> i32 {
     let rolling = spec.update_strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
     ordinals(spec).start + rolling.and_then(|rolling| rolling.partition).unwrap_or_default()
@@ -71,7 +71,7 @@ impl StatefulSetState<'_> {
         pod.phase() == "Running" && self.is_available(pod) && !pod.is_dying()
     }
 
-    /// The steps to take now; none when all is as it should be or must be waited for.
+    /// Returns the steps to take now; none when everything is as it should be, or something must be waited for.
     pub(super) fn steps(&self) -> Vec<PodStep> {
         let mut steps = Vec::new();
         if !self.create_missing(&mut steps) || !self.delete_surplus(&mut steps) || !steps.is_empty() {
@@ -80,7 +80,7 @@ impl StatefulSetState<'_> {
         self.replace_outdated()
     }
 
-    /// Makes what is missing. Returns whether to go on.
+    /// Creates missing Pods. Returns whether to continue.
     fn create_missing(&self, steps: &mut Vec<PodStep>) -> bool {
         for ordinal in ordinals(self.spec) {
             let is_settled = match self.pods.get(&ordinal) {
@@ -89,7 +89,7 @@ impl StatefulSetState<'_> {
                     false
                 }
                 Some(pod) if pod.is_finished() => {
-                    // It is made anew when it is gone.
+                    // It is created again when it is gone.
                     steps.extend((!pod.is_dying()).then(|| PodStep::Delete(pod.clone())));
                     false
                 }
@@ -102,7 +102,7 @@ impl StatefulSetState<'_> {
         true
     }
 
-    /// Removes what is too much, the highest first. Returns whether to go on.
+    /// Deletes surplus Pods, the highest first. Returns whether to continue.
     fn delete_surplus(&self, steps: &mut Vec<PodStep>) -> bool {
         let wanted = ordinals(self.spec);
         let condemned: Vec<_> =
@@ -120,7 +120,7 @@ impl StatefulSetState<'_> {
         true
     }
 
-    /// Removes Pods of other revisions, the highest first, as many as may be unavailable.
+    /// Deletes Pods of other revisions, the highest first, as many as may be unavailable.
     fn replace_outdated(&self) -> Vec<PodStep> {
         let strategy = self.spec.update_strategy.as_ref();
         if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete") {
@@ -161,7 +161,8 @@ mod tests {
 
     use super::*;
 
-    /// Pods as `ordinal_of:state`: `r` ready, `p` pending, `d` dying, `f` failed; a capital letter is the old revision.
+    /// Parses Pods from `ordinal:state`: `r` ready, `p` pending, `d` dying, `f` failed; a capital letter is the old
+    /// revision.
     fn pods(text: &str) -> BTreeMap<i32, Arc<PartialPod>> {
         let pod = |word: &str| {
             let (ordinal, state) = word.split_once(':').unwrap();

@@ -1,23 +1,22 @@
-//! Changes the owner of everything in a folder: files of a claim outlive the Pods that wrote them.
+//! Changes the owner of everything in a folder, because a claim's files outlive the Pods that wrote them.
 //!
-//! **Invariant:** only what lies in the folder changes its owner, never the target of a link. A file with a second name
-//! elsewhere changes its owner only if it belongs to the user of a Pod, so that nobody gets a file of the machine by
-//! linking it.
+//! **Invariant:** only what is in the folder changes its owner, never the target of a link. A file with a second name
+//! elsewhere changes its owner only if it belongs to a Pod's user, so that nobody gets a file of the machine by linking
+//! it.
 
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, Stat, Uid};
 
 use crate::node::id_blocks::is_reserved;
+use crate::node::supervisor::safe_path::OPEN_FOLDER;
 
-/// How a folder is opened that must be one itself.
-const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
-/// Gives the folder and all in it to others: `new_owner` says to whom the things of a user or group go, if to anybody.
+/// Changes the owner of the folder and everything in it: `new_owner` maps the ID of a user or group to its new one, if
+/// any.
 pub(super) fn change_owner(folder: &OwnedFd, new_owner: impl Fn(u32) -> Option<u32>) -> io::Result<()> {
-    let mut folders = vec![rustix::fs::openat(folder, c".", FOLDER, Mode::empty())?];
+    let mut folders = vec![rustix::fs::openat(folder, c".", OPEN_FOLDER, Mode::empty())?];
     change_one(folder, c"", AtFlags::EMPTY_PATH, &new_owner)?;
     while let Some(here) = folders.pop() {
         for entry in Dir::read_from(&here)? {
@@ -28,7 +27,7 @@ pub(super) fn change_owner(folder: &OwnedFd, new_owner: impl Fn(u32) -> Option<u
             }
             let stat = change_one(&here, name, AtFlags::SYMLINK_NOFOLLOW, &new_owner)?;
             if FileType::from_raw_mode(stat.st_mode).is_dir() {
-                folders.push(rustix::fs::openat(&here, name, FOLDER, Mode::empty())?);
+                folders.push(rustix::fs::openat(&here, name, OPEN_FOLDER, Mode::empty())?);
             }
         }
     }
@@ -61,7 +60,7 @@ mod tests {
     use super::*;
     use crate::node::supervisor::safe_path::open_or_make_folder;
 
-    /// Of a Pod that is gone.
+    /// The user of a Pod that is gone.
     const BEFORE: u32 = 0x7000_0001;
 
     #[test]

@@ -1,4 +1,4 @@
-//! Turns the declaration of a container into a process that can be started: command, environment, directory, volumes,
+//! Turns a container's declaration into a process that can be started: command, environment, directory, volumes,
 //! limits.
 
 use std::fs;
@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 use super::environment::{Environment, config_error, container_environment};
 use super::expand::expand;
 use super::identity::PodIdentities;
-use super::plan::ContainerStart;
+use super::plan::PlannedStart;
 use super::pod_folders::PodFolders;
 use super::service_account;
 use super::sources::ValueSources;
@@ -23,14 +23,14 @@ use crate::node::supervisor::protocol::{
     ContainerKey, ContainerLaunch, LifecycleHook, MachineView, PodName, ProcessSpec,
 };
 
-/// What an image gives cannot be had here; what stands in its place must be named.
+/// The reason when a container has no command: there are no images here that would have one.
 const NO_COMMAND: &str = "ErrImageNeverPull";
 
-/// The launch of a container, or why there is none.
+/// Returns the launch of a container, or why it cannot be started.
 pub(crate) fn container_launch(
     shared: &NodeShared,
     identities: &PodIdentities<'_>,
-    start: &ContainerStart<'_>,
+    start: &PlannedStart<'_>,
     sources: &dyn ValueSources,
 ) -> Result<ContainerLaunch, StartRefusal> {
     let (pod, container) = (identities.pod, start.part.container);
@@ -63,7 +63,7 @@ pub(crate) fn container_launch(
     })
 }
 
-/// What a handler asks for. `tcpSocket` means nothing in Kubernetes either.
+/// Returns what a handler asks for. `tcpSocket` has no meaning in Kubernetes either.
 fn lifecycle_hook(
     handler: &LifecycleHandler,
     container: &Container,
@@ -80,7 +80,7 @@ fn lifecycle_hook(
     request.map(|request| Some(LifecycleHook::Get(Box::new(request?)))).map_err(config_error)
 }
 
-/// The process of a container: also what probes and hooks run beside.
+/// Returns a container's process; probes and hooks run beside it with the same settings.
 pub(crate) fn container_process(
     shared: &NodeShared,
     identities: &PodIdentities<'_>,
@@ -102,8 +102,8 @@ pub(crate) fn container_process(
     given.extend(identity.machine_user.filter(|user| *user != 0).and_then(|_| passable_path()));
     given.extend(service_account::variables(shared, container, &folders.volumes));
     let environment = container_environment(pod, container, sources, given)?;
-    let mut mounts =
-        volumes::prepare_volumes(shared, identities, container, (sources, &environment, &folders))?;
+    let settings = volumes::VolumeSettings { sources, environment: &environment, folders: &folders };
+    let mut mounts = volumes::prepare_volumes(shared, identities, container, &settings)?;
     mounts.extend(termination_log.make(shared, &folders)?);
     mounts.extend(folders.mounts);
     let (command, is_program_given) = container_command(shared, container, &environment)?;
@@ -115,7 +115,7 @@ pub(crate) fn container_process(
     Ok(ProcessSpec {
         command,
         environment: environment.into_iter().collect(),
-        // An absolute one replaces the Pod's own.
+        // An absolute path replaces the Pod's own folder.
         directory: folders.home.join(container.working_dir.as_deref().unwrap_or_default()),
         rights: rights::container_rights(identities.identity_policy, container, !identity.ranges.is_empty()),
         user: identity.user,
@@ -133,8 +133,8 @@ pub(crate) fn container_process(
     })
 }
 
-/// Where programs are, without folders that other users may not pass: for those a shell says that it may not run what is not
-/// there at all.
+/// Returns `PATH` without the folders that other users may not pass. With them, a shell would report "permission
+/// denied" for a program that does not exist at all.
 fn passable_path() -> Option<(String, String)> {
     let path = std::env::var_os("PATH")?;
     let open = std::env::split_paths(&path).filter(|folder| is_passable(folder));
@@ -142,13 +142,13 @@ fn passable_path() -> Option<(String, String)> {
 }
 
 fn is_passable(folder: &Path) -> bool {
-    /// Others may pass.
+    /// The permission of others to pass.
     const PASSABLE: u32 = 0o001;
     let may_pass = |folder: &Path| fs::metadata(folder).is_ok_and(|meta| meta.mode() & PASSABLE != 0);
     folder.ancestors().all(may_pass)
 }
 
-/// A program of the node's owner by its whole path, if it is where only the node finds it.
+/// Returns the full path of a program that the node's owner named, if only the node can find it.
 fn absolute_program(program: String) -> String {
     let path = std::env::var_os("PATH").filter(|_| !program.contains('/')).unwrap_or_default();
     let mut found = std::env::split_paths(&path).filter(|folder| folder.join(&program).is_file());
@@ -156,7 +156,7 @@ fn absolute_program(program: String) -> String {
     only_here.and_then(|folder| folder.join(&program).into_os_string().into_string().ok()).unwrap_or(program)
 }
 
-/// What of the machine the container does not see.
+/// Returns which of the machine's files the container does not see.
 fn machine_view(shared: &NodeShared, pod: &Pod, container: &Container) -> MachineView {
     let context = container.security_context.as_ref();
     MachineView {
@@ -166,7 +166,7 @@ fn machine_view(shared: &NodeShared, pod: &Pod, container: &Container) -> Machin
     }
 }
 
-/// The declared command, or the one that stands for the image; and whether it is that.
+/// Returns the declared command, or the one for the image, and which of the two it is.
 fn container_command(
     shared: &NodeShared,
     container: &Container,
@@ -177,34 +177,34 @@ fn container_command(
         texts.iter().flatten().map(|text| expand(text, lookup)).collect()
     };
     let mut command = expanded(&container.command);
-    let is_given = command.is_empty();
-    if is_given {
+    let is_from_table = command.is_empty();
+    if is_from_table {
         command = command_of_image(shared, container.image.as_deref().unwrap_or_default())?;
         if let Some(program) = command.first_mut() {
             *program = absolute_program(std::mem::take(program));
         }
     }
     command.extend(expanded(&container.args));
-    Ok((command, is_given))
+    Ok((command, is_from_table))
 }
 
-/// An image without its version: neither tag nor digest.
+/// Returns an image's name without its tag and digest.
 fn repository(image: &str) -> &str {
     let plain = image.split('@').next().unwrap_or_default();
     let last = plain.rfind('/').map_or(0, |slash| slash + 1);
     plain[last..].find(':').map_or(plain, |colon| &plain[..last + colon])
 }
 
-/// What runs for an image: the command for just this version, or else the one for all versions.
+/// Returns the command for an image: the one for exactly this version, or else the one for all versions.
 fn command_of_image(shared: &NodeShared, image: &str) -> Result<Vec<String>, StartRefusal> {
     let images = &shared.options.images;
     let found = images.get(image).or_else(|| images.get(repository(image)));
     found.filter(|command| !command.is_empty()).cloned().ok_or_else(|| StartRefusal {
         reason: NO_COMMAND,
         message: format!(
-            "this node runs no images: give the container a command, or start the server with --image {image}=COMMAND"
+            "this node cannot run images: give the container a command, or start the server with --image {image}=COMMAND"
         ),
-        is_passing: false,
+        is_temporary: false,
     })
 }
 

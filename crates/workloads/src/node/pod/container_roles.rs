@@ -2,14 +2,14 @@
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-/// What a container is in its Pod.
+/// A container's role in its Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContainerRole {
-    /// Runs to its end before the next container starts.
+    /// Runs to completion before the next container starts.
     Init,
-    /// Declared among the init containers, but goes on beside the main ones.
+    /// Declared among the init containers, but keeps running beside the main ones.
     Sidecar,
-    /// What the Pod is for.
+    /// A main container.
     Main,
 }
 
@@ -29,21 +29,21 @@ pub(crate) struct PodContainer<'a> {
     pub(crate) restart: RestartPolicy,
 }
 
-/// Init containers and sidecars, in the order they start.
+/// Returns the init containers and sidecars, in the order in which they start.
 pub(crate) fn init_containers(spec: &PodSpec) -> impl Iterator<Item = PodContainer<'_>> {
     let of_pod = restart_policy(spec);
     spec.init_containers.iter().flatten().map(move |container| {
         if container.restart_policy.as_deref() == Some("Always") {
             return PodContainer { container, role: ContainerRole::Sidecar, restart: RestartPolicy::Always };
         }
-        // An init container that succeeded is through, whatever the Pod's policy says.
+        // An init container that succeeded is finished, whatever the Pod's policy says.
         let restart =
             if of_pod == RestartPolicy::Never { RestartPolicy::Never } else { RestartPolicy::OnFailure };
         PodContainer { container, role: ContainerRole::Init, restart }
     })
 }
 
-/// The main containers.
+/// Returns the main containers.
 pub(crate) fn main_containers(spec: &PodSpec) -> impl Iterator<Item = PodContainer<'_>> {
     let restart = restart_policy(spec);
     spec.containers.iter().map(move |container| PodContainer {
@@ -53,7 +53,7 @@ pub(crate) fn main_containers(spec: &PodSpec) -> impl Iterator<Item = PodContain
     })
 }
 
-/// All of them.
+/// Returns all containers.
 pub(crate) fn all_containers(spec: &PodSpec) -> impl Iterator<Item = PodContainer<'_>> {
     init_containers(spec).chain(main_containers(spec))
 }
@@ -66,7 +66,7 @@ fn restart_policy(spec: &PodSpec) -> RestartPolicy {
     }
 }
 
-/// The grace period the Pod asks for.
+/// Returns the Pod's grace period in seconds.
 pub(crate) fn grace_s(pod: &Pod) -> u64 {
     /// Kubernetes' default.
     const GRACE_S: u64 = 30;

@@ -1,11 +1,11 @@
-//! What a Pod can learn about itself: `fieldRef` and `resourceFieldRef`.
+//! The fields that a Pod can read about itself: `fieldRef` and `resourceFieldRef`.
 
 use homeostat_core::quantity::Quantity;
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceFieldSelector};
 
 use super::status::HOST;
 
-/// The value of a field of the Pod; none for a path that is not offered.
+/// Returns the value of a field of the Pod; `None` for an unsupported path.
 pub(crate) fn pod_field(pod: &Pod, path: &str) -> Option<String> {
     let (meta, spec) = (&pod.metadata, pod.spec.as_ref());
     if let Some((map, key)) = subscript(path) {
@@ -28,7 +28,7 @@ pub(crate) fn pod_field(pod: &Pod, path: &str) -> Option<String> {
     })
 }
 
-/// `metadata.labels['key']`.
+/// Splits `metadata.labels['key']`.
 fn subscript(path: &str) -> Option<(&str, &str)> {
     let (map, rest) = path.split_once("['")?;
     let key = rest.strip_suffix("']")?;
@@ -48,13 +48,14 @@ pub(crate) fn resource_field(container: &Container, selector: &ResourceFieldSele
     let requests = resources.and_then(|resources| resources.requests.as_ref());
     let given = if kind == "limits" { limits } else { requests };
     let given = given.and_then(|map| map.get(name)).and_then(|quantity| quantity.0.parse().ok());
-    let amount = given.unwrap_or_else(|| Quantity::from(if kind == "limits" { of_machine(name) } else { 0 }));
+    let amount =
+        given.unwrap_or_else(|| Quantity::from(if kind == "limits" { machine_capacity(name) } else { 0 }));
     let divisor = selector.divisor.as_ref().and_then(|divisor| divisor.0.parse().ok());
     let in_divisors = divisor.and_then(|divisor| amount.in_units_of(divisor));
     Some(in_divisors.unwrap_or_else(|| amount.wholes()).to_string())
 }
 
-fn of_machine(name: &str) -> u64 {
+fn machine_capacity(name: &str) -> u64 {
     match name {
         "cpu" => std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
         "memory" => crate::node::registration::memory_bytes(),

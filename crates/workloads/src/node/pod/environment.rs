@@ -1,4 +1,4 @@
-//! The environment of a container: variables of the node, then `envFrom`, then `env` in order; later entries win.
+//! Builds a container's environment: variables of the node, then `envFrom`, then `env` in order; later entries win.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use super::expand::expand;
 use super::sources::ValueSources;
 use super::status::StartRefusal;
 
-/// What processes of this machine take from their surroundings, and containers too: where programs are, how to speak.
+/// The server's own variables that containers get as well: where programs are, and which language and time zone to use.
 const INHERITED: [&str; 5] = ["PATH", "LANG", "LC_ALL", "TZ", "USER"];
 
-/// Names and values.
+/// Variables by name.
 pub(crate) type Environment = BTreeMap<String, String>;
 
-/// The whole environment, or why it cannot be made.
+/// Returns the whole environment, or why it cannot be built.
 pub(crate) fn container_environment(
     pod: &Pod,
     container: &Container,
@@ -31,7 +31,7 @@ pub(crate) fn container_environment(
             None => {
                 Some(expand(variable.value.as_deref().unwrap_or_default(), |name| all.get(name).cloned()))
             }
-            Some(source) => value_from_source(pod, container, sources, (variable, source))?,
+            Some(source) => value_from_source(pod, container, sources, variable, source)?,
         };
         if let Some(value) = value {
             all.insert(variable.name.clone(), value);
@@ -70,7 +70,8 @@ fn value_from_source(
     pod: &Pod,
     container: &Container,
     sources: &dyn ValueSources,
-    (variable, source): (&EnvVar, &EnvVarSource),
+    variable: &EnvVar,
+    source: &EnvVarSource,
 ) -> Result<Option<String>, StartRefusal> {
     if let Some(reference) = &source.field_ref {
         let value = downward_api::pod_field(pod, &reference.field_path);
@@ -93,7 +94,8 @@ fn value_from_source(
             return Ok(None);
         };
         let value = map.data.as_ref().and_then(|data| data.get(&reference.key)).cloned();
-        return require_key(value, ("ConfigMap", &reference.name, &reference.key), pod, reference.optional);
+        let wanted = WantedKey { kind: "ConfigMap", name: &reference.name, key: &reference.key };
+        return require_key(value, &wanted, pod, reference.optional);
     }
     if let Some(reference) = &source.secret_key_ref {
         let found = sources.secret(&reference.name)?;
@@ -102,12 +104,13 @@ fn value_from_source(
         };
         let value = secret.data.as_ref().and_then(|data| data.get(&reference.key));
         let value = value.map(|bytes| String::from_utf8_lossy(&bytes.0).into_owned());
-        return require_key(value, ("Secret", &reference.name, &reference.key), pod, reference.optional);
+        let wanted = WantedKey { kind: "Secret", name: &reference.name, key: &reference.key };
+        return require_key(value, &wanted, pod, reference.optional);
     }
     Err(cannot_fill(variable, "its source"))
 }
 
-/// A missing object is a refusal, unless it is optional.
+/// Refuses if a required object is missing.
 pub(crate) fn require_object<T>(
     found: Option<T>,
     kind: &str,
@@ -120,13 +123,22 @@ pub(crate) fn require_object<T>(
     }
 }
 
+/// A key in a ConfigMap or Secret.
+struct WantedKey<'a> {
+    kind: &'a str,
+    name: &'a str,
+    key: &'a str,
+}
+
+/// Refuses if a required key is missing.
 fn require_key(
     value: Option<String>,
-    (kind, name, key): (&str, &str, &str),
+    wanted: &WantedKey<'_>,
     pod: &Pod,
     optional: Option<bool>,
 ) -> Result<Option<String>, StartRefusal> {
     if value.is_none() && optional != Some(true) {
+        let WantedKey { kind, name, key } = wanted;
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         return Err(config_error(format!("couldn't find key {key} in {kind} {namespace}/{name}")));
     }
@@ -134,12 +146,12 @@ fn require_key(
 }
 
 fn cannot_fill(variable: &EnvVar, what: &str) -> StartRefusal {
-    config_error(format!("the variable {} cannot be set: this node does not offer {what}", variable.name))
+    config_error(format!("cannot set the variable {}: this node does not support {what}", variable.name))
 }
 
-/// As Kubernetes names it.
+/// Returns a refusal with the reason that Kubernetes uses for a wrong configuration.
 pub(crate) fn config_error(message: String) -> StartRefusal {
-    StartRefusal { reason: "CreateContainerConfigError", message, is_passing: false }
+    StartRefusal { reason: "CreateContainerConfigError", message, is_temporary: false }
 }
 
 fn texts(map: &ConfigMap) -> Vec<(String, String)> {

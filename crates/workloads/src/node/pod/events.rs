@@ -1,4 +1,4 @@
-//! Events about the containers of a Pod: that they were started, failed to start, or wait for the next start.
+//! Sends events about a Pod's containers: that they started, failed to start, or wait for their next start.
 //!
 //! **Invariant:** only what the Pod's status does not show yet is reported, so a reconcile without changes reports
 //! nothing.
@@ -15,7 +15,7 @@ use super::volumes;
 use crate::node::NodeShared;
 use crate::node::supervisor::protocol::{ContainerRun, RunExit, RunState};
 
-/// Events for what became of containers since the status was written; they may have ended already.
+/// Reports what happened to containers since the status was written; they may have ended already.
 pub(super) fn report_runs(
     shared: &NodeShared,
     cx: &Context<Pod>,
@@ -25,7 +25,7 @@ pub(super) fn report_runs(
     for part in container_roles::all_containers(situation.spec) {
         let Some(run) = situation.run(part) else { continue };
         if !is_reported(situation, part, run) {
-            report_run(shared, cx, (identities, part), run);
+            report_run(shared, cx, identities, part, run);
         }
         if matches!(situation.after_exit(part, run), AfterExit::Wait { .. })
             && !is_wait_reported(situation, part, run)
@@ -35,13 +35,13 @@ pub(super) fn report_runs(
     }
 }
 
-/// Containers that were added to the Pod and are not run.
+/// Reports ephemeral containers, which are not run.
 pub(super) fn report_ephemeral_containers(cx: &Context<Pod>, situation: &PodSituation<'_>) {
-    let told =
+    let reported =
         situation.pod.status.iter().flat_map(|status| status.ephemeral_container_statuses.iter().flatten());
-    let told: Vec<&str> = told.map(|one| one.name.as_str()).collect();
+    let reported: Vec<&str> = reported.map(|one| one.name.as_str()).collect();
     let extras = situation.spec.ephemeral_containers.iter().flatten();
-    for extra in extras.filter(|extra| !told.contains(&extra.name.as_str())) {
+    for extra in extras.filter(|extra| !reported.contains(&extra.name.as_str())) {
         cx.event(Severity::Warning, "Failed", format!("Error: container {}: {NO_EXTRAS}", extra.name));
     }
 }
@@ -49,7 +49,8 @@ pub(super) fn report_ephemeral_containers(cx: &Context<Pod>, situation: &PodSitu
 fn report_run(
     shared: &NodeShared,
     cx: &Context<Pod>,
-    (identities, part): (Option<&PodIdentities<'_>>, PodContainer<'_>),
+    identities: Option<&PodIdentities<'_>>,
+    part: PodContainer<'_>,
     run: &ContainerRun,
 ) {
     match &run.state {
@@ -68,7 +69,7 @@ fn report_run(
     }
 }
 
-/// The words Kubernetes has for it.
+/// Describes the back-off as Kubernetes does.
 fn describe_back_off(situation: &PodSituation<'_>, part: PodContainer<'_>) -> String {
     let meta = &situation.pod.metadata;
     format!(
@@ -80,7 +81,7 @@ fn describe_back_off(situation: &PodSituation<'_>, part: PodContainer<'_>) -> St
     )
 }
 
-/// Does the Pod's status say that the next start after this run is awaited?
+/// Returns whether the Pod's status says that the container waits for its next start after this run.
 fn is_wait_reported(situation: &PodSituation<'_>, part: PodContainer<'_>, run: &ContainerRun) -> bool {
     reported_status(situation, part, run).is_some_and(|one| {
         let waiting = one.state.as_ref().and_then(|state| state.waiting.as_ref());
@@ -88,12 +89,12 @@ fn is_wait_reported(situation: &PodSituation<'_>, part: PodContainer<'_>, run: &
     })
 }
 
-/// Does the Pod's status know of this run?
+/// Returns whether the Pod's status shows this run.
 fn is_reported(situation: &PodSituation<'_>, part: PodContainer<'_>, run: &ContainerRun) -> bool {
     reported_status(situation, part, run).is_some_and(|one| one.container_id.is_some())
 }
 
-/// What the Pod's status says of this run.
+/// Returns what the Pod's status says about this run.
 fn reported_status<'a>(
     situation: &PodSituation<'a>,
     part: PodContainer<'_>,
@@ -108,12 +109,12 @@ fn reported_status<'a>(
         .filter(|one| one.container_id == container_id(situation, &one.name, run) || shows_run(one, run))
 }
 
-/// Does it show this run that has ended since, and not one before that the node interrupted? They have the same restart
-/// count, but did not begin at the same time.
-fn shows_run(told: &ContainerStatus, run: &ContainerRun) -> bool {
+/// Returns whether the status shows this run, which has ended since, and not an earlier one that the node interrupted.
+/// Both have the same restart count, but did not start at the same time.
+fn shows_run(reported: &ContainerStatus, run: &ContainerRun) -> bool {
     let RunState::Ended { started_at, .. } = run.state else { return false };
     let began = Time(whole_second(started_at));
-    told.state.iter().chain(&told.last_state).any(|state| {
+    reported.state.iter().chain(&reported.last_state).any(|state| {
         let running = state.running.as_ref().and_then(|running| running.started_at.as_ref());
         let ended = state.terminated.as_ref().and_then(|ended| ended.started_at.as_ref());
         running.or(ended) == Some(&began)
@@ -148,7 +149,7 @@ fn report_started(
     }
 }
 
-/// Where the files of a mount are that is not at its path.
+/// Describes where a mount's files are if they are not at its path.
 fn describe_other_path(container: &Container, mount: &VolumeMount) -> String {
     let part = mount.sub_path.as_deref().or(mount.sub_path_expr.as_deref()).filter(|part| !part.is_empty());
     let part = part.map(|part| format!("/{part}")).unwrap_or_default();
@@ -161,7 +162,7 @@ fn describe_other_path(container: &Container, mount: &VolumeMount) -> String {
     )
 }
 
-/// A container that cannot be started.
+/// Reports a container that cannot be started.
 pub(super) fn report_refusal(cx: &Context<Pod>, part: PodContainer<'_>, refusal: &StartRefusal) {
     let message = format!("Error: container {}: {}", part.container.name, refusal.message);
     cx.event(

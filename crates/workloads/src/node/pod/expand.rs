@@ -1,5 +1,5 @@
-//! `$(NAME)` in commands, arguments and values: replaced by a variable, left as it is when there is none, and `$$` for a
-//! dollar that shall stay.
+//! Expands `$(NAME)` in commands, arguments and values to the variable's value. An unknown reference stays as it is,
+//! and `$$` is a literal dollar.
 
 /// Replaces every reference that `lookup` knows.
 pub(crate) fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {

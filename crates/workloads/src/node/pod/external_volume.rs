@@ -9,7 +9,7 @@ use rustix::fs::Mode;
 use super::environment::config_error;
 use super::sources::ValueSources;
 use super::status::StartRefusal;
-use super::volumes::{PreparedVolume, VolumeLocation, open_up};
+use super::volumes::{FolderMode, PreparedVolume, VolumeLocation, grant_access};
 use crate::node::NodeShared;
 use crate::node::storage;
 use crate::node::supervisor::protocol::MountOrigin;
@@ -24,8 +24,8 @@ pub(super) enum ExternalVolume {
 }
 
 impl ExternalVolume {
-    /// Opens it; a claimed one also to the Pod's group. What is the machine's is looked at only: the launcher makes it, with the
-    /// rights of the container's user.
+    /// Opens it, and gives the Pod's group access to a claimed one. A path of the machine is only checked: the launcher
+    /// creates it, with the rights of the container's user.
     pub(super) fn open(self, shared: &NodeShared, group: Option<u32>) -> io::Result<PreparedVolume> {
         match self {
             Self::Host(host) => {
@@ -42,7 +42,7 @@ impl ExternalVolume {
             }
             Self::Claimed(path) => {
                 let folder = safe_path::open_or_make_folder(&path)?;
-                open_up(&folder, false, group)?;
+                grant_access(&folder, FolderMode::Unchanged, group)?;
                 if shared.blocks.is_some() && !shared.has_namespaces {
                     close_to_others(&folder)?;
                 }
@@ -53,7 +53,7 @@ impl ExternalVolume {
         }
     }
 
-    /// Where the volume is, if not among the Pod's own.
+    /// Finds the volume, if it is not one of the Pod's own.
     pub(super) fn find(
         shared: &NodeShared,
         pod: &Pod,
@@ -64,7 +64,7 @@ impl ExternalVolume {
             return Ok(Some(Self::Host(host.clone())));
         }
         let Some(claim) = storage::claim_name(pod, volume) else { return Ok(None) };
-        let claimed = sources.claimed(&claim, volume.ephemeral.is_some())?;
+        let claimed = sources.claimed_volume(volume, &claim)?;
         let name = claimed.metadata.name.as_deref().unwrap_or_default();
         if storage::is_ours(&claimed) {
             return Ok(Some(Self::Claimed(shared.layout.claim(name))));
@@ -83,7 +83,7 @@ impl ExternalVolume {
     }
 }
 
-/// Where Pods walk to their claims, only those of the claim's group get in.
+/// Closes a claim's folder to everybody except the claim's group, for Pods that walk to it.
 fn close_to_others(folder: &std::os::fd::OwnedFd) -> io::Result<()> {
     let mode = Mode::from_raw_mode(rustix::fs::fstat(folder)?.st_mode);
     if mode.intersects(Mode::RWXO) {

@@ -1,14 +1,14 @@
-//! Decides who a container runs as: on this machine, and as the container sees itself.
+//! Decides which user a container runs as: on this machine, and as the container sees itself.
 //!
-//! A node that is root gives every Pod a user of its own (see `id_blocks`). An ID that a Pod names is used as it is if
-//! nobody on the machine has it. Otherwise the container gets a user namespace, in which it has the ID, while a user
-//! without rights stands in for it outside. So root in a container is root of nothing else. A Pod that names an ID, or
-//! shares files of a claim with another Pod, also gets a user namespace: two Pods of one user cannot look into each
-//! other's processes.
+//! A node that is root gives every Pod its own user (see `id_blocks`). An ID that a Pod names is used as it is if
+//! nobody on the machine has it. Otherwise the container gets a user namespace in which it has that ID, while outside a
+//! user without rights stands in for it. So root in a container is root of nothing else. A Pod that names an ID, or
+//! shares a claim's files with another Pod, also gets a user namespace: then two Pods with the same user cannot inspect
+//! each other's processes.
 //!
 //! A node that runs Pods as one account (`--node-as`), or that is not root, has only that account and refuses others.
-//! **Invariant:** a Pod that cannot be kept away from the server's data is refused, unless the owner of the node named
-//! the account.
+//! **Invariant:** a Pod that cannot be kept away from the server's data is refused, unless the node's owner named the
+//! account.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext};
 
@@ -19,28 +19,28 @@ use crate::node::id_blocks::{IdBlock, NOBODY, is_reserved};
 use crate::node::supervisor::protocol::IdRange;
 use crate::node::user_accounts::{self, UserAccount};
 
-/// Whom the node can make of a process.
+/// Which users the node can run containers as.
 #[derive(Clone, Debug)]
 pub(crate) enum IdentityPolicy {
-    /// It is root: each Pod is somebody else.
+    /// The node is root: each Pod gets its own user.
     AnyUser {
-        /// Can numbers have stand-ins?
+        /// Whether IDs can have stand-ins.
         has_user_namespaces: bool,
     },
-    /// Everybody is this account: the node's own, or the one its owner named.
+    /// All containers run as this account: the node's own, or the one its owner named.
     OneUser {
         account: UserAccount,
-        /// Can it give groups and users at all?
+        /// Whether the node can assign groups and users at all.
         is_root: bool,
-        /// Is the account allowed to be what the server itself is?
+        /// Whether the owner named the account; then it may be the server's own.
         is_named: bool,
-        /// Does each container get a user namespace of its own?
+        /// Whether each container gets its own user namespace.
         has_user_namespaces: bool,
     },
 }
 
 impl IdentityPolicy {
-    /// What this process can give: the account it was told, or its own, or anybody.
+    /// Decides by this process's rights: the named account, or all users if it is root, or its own account.
     pub(crate) fn new(named: Option<UserAccount>, has_user_namespaces: bool) -> Self {
         let is_root = rustix::process::geteuid().is_root();
         match named {
@@ -55,37 +55,37 @@ impl IdentityPolicy {
     }
 }
 
-/// The blocks of a Pod.
+/// A Pod's blocks of IDs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PodIdBlocks {
-    /// Nobody else's.
+    /// The Pod's own block, which nobody else has.
     pub(crate) own: IdBlock,
-    /// Whose the Pod's files are: its first claim's, if it has any, so that they have the same owner in the next Pod.
+    /// The block that owns the Pod's files: its first claim's, if it has any, so that the next Pod is the same owner.
     pub(crate) files: IdBlock,
 }
 
-/// Users and groups of a container. None is the node's own.
+/// A container's users and groups. `None` means the node's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ContainerIdentity {
-    /// In its own eyes.
+    /// As the container sees itself.
     pub(crate) user: Option<u32>,
     pub(crate) group: Option<u32>,
     pub(crate) groups: Vec<u32>,
-    /// On the machine.
+    /// As the machine sees it.
     pub(crate) machine_user: Option<u32>,
     pub(crate) machine_group: Option<u32>,
-    /// What its user namespace shows; empty without one.
+    /// What its user namespace maps; empty without one.
     pub(crate) ranges: Vec<IdRange>,
 }
 
-/// What a Pod and a container say about it.
+/// What a Pod and a container request.
 struct RequestedIdentity {
     user: Option<u32>,
     group: Option<u32>,
     groups: Vec<u32>,
     must_not_be_root: bool,
-    /// `hostUsers: false`: no number as it is.
-    is_apart: bool,
+    /// `hostUsers: false`: no ID is used as it is.
+    has_private_ids: bool,
 }
 
 impl RequestedIdentity {
@@ -95,18 +95,18 @@ impl RequestedIdentity {
         let group = own.and_then(|own| own.run_as_group).or_else(|| of_pod.and_then(|pod| pod.run_as_group));
         let must_not_be_root =
             own.and_then(|own| own.run_as_non_root).or_else(|| of_pod.and_then(|pod| pod.run_as_non_root));
-        let wish = Self {
+        let requested = Self {
             user: user.map(|id| checked_id("runAsUser", id)).transpose()?,
             group: group.map(|id| checked_id("runAsGroup", id)).transpose()?,
             groups: groups(pod)?,
             must_not_be_root: must_not_be_root == Some(true),
-            is_apart: pod.spec.as_ref().and_then(|spec| spec.host_users) == Some(false),
+            has_private_ids: pod.spec.as_ref().and_then(|spec| spec.host_users) == Some(false),
         };
-        if wish.must_not_be_root && wish.user == Some(0) {
+        if requested.must_not_be_root && requested.user == Some(0) {
             let message = "container has runAsNonRoot and will run as root: set another runAsUser";
             return Err(config_error(message.to_owned()));
         }
-        Ok(wish)
+        Ok(requested)
     }
 }
 
@@ -115,57 +115,57 @@ fn context(pod: &Pod) -> Option<&PodSecurityContext> {
 }
 
 impl ContainerIdentity {
-    /// Who the container is, by its own word or its Pod's.
+    /// Determines who the container runs as, from its own settings and its Pod's.
     pub(crate) fn of(
         identity_policy: &IdentityPolicy,
         blocks: Option<PodIdBlocks>,
         pod: &Pod,
         container: &Container,
     ) -> Result<Self, StartRefusal> {
-        let wish = RequestedIdentity::of(pod, container)?;
+        let requested = RequestedIdentity::of(pod, container)?;
         match (identity_policy, blocks) {
             (IdentityPolicy::AnyUser { has_user_namespaces }, Some(blocks)) => {
-                identity_of_own_user(&wish, blocks, *has_user_namespaces)
+                identity_of_own_user(&requested, blocks, *has_user_namespaces)
             }
             (IdentityPolicy::AnyUser { .. }, None) => {
                 Err(config_error("cannot find a user for this Pod: its folder cannot be created".to_owned()))
             }
-            (identity_policy, blocks) => identity_of_one_user(identity_policy, &wish, blocks),
+            (identity_policy, blocks) => identity_of_one_user(identity_policy, &requested, blocks),
         }
     }
 }
 
-/// A user of the Pod's own, or the one it names.
+/// Returns the Pod's own user, or the one it names.
 fn identity_of_own_user(
-    wish: &RequestedIdentity,
+    requested: &RequestedIdentity,
     blocks: PodIdBlocks,
     has_user_namespaces: bool,
 ) -> Result<ContainerIdentity, StartRefusal> {
     let mut mapper = IdMapper {
         blocks,
-        is_apart: wish.is_apart,
+        has_private_ids: requested.has_private_ids,
         has_user_namespaces,
         plain: Vec::new(),
         has_stand_ins: false,
     };
     let own = blocks.files.user();
-    let user = wish.user.map(|id| mapper.map_id(id, "user", user_accounts::name_of_user)).transpose()?;
-    let group = match wish.group.or(wish.user) {
+    let user = requested.user.map(|id| mapper.map_id(id, "user", user_accounts::name_of_user)).transpose()?;
+    let group = match requested.group.or(requested.user) {
         Some(id) => Some(mapper.map_id(id, "group", user_accounts::name_of_group)?),
         None => None,
     };
-    let groups: Vec<u32> = wish
+    let groups: Vec<u32> = requested
         .groups
         .iter()
         .copied()
         .filter(|id| mapper.map_id(*id, "group", user_accounts::name_of_group).is_ok())
         .collect();
-    let is_among_others = wish.user.is_some() || blocks.files != blocks.own;
+    let is_among_others = requested.user.is_some() || blocks.files != blocks.own;
     let has_namespace = mapper.has_stand_ins || (has_user_namespaces && is_among_others);
     mapper.plain.push(own);
     Ok(ContainerIdentity {
-        user: wish.user.or(Some(own)),
-        group: wish.group.or(wish.user).or(Some(own)),
+        user: requested.user.or(Some(own)),
+        group: requested.group.or(requested.user).or(Some(own)),
         groups,
         machine_user: user.or(Some(own)),
         machine_group: group.or(Some(own)),
@@ -173,12 +173,12 @@ fn identity_of_own_user(
     })
 }
 
-/// Finds for each number who it is on the machine.
+/// Maps each ID to the one on the machine.
 struct IdMapper {
     blocks: PodIdBlocks,
-    is_apart: bool,
+    has_private_ids: bool,
     has_user_namespaces: bool,
-    /// Numbers that are what they are.
+    /// IDs that are used as they are.
     plain: Vec<u32>,
     has_stand_ins: bool,
 }
@@ -187,12 +187,12 @@ impl IdMapper {
     fn map_id(&mut self, id: u32, what: &str, name: fn(u32) -> Option<String>) -> Result<u32, StartRefusal> {
         if is_reserved(id) {
             let message = format!(
-                "cannot run as {what} {id}: this node assigns the numbers of this range itself; leave it out or choose a number below the range"
+                "cannot run as {what} {id}: this node assigns the IDs in this range itself; leave it out or choose an ID below the range"
             );
             return Err(config_error(message));
         }
         let name = name(id);
-        if name.is_none() && !(self.is_apart && self.has_user_namespaces) {
+        if name.is_none() && !(self.has_private_ids && self.has_user_namespaces) {
             self.plain.push(id);
             return Ok(id);
         }
@@ -202,31 +202,31 @@ impl IdMapper {
                 self.has_stand_ins = true;
                 Ok(stand_in)
             }
-            // Who owns nothing anywhere.
+            // `nobody` owns nothing anywhere.
             (None, _) if id == NOBODY => {
                 self.plain.push(id);
                 Ok(id)
             }
             (None, Some(name)) => Err(config_error(format!(
                 "cannot run as {what} {id}, which is {name} on this machine: Pods never get the rights of a user of this machine, and this \
-                 system offers no user namespaces, which would let another user stand in. Choose another number or none, or \
+                 system offers no user namespaces, which would let another user stand in. Choose another ID or none, or \
                  start the server with --node-as {name} to run all Pods as that user"
             ))),
             (None, None) => Err(config_error(format!(
-                "hostUsers: false works only with numbers below 32766 here, not with {what} {id}"
+                "hostUsers: false works only with IDs below 32766 here, not with {what} {id}"
             ))),
         }
     }
 }
 
-/// The one account there is.
+/// Returns the only account.
 fn identity_of_one_user(
     identity_policy: &IdentityPolicy,
-    wish: &RequestedIdentity,
+    requested: &RequestedIdentity,
     blocks: Option<PodIdBlocks>,
 ) -> Result<ContainerIdentity, StartRefusal> {
     let IdentityPolicy::OneUser { account, is_root, is_named, has_user_namespaces } = identity_policy else {
-        return Err(config_error("this node gives no single user".to_owned()));
+        return Err(config_error("this node does not run all Pods as one user".to_owned()));
     };
     let UserAccount { name, user, group, groups } = account;
     if !is_root && !is_named && !has_user_namespaces {
@@ -240,21 +240,26 @@ fn identity_of_one_user(
     } else {
         "the server must run as root to run containers as other users".to_owned()
     };
-    if let Some(other) = wish.user.filter(|wanted| wanted != user) {
+    if let Some(other) = requested.user.filter(|wanted| wanted != user) {
         return Err(config_error(format!("cannot run as user {other}: {why}; leave runAsUser out")));
     }
-    if let Some(other) = wish.group.filter(|wanted| !(wanted == group || *is_root && groups.contains(wanted)))
+    if let Some(other) =
+        requested.group.filter(|wanted| !(wanted == group || *is_root && groups.contains(wanted)))
     {
         return Err(config_error(format!("cannot run as group {other}: {why}; leave runAsGroup out")));
     }
-    if wish.must_not_be_root && *user == 0 {
+    if requested.must_not_be_root && *user == 0 {
         return Err(config_error(format!("container has runAsNonRoot, and {why}")));
     }
     if !is_root {
-        return Ok(ContainerIdentity { user: wish.user, group: wish.group, ..ContainerIdentity::default() });
+        return Ok(ContainerIdentity {
+            user: requested.user,
+            group: requested.group,
+            ..ContainerIdentity::default()
+        });
     }
-    let more: Vec<u32> = wish.groups.iter().copied().filter(|wanted| groups.contains(wanted)).collect();
-    let group = wish.group.unwrap_or(*group);
+    let more: Vec<u32> = requested.groups.iter().copied().filter(|wanted| groups.contains(wanted)).collect();
+    let group = requested.group.unwrap_or(*group);
     let plain: Vec<u32> = [*user, group].iter().chain(&more).copied().collect();
     let has_namespace = *has_user_namespaces && *user != 0;
     let ranges = blocks.filter(|_| has_namespace).map(|blocks| blocks.own.ranges(&plain));
@@ -268,7 +273,7 @@ fn identity_of_one_user(
     })
 }
 
-/// The further groups of every container of the Pod: that of its volumes, and those it names.
+/// Returns the supplementary groups of all containers in the Pod: its volumes' group, and those it names.
 fn groups(pod: &Pod) -> Result<Vec<u32>, StartRefusal> {
     let Some(context) = context(pod) else { return Ok(Vec::new()) };
     let named = context.supplemental_groups.iter().flatten().map(|id| checked_id("supplementalGroups", *id));
@@ -276,20 +281,20 @@ fn groups(pod: &Pod) -> Result<Vec<u32>, StartRefusal> {
     of_volumes.into_iter().chain(named).collect()
 }
 
-/// A user or group by number. One that there cannot be is refused: it must never come to mean the node's own.
+/// Checks a user or group ID. An impossible one is refused, because it must never come to mean the node's own.
 fn checked_id(field: &str, id: i64) -> Result<u32, StartRefusal> {
-    /// Kubernetes' own bound.
+    /// Kubernetes' own limit.
     const ID_MAX: u32 = 2_147_483_647;
     let known = u32::try_from(id).ok().filter(|id| *id <= ID_MAX);
     known.ok_or_else(|| config_error(format!("{field} {id}: must be between 0 and {ID_MAX}, inclusive")))
 }
 
-/// Everybody in a Pod.
+/// The identities of a Pod's containers.
 pub(crate) struct PodIdentities<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) identity_policy: &'a IdentityPolicy,
     pub(crate) blocks: Option<PodIdBlocks>,
-    /// Claims whose files belong to the user of another Pod.
+    /// Claims whose files belong to another Pod's user.
     pub(crate) shared_claims: Vec<String>,
 }
 
@@ -298,29 +303,29 @@ impl PodIdentities<'_> {
         ContainerIdentity::of(self.identity_policy, self.blocks, self.pod, container)
     }
 
-    /// The groups the Pod asks for and does not get.
+    /// Returns the groups that the Pod requests and does not get.
     pub(crate) fn withheld_groups(&self) -> Vec<u32> {
         let asked = groups(self.pod).unwrap_or_default();
         asked.into_iter().filter(|group| self.machine_group(*group).is_none()).collect()
     }
 
-    /// The group the Pod's volumes belong to, where the node may give them away.
+    /// Returns the group of the Pod's volumes, where the node may assign groups.
     pub(crate) fn volume_group(&self) -> Option<u32> {
         self.machine_group(checked_id("fsGroup", context(self.pod)?.fs_group?).ok()?)
     }
 
-    /// Who a further group is on the machine.
+    /// Returns the ID of a supplementary group on the machine.
     fn machine_group(&self, group: u32) -> Option<u32> {
         match (self.identity_policy, self.blocks) {
             (IdentityPolicy::OneUser { account, .. }, _) => {
                 Some(group).filter(|group| account.groups.contains(group))
             }
             (IdentityPolicy::AnyUser { has_user_namespaces }, Some(blocks)) => {
-                let is_apart = self.pod.spec.as_ref().and_then(|spec| spec.host_users) == Some(false);
+                let has_private_ids = self.pod.spec.as_ref().and_then(|spec| spec.host_users) == Some(false);
                 let has_user_namespaces = *has_user_namespaces;
                 let mut mapper = IdMapper {
                     blocks,
-                    is_apart,
+                    has_private_ids,
                     has_user_namespaces,
                     plain: Vec::new(),
                     has_stand_ins: false,
@@ -331,13 +336,14 @@ impl PodIdentities<'_> {
         }
     }
 
-    /// Groups that let a process walk to the Pod's folders and claims, where nothing is mounted.
+    /// Returns the groups that let a process walk to the Pod's folders and claims where nothing is mounted.
     pub(crate) fn passing_groups(&self) -> Vec<u32> {
         let groups = self.blocks.map(|blocks| vec![blocks.own.user(), blocks.files.user()]);
         groups.unwrap_or_default()
     }
 
-    /// The one user all containers run as on the machine, none for the node's own; an error if there are several.
+    /// Returns the only user that all containers run as on the machine, `None` for the node's own; an error if they
+    /// differ.
     pub(crate) fn only_user(&self) -> Result<Option<u32>, ()> {
         let containers = self.pod.spec.iter().flat_map(all_containers).map(|part| part.container);
         let mut users = containers
@@ -346,8 +352,8 @@ impl PodIdentities<'_> {
         if users.all(|user| user == first) { Ok(first) } else { Err(()) }
     }
 
-    /// Whose the files are that the node makes for the Pod; none for root's. A user that the Pod names finds them root's, as
-    /// in Kubernetes.
+    /// Returns the owner of the files that the node creates for the Pod; `None` for root. A user that the Pod names
+    /// finds them owned by root, as in Kubernetes.
     pub(crate) fn owner(&self) -> Option<u32> {
         let is_ours =
             |user: u32| is_reserved(user) || matches!(self.identity_policy, IdentityPolicy::OneUser { .. });
@@ -357,7 +363,7 @@ impl PodIdentities<'_> {
         }
     }
 
-    /// The group of those files.
+    /// Returns the group of those files.
     pub(crate) fn owning_group(&self) -> Option<u32> {
         match self.identity_policy {
             IdentityPolicy::OneUser { account, is_root: true, .. } => Some(account.group),
@@ -372,7 +378,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers that nobody here has.
+    /// An ID that nobody here has.
     const UNKNOWN: u32 = 54_350;
 
     fn blocks() -> PodIdBlocks {
@@ -412,7 +418,7 @@ mod tests {
         )
     }
 
-    /// Who it is in its own eyes and on the machine.
+    /// Checks who the container is in its own view and on the machine.
     #[track_caller]
     fn check(
         identity_policy: &IdentityPolicy,
@@ -446,7 +452,7 @@ mod tests {
                 &identity_policy,
                 &json!({"runAsUser": own}),
                 &none,
-                Err("this node assigns the numbers of this range itself"),
+                Err("this node assigns the IDs in this range itself"),
             );
             check(
                 &identity_policy,
@@ -471,9 +477,9 @@ mod tests {
 
     #[test]
     fn groups_of_the_machine_have_stand_ins_too() {
-        let wish =
+        let requested =
             json!({"runAsUser": UNKNOWN, "runAsGroup": 0, "fsGroup": 0, "supplementalGroups": [UNKNOWN]});
-        let who = identity(&somebody_with(true), &wish, &json!({})).unwrap();
+        let who = identity(&somebody_with(true), &requested, &json!({})).unwrap();
         assert_eq!((who.group, who.machine_group), (Some(0), blocks().own.stand_in(0)));
         assert_eq!(who.groups, [0, UNKNOWN]);
         let outside = |id: u32| {
@@ -482,14 +488,15 @@ mod tests {
             who.ranges.iter().find_map(|range| Some(range.outside + at(range)?))
         };
         assert_eq!((outside(0), outside(UNKNOWN)), (blocks().own.stand_in(0), Some(UNKNOWN)));
-        let wish = json!({"fsGroup": 0, "supplementalGroups": [UNKNOWN]});
-        assert_eq!(identity(&somebody_with(false), &wish, &json!({})).unwrap().groups, [UNKNOWN]);
+        let requested = json!({"fsGroup": 0, "supplementalGroups": [UNKNOWN]});
+        assert_eq!(identity(&somebody_with(false), &requested, &json!({})).unwrap().groups, [UNKNOWN]);
     }
 
-    /// Whoever has the number of another is in a user namespace; who is alone needs none.
+    /// A container that shares its ID with others gets a user namespace; one that is alone needs none.
     #[test]
     fn only_who_is_among_others_is_in_a_namespace() {
-        let ranges = |wish: Value| identity(&somebody_with(true), &wish, &json!({})).unwrap().ranges;
+        let ranges =
+            |requested: Value| identity(&somebody_with(true), &requested, &json!({})).unwrap().ranges;
         assert!(ranges(json!({})).is_empty());
         assert!(!ranges(json!({"runAsUser": UNKNOWN})).is_empty());
         assert!(!ranges(json!({"supplementalGroups": [0]})).is_empty());
@@ -524,10 +531,10 @@ mod tests {
     fn who_is_not_root_runs_pods_as_itself_or_not_at_all() {
         let none = json!({});
         let me = identity_of_one_user(1000, false, false, true);
-        for wish in
+        for requested in
             [json!({}), json!({"runAsNonRoot": true}), json!({"fsGroup": 5}), json!({"runAsGroup": 100})]
         {
-            assert_eq!(identity(&me, &wish, &none).unwrap().machine_user, None, "{wish}");
+            assert_eq!(identity(&me, &requested, &none).unwrap().machine_user, None, "{requested}");
         }
         check(&me, &json!({"runAsUser": 0}), &none, Err("the server must run as root"));
         check(&me, &none, &json!({"runAsUser": 5}), Err("cannot run as user 5"));

@@ -1,7 +1,9 @@
-//! The controller of Pods bound to this node: compares the Pod with its processes, does what is missing, and writes the status.
+//! The controller of Pods bound to this node: it compares a Pod with its processes, does what is missing, and writes
+//! the status.
 //!
-//! Reading order: [`container_roles`] (which containers a Pod has), [`plan`] (what to do), [`identity`] (who the containers run
-//! as), `container_launch` (how a process is prepared), [`status`] and [`phase`] (what the API shows).
+//! Reading order: [`container_roles`] (which containers a Pod has), [`plan`] (what to do), [`identity`] (which users
+//! the containers run as), `container_launch` (how a process is prepared), [`status`] and [`phase`] (what the API
+//! shows).
 
 mod change_owner;
 mod container_launch;
@@ -24,6 +26,7 @@ mod sources;
 mod status;
 mod termination_log;
 mod unsupported_security;
+mod volume_files;
 mod volumes;
 
 use std::borrow::Cow;
@@ -50,14 +53,14 @@ use super::tokens::PodTokens;
 use environment::config_error;
 pub(crate) use identity::IdentityPolicy;
 use identity::PodIdentities;
+pub(crate) use phase::is_finished;
 use plan::{PodPlan, PodSituation};
 use sources::CachedSources;
 use status::{StartRefusal, StartRefusals};
 
-/// Pods reconciled at a time. Each is a few requests to the supervisor and one write.
+/// How many Pods are reconciled at a time. Each takes a few requests to the supervisor and one write.
 const CONCURRENCY: usize = 16;
-/// A Pod whose volume is not bound yet is looked at again this soon: the volume is written by another controller, a moment
-/// later.
+/// When to look again at a Pod whose volume is not bound yet: another controller binds the volume a moment later.
 const REFUSED_AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> Control {
@@ -99,29 +102,29 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
         address,
     };
     let plan = situation.plan();
-    let supply = match situation.must_end() {
+    let pod_tokens = match situation.must_end() {
         Some(_) => PodTokens::default(),
         None => shared.tokens.tokens_of_pod(cx.client(), &pod, cx.now()).await,
     };
-    let supplies = CachedSources { cx: &cx, tokens: supply.tokens };
+    let sources = CachedSources { cx: &cx, tokens: pod_tokens.tokens };
     let addressed = with_address(&pod, address);
     let identities = match situation.must_end() {
-        Some(_) => Err(config_error("the Pod is ending".to_owned())),
-        None => pod_users::identities_of_pod(&shared, &addressed, &supplies),
+        Some(_) => Err(config_error("the Pod is being deleted".to_owned())),
+        None => pod_users::identities_of_pod(&shared, &addressed, &sources),
     };
-    let refusals = carry_out_plan(&shared, &supplies, &situation, (&plan, &identities))?;
+    let refusals = carry_out_plan(&shared, &sources, &situation, &plan, &identities)?;
     let identities = identities.ok();
     events::report_runs(&shared, &cx, &situation, identities.as_ref());
     events::report_ephemeral_containers(&cx, &situation);
-    for complaint in shared.prober.take_failures(uid) {
-        cx.event(Severity::Warning, "Unhealthy", complaint);
+    for failure in shared.prober.take_failures(uid) {
+        cx.event(Severity::Warning, "Unhealthy", failure);
     }
     if let Some(identities) = &identities {
         unsupported_security::report(&shared, &cx, identities);
-        volumes::refresh(&shared, identities, &supplies);
+        volumes::refresh(&shared, identities, &sources);
     }
     shared.prober.sync(&addressed, &runs, |container| {
-        container_launch::container_process(&shared, identities.as_ref()?, container, &supplies).ok()
+        container_launch::container_process(&shared, identities.as_ref()?, container, &sources).ok()
     });
     let current = pod.status.clone().unwrap_or_default();
     let mut wanted = current.clone();
@@ -131,12 +134,12 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     } else if is_to_be_deleted(&situation) {
         delete_pod(&pod, &cx).await?;
     }
-    let again = refusals.values().any(|refusal| refusal.is_passing).then_some(REFUSED_AGAIN);
-    let wake = plan.wake.into_iter().chain(supply.again).chain(again).min();
+    let again = refusals.values().any(|refusal| refusal.is_temporary).then_some(REFUSED_AGAIN);
+    let wake = plan.wake.into_iter().chain(pod_tokens.again).chain(again).min();
     Ok(wake.map_or_else(Action::await_change, Action::requeue))
 }
 
-/// The Pod with its account mounted, if this node knows the server and the Pod wants it.
+/// Returns the Pod with its account mounted, if this node knows the server and the Pod wants that.
 fn with_account(shared: &NodeShared, pod: Arc<Pod>, cx: &Context<Pod>) -> Result<Arc<Pod>> {
     if shared.options.server.is_none() {
         return Ok(pod);
@@ -149,7 +152,7 @@ fn with_account(shared: &NodeShared, pod: Arc<Pod>, cx: &Context<Pod>) -> Result
     })
 }
 
-/// The Pod as its containers know it: with the address that its status is about to say.
+/// Returns the Pod as its containers see it: with the address that its status will show.
 fn with_address(pod: &Pod, address: Ipv4Addr) -> Cow<'_, Pod> {
     if addresses::reported_address(pod) == Some(address) {
         return Cow::Borrowed(pod);
@@ -159,7 +162,7 @@ fn with_address(pod: &Pod, address: Ipv4Addr) -> Cow<'_, Pod> {
     Cow::Owned(pod)
 }
 
-/// The status a Pod has when its node has stopped; none if it says so already.
+/// Returns a Pod's status after its node has stopped; `None` if the status says so already.
 pub(crate) fn last_status(
     pod: &Pod,
     runs: &PodRuns,
@@ -175,17 +178,18 @@ pub(crate) fn last_status(
     (wanted != current).then_some(wanted)
 }
 
-/// Sends what the plan says; gives the containers that cannot be started.
+/// Carries out the plan. Returns the containers that cannot be started.
 fn carry_out_plan(
     shared: &NodeShared,
-    supplies: &CachedSources<'_>,
+    sources: &CachedSources<'_>,
     situation: &PodSituation<'_>,
-    (plan, identities): (&PodPlan<'_>, &Result<PodIdentities<'_>, StartRefusal>),
+    plan: &PodPlan<'_>,
+    identities: &Result<PodIdentities<'_>, StartRefusal>,
 ) -> Result<StartRefusals> {
-    let (cx, mut refusals) = (supplies.cx, StartRefusals::new());
+    let (cx, mut refusals) = (sources.cx, StartRefusals::new());
     for start in &plan.starts {
         let launch = match identities {
-            Ok(identities) => container_launch::container_launch(shared, identities, start, supplies),
+            Ok(identities) => container_launch::container_launch(shared, identities, start, sources),
             Err(refusal) => Err(refusal.clone()),
         };
         match launch {
@@ -211,10 +215,10 @@ fn carry_out_plan(
     Ok(refusals)
 }
 
-/// All processes ended and the status says so: the Pod may go.
+/// Returns whether all processes have ended and the status shows it, so that the Pod can be deleted.
 fn is_to_be_deleted(situation: &PodSituation<'_>) -> bool {
     let meta = &situation.pod.metadata;
-    // With a period of zero it was asked for already, and finalizers of others hold it.
+    // With a grace period of zero it was requested already, and other controllers' finalizers hold the Pod.
     meta.deletion_timestamp.is_some()
         && situation.has_no_processes()
         && meta.deletion_grace_period_seconds != Some(0)
@@ -229,7 +233,7 @@ async fn delete_pod(pod: &Pod, cx: &Context<Pod>) -> Result<()> {
     };
     match pods.delete(cx.key().name(), &params).await {
         Ok(_) => Ok(()),
-        // Gone, or another Pod of the same name already.
+        // It is gone, or another Pod has its name now.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -1,7 +1,8 @@
-//! Places a volume at the path that a container asks for: as a mount by its launcher, or as a link in its home.
+//! Places a volume at the path that a container asks for: its launcher mounts it there, or a link in its home leads to
+//! it.
 //!
-//! **Invariant:** nothing is created outside the home, whatever links the container put there. What the launcher creates
-//! is its own responsibility.
+//! **Invariant:** nothing is created outside the home, whatever links the container put there. The launcher takes care
+//! of what it creates itself.
 
 use std::ffi::OsStr;
 use std::io;
@@ -19,20 +20,20 @@ use crate::node::NodeShared;
 use crate::node::supervisor::protocol::{Mount, MountOrigin};
 use crate::node::supervisor::safe_path;
 
-/// What is put there.
+/// What is mounted or linked.
 pub(crate) struct MountSource {
-    /// On the machine.
+    /// Its path on the machine.
     pub(crate) path: PathBuf,
-    /// What of it is wanted.
+    /// The part of it that is wanted.
     pub(crate) part: PathBuf,
-    /// Where the container finds that without a mount.
+    /// Where the container finds that part without a mount.
     pub(crate) seen: PathBuf,
     pub(crate) is_read_only: bool,
     pub(crate) origin: MountOrigin,
 }
 
 impl MountSource {
-    /// A mount of it.
+    /// Returns a mount of it at this path.
     pub(crate) fn at(self, target: PathBuf) -> Mount {
         Mount {
             source: self.path,
@@ -44,18 +45,18 @@ impl MountSource {
     }
 }
 
-/// Puts it there; gives what the launcher shall mount, or only make if it is the machine's.
+/// Places the volume. Returns what the launcher should mount, or only create if it is a path of the machine.
 pub(crate) fn place_volume(
     shared: &NodeShared,
     folders: &pod_folders::PodFolders,
     mount: &VolumeMount,
     source: MountSource,
 ) -> Result<Option<Mount>, StartRefusal> {
-    let failed = |error: io::Error| config_error(format!("cannot place the volume {}: {error}", mount.name));
+    let failed = |error: io::Error| config_error(format!("cannot place volume {}: {error}", mount.name));
     let path = normalize(&mount.mount_path).map_err(failed)?;
     if path.as_os_str().is_empty() {
         return Err(config_error(format!(
-            "the volume {} cannot be mounted at {}: name a path below it",
+            "volume {} cannot be mounted at {}: choose a path below it",
             mount.name, mount.mount_path
         )));
     }
@@ -66,13 +67,13 @@ pub(crate) fn place_volume(
     Ok((source.origin != MountOrigin::Pod).then(|| source.at(PathBuf::new())))
 }
 
-/// The path from where it begins, without detours.
+/// Returns the path relative to its root, without `.` and `..`.
 pub(crate) fn normalize(path: &str) -> io::Result<PathBuf> {
     let (mut clean, whole) = (PathBuf::new(), Path::new(path));
     for component in whole.components() {
         match component {
             Component::Normal(name) => clean.push(name),
-            // Above the root is the root.
+            // The folder above the root is the root.
             Component::ParentDir if clean.pop() || whole.is_absolute() => {}
             Component::ParentDir => return Err(io::Error::other(format!("{path} leads out of the volume"))),
             _ => {}
@@ -81,7 +82,7 @@ pub(crate) fn normalize(path: &str) -> io::Result<PathBuf> {
     Ok(clean)
 }
 
-/// A link at a path below a home, whatever was there but a folder.
+/// Makes a link at a path below a home. It replaces anything there except a folder.
 pub(crate) fn make_link(target: &Path, home: &Path, path: &Path) -> io::Result<()> {
     let (folder, name) = safe_path::make_parent_folder(safe_path::open_or_make_folder(home)?, path)?;
     let current = rustix::fs::readlinkat(&folder, name, Vec::new());

@@ -1,4 +1,6 @@
-//! The phase of a Pod: one word for the state of all its containers, by Kubernetes' rules.
+//! A Pod's phase: one word for the state of all its containers, by Kubernetes' rules.
+
+use k8s_openapi::api::core::v1::Pod;
 
 use super::container_roles::{ContainerRole, RestartPolicy, init_containers, main_containers};
 use super::plan::{AfterExit, PodSituation};
@@ -23,7 +25,12 @@ impl PodPhase {
     }
 }
 
-/// The phase this situation means. Succeeded and Failed are for ever.
+/// Returns whether the status says that the Pod is over.
+pub(crate) fn is_finished(pod: &Pod) -> bool {
+    matches!(pod.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"))
+}
+
+/// Returns the phase for this situation. Succeeded and Failed are final.
 pub(crate) fn pod_phase(situation: &PodSituation<'_>) -> PodPhase {
     let before = situation.pod.status.as_ref().and_then(|status| status.phase.as_deref());
     match before {
@@ -54,14 +61,14 @@ fn phase_of_main_containers(situation: &PodSituation<'_>) -> PodPhase {
         if is_at_rest {
             has_failed |= situation.has_failed(part);
         } else {
-            // One that never ran holds the Pod in Pending; one between two runs does not.
+            // A container that never ran holds the Pod in Pending; one between two runs does not.
             let never_ran = !run.is_over() && !run.is_running() && run.attempt == 0;
             if never_ran {
                 return PodPhase::Pending;
             }
             goes_on = true;
         }
-        // A container that would always be restarted rests only because the Pod is being deleted.
+        // A container that would always be restarted has ended only because the Pod is being deleted.
         goes_on |= is_at_rest && part.restart == RestartPolicy::Always && !situation.has_no_processes();
     }
     match (goes_on, has_failed) {

@@ -1,7 +1,7 @@
-//! Decides what to do about a Pod's processes from the current situation, without I/O and without state of its own.
+//! Decides what to do about a Pod's processes in the current situation, without I/O and without state.
 //!
-//! **Invariant:** the same situation gives the same plan, and carrying out a plan twice has the effect of once: starts
-//! name their attempt, and stops may be repeated. So a reconcile may be lost or run twice at any point.
+//! **Invariant:** the same situation gives the same plan, and carrying out a plan twice has the same effect as once:
+//! starts name their attempt, and stops may be repeated. So a reconcile may be lost or run twice at any point.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -12,12 +12,13 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use super::container_roles::{
     ContainerRole, PodContainer, RestartPolicy, all_containers, grace_s, init_containers, main_containers,
 };
+use super::phase;
 use crate::node::options::RestartBackoff;
 use crate::node::probe::PodHealth;
 use crate::node::supervisor::protocol::{ContainerRun, RunState};
 use crate::node::supervisor_client::PodRuns;
 
-/// All that a plan depends on.
+/// Everything that a plan depends on.
 pub(crate) struct PodSituation<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) spec: &'a PodSpec,
@@ -30,14 +31,14 @@ pub(crate) struct PodSituation<'a> {
 
 /// A container to start.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ContainerStart<'a> {
+pub(crate) struct PlannedStart<'a> {
     pub(crate) part: PodContainer<'a>,
     pub(crate) attempt: u32,
     pub(crate) strikes: u32,
     pub(crate) interruptions: u32,
 }
 
-/// A container to end, and the probe that failed if it is for that.
+/// A container to stop, and the probe that failed, if that is why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ContainerStop {
     pub(crate) container: String,
@@ -45,22 +46,22 @@ pub(crate) struct ContainerStop {
     pub(crate) unhealthy: Option<&'static str>,
 }
 
-/// What to do now, and when to look again without a cause.
+/// What to do now, and when to look again if nothing changes.
 #[derive(Default)]
 pub(crate) struct PodPlan<'a> {
-    pub(crate) starts: Vec<ContainerStart<'a>>,
+    pub(crate) starts: Vec<PlannedStart<'a>>,
     pub(crate) stops: Vec<ContainerStop>,
     pub(crate) wake: Option<Duration>,
 }
 
-/// What becomes of a container that ended.
+/// What happens to a container that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterExit {
-    /// Nothing: it is through.
+    /// Nothing: it is finished.
     Rest,
-    /// It is started again now.
+    /// It is started again immediately.
     Restart,
-    /// It is started again in a while; the whole wait and what is left of it.
+    /// It is started again after a wait: the whole wait, and how much of it is left.
     Wait { delay: Duration, left: Duration },
 }
 
@@ -76,7 +77,7 @@ impl<'a> PodSituation<'a> {
         plan
     }
 
-    /// The grace to end everything with, if the Pod's time is over.
+    /// Returns the grace period for ending everything, if the Pod must end.
     pub(crate) fn must_end(&self) -> Option<Duration> {
         if let Some(at) = &self.pod.metadata.deletion_timestamp {
             return Some(Duration::try_from(at.0.duration_since(self.now)).unwrap_or_default());
@@ -85,13 +86,12 @@ impl<'a> PodSituation<'a> {
         is_over.then(|| Duration::from_secs(grace_s(self.pod)))
     }
 
-    /// Has somebody written that the Pod is over?
+    /// Returns whether the status says that the Pod is over.
     pub(crate) fn is_terminal(&self) -> bool {
-        let phase = self.pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        matches!(phase, Some("Succeeded" | "Failed"))
+        phase::is_finished(self.pod)
     }
 
-    /// Has it been active for longer than it may?
+    /// Returns whether it has been active for longer than it may.
     pub(crate) fn is_expired(&self) -> bool {
         self.deadline().is_some_and(|deadline| deadline <= self.now)
     }
@@ -99,7 +99,7 @@ impl<'a> PodSituation<'a> {
     fn deadline(&self) -> Option<Timestamp> {
         let started = self.pod.status.as_ref()?.start_time.as_ref()?.0;
         let allowed = jiff::SignedDuration::from_secs(self.spec.active_deadline_seconds?);
-        // Beyond all times is never.
+        // A deadline beyond the largest time never comes.
         started.checked_add(allowed).ok()
     }
 
@@ -108,7 +108,7 @@ impl<'a> PodSituation<'a> {
         Duration::try_from(left).ok().filter(|left| !left.is_zero())
     }
 
-    /// Init containers one after the other; true when the main ones may run.
+    /// Plans the init containers, one after the other. Returns whether the main ones may run.
     fn plan_init_containers(&self, plan: &mut PodPlan<'a>) -> bool {
         for part in init_containers(self.spec) {
             if self.has_completed(part) {
@@ -140,7 +140,7 @@ impl<'a> PodSituation<'a> {
     fn ensure_running(&self, part: PodContainer<'a>, plan: &mut PodPlan<'a>) {
         let Some(run) = self.run(part) else {
             let attempt = self.lost_attempts(part);
-            plan.starts.push(ContainerStart { part, attempt, strikes: 0, interruptions: 0 });
+            plan.starts.push(PlannedStart { part, attempt, strikes: 0, interruptions: 0 });
             return;
         };
         match &run.state {
@@ -159,8 +159,8 @@ impl<'a> PodSituation<'a> {
                 AfterExit::Restart => {
                     let attempt = run.attempt.saturating_add(1);
                     let strikes = self.strikes(run).saturating_add(1);
-                    let interruptions = run.interruptions.saturating_add(u32::from(!exit.is_its_own()));
-                    plan.starts.push(ContainerStart { part, attempt, strikes, interruptions });
+                    let interruptions = run.interruptions.saturating_add(u32::from(!exit.ended_on_its_own()));
+                    plan.starts.push(PlannedStart { part, attempt, strikes, interruptions });
                 }
                 AfterExit::Wait { left, .. } => {
                     plan.wake = Some(plan.wake.map_or(left, |wake| wake.min(left)));
@@ -169,7 +169,7 @@ impl<'a> PodSituation<'a> {
         }
     }
 
-    /// What becomes of a run that ended.
+    /// Returns what happens after a run that ended.
     pub(crate) fn after_exit(&self, part: PodContainer<'_>, run: &ContainerRun) -> AfterExit {
         let RunState::Ended { finished_at, exit, .. } = &run.state else { return AfterExit::Rest };
         let is_wanted = match part.restart {
@@ -188,31 +188,33 @@ impl<'a> PodSituation<'a> {
         }
     }
 
-    /// Restarts in a row; a run that lasted wipes the slate.
+    /// Returns the number of restarts in a row; a long run resets it.
     fn strikes(&self, run: &ContainerRun) -> u32 {
         let RunState::Ended { started_at, finished_at, exit, .. } = &run.state else { return run.strikes };
         let lasted = Duration::try_from(finished_at.duration_since(*started_at)).unwrap_or_default();
-        if lasted >= self.backoff.forgiven_after || !exit.is_its_own() { 0 } else { run.strikes }
+        if lasted >= self.backoff.forgiven_after || !exit.ended_on_its_own() { 0 } else { run.strikes }
     }
 
-    /// None before the first restart, then the base doubled each time.
+    /// Returns the wait before a restart: zero for the first, then the base doubled each time.
     fn delay(&self, strikes: u32) -> Duration {
         let Some(doublings) = strikes.checked_sub(1) else { return Duration::ZERO };
         let factor = 2u32.saturating_pow(doublings);
         self.backoff.base.checked_mul(factor).unwrap_or(self.backoff.max).min(self.backoff.max)
     }
 
-    /// A container the status tells of and the supervisor does not: its records are gone, its count goes on.
+    /// Returns the attempts of a container that only the status knows: the supervisor's records are gone, the count
+    /// continues.
     fn lost_attempts(&self, part: PodContainer<'_>) -> u32 {
         let Some(status) = &self.pod.status else { return 0 };
-        let told = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
-        let mut told = told.filter(|one| one.name == part.container.name && one.container_id.is_some());
-        told.next()
+        let known = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+        let mut known = known.filter(|one| one.name == part.container.name && one.container_id.is_some());
+        known
+            .next()
             .and_then(|one| u32::try_from(one.restart_count).ok())
             .map_or(0, |count| count.saturating_add(1))
     }
 
-    /// The grace of a container whose probe failed: the probe's own word, or the Pod's.
+    /// Returns the grace period of a container whose probe failed: the probe's own, or the Pod's.
     fn grace_of_probe(&self, container: &Container, is_started: bool) -> Duration {
         let probe = if is_started { &container.liveness_probe } else { &container.startup_probe };
         let asked = probe.as_ref().and_then(|probe| probe.termination_grace_period_seconds);
@@ -220,7 +222,8 @@ impl<'a> PodSituation<'a> {
         Duration::from_secs(asked.unwrap_or_else(|| grace_s(self.pod)))
     }
 
-    /// Ends the Pod's containers: sidecars when the others are gone, the last one first. Without grace, all at once.
+    /// Stops the Pod's containers: sidecars when the others are gone, in reverse order. Without a grace period, all at
+    /// once.
     fn plan_stops(&self, plan: &mut PodPlan<'_>, grace: Duration) {
         let is_live = |part: &PodContainer<'_>| self.run(*part).is_some_and(|run| !run.is_over());
         let (sidecars, others): (Vec<_>, Vec<_>) =
@@ -238,7 +241,7 @@ impl<'a> PodSituation<'a> {
         self.runs.get(&part.container.name).map(|runs| &runs.current)
     }
 
-    /// An init container that succeeded.
+    /// Returns whether an init container has succeeded.
     pub(crate) fn has_completed(&self, part: PodContainer<'_>) -> bool {
         let is_success = |run: &ContainerRun| {
             run.exit().is_some_and(crate::node::supervisor::protocol::RunExit::is_success)
@@ -246,26 +249,26 @@ impl<'a> PodSituation<'a> {
         part.role == ContainerRole::Init && self.run(part).is_some_and(is_success)
     }
 
-    /// Failed, and not to be started again.
+    /// Returns whether a container has failed and will not be started again.
     pub(crate) fn has_failed(&self, part: PodContainer<'_>) -> bool {
         self.run(part).is_some_and(|run| {
             run.exit().is_some_and(|exit| !exit.is_success()) && self.after_exit(part, run) == AfterExit::Rest
         })
     }
 
-    /// A sidecar far enough for the next container.
+    /// Returns whether a sidecar has started, so that the next container may start.
     pub(crate) fn is_started(&self, part: PodContainer<'_>) -> bool {
         self.run(part).is_some_and(|run| {
             run.is_running() && self.health.results_for(part.container, run.attempt).is_started
         })
     }
 
-    /// Ended, and not to be started again.
+    /// Returns whether a container has ended and will not be started again.
     pub(crate) fn is_at_rest(&self, part: PodContainer<'_>) -> bool {
         self.run(part).is_some_and(|run| run.is_over() && self.after_exit(part, run) == AfterExit::Rest)
     }
 
-    /// No process of the Pod is left.
+    /// Returns whether no process of the Pod is left.
     pub(crate) fn has_no_processes(&self) -> bool {
         self.runs.values().all(|runs| runs.current.is_over())
     }
@@ -285,9 +288,9 @@ mod tests {
         (name.to_owned(), ContainerRuns { id, owner, current, previous: None })
     }
 
-    /// Whatever numbers stand in a Pod, there is a plan.
+    /// Whatever numbers a Pod contains, planning must not panic.
     #[test]
-    fn numbers_without_measure_are_borne() {
+    fn huge_numbers_do_not_panic() {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         let ended = RunState::Ended { started_at: now, finished_at: now, exit: RunExit::Lost, message: None };
         let running = RunState::Running { pid: 1, started_ticks: 1, started_at: Timestamp::MIN };

@@ -1,8 +1,8 @@
 //! Where a container finds the Pod's own folders.
 //!
 //! In a mount namespace the node's folder is hidden, and the Pod's home and volumes are mounted at paths that everybody
-//! can reach. Without one they stay where they are; if the Pod's user is not the node's user, the folders above let only
-//! the Pod's group pass.
+//! can reach. Without one they stay where they are; if the Pod's user is not the node's user, the folders above let
+//! only the Pod's group pass.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,25 +19,26 @@ use crate::node::NodeShared;
 use crate::node::supervisor::protocol::{Mount, MountOrigin};
 use crate::node::supervisor::safe_path;
 
-/// Where a container in a mount namespace finds the Pod's own folder. Containers see a view of `/run` anyway, so that it costs
-/// nothing to put something there.
+/// Where a container in a mount namespace finds the Pod's own folder. Containers see a view of `/run` anyway, so this
+/// path costs nothing extra.
 const HOME: &str = "/run/homeostat/home";
-/// And the volumes that it mounts.
+/// Where it finds the volumes that it mounts.
 const VOLUMES: &str = "/run/homeostat/volumes";
 
 /// The Pod's folders as a container sees them.
 pub(crate) struct PodFolders {
-    /// The home on the machine.
+    /// The home's path on the machine.
     pub(crate) folder: PathBuf,
-    /// Does it see the folders elsewhere than they are?
-    pub(crate) is_apart: bool,
+    /// Whether the container sees the folders at other paths than the machine.
+    pub(crate) is_remapped: bool,
     pub(crate) home: PathBuf,
     pub(crate) volumes: PathBuf,
     pub(crate) mounts: Vec<Mount>,
 }
 
 impl PodFolders {
-    /// Makes the Pod's folders, for this container. Where the containers of a Pod are several users, each has a home of its own.
+    /// Makes the Pod's folders for this container. If the containers of a Pod run as several users, each has its own
+    /// home.
     pub(crate) fn make(
         shared: &NodeShared,
         identities: &PodIdentities<'_>,
@@ -53,11 +54,18 @@ impl PodFolders {
         make_folder(&volumes)?;
         give_to_user(&make_folder(&folder)?, identity).map_err(|error| cannot_make(&folder, &error))?;
         if !shared.has_namespaces {
-            return Ok(Self { home: folder.clone(), folder, volumes, is_apart: false, mounts: Vec::new() });
+            return Ok(Self {
+                home: folder.clone(),
+                folder,
+                volumes,
+                is_remapped: false,
+                mounts: Vec::new(),
+            });
         }
         let context = container.security_context.as_ref();
         let is_closed = context.and_then(|context| context.read_only_root_filesystem) == Some(true);
-        // The home is what stands for the container's own files. Volumes are mounted one by one, as the container may use them.
+        // The home takes the place of the container's own files. Volumes are mounted one by one, as the container may
+        // use them.
         let home = Mount {
             source: folder.clone(),
             part: PathBuf::new(),
@@ -65,12 +73,12 @@ impl PodFolders {
             is_read_only: is_closed,
             origin: MountOrigin::Pod,
         };
-        Ok(Self { folder, home: HOME.into(), volumes: VOLUMES.into(), is_apart: true, mounts: vec![home] })
+        Ok(Self { folder, home: HOME.into(), volumes: VOLUMES.into(), is_remapped: true, mounts: vec![home] })
     }
 }
 
-/// Gives a home to whom it is for, with what is in it: the Pod may have had another user before the machine was started anew,
-/// or run as root with an earlier release.
+/// Gives a home and everything in it to its user: the Pod may have had another user before a reboot, or run as root
+/// with an earlier release.
 fn give_to_user(home: &OwnedFd, identity: &ContainerIdentity) -> io::Result<()> {
     let Some(user) = identity.machine_user else { return Ok(()) };
     let before = rustix::fs::fstat(home)?.st_uid;

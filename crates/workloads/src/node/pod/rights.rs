@@ -1,8 +1,8 @@
-//! What a container may do beyond the rights of its user: capabilities, and whether it may gain any.
+//! Decides what a container may do beyond its user's rights: its capabilities, and whether it may gain any.
 //!
-//! In Kubernetes containers are root with a short list of capabilities by default. Here they run as a user without any,
-//! and the list limits what privileged programs of the machine (`sudo`, `ping`) can give them. `drop` and `add` change
-//! the list. One capability is granted directly: to listen on ports below 1024, as every container may.
+//! In Kubernetes, containers are root with a short list of capabilities by default. Here they run as a user without
+//! any, and the list limits what privileged programs of the machine (`sudo`, `ping`) can give them. `drop` and `add`
+//! change the list. One capability is granted directly: to listen on ports below 1024, as every container may.
 //!
 //! Only a node that runs Pods as root (`--node-as root`) grants rights beyond the Pod. [`super::unsupported_security`]
 //! reports what is not granted.
@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Capabilities, Container};
 use super::identity::IdentityPolicy;
 use crate::node::supervisor::protocol::ProcessRights;
 
-/// The names of Linux' capabilities, each at its number.
+/// The names of Linux's capabilities, each at its number.
 const NAMES: [&str; 41] = [
     "CHOWN",
     "DAC_OVERRIDE",
@@ -57,7 +57,8 @@ const NAMES: [&str; 41] = [
     "CHECKPOINT_RESTORE",
 ];
 
-/// What container runtimes give by default, without MKNOD: nothing here says which devices may be made.
+/// The capabilities that container runtimes give by default, without MKNOD: nothing here limits which devices may be
+/// made.
 const USUAL: [&str; 13] = [
     "CHOWN",
     "DAC_OVERRIDE",
@@ -74,13 +75,13 @@ const USUAL: [&str; 13] = [
     "AUDIT_WRITE",
 ];
 
-/// Listening on ports below 1024.
+/// The capability to listen on ports below 1024.
 const LOW_PORTS: &str = "NET_BIND_SERVICE";
 
-/// All of them, in a list of names.
+/// The name that means all capabilities.
 const ALL: &str = "ALL";
 
-/// What the container gets.
+/// Returns the container's rights.
 pub(crate) fn container_rights(
     identity_policy: &IdentityPolicy,
     container: &Container,
@@ -89,8 +90,8 @@ pub(crate) fn container_rights(
     let context = container.security_context.as_ref();
     let is_privileged = context.and_then(|context| context.privileged) == Some(true);
     let capabilities = context.and_then(|context| context.capabilities.as_ref());
-    let bound = bound(capabilities, is_root(identity_policy), is_privileged);
-    // In a user namespace it would be a right over that namespace's own network, which is none.
+    let bound = capability_bound(capabilities, is_root(identity_policy), is_privileged);
+    // In a user namespace it would only apply to that namespace's own network, and there is none.
     let ambient = match identity_policy {
         IdentityPolicy::AnyUser { .. } if !has_namespace => bound & bits([LOW_PORTS]),
         _ => 0,
@@ -102,12 +103,12 @@ pub(crate) fn container_rights(
     }
 }
 
-/// Are the Pods root of the machine, because its owner said so?
+/// Returns whether Pods are root on the machine, because its owner said so.
 pub(crate) fn is_root(identity_policy: &IdentityPolicy) -> bool {
     matches!(identity_policy, IdentityPolicy::OneUser { account, is_root: true, .. } if account.user == 0)
 }
 
-/// Can the node take capabilities away?
+/// Returns whether the node can take capabilities away.
 pub(crate) fn can_bound(identity_policy: &IdentityPolicy) -> bool {
     match identity_policy {
         IdentityPolicy::AnyUser { .. } => true,
@@ -115,7 +116,8 @@ pub(crate) fn can_bound(identity_policy: &IdentityPolicy) -> bool {
     }
 }
 
-fn bound(capabilities: Option<&Capabilities>, is_root: bool, is_privileged: bool) -> u64 {
+/// Returns the capabilities that a container can have at most.
+fn capability_bound(capabilities: Option<&Capabilities>, is_root: bool, is_privileged: bool) -> u64 {
     if is_privileged && is_root {
         return bits(NAMES);
     }
@@ -127,12 +129,12 @@ fn bound(capabilities: Option<&Capabilities>, is_root: bool, is_privileged: bool
     let dropped = named(capabilities.and_then(|all| all.drop.as_ref()));
     let usual = bits(USUAL);
     let added = if is_root { added } else { added & usual };
-    // What is added by its name stays also where all is dropped.
+    // A capability that is added by name stays even if all are dropped.
     let is_all_dropped = dropped == bits(NAMES);
     if is_all_dropped { added } else { (usual | added) & !dropped }
 }
 
-/// The capabilities a container adds and does not get.
+/// Returns the capabilities that a container adds and does not get.
 pub(crate) fn withheld_capabilities<'a>(
     identity_policy: &IdentityPolicy,
     container: &'a Container,
@@ -145,13 +147,13 @@ pub(crate) fn withheld_capabilities<'a>(
             is_root(identity_policy)
                 || (matches!(identity_policy, IdentityPolicy::AnyUser { .. }) && !has_namespace)
         }
-        // Over what is its own, a container that sees itself as root has the usual ones.
+        // Over its own files, a container that sees itself as root has the usual capabilities.
         name => is_root(identity_policy) || (has_namespace && USUAL.contains(&name)),
     };
     added.iter().map(String::as_str).filter(|name| !is_given(name)).collect()
 }
 
-/// Some write `CAP_CHOWN`.
+/// Removes the prefix in `CAP_CHOWN`, which some people write.
 fn without_prefix(name: &str) -> &str {
     name.strip_prefix("CAP_").unwrap_or(name)
 }
@@ -174,7 +176,11 @@ mod tests {
     fn lists_of_capabilities_are_minded() {
         let check = |add: &[&str], drop: &[&str], is_root: bool, expected: u64| {
             let capabilities = serde_json::from_value(json!({"add": add, "drop": drop})).unwrap();
-            assert_eq!(bound(Some(&capabilities), is_root, false), expected, "{add:?} {drop:?} {is_root}");
+            assert_eq!(
+                capability_bound(Some(&capabilities), is_root, false),
+                expected,
+                "{add:?} {drop:?} {is_root}"
+            );
         };
         let usual = bits(USUAL);
         assert_eq!(bits([ALL]), bits(NAMES));
@@ -186,7 +192,7 @@ mod tests {
         check(&["SYS_ADMIN"], &[], false, usual);
         check(&["SYS_ADMIN"], &[], true, usual | bits(["SYS_ADMIN"]));
         check(&["ALL"], &["SYS_ADMIN"], true, bits(NAMES) & !bits(["SYS_ADMIN"]));
-        assert_eq!(bound(None, true, true), bits(NAMES));
-        assert_eq!(bound(None, false, true), usual);
+        assert_eq!(capability_bound(None, true, true), bits(NAMES));
+        assert_eq!(capability_bound(None, false, true), usual);
     }
 }

@@ -1,17 +1,17 @@
-//! The ServiceAccount of a Pod: who its processes are to the server, and where they find their credentials.
+//! A Pod's ServiceAccount: the account its processes use with the server, and where they find their credentials.
 //!
-//! In Kubernetes an admission plugin adds to every Pod a volume with a token, the server's CA and the namespace. Here the
-//! node treats the Pod as if that had happened; the stored Pod stays as it was written. Where the system offers no mount
-//! namespaces, the volume cannot be at the path that all clients know. Then there is a kubeconfig beside the token, and
-//! variables name it.
+//! In Kubernetes, an admission plugin adds a volume with a token, the server's CA and the namespace to every Pod. Here
+//! the node treats the Pod as if that had happened; the stored Pod stays as it was written. Where the system offers no
+//! mount namespaces, the volume cannot be at the path that all clients know. Then there is a kubeconfig beside the
+//! token, and variables name it.
 //!
-//! Does nothing for a node that does not know where its server listens.
+//! A node that does not know its server's address does none of this.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use homeostat_runtime::Target;
+use homeostat_runtime::{Target, from_json};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ServiceAccount, Volume, VolumeMount};
 use serde_json::json;
 
@@ -19,36 +19,36 @@ use super::environment::Environment;
 use super::service_variables::{ServiceLinkPort, variables_of_service};
 use crate::node::NodeShared;
 
-/// The volume's name: no volume of a Pod can have a dot in its own.
+/// The volume's name: it has a dot, which the name of a Pod's own volume cannot have.
 pub(crate) const VOLUME: &str = "serviceaccount.kubernetes.io";
 /// Where clients look for it.
 const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Names the folder where it cannot be there; `--in-cluster` of our operators minds it.
+/// The variable that names the folder where it cannot be there; our operators' `--in-cluster` reads it.
 const FOLDER_VARIABLE: &str = "HOMEOSTAT_SERVICE_ACCOUNT";
-/// The ConfigMap of every namespace that has the server's certificate authority.
+/// The ConfigMap in every namespace that contains the server's certificate authority.
 pub(crate) const ROOT_CA: &str = "kube-root-ca.crt";
-/// What Kubernetes' admission asks for.
+/// The lifetime that Kubernetes' admission plugin asks for.
 const LIFETIME_S: i64 = 3607;
 
-/// The name of the Pod's account.
+/// Returns the name of the Pod's account.
 pub(crate) fn account_name(pod: &Pod) -> &str {
     let named = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
     named.filter(|name| !name.is_empty()).unwrap_or("default")
 }
 
-/// The account, as the Pod's reconciler looks it up.
+/// Returns the account as a target of the Pod's reconciler.
 pub(crate) fn account_target(pod: &Pod) -> Vec<Target> {
     vec![Target::from(account_name(pod))]
 }
 
-/// Does the Pod want its account's token? Its own word comes first, then the account's.
+/// Returns whether the Pod wants its account's token. The Pod's own setting comes first, then the account's.
 pub(crate) fn wants_token(pod: &Pod, account: Option<&ServiceAccount>) -> bool {
     let own = pod.spec.as_ref().and_then(|spec| spec.automount_service_account_token);
     let of_account = account.and_then(|account| account.automount_service_account_token);
     own.or(of_account).unwrap_or(true)
 }
 
-/// The Pod with its account mounted in every container that has nothing at that path.
+/// Returns the Pod with its account mounted in every container that has nothing at that path.
 pub(crate) fn with_account_mounted(pod: &Pod) -> Arc<Pod> {
     let mut pod = pod.clone();
     if let Some(spec) = &mut pod.spec {
@@ -77,16 +77,16 @@ fn volume() -> Volume {
         {"configMap": {"name": ROOT_CA, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
         {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
     ]);
-    serde_json::from_value(json!({"name": VOLUME, "projected": {"sources": sources}}))
-        .expect("a volume written here is one")
+    from_json(&json!({"name": VOLUME, "projected": {"sources": sources}}))
+        .expect("a volume written here is valid")
 }
 
-/// Does the container see its account?
+/// Returns whether the container sees its account.
 fn is_mounted(container: &Container) -> bool {
     container.volume_mounts.iter().flatten().any(|mount| mount.name == VOLUME)
 }
 
-/// Every projected token the Pod asks for: audience and lifetime.
+/// Returns every projected token the Pod asks for: audience and lifetime.
 pub(crate) fn requested_tokens(spec: &PodSpec) -> impl Iterator<Item = (Option<&str>, Option<i64>)> {
     let projected = spec.volumes.iter().flatten().filter_map(|volume| volume.projected.as_ref());
     let sources = projected.flat_map(|projected| projected.sources.iter().flatten());
@@ -94,8 +94,8 @@ pub(crate) fn requested_tokens(spec: &PodSpec) -> impl Iterator<Item = (Option<&
     tokens.map(|token| (token.audience.as_deref(), token.expiration_seconds))
 }
 
-/// What tells a container where its server is, and who it is where that is not at the known path. What the Pod says itself
-/// comes later and wins.
+/// Returns the variables that tell a container where its server is, and where its account is if not at the known path.
+/// The Pod's own variables come later and win.
 pub(crate) fn variables(shared: &NodeShared, container: &Container, volumes: &Path) -> Environment {
     let Some(server) = shared.options.server else { return Environment::new() };
     let port = ServiceLinkPort { number: server.port().into(), name: "https", protocol: "TCP" };
@@ -108,13 +108,13 @@ pub(crate) fn variables(shared: &NodeShared, container: &Container, volumes: &Pa
     variables
 }
 
-/// The kubeconfig beside the token, for containers that cannot have it where clients look.
+/// Returns the kubeconfig beside the token, for containers that cannot have the token where clients look.
 pub(crate) fn kubeconfig(shared: &NodeShared, pod: &Pod, volume: &Volume) -> Option<String> {
     let server = shared.options.server.filter(|_| !shared.has_namespaces && volume.name == VOLUME)?;
     Some(kubeconfig_of(server, pod.metadata.namespace.as_deref().unwrap_or_default()))
 }
 
-/// JSON is YAML; clients take the names of files from beside it.
+/// Returns a kubeconfig as JSON, which is YAML; clients look for the files beside it.
 fn kubeconfig_of(server: SocketAddr, namespace: &str) -> String {
     let context = json!({"cluster": "homeostat", "user": "account", "namespace": namespace});
     json!({

@@ -1,27 +1,27 @@
-//! The environment variables that tell a container about Services, as in Kubernetes: where each one is, by its name and
-//! its ports.
+//! The environment variables that tell a container about Services, as in Kubernetes: each one's address, by its name
+//! and its ports.
 //!
-//! These are the Services of its own namespace that have an address, unless the Pod disables service links; and always
+//! These are the Services of its own namespace that have an address, unless the Pod disables service links, and always
 //! the server itself. Later changes reach only containers that start later.
 
 use k8s_openapi::api::core::v1::{Pod, Service};
 
 use super::environment::Environment;
 
-/// The variables of all Services of the Pod's namespace.
+/// Returns the variables of all Services in the Pod's namespace.
 pub(crate) fn variables<'a>(pod: &Pod, services: impl Iterator<Item = &'a Service>) -> Environment {
     let wants_links = pod.spec.as_ref().and_then(|spec| spec.enable_service_links) != Some(false);
     let namespace = pod.metadata.namespace.as_deref();
-    // Where the server is, the node knows better.
+    // The node knows the server's address better.
     let is_server = |service: &Service| {
         service.metadata.namespace.as_deref() == Some("default")
             && service.metadata.name.as_deref() == Some("kubernetes")
     };
-    let told = services.filter(|service| wants_links && service.metadata.namespace.as_deref() == namespace);
-    told.filter(|service| !is_server(service)).filter_map(of_service).flatten().collect()
+    let linked = services.filter(|service| wants_links && service.metadata.namespace.as_deref() == namespace);
+    linked.filter(|service| !is_server(service)).filter_map(service_environment).flatten().collect()
 }
 
-fn of_service(service: &Service) -> Option<Environment> {
+fn service_environment(service: &Service) -> Option<Environment> {
     let spec = service.spec.as_ref()?;
     let address = spec.cluster_ip.as_deref().filter(|address| !matches!(*address, "" | "None"))?;
     let ports = spec.ports.iter().flatten().map(|port| ServiceLinkPort {
@@ -39,7 +39,7 @@ pub(super) struct ServiceLinkPort<'a> {
     pub(super) protocol: &'a str,
 }
 
-/// The variables of one Service.
+/// Returns the variables of one Service.
 pub(super) fn variables_of_service(name: &str, address: &str, ports: &[ServiceLinkPort<'_>]) -> Environment {
     let name = upper(name);
     let mut variables = Environment::from([(format!("{name}_SERVICE_HOST"), address.to_owned())]);
@@ -89,7 +89,7 @@ mod tests {
             service("here", "empty", "", &ports),
             service("default", "kubernetes", "10.0.0.1", &ports),
         ];
-        let told = |namespace: &str, links: Option<bool>| {
+        let variables_in = |namespace: &str, links: Option<bool>| {
             let pod = serde_json::from_value(json!({"metadata": {"namespace": namespace},
                 "spec": {"enableServiceLinks": links, "containers": []}}))
             .unwrap();
@@ -111,9 +111,9 @@ mod tests {
             ("FOO_SERVICE_SERVICE_PORT_WEB_UI", "8765"),
         ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert_eq!(told("here", None), Environment::from(expected));
-        assert_eq!(told("here", Some(false)), Environment::new());
-        assert_eq!(told("default", None), Environment::new());
+        assert_eq!(variables_in("here", None), Environment::from(expected));
+        assert_eq!(variables_in("here", Some(false)), Environment::new());
+        assert_eq!(variables_in("default", None), Environment::new());
         let six = variables_of_service(
             "six",
             "fd00::1",

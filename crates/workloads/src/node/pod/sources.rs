@@ -1,12 +1,12 @@
-//! Where a Pod takes values from: ConfigMaps, Secrets and claimed volumes in the reconciler's cache, and tokens of its
-//! account.
+//! The sources of a Pod's values: ConfigMaps, Secrets and claimed volumes in the reconciler's cache, and its account's
+//! tokens.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_runtime::{Context, Target};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec, Secret, Service,
+    ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec, Secret, Service, Volume,
 };
 
 use super::container_roles::all_containers;
@@ -16,18 +16,19 @@ use super::status::StartRefusal;
 use crate::node::storage;
 use crate::node::tokens::TokenSpec;
 
-/// Where values come from.
+/// The sources of values.
 pub(crate) trait ValueSources {
     fn config_map(&self, name: &str) -> Result<Option<Arc<ConfigMap>>, StartRefusal>;
     fn secret(&self, name: &str) -> Result<Option<Arc<Secret>>, StartRefusal>;
-    fn token(&self, wish: &TokenSpec) -> Result<String, StartRefusal>;
-    /// All Services there are.
+    fn token(&self, spec: &TokenSpec) -> Result<String, StartRefusal>;
+    /// Returns all Services.
     fn services(&self) -> Result<Vec<Arc<Service>>, StartRefusal>;
-    /// The volume a claim is bound to, and that is bound to it. A claim of the Pod's own must have been made for it.
-    fn claimed(&self, claim: &str, is_its_own: bool) -> Result<Arc<PersistentVolume>, StartRefusal>;
+    /// Returns what the claim of a Pod's volume is bound to, if that is bound to the claim. The claim of an ephemeral
+    /// volume must have been made for this Pod.
+    fn claimed_volume(&self, volume: &Volume, claim: &str) -> Result<Arc<PersistentVolume>, StartRefusal>;
 }
 
-/// Everything at hand for one reconcile.
+/// The sources available in one reconcile.
 pub(crate) struct CachedSources<'a> {
     pub(crate) cx: &'a Context<Pod>,
     pub(crate) tokens: BTreeMap<TokenSpec, Result<String, String>>,
@@ -46,27 +47,27 @@ impl ValueSources for CachedSources<'_> {
         self.cx.list().map_err(|error| config_error(error.to_string()))
     }
 
-    fn token(&self, wish: &TokenSpec) -> Result<String, StartRefusal> {
-        let found = self.tokens.get(wish).cloned();
+    fn token(&self, spec: &TokenSpec) -> Result<String, StartRefusal> {
+        let found = self.tokens.get(spec).cloned();
         found
-            .unwrap_or_else(|| Err("the Pod is ending: no token is asked for".to_owned()))
+            .unwrap_or_else(|| Err("the Pod is being deleted, so no token is requested".to_owned()))
             .map_err(config_error)
     }
 
-    fn claimed(&self, claim: &str, is_its_own: bool) -> Result<Arc<PersistentVolume>, StartRefusal> {
+    fn claimed_volume(&self, volume: &Volume, claim: &str) -> Result<Arc<PersistentVolume>, StartRefusal> {
         let failed = |error: homeostat_runtime::Error| config_error(error.to_string());
         let found = self.cx.get::<PersistentVolumeClaim>(claim).map_err(failed)?;
         let found =
             found.ok_or_else(|| config_error(format!("persistentvolumeclaim \"{claim}\" not found")))?;
-        if is_its_own && !storage::is_made_for(&found, self.cx.object()) {
+        if volume.ephemeral.is_some() && !storage::is_made_for(&found, self.cx.object()) {
             return Err(config_error(format!(
                 "persistentvolumeclaim \"{claim}\" was not created for this Pod"
             )));
         }
-        let volume = storage::volume_of(&found)
+        let bound = storage::volume_of(&found)
             .ok_or_else(|| config_error(format!("persistentvolumeclaim \"{claim}\" is not bound")))?;
-        let known = self.cx.get::<PersistentVolume>(volume).map_err(failed)?;
-        let known = known.ok_or_else(|| not_bound_yet(format!("persistentvolume \"{volume}\" not found")))?;
+        let known = self.cx.get::<PersistentVolume>(bound).map_err(failed)?;
+        let known = known.ok_or_else(|| not_bound_yet(format!("persistentvolume \"{bound}\" not found")))?;
         match storage::describe_misbinding(&found, &known) {
             Some(why) => Err(not_bound_yet(format!("persistentvolumeclaim \"{claim}\": {why}"))),
             None => Ok(known),
@@ -74,55 +75,60 @@ impl ValueSources for CachedSources<'_> {
     }
 }
 
-/// A volume may come to be bound without a word to the Pod.
+/// Returns a refusal that is tried again, because a volume may become bound without a change that triggers the Pod.
 fn not_bound_yet(message: String) -> StartRefusal {
-    StartRefusal { is_passing: true, ..config_error(message) }
+    StartRefusal { is_temporary: true, ..config_error(message) }
 }
 
-/// The claims a Pod names.
+/// Returns the claims that a Pod names.
 pub(crate) fn claims(pod: &Pod) -> Vec<Target> {
     targets(storage::claim_names(pod))
 }
 
-/// The ConfigMaps a Pod names.
+/// Returns the ConfigMaps that a Pod names.
 pub(crate) fn config_maps(pod: &Pod) -> Vec<Target> {
     let Some(spec) = &pod.spec else { return Vec::new() };
-    let mut names: Vec<String> = Vec::new();
-    for part in all_containers(spec) {
-        let from = part.container.env_from.iter().flatten().filter_map(|from| from.config_map_ref.as_ref());
-        names.extend(from.map(|reference| reference.name.clone()));
-        let sources = part.container.env.iter().flatten().filter_map(|one| one.value_from.as_ref());
-        names.extend(sources.filter_map(|from| Some(from.config_map_key_ref.as_ref()?.name.clone())));
-    }
-    names.extend(volume_names(spec, true));
+    let mut names = referenced_names(spec, SourceKind::ConfigMap);
     names.push(service_account::ROOT_CA.to_owned());
     targets(names)
 }
 
-/// The Secrets a Pod names.
+/// Returns the Secrets that a Pod names.
 pub(crate) fn secrets(pod: &Pod) -> Vec<Target> {
     let Some(spec) = &pod.spec else { return Vec::new() };
-    let mut names: Vec<String> = Vec::new();
-    for part in all_containers(spec) {
-        let from = part.container.env_from.iter().flatten().filter_map(|from| from.secret_ref.as_ref());
-        names.extend(from.map(|reference| reference.name.clone()));
-        let sources = part.container.env.iter().flatten().filter_map(|one| one.value_from.as_ref());
-        names.extend(sources.filter_map(|from| Some(from.secret_key_ref.as_ref()?.name.clone())));
-    }
-    names.extend(volume_names(spec, false));
-    targets(names)
+    targets(referenced_names(spec, SourceKind::Secret))
 }
 
-fn volume_names(spec: &PodSpec, of_config_maps: bool) -> Vec<String> {
+/// The kind of object that a Pod takes values from.
+#[derive(Clone, Copy)]
+enum SourceKind {
+    ConfigMap,
+    Secret,
+}
+
+/// Returns the names of the objects of one kind that the Pod's variables and volumes come from.
+fn referenced_names(spec: &PodSpec, kind: SourceKind) -> Vec<String> {
+    let pick = |config_map: Option<String>, secret: Option<String>| match kind {
+        SourceKind::ConfigMap => config_map,
+        SourceKind::Secret => secret,
+    };
     let mut names = Vec::new();
+    for part in all_containers(spec) {
+        for from in part.container.env_from.iter().flatten() {
+            let config_map = from.config_map_ref.as_ref().map(|one| one.name.clone());
+            names.extend(pick(config_map, from.secret_ref.as_ref().map(|one| one.name.clone())));
+        }
+        for from in part.container.env.iter().flatten().filter_map(|one| one.value_from.as_ref()) {
+            let config_map = from.config_map_key_ref.as_ref().map(|one| one.name.clone());
+            names.extend(pick(config_map, from.secret_key_ref.as_ref().map(|one| one.name.clone())));
+        }
+    }
     for volume in spec.volumes.iter().flatten() {
-        names.extend(volume.config_map.as_ref().filter(|_| of_config_maps).map(|source| source.name.clone()));
-        names.extend(
-            volume.secret.as_ref().filter(|_| !of_config_maps).and_then(|source| source.secret_name.clone()),
-        );
+        let config_map = volume.config_map.as_ref().map(|one| one.name.clone());
+        names.extend(pick(config_map, volume.secret.as_ref().and_then(|one| one.secret_name.clone())));
         for source in volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten()) {
-            names.extend(source.config_map.as_ref().filter(|_| of_config_maps).map(|one| one.name.clone()));
-            names.extend(source.secret.as_ref().filter(|_| !of_config_maps).map(|one| one.name.clone()));
+            let config_map = source.config_map.as_ref().map(|one| one.name.clone());
+            names.extend(pick(config_map, source.secret.as_ref().map(|one| one.name.clone())));
         }
     }
     names

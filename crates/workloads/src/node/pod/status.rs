@@ -1,7 +1,7 @@
-//! The status of a Pod, computed from what its processes do.
+//! Computes a Pod's status from what its processes do.
 //!
-//! Times of conditions are kept while the condition stays, and conditions of other writers are left alone, so that a Pod
-//! without changes gets the same status again and nothing is written.
+//! A condition keeps its times while it does not change, and other writers' conditions are left alone. So a Pod without
+//! changes gets the same status again, and nothing is written.
 
 use std::collections::BTreeMap;
 
@@ -20,25 +20,25 @@ use crate::node::supervisor::protocol::{ContainerRun, RunExit, RunState};
 /// The machine's own address.
 pub(super) const HOST: &str = "127.0.0.1";
 
-/// Why a container could not be started, as its status says it.
+/// Why a container could not be started, as its status shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StartRefusal {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
-    /// Can the cause go away without a change of anything the Pod is triggered by? Then it is looked at again.
-    pub(crate) is_passing: bool,
+    /// Whether the cause can go away without a change that triggers the Pod. If so, the Pod is looked at again.
+    pub(crate) is_temporary: bool,
 }
 
-/// Refusals by container.
+/// Refusals by container name.
 pub(crate) type StartRefusals = BTreeMap<String, StartRefusal>;
 
-/// Writes what is true into the status.
+/// Updates the status to the current situation.
 pub(crate) fn write_status(situation: &PodSituation<'_>, refusals: &StartRefusals, status: &mut PodStatus) {
     let phase = pod_phase(situation);
     let statuses = |parts: &mut dyn Iterator<Item = PodContainer<'_>>| -> Vec<ContainerStatus> {
         parts.map(|part| container_status(situation, part, refusals)).collect()
     };
-    let begun = statuses(&mut init_containers(situation.spec));
+    let initial = statuses(&mut init_containers(situation.spec));
     let main = statuses(&mut main_containers(situation.spec));
     status.phase = Some(phase.word().to_owned());
     if situation.is_expired() {
@@ -50,22 +50,22 @@ pub(crate) fn write_status(situation: &PodSituation<'_>, refusals: &StartRefusal
     status.host_ips = Some(vec![HostIP { ip: HOST.to_owned() }]);
     status.pod_ip = Some(situation.address.to_string());
     status.pod_ips = Some(vec![PodIP { ip: situation.address.to_string() }]);
-    write_conditions(situation, phase, (&begun, &main), status);
-    status.init_container_statuses = Some(begun).filter(|all| !all.is_empty());
+    write_conditions(situation, phase, &initial, &main, status);
+    status.init_container_statuses = Some(initial).filter(|all| !all.is_empty());
     status.container_statuses = Some(main);
     let extras: Vec<ContainerStatus> =
         situation.spec.ephemeral_containers.iter().flatten().map(ephemeral_status).collect();
     status.ephemeral_container_statuses = Some(extras).filter(|all| !all.is_empty());
 }
 
-/// What is said of containers that are added to a running Pod (`kubectl debug`).
+/// The message about containers that are added to a running Pod (`kubectl debug`).
 pub(super) const NO_EXTRAS: &str = "this node runs no ephemeral containers: their processes would be those of the machine, so look at the Pod from there";
 
-/// The exit code of a container that could not be run: the kubelet's.
+/// The exit code of a container that could not be run, as the kubelet reports it.
 const NEVER_RUN: i32 = 128;
 
 fn ephemeral_status(container: &EphemeralContainer) -> ContainerStatus {
-    // Not waiting: kubectl would wait with it for ever.
+    // Not waiting: kubectl would wait for it for ever.
     let terminated = ContainerStateTerminated {
         exit_code: NEVER_RUN,
         reason: Some("NotOffered".to_owned()),
@@ -92,7 +92,7 @@ fn container_status(
     let is_running = run.is_some_and(ContainerRun::is_running);
     let results = run.map(|run| situation.health.results_for(part.container, run.attempt));
     let waiting = waiting_reason(situation, part, refusals.get(name));
-    // What is shown as the last state: the run before, or this one while the next is awaited.
+    // The last state is the previous run, or this one while the next one is awaited.
     let last = match (&waiting, run) {
         (Some(_), Some(run)) if run.is_over() => Some(run),
         _ => runs.and_then(|runs| runs.previous.as_ref()),
@@ -115,7 +115,7 @@ fn container_status(
     }
 }
 
-/// The process while there is one; afterwards the run. None before the first moment.
+/// Returns an ID for the process while there is one, and for the run afterwards. `None` before anything has run.
 pub(super) fn container_id(situation: &PodSituation<'_>, name: &str, run: &ContainerRun) -> Option<String> {
     match run.state {
         RunState::Starting => None,
@@ -135,7 +135,7 @@ fn is_ready(situation: &PodSituation<'_>, part: PodContainer<'_>, is_running: bo
     }
 }
 
-/// Why the container does not run, if it shall.
+/// Returns why the container does not run, if it should.
 fn waiting_reason(
     situation: &PodSituation<'_>,
     part: PodContainer<'_>,
@@ -144,7 +144,7 @@ fn waiting_reason(
     if let Some(refusal) = refusal {
         return Some(waiting_state(refusal.reason, Some(refusal.message.clone())));
     }
-    // Init containers that wait for others, too.
+    // This includes init containers that wait for others.
     let has_init = init_containers(situation.spec).next().is_some();
     let not_yet =
         || Some(waiting_state(if has_init { "PodInitializing" } else { "ContainerCreating" }, None));
@@ -170,7 +170,7 @@ fn waiting_state(reason: &str, message: Option<String>) -> ContainerStateWaiting
     ContainerStateWaiting { reason: Some(reason.to_owned()), message }
 }
 
-/// A run as a container's state.
+/// Returns a run as a container's state.
 fn container_state(run: &ContainerRun) -> ContainerState {
     match &run.state {
         RunState::Starting => ContainerState::default(),
@@ -213,7 +213,7 @@ fn exit_reason(exit: &RunExit) -> &'static str {
     }
 }
 
-/// Whole seconds, as the API shows times: what is compared must be what was stored.
+/// Truncates to whole seconds, as the API shows times: only what was stored can be compared.
 pub(super) fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
@@ -221,18 +221,19 @@ pub(super) fn whole_second(time: Timestamp) -> Timestamp {
 fn write_conditions(
     situation: &PodSituation<'_>,
     phase: PodPhase,
-    (begun, main): (&[ContainerStatus], &[ContainerStatus]),
+    initial: &[ContainerStatus],
+    main: &[ContainerStatus],
     status: &mut PodStatus,
 ) {
-    // A sidecar has done its part when it has started, any other init container when it has ended well.
+    // A sidecar is initialized when it has started, any other init container when it has succeeded.
     let is_unfinished = |one: &ContainerStatus, role| match role {
         ContainerRole::Sidecar => one.started != Some(true),
         _ => !one.ready,
     };
-    let unfinished = begun.iter().zip(init_containers(situation.spec));
+    let unfinished = initial.iter().zip(init_containers(situation.spec));
     let unfinished =
         names(unfinished.filter(|(one, part)| is_unfinished(one, part.role)).map(|(one, _)| one));
-    let sidecars = begun
+    let sidecars = initial
         .iter()
         .zip(init_containers(situation.spec))
         .filter(|(_, part)| part.role == ContainerRole::Sidecar);
@@ -240,7 +241,7 @@ fn write_conditions(
     let initialized = match (&*unfinished, phase) {
         (_, PodPhase::Succeeded) => Ok(Some("PodCompleted")),
         ("", _) => Ok(None),
-        // It was initialized before, and a sidecar is being started again.
+        // It was initialized before, and a sidecar is being restarted.
         _ if main.iter().any(has_started) => Ok(None),
         (names, _) => {
             Err(("ContainersNotInitialized", format!("containers with incomplete status: [{names}]")))
@@ -271,13 +272,13 @@ fn write_conditions(
     }
 }
 
-/// Has the container run, in this attempt or an earlier one?
+/// Returns whether the container has run, in this attempt or an earlier one.
 fn has_started(status: &ContainerStatus) -> bool {
     let has_run = |state: &ContainerState| state.running.is_some() || state.terminated.is_some();
     status.state.as_ref().is_some_and(has_run) || status.last_state.as_ref().is_some_and(has_run)
 }
 
-/// Does the Pod fail now, and only because the node was stopped?
+/// Returns whether the Pod fails now, and only because the node was stopped.
 fn is_disrupted(situation: &PodSituation<'_>) -> bool {
     let mut failed = all_containers(situation.spec)
         .filter(|part| situation.has_failed(*part))
@@ -291,7 +292,7 @@ fn names<'a>(statuses: impl Iterator<Item = &'a ContainerStatus>) -> String {
     statuses.map(|one| one.name.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-/// Conditions of others the Pod waits for.
+/// Returns the readiness gates that other controllers have not met yet.
 fn unmet_gates(situation: &PodSituation<'_>, status: &PodStatus) -> String {
     let is_met = |wanted: &str| {
         status.conditions.iter().flatten().any(|one| one.type_ == wanted && one.status == "True")
@@ -300,7 +301,7 @@ fn unmet_gates(situation: &PodSituation<'_>, status: &PodStatus) -> String {
     gates.filter(|wanted| !is_met(wanted)).collect::<Vec<_>>().join(", ")
 }
 
-/// True with a reason or none, or false with a reason and words.
+/// True with an optional reason, or false with a reason and a message.
 type ConditionValue = Result<Option<&'static str>, (&'static str, String)>;
 
 fn set_condition(conditions: &mut Vec<PodCondition>, kind: &str, claim: ConditionValue, now: Timestamp) {

@@ -1,7 +1,7 @@
-//! The file for the termination message of a container, which the container sees at its `terminationMessagePath`.
+//! The file for a container's termination message, which the container sees at its `terminationMessagePath`.
 //!
-//! The usual path is in `/dev`, and the machine's own `/dev` must not be written to. In a mount namespace the file covers
-//! the path; otherwise a variable names the file. The supervisor reads it when the container has ended.
+//! The usual path is in `/dev`, and the machine's own `/dev` must not be written to. In a mount namespace the file
+//! covers the path; otherwise a variable names the file. The supervisor reads it when the container has ended.
 
 use std::fs;
 use std::io;
@@ -19,14 +19,14 @@ use crate::node::supervisor::protocol::{ContainerKey, Mount, MountOrigin};
 
 /// Kubernetes' default.
 const PATH: &str = "/dev/termination-log";
-/// Where a container in a mount namespace finds the file, if its own path is a link.
-const APART: &str = "/run/homeostat/termination-log";
-/// Names the file for the container.
+/// Where a container in a mount namespace finds the file if its own path is a link.
+const FALLBACK_PATH: &str = "/run/homeostat/termination-log";
+/// The variable that names the file for the container.
 pub(crate) const VARIABLE: &str = "HOMEOSTAT_TERMINATION_LOG";
-/// The policy by which the end of the log stands in for a message.
+/// The policy that uses the end of the log if there is no message.
 const OR_LOG: &str = "FallbackToLogsOnError";
 
-/// Does the end of the log stand in for words that are missing?
+/// Returns whether the end of the log replaces a missing message.
 pub(crate) fn falls_back_to_log(container: &Container) -> bool {
     container.termination_message_policy.as_deref() == Some(OR_LOG)
 }
@@ -49,20 +49,20 @@ impl TerminationLog {
         let file = shared.layout.message(&ContainerKey { pod: uid, container: container.name.clone() });
         let path = container.termination_message_path.as_deref().filter(|path| !path.is_empty());
         let path = path.unwrap_or(PATH).to_owned();
-        let seen = match (shared.has_namespaces && path.starts_with('/'), folders.is_apart) {
+        let seen = match (shared.has_namespaces && path.starts_with('/'), folders.is_remapped) {
             (true, _) => PathBuf::from(&path),
-            (false, true) => APART.into(),
+            (false, true) => FALLBACK_PATH.into(),
             (false, false) => file.clone(),
         };
         Self { file, path, seen }
     }
 
-    /// What the container calls it.
+    /// Returns the file's path in the container.
     pub(crate) fn path_in_container(&self) -> String {
         self.seen.display().to_string()
     }
 
-    /// Makes the file and gives what its launcher shall mount.
+    /// Makes the file. Returns what the launcher should mount.
     pub(crate) fn make(
         self,
         shared: &NodeShared,
@@ -82,14 +82,14 @@ impl TerminationLog {
             is_read_only: false,
             origin: MountOrigin::Pod,
         };
-        let is_apart = self.seen == Path::new(APART);
+        let is_at_fallback = self.seen == Path::new(FALLBACK_PATH);
         let placed = mount_path::place_volume(shared, folders, &mount, source(self.seen.clone()))?;
-        Ok(placed.or_else(|| is_apart.then(|| source(PathBuf::new()).at(APART.into()))))
+        Ok(placed.or_else(|| is_at_fallback.then(|| source(PathBuf::new()).at(FALLBACK_PATH.into()))))
     }
 }
 
-/// For any user of the Pod to write; the folders above are closed to everybody else. What is there stays, also a link that
-/// the container put in its place: whoever reads it does not follow.
+/// Makes the file writable for any user of the Pod; the folders above are closed to everybody else. An existing one
+/// stays, even a link that the container put in its place: the reader does not follow it.
 fn make_file(file: &Path) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;

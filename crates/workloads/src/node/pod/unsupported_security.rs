@@ -1,7 +1,7 @@
-//! Reports which security settings of a Pod this node does not provide, once, in an event of the Pod.
+//! Reports once, in an event, which of a Pod's security settings this node does not support.
 //!
-//! The Pod runs all the same: these settings would restrict it, or grant it rights it can do without. Settings that would
-//! give it the rights of another user are refused instead (see `identity`).
+//! The Pod runs nevertheless: these settings would restrict it, or grant it rights that it can do without. Settings
+//! that would give it another user's rights are refused instead (see `identity`).
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityCon
 
 use super::container_roles::all_containers;
 use super::identity::{IdentityPolicy, PodIdentities};
-use super::rights;
+use super::{phase, rights};
 use crate::node::NodeShared;
 
-/// Says what the Pod does not get, the first time it is looked at.
+/// Reports what the Pod does not get, when it is first reconciled.
 pub(super) fn report(shared: &NodeShared, cx: &Context<Pod>, identity: &PodIdentities<'_>) {
     if identity.pod.status.as_ref().is_some_and(|status| status.start_time.is_some()) {
         return;
@@ -27,7 +27,7 @@ pub(super) fn report(shared: &NodeShared, cx: &Context<Pod>, identity: &PodIdent
         cx.event(Severity::Warning, "HostPathNotHonoured", unseen);
     }
     if !missing.is_empty() {
-        let message = format!("This node does not provide what the Pod asks for: {}", missing.join("; "));
+        let message = format!("This node does not support what the Pod asks for: {}", missing.join("; "));
         cx.event(Severity::Warning, "SecurityContextNotHonoured", message);
     }
 }
@@ -54,12 +54,12 @@ fn unsupported_of_pod(shared: &NodeShared, identity: &PodIdentities<'_>) -> Vec<
         asked.iter().filter(|(is_asked, _)| *is_asked).map(|(_, what)| (*what).to_owned()).collect();
     missing.extend(unreachable_folders(shared, identity));
     missing.extend(identity.shared_claims.iter().map(|claim| {
-        format!("all files of the claim {claim}, which another Pod uses as another user; give both the same runAsUser")
+        format!("all files of the claim {claim}, which another Pod uses as another user; set the same runAsUser in both")
     }));
     missing
 }
 
-/// Volumes of the machine that lie in what the server keeps.
+/// Returns the host paths that lie in the server's hidden files.
 fn host_paths_hidden(shared: &NodeShared, identity: &PodIdentities<'_>) -> Vec<String> {
     let hidden = if shared.has_namespaces { shared.hidden() } else { Vec::new() };
     let volumes = identity.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
@@ -84,15 +84,15 @@ fn has_user_namespaces(identity_policy: &IdentityPolicy) -> bool {
     }
 }
 
-/// Without mounts a Pod of another user walks to its folders, and somebody may have closed the way.
+/// Returns a folder that a Pod of another user must pass without mounts, and that is closed to it.
 fn unreachable_folders(shared: &NodeShared, identity: &PodIdentities<'_>) -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;
-    /// Others may pass.
+    /// The permission of others to pass.
     const PASSABLE: u32 = 0o001;
-    let is_apart =
+    let must_walk =
         !shared.has_namespaces && identity.blocks.is_some() && !rights::is_root(identity.identity_policy);
     let is_closed = |folder: &&Path| std::fs::metadata(folder).is_ok_and(|meta| meta.mode() & PASSABLE == 0);
-    let closed = shared.layout.root().ancestors().filter(|_| is_apart).find(is_closed)?;
+    let closed = shared.layout.root().ancestors().filter(|_| must_walk).find(is_closed)?;
     Some(format!(
         "its home and volumes by name: this system offers no mount namespaces, and the Pod's user may not pass {}; \
          choose another --data-dir",
@@ -143,7 +143,7 @@ fn unsupported_of_container(
     missing
 }
 
-/// Other Pods that are the same user of this machine.
+/// Returns other Pods that run as the same user of this machine.
 fn pods_with_same_user(cx: &Context<Pod>, identity: &PodIdentities<'_>) -> Option<String> {
     let named = |pod: &Pod| {
         let of_pod = pod.spec.as_ref()?.security_context.as_ref().and_then(|context| context.run_as_user);
@@ -164,7 +164,7 @@ fn pods_with_same_user(cx: &Context<Pod>, identity: &PodIdentities<'_>) -> Optio
     if users.is_empty() || matches!(identity.identity_policy, IdentityPolicy::OneUser { .. }) {
         return None;
     }
-    let is_other = |pod: &Pod| pod.metadata.uid != identity.pod.metadata.uid && !is_over(pod);
+    let is_other = |pod: &Pod| pod.metadata.uid != identity.pod.metadata.uid && !phase::is_finished(pod);
     let all = cx.list::<Pod>().ok()?;
     let same = all.iter().filter(|pod| is_other(pod)).find_map(|pod| {
         let user = named(pod)?.into_iter().find(|user| users.contains(user))?;
@@ -180,8 +180,4 @@ fn pods_with_same_user(cx: &Context<Pod>, identity: &PodIdentities<'_>) -> Optio
         "a user of its own: runAsUser {user} is also that of the Pod {namespace}/{name}, and both can {proc} and open \
          each other's files where both reach them; leave runAsUser out to have one"
     ))
-}
-
-fn is_over(pod: &Pod) -> bool {
-    matches!(pod.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"))
 }

@@ -1,8 +1,8 @@
-//! Counts answers in a row: the result of a probe counts only when it is repeated often enough.
+//! Counts equal results in a row: a probe's result counts only after enough repetitions.
 
 use k8s_openapi::api::core::v1::Probe;
 
-/// Counts equal answers in a row.
+/// Counts equal results in a row.
 pub(super) struct AnswerCounter {
     successes_needed: u32,
     failures_needed: u32,
@@ -23,7 +23,7 @@ impl AnswerCounter {
         }
     }
 
-    /// Counts an answer; gives the word once it counts.
+    /// Counts a result. Returns it once it was repeated often enough.
     pub(super) fn count(&mut self, is_good: bool) -> Option<bool> {
         if self.last != Some(is_good) {
             self.in_a_row = 0;

@@ -1,7 +1,8 @@
-//! Probes: is a container started, ready, alive? One task per run probes, and every new result triggers the Pod.
+//! Probes whether containers are started, ready and alive. One task per run probes, and every new result triggers the
+//! Pod.
 //!
-//! `answer_counter` counts answers (no I/O), `probe_client` probes once. **Invariant:** results belong to one run of one
-//! container. The next run starts without results, because the attempt is part of the key.
+//! `answer_counter` counts results (no I/O), `probe_client` probes once. **Invariant:** results belong to one run of
+//! one container. The next run starts without results, because the attempt is part of the key.
 
 mod answer_counter;
 mod probe_client;
@@ -22,7 +23,7 @@ use super::supervisor_client::{PodRuns, SupervisorClient};
 use answer_counter::AnswerCounter;
 use probe_client::ProbeClient;
 
-/// What probes say about one run.
+/// The results of the probes of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProbeResults {
     pub(crate) is_started: bool,
@@ -30,12 +31,12 @@ pub(crate) struct ProbeResults {
     pub(crate) is_live: bool,
 }
 
-/// Verdicts of a Pod's runs.
+/// The probe results of a Pod's runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodHealth(BTreeMap<(String, u32), ProbeResults>);
 
 impl PodHealth {
-    /// The verdict on a run; before the first probe it is what Kubernetes assumes.
+    /// Returns a run's results; before the first probe, what Kubernetes assumes.
     pub(crate) fn results_for(&self, container: &Container, attempt: u32) -> ProbeResults {
         let known = self.0.get(&(container.name.clone(), attempt)).copied();
         known.unwrap_or_else(|| first_results(container))
@@ -68,14 +69,14 @@ impl ProbeKind {
     }
 }
 
-/// All probes of a node.
+/// Runs all probes of a node.
 pub(crate) struct Prober {
     supervisor: Arc<SupervisorClient>,
     triggers: mpsc::Sender<Target>,
     pods: Arc<Mutex<HashMap<String, ProbedPod>>>,
 }
 
-/// What is known of one Pod, and the tasks that learn it.
+/// The results of one Pod, and the tasks that probe it.
 #[derive(Default)]
 struct ProbedPod {
     health: PodHealth,
@@ -92,12 +93,13 @@ impl Prober {
         self.lock().get(pod).map(|probed| probed.health.clone()).unwrap_or_default()
     }
 
-    /// What probes complained of since the last time.
+    /// Returns the probe failures since the last call.
     pub(crate) fn take_failures(&self, pod: &str) -> Vec<String> {
         self.lock().get_mut(pod).map(|probed| std::mem::take(&mut probed.failures)).unwrap_or_default()
     }
 
-    /// Probes the runs that run, and no others. `process` is what a command beside the container runs as.
+    /// Probes the runs that are running, and no others. A command runs beside the container, with the settings in
+    /// `process`.
     pub(crate) fn sync(
         &self,
         pod: &Pod,
@@ -130,7 +132,7 @@ impl Prober {
         }
     }
 
-    /// The Pod is gone.
+    /// Stops probing a Pod that is gone.
     pub(crate) fn forget(&self, pod: &str) {
         self.lock().remove(pod);
     }
@@ -186,7 +188,7 @@ struct ProbeTask {
 }
 
 impl ProbeTask {
-    /// Startup first; the others only once it is through.
+    /// Probes startup first, and the others once that has succeeded.
     async fn run(self) {
         let container = self.client.container.clone();
         if let Some(probe) = &container.startup_probe {
@@ -205,7 +207,7 @@ impl ProbeTask {
         tokio::join!(readiness, liveness);
     }
 
-    /// Asks until the question is settled: startup once it succeeds, startup and liveness once they fail.
+    /// Probes until the question is settled: startup once it succeeds, startup and liveness once they fail.
     async fn probe_repeatedly(&self, question: ProbeKind, probe: &Probe) {
         let mut counter = AnswerCounter::new(probe);
         sleep(seconds(probe.initial_delay_seconds, 0)).await;
@@ -225,26 +227,24 @@ impl ProbeTask {
         }
     }
 
-    async fn record_answer(&self, question: ProbeKind, settled: Option<bool>, complaint: Option<String>) {
+    async fn record_answer(&self, question: ProbeKind, settled: Option<bool>, failure: Option<String>) {
         let has_news = {
             let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(probed) = pods.get_mut(&self.id.pod) else { return };
-            let has_complaint = complaint.is_some();
-            probed
-                .failures
-                .extend(complaint.map(|words| format!("{} probe failed: {words}", question.word())));
+            let has_failed = failure.is_some();
+            probed.failures.extend(failure.map(|words| format!("{} probe failed: {words}", question.word())));
             let results = probed.health.0.get_mut(&self.key);
             let has_changed = results.is_some_and(|results| apply_answer(results, question, settled));
-            has_changed || has_complaint
+            has_changed || has_failed
         };
         if has_news {
-            // Closed only when the node stops.
+            // The channel is closed only when the node stops.
             let _ = self.triggers.send(self.target.clone()).await;
         }
     }
 }
 
-/// Takes an answer into the verdict; says whether it changed.
+/// Applies a result. Returns whether it changed anything.
 fn apply_answer(results: &mut ProbeResults, question: ProbeKind, settled: Option<bool>) -> bool {
     let before = *results;
     match (question, settled) {

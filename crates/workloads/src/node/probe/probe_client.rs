@@ -1,4 +1,4 @@
-//! Probes a container once: by a command, an HTTP request, a TCP connection or a gRPC call.
+//! Probes a container once: with a command, an HTTP request, a TCP connection or a gRPC call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::node::http::{self, ContainerRequest};
 use crate::node::supervisor::protocol::{ContainerKey, ProcessSpec};
 use crate::node::supervisor_client::SupervisorClient;
 
-/// Asks one container.
+/// Probes one container.
 pub(super) struct ProbeClient {
     pub(super) supervisor: Arc<SupervisorClient>,
     pub(super) id: ContainerKey,
-    /// What a command beside the container runs as.
+    /// The settings of a command beside the container.
     pub(super) process: Option<ProcessSpec>,
     pub(super) container: Container,
     /// Its Pod's address.
@@ -23,7 +23,7 @@ pub(super) struct ProbeClient {
 }
 
 impl ProbeClient {
-    /// Asks once; a failure in words.
+    /// Probes once. Returns a message if the probe fails.
     pub(super) async fn probe_once(&self, probe: &Probe, limit: Duration) -> Result<(), String> {
         if let Some(exec) = &probe.exec {
             return self.execute_probe(exec.command.clone().unwrap_or_default(), limit).await;
@@ -48,14 +48,14 @@ impl ProbeClient {
                 )
                 .await;
             }
-            Err("a probe asks by exec, httpGet, tcpSocket or grpc".to_owned())
+            Err("a probe needs exec, httpGet, tcpSocket or grpc".to_owned())
         };
         timeout(limit, asked).await.unwrap_or_else(|_| Err(format!("no answer within {limit:?}")))
     }
 
-    /// Runs the command as the container's own; its exit code answers.
+    /// Runs the command as the container would; its exit code is the result.
     pub(super) async fn execute_probe(&self, command: Vec<String>, limit: Duration) -> Result<(), String> {
-        let Some(process) = &self.process else { return Err("its environment cannot be made".to_owned()) };
+        let Some(process) = &self.process else { return Err("its environment cannot be built".to_owned()) };
         let process = process.clone().with_command(command);
         let executed = self.supervisor.execute(self.id.clone(), process, limit).await;
         if executed.exit.is_success() { Ok(()) } else { Err(executed.output) }

@@ -1,14 +1,14 @@
 //! Binds claims to a suitable volume, or to a new folder.
 //!
-//! Every step is a write that the next reconcile finds done: first the volume is created or taken for the claim, then the
-//! claim names it, then its status says so. So after a crash in between, the next reconcile continues.
+//! Every step is a write that the next reconcile finds done: first the volume is created or taken for the claim, then
+//! the claim names it, then its status says so. So after a crash in between, the next reconcile continues.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity, Target};
+use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity, Target, from_json};
 use k8s_openapi::api::core::v1::{
     PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
 };
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::{PROVISIONED_BY, PROVISIONER, is_default, volume_match};
 use crate::node::NodeShared;
 
-/// A claim that waits is looked at this often, as in Kubernetes: a volume or a class may have come.
+/// How often to look again at a waiting claim, as in Kubernetes: there may be a new volume or class.
 const AGAIN: Duration = Duration::from_secs(15);
 
 pub(super) fn control() -> Control {
@@ -54,11 +54,11 @@ async fn reconcile(claim: Arc<PersistentVolumeClaim>, cx: Context<PersistentVolu
     }
     match cx.get::<StorageClass>(&**class)? {
         Some(class) if class.provisioner == PROVISIONER => provision(&claim, spec, &class, &cx).await,
-        Some(class) => Ok(report_waiting(&claim, &cx, ("ExternalProvisioning", &describe_external(&class)))),
-        None if class.is_empty() => Ok(report_waiting(&claim, &cx, ("FailedBinding", NO_CLASS))),
+        Some(class) => Ok(report_waiting(&claim, &cx, "ExternalProvisioning", &describe_external(&class))),
+        None if class.is_empty() => Ok(report_waiting(&claim, &cx, "FailedBinding", NO_CLASS)),
         None => {
             let message = format!("storageclass.storage.k8s.io \"{class}\" not found");
-            Ok(report_waiting(&claim, &cx, ("ProvisioningFailed", &message)))
+            Ok(report_waiting(&claim, &cx, "ProvisioningFailed", &message))
         }
     }
 }
@@ -72,11 +72,12 @@ fn describe_external(class: &StorageClass) -> String {
     )
 }
 
-/// It waits, and says for what.
+/// Reports that the claim waits, and for what.
 fn report_waiting(
     claim: &PersistentVolumeClaim,
     cx: &Context<PersistentVolumeClaim>,
-    (reason, message): (&str, &str),
+    reason: &str,
+    message: &str,
 ) -> Action {
     let severity = if reason == "ProvisioningFailed" { Severity::Warning } else { Severity::Normal };
     cx.event(severity, reason, message);
@@ -84,7 +85,7 @@ fn report_waiting(
     Action::requeue(AGAIN)
 }
 
-/// A claim that names no class gets the default one; the newest, if there are several.
+/// Gives a claim that names no class the default one; the newest, if there are several.
 async fn set_default_class(claim: &PersistentVolumeClaim, cx: &Context<PersistentVolumeClaim>) -> Result {
     let classes = cx.list::<StorageClass>()?;
     let defaults = classes.iter().filter(|class| is_default(class));
@@ -93,11 +94,11 @@ async fn set_default_class(claim: &PersistentVolumeClaim, cx: &Context<Persisten
             cx.patch(claim, json!({"spec": {"storageClassName": class.metadata.name}})).await?;
             Ok(Action::requeue_now())
         }
-        None => Ok(report_waiting(claim, cx, ("FailedBinding", NO_CLASS))),
+        None => Ok(report_waiting(claim, cx, "FailedBinding", NO_CLASS)),
     }
 }
 
-/// A claim that names its volume: it is bound, will be, or has lost it.
+/// Handles a claim that names its volume: it is bound, will be bound, or has lost it.
 async fn bind_named_volume(
     claim: &PersistentVolumeClaim,
     name: &str,
@@ -114,7 +115,7 @@ async fn bind_named_volume(
     if !volume_match::is_bound_to(&volume, claim) {
         if !volume_match::is_free(&volume, claim) {
             let message = format!("volume \"{name}\" already bound to a different claim.");
-            return Ok(report_waiting(claim, cx, ("FailedBinding", &message)));
+            return Ok(report_waiting(claim, cx, "FailedBinding", &message));
         }
         take_volume(claim, &volume, cx).await?;
     }
@@ -142,7 +143,7 @@ fn reference(claim: &PersistentVolumeClaim) -> Value {
         "namespace": meta.namespace, "name": meta.name, "uid": meta.uid})
 }
 
-/// Writes the status, if it says something else.
+/// Writes the status if it differs.
 fn write_status(
     claim: &PersistentVolumeClaim,
     phase: &str,
@@ -160,7 +161,7 @@ fn write_status(
     }
 }
 
-/// Makes a folder, and the volume that stands for it.
+/// Makes a folder, and creates the volume for it.
 async fn provision(
     claim: &PersistentVolumeClaim,
     spec: &PersistentVolumeClaimSpec,
@@ -169,12 +170,12 @@ async fn provision(
 ) -> Result {
     if spec.volume_mode.as_deref() == Some("Block") {
         let message = "this node provides folders, not block devices: use volumeMode Filesystem";
-        return Ok(report_waiting(claim, cx, ("ProvisioningFailed", message)));
+        return Ok(report_waiting(claim, cx, "ProvisioningFailed", message));
     }
     let name = format!("pvc-{}", claim.metadata.uid.as_deref().unwrap_or_default());
     let folder = cx.state::<NodeShared>().layout.claim(&name);
     make_folder(&folder)?;
-    let volume: PersistentVolume = serde_json::from_value(json!({
+    let volume: PersistentVolume = from_json(&json!({
         "metadata": {"name": name, "annotations": {PROVISIONED_BY: PROVISIONER}},
         "spec": {
             "accessModes": spec.access_modes, "volumeMode": spec.volume_mode,
@@ -188,7 +189,7 @@ async fn provision(
     Ok(Action::requeue_now())
 }
 
-/// For any user of any Pod; the folders above are closed to everybody else.
+/// Makes a folder for any user of any Pod; the folders above are closed to everybody else.
 fn make_folder(folder: &Path) -> std::io::Result<()> {
     const ALL: u32 = 0o777;
     std::fs::create_dir_all(folder)?;

@@ -1,38 +1,38 @@
 //! Storage for claims: each PersistentVolumeClaim gets a folder of the node.
 //!
-//! The node creates a StorageClass whose volumes are folders below its own folder, and makes it the default class if there is
-//! none. `claim_controller` binds claims to an existing volume or to a new one. `volume_controller` writes the phase of volumes
-//! and removes those whose claims are gone. `volume_match` decides which volume suits a claim.
+//! The node creates a StorageClass whose volumes are folders below its own folder, and makes it the default class if
+//! there is none. `claim_controller` binds claims to an existing volume or to a new one. `volume_controller` writes the
+//! phase of volumes and removes those whose claims are gone. `volume_match` decides which volume suits a claim.
 //!
-//! **Invariants:** a folder outlives Pods, node and server until its claim is gone and its policy says `Delete`. Only folders
-//! that this node made are removed, and they are found by name, whatever a volume's spec says. Sizes are not enforced. The
-//! binding mode `WaitForFirstConsumer` has no effect, because there is only one place.
+//! **Invariants:** a folder outlives Pods, node and server until its claim is gone and its policy says `Delete`. Only
+//! folders that this node made are removed, and they are found by name, whatever a volume's spec says. Sizes are not
+//! enforced. The binding mode `WaitForFirstConsumer` has no effect, because there is only one machine.
 
 mod claim_controller;
 mod volume_controller;
 mod volume_match;
 
-use homeostat_runtime::Control;
+use homeostat_runtime::{Control, from_json};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, Volume};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client, Resource};
 use serde_json::json;
 
-/// The class, named as where people try things out.
+/// The class, named like the one of clusters on a single machine, such as kind's.
 const CLASS: &str = "standard";
-/// Who makes volumes of the class: this node.
+/// The provisioner of the class: this node.
 const PROVISIONER: &str = "homeostat.dev/folder";
-/// Marks the class that claims get that name none.
+/// The annotation of the class for claims that name none.
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
-/// Names who made a volume.
+/// The annotation that names a volume's provisioner.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
 pub(super) fn controls() -> [Control; 2] {
     [claim_controller::control(), volume_controller::control()]
 }
 
-/// Makes the class, unless there is one of ours. A failure is for the next start.
+/// Creates the class, unless we have one. If that fails, the next start tries again.
 pub(super) async fn create_class(client: &Client) {
     if let Err(error) = make_class(client).await {
         tracing::warn!(%error, "cannot create the StorageClass: PersistentVolumeClaims stay pending");
@@ -46,13 +46,13 @@ async fn make_class(client: &Client) -> Result<(), kube::Error> {
         return Ok(());
     }
     let is_default = (!known.iter().any(is_default)).to_string();
-    let class = serde_json::from_value(json!({
+    let class = from_json(&json!({
         "metadata": {"name": CLASS, "annotations": {IS_DEFAULT: is_default}},
         "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
     }))
-    .expect("a class written here is one");
+    .expect("a class written here is valid");
     match classes.create(&PostParams::default(), &class).await {
-        // Somebody else's of this name.
+        // Somebody else has a class with this name.
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
         made => made.map(drop),
     }
@@ -66,39 +66,39 @@ fn annotation<'a>(object: &'a impl Resource, name: &str) -> Option<&'a str> {
     object.meta().annotations.as_ref()?.get(name).map(String::as_str)
 }
 
-/// Is the volume a folder that this node made?
+/// Returns whether the volume is a folder that this node made.
 pub(super) fn is_ours(volume: &PersistentVolume) -> bool {
     annotation(volume, PROVISIONED_BY) == Some(PROVISIONER)
 }
 
-/// The claim a Pod's volume is of: named, or made for this Pod alone.
+/// Returns the claim of a Pod's volume: a named one, or one created for this Pod alone.
 pub(super) fn claim_name(pod: &Pod, volume: &Volume) -> Option<String> {
     let named = volume.persistent_volume_claim.as_ref().map(|source| source.claim_name.clone());
     let pod = pod.metadata.name.as_deref().unwrap_or_default();
     named.or_else(|| volume.ephemeral.as_ref().map(|_| format!("{pod}-{}", volume.name)))
 }
 
-/// The volumes of a Pod that are claimed, each with its claim.
+/// Returns a Pod's claimed volumes, each with its claim.
 pub(super) fn claims(pod: &Pod) -> impl Iterator<Item = (&Volume, String)> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     volumes.filter_map(|volume| Some((volume, claim_name(pod, volume)?)))
 }
 
-/// The claims a Pod names.
+/// Returns the claims that a Pod names.
 pub(super) fn claim_names(pod: &Pod) -> Vec<String> {
     claims(pod).map(|(_, claim)| claim).collect()
 }
 
-/// Is the claim this Pod's own, and not that of another one of its name?
+/// Returns whether the claim is this Pod's own, and not that of another Pod with the same name.
 pub(super) fn is_made_for(claim: &PersistentVolumeClaim, pod: &Pod) -> bool {
     let owners = claim.metadata.owner_references.as_deref().unwrap_or_default();
     owners.iter().any(|owner| Some(&owner.uid) == pod.metadata.uid.as_ref())
 }
 
-/// Why the claim does not have this volume, if it does not: each must name the other, and both must say that they are bound.
+/// Describes why the claim does not have this volume, if it does not: each must name the other, and both must be bound.
 ///
-/// A claim's spec and status are written by whoever may write claims in one namespace; only the volume's own reference says
-/// whose it is.
+/// Anyone who may write claims in one namespace can write a claim's spec and status; only the volume's own reference
+/// says which claim it belongs to.
 pub(super) fn describe_misbinding(
     claim: &PersistentVolumeClaim,
     volume: &PersistentVolume,
@@ -115,7 +115,7 @@ pub(super) fn describe_misbinding(
     (phase != "Bound").then(|| format!("{shown} is {phase:?} and not Bound"))
 }
 
-/// The volume a claim is bound to, by the claim's own word.
+/// Returns the volume that the claim says it is bound to.
 pub(super) fn volume_of(claim: &PersistentVolumeClaim) -> Option<&str> {
     let is_bound = claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound");
     claim.spec.as_ref()?.volume_name.as_deref().filter(|name| is_bound && !name.is_empty())

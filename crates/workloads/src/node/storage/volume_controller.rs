@@ -1,7 +1,7 @@
 //! Writes the phase of volumes, and removes those whose claims are gone.
 //!
-//! **Invariant:** a folder is removed only after the server itself confirmed that the claim is gone, because a cache may
-//! lag.
+//! **Invariant:** a folder is removed only after the server itself has confirmed that the claim is gone, because a
+//! cache may lag.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use kube::Api;
 use super::is_ours;
 use crate::node::{NodeShared, remove_folder};
 
-/// A volume in deletion whose claim is still there is looked at again this soon.
+/// When to look again at a volume being deleted whose claim still exists.
 const AGAIN: Duration = Duration::from_secs(15);
 
 pub(super) fn control() -> Control {
@@ -60,7 +60,7 @@ fn must_be_deleted(volume: &PersistentVolume) -> bool {
     policy == Some("Delete")
 }
 
-/// Is the claim there? When the cache has none, the server is asked.
+/// Returns whether the claim exists. If the cache has none, asks the server.
 async fn claim_exists(claim: &ObjectReference, cx: &Context<PersistentVolume>) -> Result<bool> {
     let (namespace, name) = (claim.namespace.clone(), claim.name.clone().unwrap_or_default());
     let is_it = |found: &PersistentVolumeClaim| found.metadata.uid == claim.uid;
@@ -81,7 +81,7 @@ fn write_status(volume: &PersistentVolume, phase: &str, cx: &Context<PersistentV
     }
 }
 
-/// The volume is being deleted: its folder goes first, if its policy says so and its claim is gone.
+/// Lets a volume being deleted go. First removes its folder, if its policy says so and its claim is gone.
 async fn remove_volume(volume: Arc<PersistentVolume>, cx: Context<PersistentVolume>) -> Result {
     let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
     if let Some(claim) = claim

@@ -1,5 +1,5 @@
-//! Decides which volume suits a claim: one that is free, large enough, selected, and has the class, mode and access
-//! modes. Pure.
+//! Decides which volume suits a claim: one that is free, large enough, selected, and has the right class, mode and
+//! access modes. Pure.
 
 use std::sync::Arc;
 
@@ -8,24 +8,24 @@ use homeostat_runtime::Selector as _;
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// The volume that wastes least.
+/// Returns the smallest volume that suits.
 pub(super) fn best_volume<'a>(
     volumes: &'a [Arc<PersistentVolume>],
     claim: &PersistentVolumeClaim,
 ) -> Option<&'a Arc<PersistentVolume>> {
     let suits =
         |volume: &&Arc<PersistentVolume>| is_bound_to(volume, claim) || satisfies_claim(volume, claim);
-    // One that names a claim names this one, and comes first whatever its size.
+    // A volume that names a claim names this one, and comes first whatever its size.
     volumes.iter().filter(suits).min_by_key(|volume| (reference(volume).is_none(), capacity(volume)))
 }
 
-/// Is the volume this very claim's?
+/// Returns whether the volume is bound to exactly this claim.
 pub(super) fn is_bound_to(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     reference(volume)
         .is_some_and(|reference| is_named(reference, claim) && reference.uid == claim.metadata.uid)
 }
 
-/// May the claim have it: does nobody, or did somebody set it aside for a claim of this name?
+/// Returns whether the claim may have the volume: nobody has it, or it is reserved for a claim with this name.
 pub(super) fn is_free(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let is_for = |reference: &ObjectReference| {
         reference.uid.as_deref().unwrap_or_default().is_empty() && is_named(reference, claim)

@@ -1,4 +1,4 @@
-//! Starting one process through the launcher.
+//! Starts one process through the launcher.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +23,8 @@ pub(super) struct StartedProcess<'a> {
     pub(super) awaited: WaitGuard<'a>,
 }
 
-/// While somebody waits for a process, nobody else shall. Dropping it, and the [`Child`] with it, gives up the process.
+/// Marks a process that somebody waits for, so that nobody else does. Dropping it, with its [`Child`], abandons the
+/// process.
 pub(super) struct WaitGuard<'a> {
     supervisor: &'a ProcessSupervisor,
     pid: i32,
@@ -35,7 +36,7 @@ impl Drop for WaitGuard<'_> {
     }
 }
 
-/// Starts the process for a run; when this returns well, the command itself runs.
+/// Starts the process for a run. When this succeeds, the command itself is running.
 pub(super) async fn start<'a>(
     supervisor: &'a ProcessSupervisor,
     mut process: ProcessSpec,
@@ -50,12 +51,12 @@ pub(super) async fn start<'a>(
         LaunchOrder { process, supervisor_pid: supervisor.pid, open_files: supervisor.open_files, tag };
     let words = send_order(socket, &order, started.pid)
         .await
-        .map_err(|error| format!("cannot talk to the launcher: {error}"))?;
+        .map_err(|error| format!("cannot communicate with the launcher: {error}"))?;
     if words.is_empty() {
         return Ok(started);
     }
     let mut child = started.child;
-    // It said its last words; its end follows.
+    // It has reported its failure and is about to end.
     let _ = child.wait().await;
     Err(words)
 }
@@ -66,7 +67,7 @@ fn spawn<'a>(supervisor: &'a ProcessSupervisor, run: &str) -> io::Result<(Starte
     ours.set_nonblocking(true)?;
     let mut command = Command::new(system::this_program()?);
     command.arg0(LAUNCH).arg(LAUNCH).env_clear().kill_on_drop(true);
-    // Told from its first moment, before it gets its orders.
+    // Registered from the beginning, before it gets its order.
     command.env(NODE_VARIABLE, process_tag::name_of_node(supervisor.layout.root())).env(RUN_VARIABLE, run);
     command.stdin(OwnedFd::from(theirs)).stdout(writer.try_clone()?).stderr(Stdio::from(writer));
     let child = command.spawn()?;
@@ -77,7 +78,7 @@ fn spawn<'a>(supervisor: &'a ProcessSupervisor, run: &str) -> io::Result<(Starte
     Ok((StartedProcess { child, pid, output, awaited }, UnixStream::from_std(ours)?))
 }
 
-/// Gives the orders; what comes back are words of failure, or nothing.
+/// Sends the order. Returns the launcher's error message, or an empty string.
 async fn send_order(mut socket: UnixStream, order: &LaunchOrder, pid: i32) -> io::Result<String> {
     let mut line = serde_json::to_vec(order)?;
     line.push(b'\n');
@@ -96,7 +97,7 @@ async fn send_order(mut socket: UnixStream, order: &LaunchOrder, pid: i32) -> io
     Ok(String::from_utf8_lossy(&words).into_owned())
 }
 
-/// Says which users and groups of the machine are which in the process' user namespace.
+/// Maps users and groups of the machine into the process's user namespace.
 fn set_up_namespace(pid: i32, ranges: &[IdRange]) -> io::Result<()> {
     let line = |range: &IdRange| format!("{} {} {}\n", range.inside, range.outside, range.count);
     let table: String = ranges.iter().map(line).collect();
@@ -107,7 +108,7 @@ fn set_up_namespace(pid: i32, ranges: &[IdRange]) -> io::Result<()> {
     Ok(())
 }
 
-/// How the process ended.
+/// Returns how the process ended.
 pub(super) fn exit_of(status: &io::Result<std::process::ExitStatus>) -> RunExit {
     use std::os::unix::process::ExitStatusExt as _;
     match status {
@@ -120,7 +121,7 @@ pub(super) fn exit_of(status: &io::Result<std::process::ExitStatus>) -> RunExit 
     }
 }
 
-/// The memory of the folder as one file: locked, it says that a supervisor lives.
+/// Tries to lock the folder's lock file, which a living supervisor holds.
 pub(super) fn try_lock(file: &File) -> bool {
     rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
 }

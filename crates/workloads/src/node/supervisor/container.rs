@@ -1,4 +1,4 @@
-//! The life of one container run: start, watch, stop, kill, record.
+//! One container run from start to end: starts, watches, stops, kills and records it.
 
 use std::fs;
 use std::sync::Arc;
@@ -21,18 +21,19 @@ use super::{execute, strays, termination_message};
 
 /// How long the pipe may stay open after the process, its group and its strays are gone.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// A hook after the start takes no longer. Kubernetes waits for ever; here a container would never be told to be up.
+/// How long a postStart hook may take. Kubernetes waits for ever; here the container would never be reported as
+/// running.
 const AFTER_START_LIMIT: Duration = Duration::from_secs(300);
 
-/// When the process must be gone; none while it may run.
+/// When the process must be gone; `None` while it may run.
 pub(super) type StopDeadline = Option<Instant>;
 
-/// How the processes of a container are marked.
+/// Returns the name by which a container's processes are marked.
 pub(super) fn run_name(id: &ContainerKey) -> String {
     format!("{}/{}", id.pod, id.container)
 }
 
-/// Runs it to its end. The supervisor's table says how it goes.
+/// Runs the container to its end. The supervisor's table shows its state.
 pub(super) async fn run(
     supervisor: Arc<ProcessSupervisor>,
     launch: ContainerLaunch,
@@ -78,7 +79,7 @@ async fn start<'a>(
     Ok(RunningContainer { child: started.child, pid: started.pid, copy, awaited: started.awaited })
 }
 
-/// The run before the last is nobody's previous one.
+/// Removes the logs of the run before the previous one, which nothing shows any more.
 fn drop_old_logs(supervisor: &ProcessSupervisor, launch: &ContainerLaunch) {
     if let Some(old) = launch.attempt.checked_sub(2) {
         let path = supervisor.layout.log(&launch.id, old);
@@ -88,7 +89,7 @@ fn drop_old_logs(supervisor: &ProcessSupervisor, launch: &ContainerLaunch) {
 }
 
 impl RunningContainer<'_> {
-    /// From the first moment to the last: hooks, stops, and what is left behind.
+    /// Runs hooks, waits for the exit or a stop, and ends what is left behind.
     async fn run_to_end(
         mut self,
         supervisor: &ProcessSupervisor,
@@ -106,8 +107,8 @@ impl RunningContainer<'_> {
             supervisor.set_state(&id, RunState::Running { pid: self.pid, started_ticks, started_at });
             self.wait_for_exit(supervisor, before_stop.map(beside), &mut stop).await
         };
-        // Children that did not end with the command. The number cannot belong to others yet: the kernel hands out all
-        // other numbers first.
+        // Kills children that did not end with the command. Their group ID cannot belong to others yet: the kernel
+        // assigns all other numbers first.
         signal_group(self.pid, Signal::KILL);
         drop(self.awaited);
         strays::end_strays_of(supervisor, &run_name(&id), self.pid).await;
@@ -117,7 +118,7 @@ impl RunningContainer<'_> {
         if supervisor.is_ending() && stop.borrow().is_some() { RunExit::NodeStopped } else { exit }
     }
 
-    /// Runs the hook after the start; an exit if the container did not survive it.
+    /// Runs the postStart hook. Returns an exit if the container did not survive it.
     async fn run_start_hook(
         &mut self,
         supervisor: &ProcessSupervisor,
@@ -129,7 +130,7 @@ impl RunningContainer<'_> {
         let executed = tokio::select! {
             executed = hook.run(supervisor, AFTER_START_LIMIT) => executed,
             status = self.child.wait() => return Some(exit_of(&status)),
-            // Marked as unseen again, so that the stop is minded next.
+            // Marked as unseen again, so that the stop is handled next.
             Ok(()) = stop.changed() => {
                 stop.mark_changed();
                 return None;
@@ -177,7 +178,7 @@ impl RunningContainer<'_> {
     }
 }
 
-/// A hook, and whose it is.
+/// A hook, and the container it belongs to.
 struct HookRun {
     run: String,
     process: ProcessSpec,
@@ -205,7 +206,7 @@ impl HookRun {
     }
 }
 
-/// What the container wants done before it is told to end.
+/// Runs the preStop hook.
 async fn run_stop_hook(supervisor: &ProcessSupervisor, hook: Option<HookRun>, deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now());
     if let (Some(hook), false) = (hook, left.is_zero()) {

@@ -1,7 +1,7 @@
-//! Changes this process to the user of a container, with the rights it should have and no others.
+//! Changes this process to a container's user, with the rights it should have and no others.
 //!
-//! The process has one thread, so its credentials are those of the thread. **Invariant:** everything is given up for good
-//! before the command runs, in an order in which every step still has the rights it needs.
+//! The process has one thread, so its credentials are those of the thread. **Invariant:** everything is given up for
+//! good before the command runs, in an order in which every step still has the rights it needs.
 
 use std::io::{self, Read, Write};
 
@@ -11,10 +11,10 @@ use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
 use super::protocol::{ProcessRights, ProcessSpec};
 use super::{NAMESPACE_IS_SET_UP, NAMESPACE_MADE};
 
-/// Capabilities there can be; a kernel that knows fewer says so.
+/// The most capabilities there can be; a kernel with fewer says so.
 const CAPABILITIES: u32 = 64;
 
-/// Becomes the container's user, for good. The supervisor, at the other end of the socket, sets up the user namespace.
+/// Becomes the container's user for good. The supervisor, at the other end of the socket, sets up the user namespace.
 pub(super) fn become_user(process: &ProcessSpec, supervisor: &mut (impl Read + Write)) -> io::Result<()> {
     if !process.ranges.is_empty() {
         enter_user_namespace(supervisor)?;
@@ -36,7 +36,10 @@ pub(super) fn become_user(process: &ProcessSpec, supervisor: &mut (impl Read + W
     Ok(())
 }
 
-#[expect(deprecated, reason = "unshare_unsafe is about shared descriptor tables, which we do not ask for")]
+#[expect(
+    deprecated,
+    reason = "unshare_unsafe warns about shared descriptor tables, which are not requested here"
+)]
 fn enter_user_namespace(supervisor: &mut (impl Read + Write)) -> io::Result<()> {
     rustix::thread::unshare(UnshareFlags::NEWUSER)?;
     supervisor.write_all(&[NAMESPACE_MADE])?;
@@ -48,7 +51,7 @@ fn enter_user_namespace(supervisor: &mut (impl Read + Write)) -> io::Result<()> 
     Ok(())
 }
 
-/// Takes every capability beyond the bound from this process and all it becomes.
+/// Takes every capability beyond the bound from this process and its descendants.
 fn set_bound(bound: u64) -> io::Result<()> {
     for number in 0..CAPABILITIES {
         let one = CapabilitySet::from_bits_retain(1 << number);
@@ -64,7 +67,7 @@ fn change_user(process: &ProcessSpec) -> io::Result<()> {
     let user = process.user.map_or_else(rustix::process::getuid, Uid::from_raw);
     let group = process.group.map_or_else(rustix::process::getgid, Gid::from_raw);
     let is_same = (user, group) == (rustix::process::getuid(), rustix::process::getgid());
-    // In a new user namespace nobody knows who this is: the kernel then says "nobody", which the container may ask for.
+    // In a new user namespace without mappings the kernel reports "nobody", which the container may ask for.
     if is_same && process.groups.is_empty() && process.ranges.is_empty() {
         return Ok(());
     }
@@ -74,7 +77,7 @@ fn change_user(process: &ProcessSpec) -> io::Result<()> {
     Ok(set_thread_uid(user)?)
 }
 
-/// Leaves these capabilities, and no others, to somebody who is not root.
+/// Keeps these capabilities, and no others, for a user who is not root.
 fn keep_capabilities(rights: &ProcessRights) -> io::Result<()> {
     let held = rustix::thread::capabilities(None)?.permitted;
     let kept = CapabilitySet::from_bits_retain(rights.ambient) & held;
@@ -86,7 +89,7 @@ fn keep_capabilities(rights: &ProcessRights) -> io::Result<()> {
     Ok(())
 }
 
-/// Does it with the rights the container's user has on the machine, and comes back. Only root is somebody else meanwhile.
+/// Runs `act` with the rights of the container's user on the machine, then changes back. Only root can change its user.
 pub(super) fn as_user<T>(process: &ProcessSpec, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
     let (own_user, own_group) = (rustix::process::getuid(), rustix::process::getgid());

@@ -12,10 +12,10 @@ use super::process::signal_group;
 use super::process_supervisor::ProcessSupervisor;
 use super::protocol::{CommandOutcome, ProcessSpec, RunExit};
 
-/// As much as an event shows.
+/// As many bytes as an event shows.
 const OUTPUT_BYTES_MAX: usize = 1024;
 
-/// Runs the command for at most this long. Dropping it kills the process; what that left ends with the container.
+/// Runs the command for at most this long. Dropping it kills the process; its children end with the container.
 pub(super) async fn run(
     supervisor: &ProcessSupervisor,
     process: ProcessSpec,

@@ -1,12 +1,12 @@
-//! The guard: the parent of the supervisor, which outlives it for a moment.
+//! The guard: the supervisor's parent, which outlives it for a moment.
 //!
 //! A supervisor that is killed cannot end its containers. The kernel kills their first processes together with it (see
 //! `launcher`) and hands the rest to the guard, which kills them. **Invariant:** when a guard has ended, nothing of its
 //! supervisor's containers runs. The guard does nothing else, so that nothing else can end it. If both are killed, the
 //! next supervisor cleans up (see `leftovers`).
 //!
-//! The guard first starts itself again, which closes every descriptor that was inherited from whoever started the server
-//! (a lock, a pipe, a socket): neither the supervisor nor a container may hold them.
+//! The guard first starts itself again, which closes every descriptor inherited from the process that started the
+//! server (a lock, a pipe, a socket): neither the supervisor nor a container may hold them.
 
 use std::ffi::OsString;
 use std::io;
@@ -19,9 +19,9 @@ use super::process::children;
 use super::strays::kill_process_trees;
 use super::{GUARD_ALONE, SUPERVISE, system};
 
-/// Becomes a guard with nothing open but stdin, stdout and stderr; returns only if it cannot.
+/// Becomes a guard with only stdin, stdout and stderr open; returns only if that fails.
 pub(super) fn begin(arguments: &[OsString]) -> ExitCode {
-    /// Beyond stdin, stdout and stderr.
+    /// The first descriptor after stdin, stdout and stderr.
     const FIRST_INHERITED: i32 = 3;
     close_fds::set_fds_cloexec(FIRST_INHERITED, &[]);
     let error = match system::this_program() {
@@ -32,7 +32,7 @@ pub(super) fn begin(arguments: &[OsString]) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs a supervisor with these arguments and ends as it does, with nothing left.
+/// Runs a supervisor with these arguments and exits with its code, leaving nothing behind.
 pub(super) fn main(arguments: &[OsString]) -> ExitCode {
     match guard(arguments) {
         Ok(code) => code,
@@ -55,7 +55,7 @@ fn guard(arguments: &[OsString]) -> io::Result<ExitCode> {
             break;
         }
         kill_process_trees(left);
-        // One of them dies for certain; what it left is ours then, and found by the next look.
+        // One of them dies for certain; its children are then ours, and the next look finds them.
         let _ = rustix::process::wait(WaitOptions::empty());
     }
     let code = status.code().and_then(|code| u8::try_from(code).ok());

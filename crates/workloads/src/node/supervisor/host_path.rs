@@ -1,7 +1,7 @@
 //! Paths of the machine that a Pod asks for (`hostPath`): creates or checks them as their type requires.
 //!
-//! The launcher does all of this as the container's user. **Invariant:** a Pod reaches, creates and sees only those files
-//! of the machine that its user may access, even if the node is root.
+//! The launcher does all of this as the container's user. **Invariant:** a Pod reaches, creates and sees only those
+//! files of the machine that its user may access, even if the node is root.
 
 use std::fs;
 use std::io;
@@ -9,13 +9,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use super::safe_path::{self, ResolvedPath};
+use super::safe_path::{self, FinalLink, ResolvedPath};
 
-/// Opens a part of a path of the machine, both made if that is wanted.
+/// Opens a part of a path of the machine, and makes both if the type says so.
 pub(super) fn open(path: &Path, kind: &str, part: &Path) -> io::Result<OwnedFd> {
     make(path, kind)?;
     check_kind(path, kind)?;
-    let ResolvedPath { at, missing } = safe_path::resolve_beneath(safe_path::open_path(path, true)?, part)?;
+    let ResolvedPath { at, missing } =
+        safe_path::resolve_beneath(safe_path::open_path(path, FinalLink::Follow)?, part)?;
     safe_path::make_folders(at, &missing, safe_path::make_passable)
 }
 
@@ -27,7 +28,7 @@ fn make(path: &Path, kind: &str) -> io::Result<()> {
     }
 }
 
-/// Is what is there of that type?
+/// Checks that the path is of that type.
 pub(crate) fn check_kind(path: &Path, kind: &str) -> io::Result<()> {
     let is_it: fn(&fs::FileType) -> bool = match kind {
         "" => return Ok(()),

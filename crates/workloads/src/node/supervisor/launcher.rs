@@ -1,9 +1,9 @@
-//! The launcher: the process that prepares itself as the container asks for, and then becomes the command.
+//! The launcher: the process that prepares itself as the container requires, and then becomes the command.
 //!
-//! It reads its order from stdin, one line, and answers on the same socket: it closes the socket without a word when the
-//! command runs, and sends an error message otherwise. In between it may report that it is in a user namespace, which the
-//! supervisor then sets up. **Invariant:** the launcher dies with its supervisor, and so does the command
-//! (`PR_SET_PDEATHSIG` survives the exec). Children of the command do not; the guard kills them.
+//! It reads its order from stdin, one line, and answers on the same socket: it closes the socket without a word when
+//! the command runs, and sends an error message otherwise. In between it may report that it is in a user namespace,
+//! which the supervisor then sets up. **Invariant:** the launcher dies with its supervisor, and so does the command
+//! (`PR_SET_PDEATHSIG` survives the exec). The command's children do not; the guard kills them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,22 +20,22 @@ use serde::{Deserialize, Serialize};
 use super::protocol::ProcessSpec;
 use super::{credentials, mount, system};
 
-/// The exit code of a launch that failed; nobody sees it, the words are what counts.
+/// The exit code of a failed launch. Nobody sees it: the message counts.
 const FAILED: u8 = 128;
 
 /// What the supervisor writes to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LaunchOrder {
     pub(super) process: ProcessSpec,
-    /// Who must be our parent.
+    /// The pid of the supervisor, which must be our parent.
     pub(super) supervisor_pid: i32,
-    /// How many files the command may open: the supervisor raised its own limit.
+    /// How many files the command may open: the supervisor has raised its own limit.
     pub(super) open_files: u64,
-    /// What the command and its descendants are told by.
+    /// The process tag of the command and its descendants.
     pub(super) tag: u64,
 }
 
-/// Becomes the command, or says why not.
+/// Becomes the command, or reports why it cannot.
 pub(super) fn main() -> ExitCode {
     let Ok(mut answer) = answer_socket() else { return ExitCode::from(FAILED) };
     let mut text = String::new();
@@ -44,19 +44,19 @@ pub(super) fn main() -> ExitCode {
         Ok(order) => become_command(order, &mut answer),
         Err(error) => format!("cannot read the launch order: {error}"),
     };
-    // The supervisor reads the words, or is gone and does not care.
+    // The supervisor reads the message, unless it is gone.
     let _ = answer.write_all(error.as_bytes());
     ExitCode::from(FAILED)
 }
 
-/// A second handle on stdin that the exec closes.
+/// Returns a second handle for stdin, which the exec closes.
 fn answer_socket() -> io::Result<File> {
-    /// Beyond stdin, stdout and stderr.
+    /// The first descriptor after stdin, stdout and stderr.
     const FIRST_FREE: i32 = 3;
     Ok(File::from(rustix::io::fcntl_dupfd_cloexec(io::stdin(), FIRST_FREE)?))
 }
 
-/// Returns only with a reason.
+/// Becomes the command. Returns only on failure, with the reason.
 fn become_command(order: LaunchOrder, supervisor: &mut File) -> String {
     if let Err(error) = become_own_session(order.supervisor_pid) {
         return error.to_string();
@@ -75,7 +75,8 @@ fn become_command(order: LaunchOrder, supervisor: &mut File) -> String {
     if let Err(error) = std::env::set_current_dir(&order.process.directory) {
         return format!("cannot enter the working directory {}: {error}", order.process.directory.display());
     }
-    // The new user may not be able to walk to the directory, but it can be there. A change of user clears the death signal.
+    // The new user may not be able to walk to the directory, but can be in it. A change of user clears the death
+    // signal.
     if let Err(error) =
         credentials::become_user(&order.process, supervisor).and_then(|()| system::die_with_parent())
     {
@@ -96,7 +97,7 @@ fn become_command(order: LaunchOrder, supervisor: &mut File) -> String {
     }
 }
 
-/// Why it cannot be who it should be.
+/// Describes why the process cannot run as its user.
 fn describe_user_failure(process: &ProcessSpec, error: &io::Error) -> String {
     let who = [("user", process.user), ("group", process.group)];
     let who = who.iter().filter_map(|(what, number)| Some(format!("{what} {}", (*number)?)));
@@ -122,7 +123,7 @@ fn become_own_session(supervisor_pid: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// A program by its descriptor: whoever cannot walk to it can run it.
+/// A program opened by its descriptor: a user who cannot walk to it can still run it.
 struct OpenedProgram {
     path: OsString,
     _file: OwnedFd,
@@ -145,7 +146,7 @@ impl OpenedProgram {
     fn open(path: &Path) -> io::Result<Self> {
         let mut start = [0; 2];
         let is_script = File::open(path)?.read_exact(&mut start).is_ok() && start == *b"#!";
-        // Its interpreter opens a script again, by the same descriptor.
+        // Not closed on exec: a script's interpreter opens the script again, by this descriptor.
         let flags = if is_script { OFlags::empty() } else { OFlags::CLOEXEC };
         let file = rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty())?;
         Ok(Self { path: format!("/proc/self/fd/{}", file.as_raw_fd()).into(), _file: file })
@@ -156,8 +157,8 @@ impl OpenedProgram {
     }
 }
 
-/// The shell to run instead of `sh`, where `sh` would not hand all variables on: some (Debian's) drop those whose names a
-/// shell cannot write, and Kubernetes allows them. Bash keeps them, and acts as `sh` when it is called so.
+/// Returns the shell to run instead of `sh`, where `sh` would drop variables: some (Debian's) drop those whose names
+/// are not valid in a shell, which Kubernetes allows. Bash keeps them, and behaves like `sh` when called by that name.
 fn shell_for(process: &ProcessSpec) -> Option<&'static str> {
     const SHELLS: [&str; 3] = ["sh", "/bin/sh", "/usr/bin/sh"];
     const BASH_PATHS: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
@@ -176,7 +177,8 @@ fn set_limits(order: &LaunchOrder) -> io::Result<()> {
     let open_files = Rlimit { current: Some(order.open_files), ..files };
     rustix::process::setrlimit(Resource::Nofile, open_files)?;
     if let Some(bytes) = order.process.memory_bytes {
-        // Private writable memory. Address space (RLIMIT_AS) would stop programs that only reserve much of it.
+        // Private writable memory. A limit on address space (RLIMIT_AS) would stop programs that only reserve much of
+        // it.
         let data = Rlimit { current: Some(bytes), maximum: Some(bytes) };
         rustix::process::setrlimit(Resource::Data, data)?;
     }

@@ -1,15 +1,15 @@
-//! Where things lie in the node's folder.
+//! The layout of the node's folder.
 //!
 //! ```text
-//! keeper.lock keeper-2.sock               of the supervisor; named as in earlier releases, so that it finds one that still runs
-//! supervisor.log                          what the supervisor and its guard print
-//! pods/UID                                of the Pod's group, which says its users (see `id_blocks`)
+//! keeper.lock keeper-2.sock               the supervisor's; named as in earlier releases, so that one that still runs is found
+//! supervisor.log                          the output of the supervisor and its guard
+//! pods/UID                                its group is the Pod's, which determines the Pod's users (see `id_blocks`)
 //! pods/UID/work                           the working directory of the Pod's processes
 //! pods/UID/volumes/VOLUME                 its volumes
-//! pods/UID/homes/USER                     that of another user, where its containers have several
-//! pods/UID/containers/NAME/runs.json      what became of the last two runs
-//! pods/UID/containers/NAME/ATTEMPT.log    what each of them said
-//! pods/UID/containers/NAME/termination-log  the last words of the current one
+//! pods/UID/homes/USER                     the working directory of one user, where its containers have several
+//! pods/UID/containers/NAME/runs.json      the last two runs
+//! pods/UID/containers/NAME/ATTEMPT.log    the output of each of them
+//! pods/UID/containers/NAME/termination-log  the termination message of the current one
 //! claims/VOLUME                           a PersistentVolume of the node, which outlives Pods
 //! ```
 
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use super::protocol::ContainerKey;
 
-/// A node's folder. Everything in it is for its owner only: environments and volumes hold secrets.
+/// A node's folder. Only its owner can access it: environments and volumes contain secrets.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeLayout(PathBuf);
 
@@ -34,8 +34,8 @@ impl NodeLayout {
         self.0.join("keeper.lock")
     }
 
-    /// With the number of the protocol: a supervisor of another release, which would not mind what it does not know, is not found,
-    /// and the new one waits until it has ended.
+    /// Returns the socket's name, which contains the protocol's version. So a supervisor of another release, which
+    /// would ignore what it does not know, is not found, and the new one waits until it has ended.
     pub(crate) fn socket_name() -> &'static str {
         "keeper-2.sock"
     }
@@ -48,7 +48,7 @@ impl NodeLayout {
         self.0.join("pods")
     }
 
-    /// The uids of Pods that have a folder.
+    /// Returns the uids of Pods that have a folder.
     pub(crate) fn pods_with_files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.pods()).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
@@ -70,12 +70,12 @@ impl NodeLayout {
         self.0.join("claims")
     }
 
-    /// The folder of a PersistentVolume.
+    /// Returns the folder of a PersistentVolume.
     pub(crate) fn claim(&self, volume: &str) -> PathBuf {
         self.claims().join(volume)
     }
 
-    /// The home of one of several users.
+    /// Returns the home of one of several users.
     pub(crate) fn home(&self, uid: &str, user: u32) -> PathBuf {
         self.pod(uid).join("homes").join(user.to_string())
     }

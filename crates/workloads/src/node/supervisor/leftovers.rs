@@ -1,8 +1,8 @@
 //! Cleans up after a supervisor that was killed: records of runs that nobody watches, and processes, if its guard was
 //! killed too.
 //!
-//! **Invariant:** when the next supervisor serves, no process of an earlier one is alive, and no record claims that a run
-//! is going on.
+//! **Invariant:** when the next supervisor serves, no process of an earlier one is alive, and no record says that a run
+//! is still running.
 
 use jiff::Timestamp;
 use rustix::process::Signal;
@@ -13,7 +13,7 @@ use super::process::{all_processes, has_variable, signal_group, started_ticks};
 use super::protocol::{ContainerRun, ContainerRuns, RunExit, RunState};
 use super::{process_tag, run_records, strays, system};
 
-/// Kills what is left and gives the records as they are true then.
+/// Kills the remaining processes and returns the corrected records.
 pub(super) async fn clean_up(layout: &NodeLayout, now: Timestamp) -> Vec<ContainerRuns> {
     let mut known = run_records::load_all(layout);
     for runs in &mut known {
@@ -40,7 +40,7 @@ fn end_run(run: &mut ContainerRun, now: Timestamp) {
     run.state = RunState::Ended { started_at: began, finished_at: now, exit: RunExit::Lost, message: None };
 }
 
-/// Everything that carries the node's brand, or its mark.
+/// Kills every process that carries the node's tag or its variable.
 async fn kill_marked(layout: &NodeLayout) {
     let own = i32::try_from(std::process::id()).unwrap_or_default();
     let mark = format!("{NODE_VARIABLE}={}", process_tag::name_of_node(layout.root()));

@@ -1,7 +1,7 @@
-//! Writes the output of a container line by line with timestamps, in the format of container runtimes: `TIME stdout F
-//! text`.
+//! Writes a container's output line by line with timestamps, in the format of container runtimes: `TIME stdout F text`.
 //!
-//! stdout and stderr share one pipe, so that lines keep the order in which they were written; both are labelled `stdout`.
+//! stdout and stderr share one pipe, so that lines keep the order in which they were written; both are labelled
+//! `stdout`.
 //! **Invariant:** one run never fills more than two files of [`FILE_BYTES_MAX`]: a full file is rotated, and the one
 //! before it is dropped.
 
@@ -14,14 +14,14 @@ use homeostat_core::Clock;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 
-/// A log file is set aside beyond this, as the kubelet does.
+/// The size at which a log file is rotated, as the kubelet does.
 pub(crate) const FILE_BYTES_MAX: u64 = 10 * 1024 * 1024;
-/// A line longer than this is written in parts, as container runtimes do.
+/// The longest line; a longer one is written in parts, as container runtimes do.
 const LINE_BYTES_MAX: usize = 16 * 1024;
-/// Read at once: what a pipe holds.
+/// How much is read at a time: as much as a pipe holds.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// The file of one run.
+/// The log file of one run.
 pub(super) struct LogFile {
     path: PathBuf,
     file: File,
@@ -43,11 +43,11 @@ impl LogFile {
         self.file.write_all(lines)
     }
 
-    /// Sets the file aside and begins a fresh one. Once there are two names, there is a file under each at every moment; for
-    /// a moment it is the same.
+    /// Rotates the file and begins a new one. From the first rotation on, both names exist at every moment; for a short
+    /// time they name the same file.
     fn replace(&self) -> io::Result<File> {
         let (full, fresh) = (self.path.with_extension("log.full"), self.path.with_extension("log.new"));
-        // Of a supervisor that was killed just here.
+        // Removes a file left by a supervisor that was killed just here.
         let _ = fs::remove_file(&full);
         // Without hard links there is a moment without a file; readers try again.
         let full = if fs::hard_link(&self.path, &full).is_ok() { &full } else { &self.path };
@@ -62,12 +62,12 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)
 }
 
-/// Where the older part of a log lies.
+/// Returns the path of the older part of a log.
 pub(crate) fn rotated_path(path: &Path) -> PathBuf {
     path.with_extension("log.1")
 }
 
-/// Copies the pipe to the file until everyone who could write has closed it.
+/// Copies the pipe to the file until everybody who could write to it has closed it.
 pub(super) async fn copy_to_log(mut pipe: pipe::Receiver, mut log: LogFile, clock: Clock) {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut lines = LineSplitter::default();
@@ -78,21 +78,21 @@ pub(super) async fn copy_to_log(mut pipe: pipe::Receiver, mut log: LogFile, cloc
         };
         let text = lines.take(&chunk[..count], &clock.now().to_string());
         if let Err(error) = log.write(&text) {
-            tracing::warn!(%error, file = %log.path.display(), "cannot write a log");
+            tracing::warn!(%error, file = %log.path.display(), "cannot write a container's log");
         }
     }
     let text = lines.rest(&clock.now().to_string());
     let _ = log.write(&text);
 }
 
-/// Cuts a stream into lines.
+/// Splits a stream into lines.
 #[derive(Default)]
 struct LineSplitter {
     begun: Vec<u8>,
 }
 
 impl LineSplitter {
-    /// The lines that are complete with this chunk.
+    /// Returns the lines that this chunk completes.
     fn take(&mut self, chunk: &[u8], time: &str) -> Vec<u8> {
         let mut out = Vec::with_capacity(chunk.len() + 64);
         for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
@@ -109,7 +109,7 @@ impl LineSplitter {
         out
     }
 
-    /// What stands without an end of line.
+    /// Returns the text after the last line break.
     fn rest(&mut self, time: &str) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.begun.is_empty() {
@@ -120,7 +120,7 @@ impl LineSplitter {
 }
 
 fn write_line(out: &mut Vec<u8>, time: &str, tag: char, text: &[u8]) {
-    // Writing to a vector does not fail.
+    // Writing to a vector cannot fail.
     let _ = write!(out, "{time} stdout {tag} ");
     out.extend_from_slice(text);
     out.push(b'\n');

@@ -1,13 +1,13 @@
-//! The process supervisor: the parent of every container, so that containers, their logs and their exit codes survive the
-//! server, and the next server finds them again.
+//! The process supervisor: the parent of every container, so that containers, their logs and their exit codes survive
+//! the server, and the next server finds them again.
 //!
 //! One supervisor serves one node folder. It is this program, started again with a special first argument
-//! ([`run_node_helper`]). It starts each container through a launcher, which is the same program again and then becomes the
-//! command. The supervisor's own parent is a `guard`, once more the same program.
+//! ([`run_node_helper`]). It starts each container through a launcher, which is the same program again and then becomes
+//! the command. The supervisor's own parent is a `guard`, once more the same program.
 //!
-//! **Invariants:** a container ends with all its processes, and dies with its supervisor. A supervisor whose node stays away
-//! for longer than it may ends its containers and itself. So nothing runs for ever, whichever process is killed; only if
-//! supervisor and guard are killed together are processes left to the next supervisor.
+//! **Invariants:** a container ends with all its processes, and dies with its supervisor. A supervisor whose node stays
+//! away for longer than allowed ends its containers and itself. So nothing runs for ever, whichever process is killed;
+//! only if supervisor and guard are killed together are processes left to the next supervisor.
 
 mod child;
 mod container;
@@ -49,32 +49,34 @@ use std::process::ExitCode;
 
 use homeostat_core::Clock;
 
-/// First argument of a guard; then what its supervisor gets.
+/// The first argument of a guard; the supervisor's arguments follow.
 pub(crate) const GUARD: &str = "homeostat-node-guard";
-/// First argument of a guard that has closed what it inherited; the rest as before.
+/// The first argument of a guard that has closed the inherited descriptors; the supervisor's arguments follow.
 const GUARD_ALONE: &str = "homeostat-node-guard-alone";
-/// First argument of a supervisor; then the folder, the milliseconds it outlives its node, and `keep` or `remove`.
+/// The first argument of a supervisor; then the folder, the milliseconds it outlives its node, and `keep` or `remove`.
 const SUPERVISE: &str = "homeostat-node-supervisor";
-/// First argument of a launcher.
+/// The first argument of a launcher.
 const LAUNCH: &str = "homeostat-node-launch";
-/// In the environment of every process of a node: a name of the node that does not show where its folder is.
+/// A variable of every process of a node: a name for the node that does not reveal its folder.
 const NODE_VARIABLE: &str = "HOMEOSTAT_NODE";
-/// In the environment of every process of a container: which run it belongs to.
+/// A variable of every process of a container: the run it belongs to.
 const RUN_VARIABLE: &str = "HOMEOSTAT_RUN";
 
-/// What a launcher says when it has a user namespace, and what it is told when that is set up. No words begin like this.
+/// The byte with which a launcher reports its user namespace, and the answer when that is set up. No message begins
+/// with it.
 const NAMESPACE_MADE: u8 = 1;
 const NAMESPACE_IS_SET_UP: u8 = 2;
 
-/// What is written down about every container of the folder.
+/// Returns the records of every container in the folder.
 pub(crate) fn records(layout: &layout::NodeLayout) -> Vec<protocol::ContainerRuns> {
     run_records::load_all(layout)
 }
 
-/// Ends what runs for a node in this folder although its supervisor and guard are gone: somebody killed them together with the
-/// server. False if a supervisor is at work there, which sees to it. The folder is left as it is.
+/// Ends the processes of a node in this folder whose supervisor and guard are gone because somebody killed them
+/// together with the server. Returns false if a supervisor is running there, which takes care of them. Leaves the
+/// folder as it is.
 pub async fn end_leftover_processes(folder: &Path) -> bool {
-    // Processes are told by the folder's real name.
+    // Processes are tagged with the folder's real path.
     let Ok(folder) = std::fs::canonicalize(folder) else { return true };
     let layout = layout::NodeLayout::new(folder);
     let Ok(lock) = File::open(layout.lock()) else { return true };
@@ -85,8 +87,8 @@ pub async fn end_leftover_processes(folder: &Path) -> bool {
     is_free
 }
 
-/// Acts as a node's guard, supervisor or launcher if this process was started as one. A program that embeds a node calls this first
-/// in its `main` and ends with the code it gets.
+/// Acts as a node's guard, supervisor or launcher if this process was started as one. A program that embeds a node
+/// calls this first in its `main` and exits with the returned code.
 pub fn run_node_helper() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let word = arguments.next()?;
@@ -99,7 +101,7 @@ pub fn run_node_helper() -> Option<ExitCode> {
     }
 }
 
-/// Was this process started as a supervisor and did not act as one? Then it must not start another.
+/// Returns whether this process was started as a supervisor but did not act as one. Then it must not start another.
 pub(crate) fn was_started_as_helper() -> bool {
     let words = [GUARD, GUARD_ALONE, SUPERVISE, LAUNCH];
     std::env::args_os().nth(1).is_some_and(|first| words.iter().any(|word| first == *word))

@@ -1,13 +1,13 @@
-//! Volumes at the paths a container asks for, in a mount namespace of its own.
+//! Mounts volumes at the paths that a container asks for, in its own mount namespace.
 //!
-//! A path that exists is covered by the volume. One that does not is made without touching the host: the deepest folder
-//! that exists is covered by a small file system in memory whose entries lead to the originals, and the path is made there.
-//! For the root folder that is a new root. **Invariants:** the host's mounts and folders never change; everything here is
-//! seen by the container's processes only and ends with them. Paths are made in mounts of our own only, told by their
-//! numbers and not by their names, and never by way of a link in a volume.
+//! The volume covers an existing path. A path that does not exist is made without touching the host: a small file
+//! system in memory covers the deepest existing folder, its entries lead to the originals, and the path is made there.
+//! For the root folder this is a new root. **Invariants:** the host's mounts and folders never change; only the
+//! container's processes see the mounts, which end with them. Paths are made only in our own mounts, which are
+//! recognized by their IDs and not by their names, and never through a link in a volume.
 //!
-//! All sources are opened before the first mount that may cover them: the Pod's own, then what the container shall not see is
-//! hidden, then those of the machine, which show nothing of that. Linux 5.8 or later.
+//! All sources are opened before the first mount that may cover them: first the Pod's own; then hidden paths are
+//! covered; then the machine's, which therefore show nothing hidden. Needs Linux 5.8 or later.
 
 use std::ffi::{CStr, OsString};
 use std::fs;
@@ -16,7 +16,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, StatVfsMountFlags, StatxFlags, Uid};
+use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Gid, Mode, OFlags, StatVfsMountFlags, StatxFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
@@ -27,21 +27,21 @@ use rustix::thread::UnshareFlags;
 use super::credentials::as_user;
 use super::host_path;
 use super::protocol::{Mount, MountOrigin, ProcessSpec};
-use super::safe_path::{self, ResolvedPath};
+use super::safe_path::{self, FinalLink, ResolvedPath};
 
-/// A folder with more entries is not mirrored: each entry is a mount.
+/// The most entries of a mirrored folder, because each entry is a mount.
 const ENTRIES_MAX: usize = 4096;
-/// The mode of a file that something is mounted on.
+/// The mode of a file that serves as a mount point.
 const PLAIN: Mode = Mode::from_raw_mode(0o644);
-/// What containers see a view of, whether or not something is put there.
+/// Folders that containers always see a view of.
 const ALWAYS_MIRRORED: [&str; 2] = ["/dev", "/run"];
 
-/// Makes the mounts, after which this process sees them.
+/// Makes the mounts; afterwards this process sees them.
 pub(super) fn mount_all(process: &ProcessSpec) -> io::Result<()> {
     let (linked, mounted): (Vec<_>, Vec<_>) =
         process.mounts.iter().partition(|mount| mount.target.as_os_str().is_empty());
     for mount in linked {
-        // Made, if it shall be; nothing else is done with it.
+        // It is created if its type says so; nothing else is done with it.
         drop(
             open_source(mount, process)
                 .map_err(with_context(format!("cannot use {}", mount.source.display())))?,
@@ -66,7 +66,7 @@ pub(super) fn mount_all(process: &ProcessSpec) -> io::Result<()> {
             .make_machine_read_only()
             .map_err(with_context("cannot make the machine's files read-only".to_owned()))?;
     }
-    // Outer paths first, so that inner ones lie on top.
+    // Outer paths first, so that inner ones are mounted on top.
     volumes.sort_by_key(|volume| volume.mount.target.components().count());
     maker.attach_volumes(&volumes)?;
     if process.view.is_read_only {
@@ -88,25 +88,28 @@ fn mount_context(mount: &Mount) -> impl FnOnce(io::Error) -> io::Error {
     with_context(format!("cannot mount at {}", mount.target.display()))
 }
 
-#[expect(deprecated, reason = "unshare_unsafe is about shared descriptor tables, which we do not ask for")]
+#[expect(
+    deprecated,
+    reason = "unshare_unsafe warns about shared descriptor tables, which are not requested here"
+)]
 fn enter_namespace() -> io::Result<()> {
     if rustix::process::getuid().is_root() {
-        // In a user namespace of one user it could not become another.
+        // In a user namespace with one user, the process could not change to another.
         rustix::thread::unshare(UnshareFlags::NEWNS)?;
     } else {
-        // Also where it could do without: the user namespace keeps the container from the node's processes.
+        // Even where it is not needed for mounting: it keeps the container away from the node's processes.
         let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         rustix::thread::unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)?;
         fs::write("/proc/self/setgroups", "deny")?;
         fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
         fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
     }
-    // What we mount must not reach the host; what the host mounts may reach us.
+    // Our mounts must not reach the host; the host's mounts may reach us.
     let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     Ok(rustix::mount::mount_change("/", slave)?)
 }
 
-/// Covers what the container shall not see by something empty that nobody may enter. Nothing is said of what is not there.
+/// Covers hidden paths with something empty that nobody may enter. Missing paths are ignored.
 fn hide(hidden: &[PathBuf]) -> io::Result<()> {
     const NOBODYS: Mode = Mode::empty();
     if hidden.is_empty() {
@@ -118,7 +121,7 @@ fn hide(hidden: &[PathBuf]) -> io::Result<()> {
     rustix::fs::mkdirat(&empty, c"folder", NOBODYS)?;
     drop(make_file(&empty, c"file", NOBODYS)?);
     for path in hidden {
-        let point = match safe_path::open_path(path, false) {
+        let point = match safe_path::open_path(path, FinalLink::Refuse) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             found => found.map_err(with_context(format!("cannot hide {}", path.display())))?,
         };
@@ -130,7 +133,7 @@ fn hide(hidden: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-/// Shows the container the processes of its user only. Where that is not allowed it sees the names of others too, and no more.
+/// Shows the container only its own user's processes. Where that is not allowed, it also sees the names of others.
 fn show_own_processes() {
     let made = || -> io::Result<()> {
         let system = rustix::mount::fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -140,25 +143,27 @@ fn show_own_processes() {
             | MountAttrFlags::MOUNT_ATTR_NOSUID
             | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         let tree = rustix::mount::fsmount(&system, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-        attach(&tree, &safe_path::open_path(Path::new("/proc"), true)?)
+        attach(&tree, &safe_path::open_path(Path::new("/proc"), FinalLink::Follow)?)
     };
     let _ = made();
 }
 
-/// Opens what shall be mounted; of the machine's files as the container's user.
+/// Opens what should be mounted; the machine's files as the container's user.
 fn open_source(mount: &Mount, process: &ProcessSpec) -> io::Result<OwnedFd> {
     match &mount.origin {
         MountOrigin::Machine(kind) => as_user(process, || host_path::open(&mount.source, kind, &mount.part)),
-        // Its path is the node's own.
+        // The node made this path.
         MountOrigin::Pod => {
-            let ResolvedPath { at, missing } =
-                safe_path::resolve_beneath(safe_path::open_path(&mount.source, false)?, &mount.part)?;
+            let ResolvedPath { at, missing } = safe_path::resolve_beneath(
+                safe_path::open_path(&mount.source, FinalLink::Refuse)?,
+                &mount.part,
+            )?;
             if missing.is_empty() { Ok(at) } else { Err(io::ErrorKind::NotFound.into()) }
         }
     }
 }
 
-/// What is mounted, as a tree that is nowhere yet.
+/// A mount that is detached until it is attached somewhere.
 struct MountTree<'a> {
     mount: &'a Mount,
     tree: OwnedFd,
@@ -178,7 +183,7 @@ impl<'a> MountTree<'a> {
     }
 }
 
-/// A copy of what is there, with all that is mounted in it.
+/// Returns the flags for a copy of a tree, with everything that is mounted in it.
 fn tree_flags() -> OpenTreeFlags {
     OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE
 }
@@ -188,9 +193,9 @@ fn attach(tree: &OwnedFd, point: &OwnedFd) -> io::Result<()> {
     Ok(rustix::mount::move_mount(tree, c"", point, c"", both)?)
 }
 
-/// A file system in memory that is nowhere yet, its root like this folder.
+/// Creates a detached file system in memory whose root has the mode and owner of this folder.
 fn memory_file_system(like: &OwnedFd) -> io::Result<OwnedFd> {
-    /// Without the kind of the file.
+    /// The bits of a mode without the file's type.
     const MODE_BITS: u32 = 0o7777;
     let stat = rustix::fs::fstat(like)?;
     let system = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -204,26 +209,26 @@ fn memory_file_system(like: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(tree)
 }
 
-/// The number of a mount and of a file in it: the same for the same place only.
+/// Returns the IDs of a mount and of a file in it, which identify a place.
 fn mount_and_inode(of: &OwnedFd) -> io::Result<(u64, u64)> {
     let wanted = StatxFlags::MNT_ID | StatxFlags::INO;
-    let told = rustix::fs::statx(of, c"", AtFlags::EMPTY_PATH, wanted)?;
-    if told.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
-        return Err(io::Error::other("the kernel does not report mount IDs: Linux 5.8 or later is needed"));
+    let stat = rustix::fs::statx(of, c"", AtFlags::EMPTY_PATH, wanted)?;
+    if stat.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
+        return Err(io::Error::other("the kernel does not report mount IDs: Linux 5.8 or later is required"));
     }
-    Ok((told.stx_mnt_id, told.stx_ino))
+    Ok((stat.stx_mnt_id, stat.stx_ino))
 }
 
 fn is_root(place_of_it: (u64, u64)) -> io::Result<bool> {
-    Ok(mount_and_inode(&safe_path::open_path(Path::new("/"), false)?)? == place_of_it)
+    Ok(mount_and_inode(&safe_path::open_path(Path::new("/"), FinalLink::Refuse)?)? == place_of_it)
 }
 
 struct MountBuilder {
-    /// `/proc/self/fd`, wherever that is by now: what takes only a path is told a descriptor's number from here.
+    /// `/proc/self/fd`, wherever it is by now: calls that need a path get a descriptor's path in it.
     descriptors: OwnedFd,
-    /// The mounts that cover folders of the host. Each entry is another mount.
+    /// The mounts that cover the host's folders. Each entry is another mount.
     mirrors: Vec<u64>,
-    /// The mounts of the Pod's own volumes: anywhere in them folders may be made.
+    /// The mounts of the Pod's own volumes: folders may be made anywhere in them.
     volumes: Vec<u64>,
 }
 
@@ -246,7 +251,7 @@ impl MountBuilder {
         for volume in volumes {
             self.attach_volume(volume).map_err(mount_context(volume.mount))?;
         }
-        // At the end: paths inside of others may have to be made.
+        // Last, because paths inside other volumes may have to be made.
         for volume in volumes.iter().filter(|volume| volume.mount.is_read_only) {
             self.make_read_only(&volume.tree).map_err(mount_context(volume.mount))?;
         }
@@ -263,7 +268,8 @@ impl MountBuilder {
         if volume.mount.origin == MountOrigin::Pod {
             self.volumes.push(mount_and_inode(&volume.tree)?.0);
         } else if volume.mount.is_read_only {
-            // A folder of the host: what lies inside of it is put on a mirror, whose entries are as closed as this.
+            // A folder of the host: whatever is mounted inside it goes on a mirror, whose entries are as closed as
+            // this.
             self.make_read_only(&volume.tree)?;
         }
         Ok(())
@@ -286,7 +292,7 @@ impl MountBuilder {
         make_file(&folder, name.as_os_str(), PLAIN)
     }
 
-    /// Makes a mirror of a folder, if there is one.
+    /// Mirrors the path if it is a folder.
     fn mirror_if_folder(&mut self, path: &Path) -> io::Result<()> {
         let ResolvedPath { at, missing } = self.resolve(path)?;
         let is_folder = FileType::from_raw_mode(rustix::fs::fstat(&at)?.st_mode).is_dir();
@@ -296,7 +302,7 @@ impl MountBuilder {
         Ok(())
     }
 
-    /// Covers the folder by one of our own that shows the same.
+    /// Covers the folder with one of our own that shows the same entries.
     fn mirror(&mut self, folder: &OwnedFd) -> io::Result<OwnedFd> {
         let is_root = is_root(mount_and_inode(folder)?)?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -308,8 +314,8 @@ impl MountBuilder {
         let tree = memory_file_system(folder)?;
         attach(&tree, folder)?;
         for entry in entries.iter().filter(|entry| ![c".", c".."].contains(&entry.file_name())) {
-            match show_entry(folder, (entry.file_name(), entry.file_type()), &tree) {
-                // It went while we looked: folders like these are busy.
+            match show_entry(folder, entry, &tree) {
+                // It disappeared meanwhile: such folders are busy.
                 Err(_) if file_type(folder, entry.file_name()).is_err() => {}
                 shown => shown?,
             }
@@ -322,15 +328,15 @@ impl MountBuilder {
         Ok(tree)
     }
 
-    /// Makes everything of the machine read-only that there is so far, but what is no file of it.
+    /// Makes all mounts of the machine so far read-only, except those that do not hold files.
     fn make_machine_read_only(&self) -> io::Result<()> {
         /// Where the kernel shows itself; devices and processes are used by writing to them.
         const KERNELS: [&str; 3] = ["/proc", "/sys", "/dev"];
         let table = fs::read_to_string("/proc/self/mountinfo")?;
         let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped);
         for point in points.filter(|point| !KERNELS.iter().any(|kernels| point.starts_with(kernels))) {
-            match safe_path::open_path(&point, false) {
-                // Covered by another, or closed to this user: nobody writes there.
+            match safe_path::open_path(&point, FinalLink::Refuse) {
+                // Covered by another mount, or closed to this user: nobody writes there.
                 Err(_) => {}
                 Ok(tree) => self.make_read_only(&tree)?,
             }
@@ -338,10 +344,10 @@ impl MountBuilder {
         Ok(())
     }
 
-    /// The same for folders that were covered since, but for devices.
+    /// Makes the mirrors read-only as well, except that of devices.
     fn make_mirrors_read_only(&self) -> io::Result<()> {
         for folder in ["/", "/run"] {
-            let tree = safe_path::open_path(Path::new(folder), true)?;
+            let tree = safe_path::open_path(Path::new(folder), FinalLink::Follow)?;
             if self.mirrors.contains(&mount_and_inode(&tree)?.0) {
                 self.make_read_only(&tree)?;
             }
@@ -349,8 +355,8 @@ impl MountBuilder {
         Ok(())
     }
 
-    /// Makes a mount read-only. What the file system forbids already stays forbidden: without rights it may not be allowed
-    /// again.
+    /// Makes a mount read-only. Keeps what the file system already forbids: without rights, allowing it again is not
+    /// permitted.
     fn make_read_only(&self, tree: &OwnedFd) -> io::Result<()> {
         let held = rustix::fs::fstatvfs(tree)?.f_flag;
         let mut flags = MountFlags::BIND | MountFlags::RDONLY;
@@ -371,7 +377,7 @@ fn make_file(folder: &OwnedFd, name: impl rustix::path::Arg + Copy, mode: Mode) 
     Ok(rustix::fs::openat(folder, name, flags, mode)?)
 }
 
-/// A path as the kernel's table writes it: blanks and the like are octal numbers.
+/// Decodes a path from the kernel's table, in which blanks and the like are octal numbers.
 fn unescaped(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -391,8 +397,12 @@ fn file_type(folder: &OwnedFd, name: &CStr) -> io::Result<FileType> {
 }
 
 /// Shows an entry of the host in another folder.
-fn show_entry(folder: &OwnedFd, (name, told): (&CStr, FileType), mirror: &OwnedFd) -> io::Result<()> {
-    let kind = if told == FileType::Unknown { file_type(folder, name)? } else { told };
+fn show_entry(folder: &OwnedFd, entry: &DirEntry, mirror: &OwnedFd) -> io::Result<()> {
+    let name = entry.file_name();
+    let kind = match entry.file_type() {
+        FileType::Unknown => file_type(folder, name)?,
+        known => known,
+    };
     if kind.is_symlink() {
         let target = rustix::fs::readlinkat(folder, name, Vec::new())?;
         return Ok(rustix::fs::symlinkat(target, mirror, name)?);

@@ -1,11 +1,11 @@
-//! Volumes at the paths a container asks for: only where there are mount namespaces, which is Linux.
+//! Stands in for `mount` on systems without mount namespaces.
 
 use std::io;
 
 use super::host_path;
 use super::protocol::{MountOrigin, ProcessSpec};
 
-/// Refuses mounts, so that the node falls back on links, and makes what links shall lead to.
+/// Refuses mounts, so that the node falls back to links, and makes the targets of those links.
 pub(super) fn mount_all(process: &ProcessSpec) -> io::Result<()> {
     for mount in &process.mounts {
         match &mount.origin {

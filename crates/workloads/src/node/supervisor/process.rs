@@ -1,21 +1,22 @@
-//! What the kernel reports about processes: start times, children, sessions; and signals to whole process groups.
+//! What the kernel reports about processes (start times, children, sessions), and signals to process groups.
 
 use std::fs;
 use std::path::Path;
 
 use rustix::process::{Pid, Signal};
 
-/// When the process started, in kernel ticks since boot: with the pid, a name nobody else ever has.
+/// Returns when the process started, in kernel ticks since boot: together with the pid, this identifies a process for
+/// ever.
 pub(crate) fn started_ticks(pid: i32) -> Option<u64> {
-    /// `starttime` in `/proc/PID/stat`, counted from the field after the command.
+    /// The position of `starttime` in `/proc/PID/stat`, counted from the field after the command.
     const STARTED: usize = 19;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command may hold anything, also parentheses: the fields begin after the last one.
+    // The command may contain anything, even parentheses: the fields begin after the last one.
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(STARTED)?.parse().ok()
 }
 
-/// Sends a signal to a whole process group. A group that is gone needs none.
+/// Sends a signal to a whole process group. A group that is gone is ignored.
 pub(crate) fn signal_group(leader: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(leader) {
         let _ = rustix::process::kill_process_group(pid, signal);
@@ -29,12 +30,12 @@ pub(super) fn signal(pid: i32, signal: Signal) {
     }
 }
 
-/// Every process of this machine.
+/// Returns every process on this machine.
 pub(super) fn all_processes() -> Vec<i32> {
     numbered(Path::new("/proc"))
 }
 
-/// The children of a process, those of its threads too.
+/// Returns the children of a process, including those of its threads.
 pub(super) fn children(pid: i32) -> Vec<i32> {
     let threads = Path::new("/proc").join(pid.to_string()).join("task");
     let mut found = Vec::new();
@@ -45,18 +46,18 @@ pub(super) fn children(pid: i32) -> Vec<i32> {
     found
 }
 
-/// The entries of a folder that are numbers.
+/// Returns the entries of a folder that are numbers.
 fn numbered(folder: &Path) -> Vec<i32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The session a process belongs to, named by its first process.
+/// Returns the session of a process: the pid of its leader.
 pub(super) fn session(pid: i32) -> Option<i32> {
     rustix::process::getsid(Pid::from_raw(pid)).ok().map(Pid::as_raw_pid)
 }
 
-/// Does the environment of the process hold this entry?
+/// Returns whether the environment of the process contains this entry.
 pub(super) fn has_variable(pid: i32, mark: &str) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())

@@ -1,4 +1,4 @@
-//! All runs of a supervisor, and the operations on them.
+//! The state of a supervisor: all its runs, and the operations on them.
 //!
 //! **Invariant:** every change is first stored on disk and then sent to the node, under one lock, so that a node that
 //! connects gets the whole state and then every later change.
@@ -25,10 +25,11 @@ use super::protocol::{
 use super::{run_records, strays};
 use crate::node::remove_folder;
 
-/// Changes waiting for the node. A node further behind is cut off and gets the whole state when it comes back.
+/// The most changes that wait for the node. A node further behind is disconnected and gets the whole state when it
+/// comes back.
 const UNSENT_EVENTS_MAX: usize = 8192;
 
-/// The longest grace: nobody waits for longer, and clocks can reckon with it.
+/// The longest grace period: nobody waits longer, and the clock can represent it.
 const GRACE_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// The supervisor's state.
@@ -36,10 +37,10 @@ pub(super) struct ProcessSupervisor {
     pub(super) layout: NodeLayout,
     pub(super) clock: Clock,
     pub(super) pid: i32,
-    /// The limit of open files the supervisor itself was started with.
+    /// The limit on open files with which the supervisor was started.
     pub(super) open_files: u64,
     table: Mutex<RunTable>,
-    /// Processes that somebody here waits for, and the run each is of.
+    /// Processes that this supervisor waits for, each with its run.
     started: Mutex<HashMap<i32, String>>,
     is_ending: AtomicBool,
     tasks: TaskTracker,
@@ -74,7 +75,7 @@ impl ProcessSupervisor {
         }
     }
 
-    /// From now on changes go to this node; the first thing it gets is all there is.
+    /// Directs changes to this node from now on; the first message is the whole state.
     pub(super) fn connect_node(&self) -> mpsc::Receiver<SupervisorEvent> {
         let (sender, receiver) = mpsc::channel(UNSENT_EVENTS_MAX);
         let mut table = self.lock();
@@ -84,7 +85,7 @@ impl ProcessSupervisor {
         receiver
     }
 
-    /// Does what the node asks, except ending.
+    /// Handles a request of the node, except the one to end.
     pub(super) fn handle_request(self: &Arc<Self>, request: SupervisorRequest) {
         match request {
             SupervisorRequest::Start(launch) => self.start(*launch),
@@ -122,7 +123,8 @@ impl ProcessSupervisor {
         }
     }
 
-    /// Nothing is started that could not be found again.
+    /// Records that a run was refused because it could not be recorded: nothing is started that could not be found
+    /// again.
     fn record_refusal(&self, table: &mut RunTable, id: &ContainerKey, error: &io::Error) {
         let now = self.clock.now();
         let exit = RunExit::NotStarted(format!("cannot write the record of its runs: {error}"));
@@ -142,8 +144,8 @@ impl ProcessSupervisor {
 
     fn execute(self: &Arc<Self>, ticket: u64, id: &ContainerKey, process: ProcessSpec, limit: Duration) {
         if self.lock().entries.get(id).is_some_and(|entry| entry.runs.current.is_over()) {
-            // Nothing is left of it, and nothing shall come.
-            let words = "the container does not run".to_owned();
+            // Nothing of it is left, and nothing may be added.
+            let words = "the container is not running".to_owned();
             let outcome = CommandOutcome { exit: RunExit::NotStarted(words.clone()), output: words };
             return self.lock().send_event(SupervisorEvent::Executed { ticket, outcome });
         }
@@ -158,7 +160,7 @@ impl ProcessSupervisor {
     fn forget_pod(&self, pod: &str) {
         let mut table = self.lock();
         let mut is_live = false;
-        for (_, entry) in table.entries.range_mut(of_pod(pod)).take_while(|(id, _)| id.pod == pod) {
+        for (_, entry) in table.entries.range_mut(keys_of_pod(pod)).take_while(|(id, _)| id.pod == pod) {
             entry.is_forgotten = true;
             is_live |= !entry.runs.current.is_over();
             entry.stop_within(Duration::ZERO);
@@ -168,7 +170,7 @@ impl ProcessSupervisor {
         }
     }
 
-    /// A run is in a new state.
+    /// Records and reports a run's new state.
     pub(super) fn set_state(&self, id: &ContainerKey, state: RunState) {
         let mut table = self.lock();
         let Some(entry) = table.entries.get_mut(id) else { return };
@@ -183,10 +185,10 @@ impl ProcessSupervisor {
         table.send_event(event);
     }
 
-    /// A run is over: if it was the last of a Pod that is gone, the Pod's files go too.
+    /// Removes a Pod's files if this was the last run of a Pod that is gone.
     pub(super) fn remove_pod_if_over(&self, id: &ContainerKey) {
         let mut table = self.lock();
-        let mut rest = table.entries.range(of_pod(&id.pod)).take_while(|(other, _)| other.pod == id.pod);
+        let mut rest = table.entries.range(keys_of_pod(&id.pod)).take_while(|(other, _)| other.pod == id.pod);
         if rest.all(|(_, entry)| entry.is_forgotten && entry.runs.current.is_over()) {
             self.remove_pod(&mut table, &id.pod);
         }
@@ -195,21 +197,21 @@ impl ProcessSupervisor {
     fn remove_pod(&self, table: &mut RunTable, pod: &str) {
         table.entries.retain(|id, _| id.pod != pod);
         if let Err(error) = remove_folder(&self.layout.pod(pod)) {
-            eprintln!("cannot remove the files of the Pod {pod}: {error}");
+            eprintln!("cannot remove the files of Pod {pod}: {error}");
         }
     }
 
-    /// The processes that somebody here waits for, and the run each is of.
+    /// Returns the processes that this supervisor waits for, each with its run.
     pub(super) fn started(&self) -> MutexGuard<'_, HashMap<i32, String>> {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Are containers ending because the supervisor is?
+    /// Returns whether containers end because the supervisor does.
     pub(super) fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Relaxed)
     }
 
-    /// Ends everything, and waits for it.
+    /// Ends everything and waits for it.
     pub(super) async fn stop_all(&self, grace: Duration) {
         self.is_ending.store(true, Ordering::Relaxed);
         for entry in self.lock().entries.values() {
@@ -236,7 +238,7 @@ impl RunTable {
 }
 
 impl RunEntry {
-    /// A later stop can only be stricter.
+    /// Sets a deadline. A later stop can only shorten it.
     fn stop_within(&self, grace: Duration) {
         let asked = Instant::now() + grace.min(GRACE_MAX);
         self.stop.send_if_modified(|deadline| {
@@ -249,7 +251,7 @@ impl RunEntry {
     }
 }
 
-/// Where the entries of a Pod begin.
-fn of_pod(pod: &str) -> std::ops::RangeFrom<ContainerKey> {
+/// Returns where a Pod's entries begin.
+fn keys_of_pod(pod: &str) -> std::ops::RangeFrom<ContainerKey> {
     ContainerKey { pod: pod.to_owned(), container: String::new() }..
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::node::http::ContainerRequest;
 
-/// One container of one Pod.
+/// Identifies one container of one Pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct ContainerKey {
     /// The Pod's uid.
@@ -18,7 +18,7 @@ pub(crate) struct ContainerKey {
     pub(crate) container: String,
 }
 
-/// The Pod a run belongs to, as people name it.
+/// The Pod that a run belongs to, by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PodName {
     pub(crate) namespace: String,
@@ -31,36 +31,36 @@ pub(crate) struct ProcessSpec {
     pub(crate) command: Vec<String>,
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) directory: PathBuf,
-    /// Who it runs as, in its own eyes; the node's own user if none is given.
+    /// The user it runs as, in its own view; `None` for the node's own.
     pub(crate) user: Option<u32>,
     pub(crate) group: Option<u32>,
-    /// Groups it has besides.
+    /// Its supplementary groups.
     pub(crate) groups: Vec<u32>,
-    /// The users and groups of its user namespace; without any it has none of its own.
+    /// What its user namespace maps; empty if it has none.
     pub(crate) ranges: Vec<IdRange>,
     pub(crate) rights: ProcessRights,
-    /// No process of the container may have more data than this.
+    /// The most data that each process of the container may have.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) mounts: Vec<Mount>,
     pub(crate) view: MachineView,
-    /// Was the program named by the node's owner? Then it is found with the node's rights, wherever it is.
+    /// Whether the node's owner named the program. Then it is found with the node's rights, wherever it is.
     pub(crate) is_program_given: bool,
 }
 
 impl ProcessSpec {
-    /// Another command of the same container.
+    /// Returns the same process with another command.
     pub(crate) fn with_command(self, command: Vec<String>) -> Self {
         Self { command, is_program_given: false, ..self }
     }
 
-    /// Who this number of a user or group is on the machine.
+    /// Returns the ID on the machine of a user or group of the process.
     pub(crate) fn outside(&self, id: u32) -> u32 {
         let at = |range: &IdRange| id.checked_sub(range.inside).filter(|distance| *distance < range.count);
         self.ranges.iter().find_map(|range| Some(range.outside + at(range)?)).unwrap_or(id)
     }
 }
 
-/// Users and groups of the machine that a user namespace shows under other numbers.
+/// Users and groups of the machine that a user namespace shows under other IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct IdRange {
     pub(crate) inside: u32,
@@ -68,105 +68,105 @@ pub(crate) struct IdRange {
     pub(crate) count: u32,
 }
 
-/// What a process may do beyond its user; a bit for each of Linux' capabilities.
+/// What a process may do beyond its user's rights; one bit for each of Linux's capabilities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProcessRights {
-    /// No program it runs gives it any it has not.
+    /// No program it runs gives it any new ones.
     pub(crate) no_new_privileges: bool,
-    /// Those it can have at most; none where they cannot be taken.
+    /// The most it can have; `None` where they cannot be limited.
     pub(crate) bound: Option<u64>,
     /// Those it has although it is not root.
     pub(crate) ambient: u64,
 }
 
-/// What a container does not see of the machine, in its mount namespace.
+/// Which parts of the machine a container does not see in its mount namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MachineView {
-    /// Folders and files that are empty for it.
+    /// Folders and files that appear empty.
     pub(crate) hidden: Vec<PathBuf>,
-    /// Processes of other users are not there.
+    /// Whether other users' processes are hidden.
     pub(crate) has_own_processes_only: bool,
-    /// Only volumes can be written to.
+    /// Whether only volumes can be written to.
     pub(crate) is_read_only: bool,
 }
 
-/// A folder or file seen at another path by one container only.
+/// A folder or file that one container sees at another path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mount {
     pub(crate) source: PathBuf,
-    /// What of the source is wanted. No link leads out of it.
+    /// The wanted part of the source. No link leads out of it.
     pub(crate) part: PathBuf,
-    /// Empty where a link leads there instead: the source is made, and not mounted.
+    /// Empty if a link leads there instead: then the source is made, and not mounted.
     pub(crate) target: PathBuf,
     pub(crate) is_read_only: bool,
     pub(crate) origin: MountOrigin,
 }
 
-/// Whose a folder or file is.
+/// Where a folder or file comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum MountOrigin {
-    /// The Pod's: paths for other mounts may be made in it.
+    /// The Pod's own: paths for other mounts may be made in it.
     Pod,
-    /// The machine's; with the type it must have, as in a `hostPath`.
+    /// The machine; with the type it must have, as in a `hostPath`.
     Machine(String),
 }
 
-/// A start of a container.
+/// A request to start a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ContainerLaunch {
     pub(crate) id: ContainerKey,
     pub(crate) owner: PodName,
     /// How often it was started before.
     pub(crate) attempt: u32,
-    /// Restarts in a row that did not last; what the next back-off is reckoned from.
+    /// How many restarts in a row did not last; the next back-off depends on it.
     pub(crate) strikes: u32,
-    /// How many of the starts before ended because the node did.
+    /// How many of the earlier runs ended because the node did.
     #[serde(default)]
     pub(crate) interruptions: u32,
     pub(crate) process: ProcessSpec,
-    /// Run when the process has started; if it fails the process is ended.
+    /// Runs after the process has started; if it fails, the process is killed.
     pub(crate) after_start: Option<LifecycleHook>,
-    /// Run before the process is told to end.
+    /// Runs before the process is asked to end.
     pub(crate) before_stop: Option<LifecycleHook>,
-    /// Without last words of its own, the end of its log is taken.
+    /// Whether the end of its log replaces a missing termination message.
     #[serde(default)]
     pub(crate) falls_back_to_log: bool,
 }
 
-/// What is done at a turn of a container's life.
+/// An action at the start or the end of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum LifecycleHook {
-    /// A command beside the container.
+    /// Runs a command beside the container.
     Execute(Vec<String>),
-    /// Nothing, for a while.
+    /// Waits.
     Sleep { seconds: u64 },
-    /// A request.
+    /// Sends an HTTP request.
     Get(Box<ContainerRequest>),
 }
 
-/// What a node asks of its supervisor.
+/// A node's request to its supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SupervisorRequest {
-    /// Start an attempt, unless it was started.
+    /// Start an attempt, unless it was started already.
     Start(Box<ContainerLaunch>),
-    /// End it: SIGTERM now, SIGKILL after the grace. A later stop can only shorten the grace.
+    /// End it: SIGTERM now, SIGKILL after the grace period. A later stop can only shorten that.
     Stop { id: ContainerKey, grace_ms: u64 },
-    /// Run a command beside a container and tell how it ended.
+    /// Run a command beside a container and report how it ended.
     Execute { ticket: u64, id: ContainerKey, process: Box<ProcessSpec>, limit_ms: u64 },
-    /// The Pod is gone: its processes, records and files may go.
+    /// The Pod is gone: end its processes and remove its records and files.
     Forget { pod: String },
-    /// End everything and yourself.
+    /// End all containers, then the supervisor itself.
     End { grace_ms: u64 },
 }
 
-/// What a supervisor tells its node.
+/// A supervisor's message to its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SupervisorEvent {
-    /// All there is; the first line on every connection.
+    /// The whole state; the first line on every connection.
     Known(Vec<ContainerRuns>),
-    /// One container changed.
+    /// One container has changed.
     Changed(Box<ContainerRuns>),
-    /// A command asked for with [`SupervisorRequest::Execute`] ended.
+    /// A command requested with [`SupervisorRequest::Execute`] has ended.
     Executed { ticket: u64, outcome: CommandOutcome },
 }
 
@@ -174,7 +174,7 @@ pub(crate) enum SupervisorEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CommandOutcome {
     pub(crate) exit: RunExit,
-    /// The beginning of what it said.
+    /// The beginning of its output.
     pub(crate) output: String,
 }
 
@@ -187,7 +187,7 @@ pub(crate) struct ContainerRuns {
     pub(crate) previous: Option<ContainerRun>,
 }
 
-/// One run.
+/// One run of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ContainerRun {
     pub(crate) attempt: u32,
@@ -197,24 +197,24 @@ pub(crate) struct ContainerRun {
     pub(crate) state: RunState,
 }
 
-/// How far a run is.
+/// The state of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum RunState {
-    /// Asked for; there may be a process already.
+    /// Requested; there may be a process already.
     Starting,
-    /// Running as the leader of a session and process group of its own.
+    /// Running as the leader of its own session and process group.
     Running {
         pid: i32,
-        /// The process's start in kernel ticks: together with the pid it names one process for ever.
+        /// The process's start in kernel ticks: together with the pid it identifies one process for ever.
         started_ticks: u64,
         started_at: Timestamp,
     },
-    /// Over.
+    /// It has ended.
     Ended {
         started_at: Timestamp,
         finished_at: Timestamp,
         exit: RunExit,
-        /// Its last words.
+        /// Its termination message.
         #[serde(default)]
         message: Option<String>,
     },
@@ -225,26 +225,26 @@ pub(crate) enum RunState {
 pub(crate) enum RunExit {
     Code(i32),
     Signal(i32),
-    /// There was no process; why.
+    /// There was no process; the reason.
     NotStarted(String),
-    /// It took longer than it may, and was killed.
+    /// It exceeded its time limit and was killed.
     TimedOut,
-    /// What was to run after its start failed, and it was killed; what that said.
+    /// Its postStart hook failed and it was killed; the hook's message.
     HookFailed(String),
     /// It ended because the node was stopped.
     NodeStopped,
-    /// The supervisor was killed with it; nobody knows how it would have ended.
+    /// The supervisor was killed with it; nobody knows how it ended.
     Lost,
 }
 
 impl RunExit {
-    /// The code a shell would show.
+    /// Returns the code that a shell would show.
     pub(crate) fn code(&self) -> i32 {
-        /// What Kubernetes shows for a container that could not be started.
+        /// The code that Kubernetes shows for a container that could not be started.
         const START_ERROR: i32 = 128;
-        /// What it shows for one that was killed, or whose end nobody saw.
+        /// The code for one that was killed, or whose end nobody saw.
         const KILLED: i32 = 137;
-        /// What it shows for one that was told to end.
+        /// The code for one that was asked to end.
         const TERMINATED: i32 = 143;
         match self {
             Self::Code(code) => *code,
@@ -259,14 +259,15 @@ impl RunExit {
         *self == Self::Code(0)
     }
 
-    /// Did the container end by itself? If not, its end is no reason to wait with the next start.
-    pub(crate) fn is_its_own(&self) -> bool {
+    /// Returns whether the container ended on its own. If not, there is no reason to delay the next start.
+    pub(crate) fn ended_on_its_own(&self) -> bool {
         !matches!(self, Self::NodeStopped | Self::Lost)
     }
 }
 
 impl ContainerRun {
-    /// The restart count: what the node interrupted and took up again is no restart. Jobs count restarts as failures.
+    /// Returns the restart count. A run that the node interrupted and resumed is not a restart, because Jobs count
+    /// restarts as failures.
     pub(crate) fn restarts(&self) -> u32 {
         self.attempt.saturating_sub(self.interruptions)
     }
@@ -279,7 +280,7 @@ impl ContainerRun {
         matches!(self.state, RunState::Running { .. })
     }
 
-    /// How it ended, if it did.
+    /// Returns how it ended, if it has.
     pub(crate) fn exit(&self) -> Option<&RunExit> {
         match &self.state {
             RunState::Ended { exit, .. } => Some(exit),

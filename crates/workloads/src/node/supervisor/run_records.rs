@@ -1,7 +1,7 @@
-//! Stores what is known about the last two runs of a container, on disk beside its logs.
+//! Stores the last two runs of each container on disk, beside its logs.
 //!
-//! A file is replaced as a whole, so a reader sees either the old or the new one. Nothing is synced: after a crash of the
-//! machine no process is left, and the record is only history.
+//! A file is replaced as a whole, so a reader sees either the old or the new one. Nothing is synced: after the machine
+//! crashes no process is left, and the record is only history.
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ pub(super) fn save(layout: &NodeLayout, runs: &ContainerRuns) -> io::Result<()> 
     fs::rename(fresh, path)
 }
 
-/// Every record in the folder; unreadable ones are named on stderr and left out.
+/// Loads every record in the folder; unreadable ones are reported on stderr and left out.
 pub(super) fn load_all(layout: &NodeLayout) -> Vec<ContainerRuns> {
     let mut all = Vec::new();
     for pod in entries(&layout.pods()) {
@@ -26,7 +26,7 @@ pub(super) fn load_all(layout: &NodeLayout) -> Vec<ContainerRuns> {
             match fs::read(&path).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?)) {
                 Ok(runs) => all.push(runs),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => eprintln!("{}: {error}", path.display()),
+                Err(error) => eprintln!("cannot read {}: {error}", path.display()),
             }
         }
     }

@@ -1,12 +1,10 @@
 //! Resolves paths one name at a time, so that no symbolic link leads where it should not.
 //!
 //! Volumes and homes belong to containers, which may put links in them, and the node may be root. **Invariant:**
-//! [`resolve_beneath`] follows no link out of its folder, and nothing is created through a link. Every name is looked up from a
-//! descriptor, so replacing a folder meanwhile changes nothing. Permissions are left to the kernel.
+//! [`resolve_beneath`] follows no link out of its folder, and nothing is created through a link. Every name is looked
+//! up from a descriptor, so replacing a folder meanwhile changes nothing. Permissions are left to the kernel.
 //!
-//! Why not `openat2` with `RESOLVE_BENEATH`, or `cap-std`: both open a path that exists. Callers need to know how far a path
-//! exists and which names are missing, and `resolve_from_root` decides at every link, by the mount of its folder, whether it
-//! may be followed. `openat2` would also need this code as its fallback, on other Unix systems and below seccomp filters.
+//! Why neither `openat2` with `RESOLVE_BENEATH` nor `cap-std` is used: docs/why/dependencies.md.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -20,22 +18,29 @@ use rustix::io::Errno;
 
 use super::system;
 
-/// As many links in one path are a circle; the kernel's own number.
+/// A path with more links than this is circular; the kernel's own limit.
 const LINKS_MAX: usize = 40;
-/// Folders that are made for somebody to pass through.
+/// The mode of folders that others may pass.
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
-/// How a folder is opened that must be one itself.
-const OPEN_FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// How anything is opened that is only named.
+/// Flags that open a folder and never follow a link to one.
+pub(crate) const OPEN_FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Flags that open anything without access to its content.
 const LOOK: OFlags = system::LOOK.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// How far a path goes: the last there is of it, and the names that are missing below.
+/// What [`open_path`] does with a link at the end of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FinalLink {
+    Follow,
+    Refuse,
+}
+
+/// How far a path exists: its last existing part, and the missing names below.
 pub(crate) struct ResolvedPath {
     pub(crate) at: OwnedFd,
     pub(crate) missing: Vec<OsString>,
 }
 
-/// Walks down from a folder. Links are followed as long as they stay below it.
+/// Resolves a path below a folder. Links are followed as long as they stay below it.
 pub(crate) fn resolve_beneath(base: impl AsFd, path: &Path) -> io::Result<ResolvedPath> {
     if path.components().any(|part| part == Component::ParentDir) {
         return Err(leads_out(path));
@@ -44,7 +49,7 @@ pub(crate) fn resolve_beneath(base: impl AsFd, path: &Path) -> io::Result<Resolv
     PathResolver { passed: vec![base], left: names(path), is_bound: true }.resolve(path, |_| Ok(()))
 }
 
-/// Walks down from the root as this process sees it. `may_follow` is asked about the folder of every link.
+/// Resolves a path from the root as this process sees it. `may_follow` is asked about the folder of every link.
 #[cfg(target_os = "linux")]
 pub(super) fn resolve_from_root(
     path: &Path,
@@ -54,7 +59,7 @@ pub(super) fn resolve_from_root(
     PathResolver { passed: vec![root], left: names(path), is_bound: false }.resolve(path, may_follow)
 }
 
-/// Makes the folders, each in the one before; `finish` gets every one that was made.
+/// Makes the folders, each in the previous one; `finish` gets every new one.
 pub(crate) fn make_folders(
     mut at: OwnedFd,
     names: &[OsString],
@@ -62,7 +67,7 @@ pub(crate) fn make_folders(
 ) -> io::Result<OwnedFd> {
     for name in names {
         let is_made = match rustix::fs::mkdirat(&at, name.as_os_str(), FOLDER_MODE) {
-            // Somebody was faster; the next line finds out with what.
+            // Somebody was faster; the next line finds out what it is.
             Err(Errno::EXIST) => false,
             made => made.map(|()| true)?,
         };
@@ -74,19 +79,19 @@ pub(crate) fn make_folders(
     Ok(at)
 }
 
-/// For everybody to pass through, whatever this process' mask.
+/// Lets everybody pass, whatever this process's umask.
 pub(crate) fn make_passable(folder: &OwnedFd) -> io::Result<()> {
     Ok(rustix::fs::fchmod(folder, FOLDER_MODE)?)
 }
 
-/// The folder of a path below another, made if need be, and the last name.
+/// Opens the parent folder of a path below another, making it if necessary, and returns the last name.
 pub(crate) fn make_parent_folder(base: impl AsFd, path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let name = path.file_name().ok_or_else(|| leads_out(path))?;
     let reached = resolve_beneath(base, path.parent().unwrap_or(Path::new("")))?;
     Ok((make_folders(reached.at, &reached.missing, make_passable)?, name))
 }
 
-/// The folder itself, made if it is not there. What stands in its place goes: a link is not followed.
+/// Opens the folder, and makes it if it is missing. A link or file in its place is removed, and a link is not followed.
 pub(crate) fn open_or_make_folder(path: &Path) -> io::Result<OwnedFd> {
     match rustix::fs::open(path, OPEN_FOLDER, Mode::empty()) {
         Err(Errno::NOENT) => {}
@@ -97,9 +102,12 @@ pub(crate) fn open_or_make_folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OPEN_FOLDER, Mode::empty())?)
 }
 
-/// Something by its path; a link in its place is an error unless it is followed.
-pub(crate) fn open_path(path: &Path, follows: bool) -> io::Result<OwnedFd> {
-    let flags = if follows { LOOK.difference(OFlags::NOFOLLOW) } else { LOOK };
+/// Opens something by its path.
+pub(crate) fn open_path(path: &Path, link: FinalLink) -> io::Result<OwnedFd> {
+    let flags = match link {
+        FinalLink::Follow => LOOK.difference(OFlags::NOFOLLOW),
+        FinalLink::Refuse => LOOK,
+    };
     refuse_link(rustix::fs::open(path, flags, Mode::empty())?, path)
 }
 
@@ -114,7 +122,7 @@ fn leads_out(path: &Path) -> io::Error {
     io::Error::other(format!("{} leads out of the volume", path.display()))
 }
 
-/// The names of a path, the last one first.
+/// Returns the names in a path, the last one first.
 fn names(path: &Path) -> Vec<OsString> {
     let parts = path.components().rev();
     let named = parts.filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
@@ -122,11 +130,11 @@ fn names(path: &Path) -> Vec<OsString> {
 }
 
 struct PathResolver {
-    /// Where we are, and the way back; never empty.
+    /// The current folder, and those above it; never empty.
     passed: Vec<OwnedFd>,
-    /// What is to go, the next name last.
+    /// The names that remain, the next one last.
     left: Vec<OsString>,
-    /// Must it stay below its beginning?
+    /// Whether it must stay below its base.
     is_bound: bool,
 }
 
@@ -142,7 +150,7 @@ impl PathResolver {
                 self.go_up(path)?;
                 continue;
             }
-            let here = self.passed.last().expect("its beginning is never left");
+            let here = self.passed.last().expect("the base is never left");
             match rustix::fs::readlinkat(here, name.as_os_str(), Vec::new()) {
                 Ok(target) => {
                     may_follow(here)?;
@@ -194,7 +202,7 @@ impl PathResolver {
             )));
         }
         self.left.reverse();
-        let at = self.passed.pop().expect("its beginning is never left");
+        let at = self.passed.pop().expect("the base is never left");
         Ok(ResolvedPath { at, missing: self.left })
     }
 }
@@ -216,7 +224,7 @@ mod tests {
             symlink(target, base.join(link)).unwrap();
         }
         symlink("round", base.join("round")).unwrap();
-        let opened = open_path(&base, true).unwrap();
+        let opened = open_path(&base, FinalLink::Follow).unwrap();
         let check = |path: &str, expected: Result<usize, &str>| {
             let reached = resolve_beneath(&opened, Path::new(path)).map(|reached| reached.missing.len());
             match (reached, expected) {

@@ -1,4 +1,4 @@
-//! The main loop of the supervisor: takes the lock of its folder, serves its node, and ends when it is no longer needed.
+//! The supervisor's main loop: takes its folder's lock, serves its node, and ends when it is no longer needed.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -24,20 +24,20 @@ use super::protocol::{SupervisorEvent, SupervisorRequest};
 use super::{leftovers, strays, system};
 use crate::node::remove_folder;
 
-/// A new supervisor waits this long for the node that started it.
+/// How long a new supervisor waits for the node that started it.
 const FIRST_CONTACT: Duration = Duration::from_secs(20);
-/// An earlier supervisor that is ending its containers holds the folder for this long at most.
+/// How long to wait for an earlier supervisor that is ending its containers.
 const LOCK_WAIT: Duration = Duration::from_secs(60);
-/// Between two tries to have the folder.
+/// The pause between two attempts to take the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
-/// What containers get when nobody says otherwise: the node is gone or the machine goes down.
+/// The containers' grace period when nobody names one: the node is gone or the machine shuts down.
 const ABANDONED_GRACE: Duration = Duration::from_secs(5);
 
-/// What the command line of a supervisor says.
+/// A supervisor's command-line arguments.
 struct SupervisorArguments {
     folder: PathBuf,
     outlives_node: Duration,
-    /// The folder goes with the supervisor.
+    /// Whether the folder is removed at the end.
     is_ephemeral: bool,
 }
 
@@ -45,7 +45,7 @@ struct SupervisorArguments {
 pub(super) fn main(arguments: &[OsString]) -> ExitCode {
     let Some(arguments) = parse_arguments(arguments) else {
         eprintln!(
-            "error: the supervisor is started by its node and takes three arguments: folder, milliseconds, keep or remove"
+            "error: a node starts the supervisor, with three arguments: folder, milliseconds, keep or remove"
         );
         return ExitCode::from(2);
     };
@@ -90,12 +90,12 @@ async fn supervise(arguments: SupervisorArguments) -> io::Result<()> {
     if arguments.is_ephemeral
         && let Err(error) = remove_folder(supervisor.layout.root())
     {
-        eprintln!("cannot remove the folder of the node: {error}");
+        eprintln!("cannot remove the node's folder: {error}");
     }
     Ok(())
 }
 
-/// A thousand containers are three thousand files. Gives the limit as it was.
+/// Raises the limit on open files, because a thousand containers need three thousand. Returns the previous limit.
 fn raise_open_files() -> u64 {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -119,7 +119,7 @@ fn bind_socket(layout: &NodeLayout) -> io::Result<UnixListener> {
     UnixListener::bind(system::socket(&folder, layout.root(), NodeLayout::socket_name()))
 }
 
-/// Serves one node after the other; returns when it is time to end, with the grace of the containers.
+/// Serves one node after another. Returns the containers' grace period when it is time to end.
 async fn serve(
     supervisor: &Arc<ProcessSupervisor>,
     listener: &UnixListener,
@@ -143,7 +143,7 @@ async fn serve(
     }
 }
 
-/// Talks with one node until it leaves (`None`) or ends us.
+/// Serves one node until it disconnects (`None`) or asks the supervisor to end.
 async fn serve_node(supervisor: &Arc<ProcessSupervisor>, stream: UnixStream) -> Option<Duration> {
     let (read, write) = stream.into_split();
     let news = supervisor.connect_node();
@@ -159,7 +159,7 @@ async fn read_requests(supervisor: &Arc<ProcessSupervisor>, read: OwnedReadHalf)
         match serde_json::from_str(&line) {
             Ok(SupervisorRequest::End { grace_ms }) => return Some(Duration::from_millis(grace_ms)),
             Ok(request) => supervisor.handle_request(request),
-            Err(error) => eprintln!("cannot read a request of the node: {error}"),
+            Err(error) => eprintln!("cannot read a request from the node: {error}"),
         }
     }
     None
@@ -170,7 +170,7 @@ async fn write_events(mut news: mpsc::Receiver<SupervisorEvent>, mut write: Owne
     while news.recv_many(&mut waiting, 64).await > 0 {
         let mut text = Vec::new();
         for event in waiting.drain(..) {
-            // Our own types always encode.
+            // Our own types can always be encoded.
             let _ = serde_json::to_writer(&mut text, &event);
             text.push(b'\n');
         }

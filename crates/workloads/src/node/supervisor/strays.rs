@@ -1,5 +1,5 @@
-//! Stray processes: those that left the process group of their container, mostly daemons. When their parents end, the
-//! kernel hands them to the supervisor, which asked for that; this module finds and ends them.
+//! Ends stray processes: those that left their container's process group, mostly daemons. When their parents end, the
+//! kernel hands them to the supervisor, which asked for that.
 //!
 //! **Invariant:** a run is over only when nothing of it is left, and a supervisor ends only when it has no children. A
 //! process is recognized by any of three marks: the process tag, which it cannot lose, the variable in its environment,
@@ -16,14 +16,16 @@ use super::process::{children, has_variable, session, signal};
 use super::process_supervisor::ProcessSupervisor;
 use super::{RUN_VARIABLE, process_tag, system};
 
-/// Between two looks at what was killed: it needs a moment to die.
+/// The pause between two looks at killed processes, which need a moment to die.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
-/// After so many looks (10 s) what is left hangs in the kernel; it ends when that lets it go, and the guard looks on.
+/// After this many looks (10 s), the rest hang in the kernel; they end when it releases them, and the guard keeps
+/// looking.
 const LOOKS_MAX: u32 = 5000;
-/// Between two harvests of ended strays. A container may make hundreds in a second; the machine has room for thousands.
+/// The pause between two rounds of reaping. A container may leave hundreds in a second; the machine has room for
+/// thousands.
 const HARVEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// What tells the processes of one run.
+/// The marks by which one run's processes are recognized.
 struct ProcessMarks {
     mark: String,
     tag: u64,
@@ -38,7 +40,7 @@ impl ProcessMarks {
     }
 }
 
-/// Ends everything that is left of a run whose first process, the leader of its session, has ended.
+/// Ends everything left of a run whose first process, its session's leader, has ended.
 pub(super) async fn end_strays_of(supervisor: &ProcessSupervisor, run: &str, leader: i32) {
     let mark = format!("{RUN_VARIABLE}={run}");
     let signs =
@@ -47,7 +49,7 @@ pub(super) async fn end_strays_of(supervisor: &ProcessSupervisor, run: &str, lea
         reap(supervisor);
         let mut found = adopted(supervisor);
         found.retain(|pid| signs.match_process(*pid));
-        // Commands beside it: whoever waits for them lets them go.
+        // Includes commands beside the container: their waiters are told that they ended.
         found.extend(supervisor.started().iter().filter(|(_, of)| *of == run).map(|(pid, _)| *pid));
         found
     })
@@ -63,8 +65,8 @@ pub(super) async fn end_all(supervisor: &ProcessSupervisor) {
     .await;
 }
 
-/// Kills what is found, with all its descendants, until nothing is. What dies leaves its children to us, and they are
-/// found next.
+/// Kills the processes that `find` returns, with all their descendants, until it returns none. A dying process leaves
+/// its children to us, and the next look finds them.
 pub(super) async fn kill_until_none(mut find: impl FnMut() -> Vec<i32>) {
     for _ in 0..LOOKS_MAX {
         let found = find();
@@ -74,10 +76,10 @@ pub(super) async fn kill_until_none(mut find: impl FnMut() -> Vec<i32>) {
         kill_process_trees(found);
         sleep(LOOK_PAUSE).await;
     }
-    eprintln!("these processes do not end although they were killed: {:?}", find());
+    eprintln!("these processes were killed and do not end: {:?}", find());
 }
 
-/// Kills processes and their descendants. Each is stopped before its children are read, so that it makes no more of them.
+/// Kills processes and their descendants. Each is stopped before its children are read, so that it cannot create more.
 pub(super) fn kill_process_trees(mut family: Vec<i32>) {
     let mut next = 0;
     while let Some(pid) = family.get(next).copied() {
@@ -90,7 +92,7 @@ pub(super) fn kill_process_trees(mut family: Vec<i32>) {
     }
 }
 
-/// Lets strays go as they end, for as long as it is polled: a container that runs for months may make one every second.
+/// Reaps strays as they end, for as long as it is polled: a container that runs for months may leave one every second.
 pub(super) async fn reap_until_stopped(supervisor: &ProcessSupervisor) -> io::Result<()> {
     let mut ended = listen(SignalKind::child())?;
     while ended.recv().await.is_some() {
@@ -100,15 +102,15 @@ pub(super) async fn reap_until_stopped(supervisor: &ProcessSupervisor) -> io::Re
     Ok(())
 }
 
-/// Lets strays that ended go.
+/// Reaps the strays that have ended.
 fn reap(supervisor: &ProcessSupervisor) {
     for pid in adopted(supervisor).into_iter().filter_map(Pid::from_raw) {
-        // Not ended yet, or gone already: either is fine.
+        // Not ended yet, or reaped already: either is fine.
         let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
     }
 }
 
-/// Our children that we did not start.
+/// Returns our children that we did not start.
 fn adopted(supervisor: &ProcessSupervisor) -> Vec<i32> {
     let all = children(supervisor.pid);
     let started = supervisor.started();

@@ -1,4 +1,4 @@
-//! System calls that only Linux has: parent death signals, adoption of orphans, files named by their descriptors.
+//! System calls that only Linux has: parent death signals, adoption of orphans, paths of descriptors.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,46 +8,47 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, Stat};
 use rustix::process::{Resource, Rlimit, Signal};
 
-/// Opens a file without touching it.
+/// Opens a file without access to its content.
 pub(super) const LOOK: OFlags = OFlags::PATH;
 
-/// From now on this process is killed when its parent ends, whatever it becomes by exec.
+/// Has the kernel kill this process when its parent ends, even after an exec.
 pub(super) fn die_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// From now on descendants whose parents end are ours.
+/// Makes this process the parent of its descendants whose own parents end.
 pub(super) fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
-/// Marks this process and all its descendants (see `tag`).
+/// Tags this process and all its descendants (see `process_tag`).
 pub(super) fn set_tag(tag: u64) {
-    // A brand that cannot be had leaves the other signs: inside a container of another node, without rights, the limit may
-    // be lower already.
+    // Without the tag, the other marks remain. Inside another node's container, without rights, the limit may already
+    // be lower.
     let _ = rustix::process::setrlimit(Resource::Locks, Rlimit { current: Some(tag), maximum: Some(tag) });
 }
 
-/// The brand of a process, if it has one.
+/// Returns the tag of a process, if it has one.
 pub(super) fn tag_of(pid: i32) -> Option<u64> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max file locks"))?;
-    // Of the soft and the hard limit the second: the first may have been lowered.
+    // The hard limit, because the soft one may have been lowered.
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// This program, by the file that runs and not by its name: an upgrade may have replaced it.
-#[expect(clippy::unnecessary_wraps, reason = "the twin of a call that can fail")]
+/// Returns the path of this program by its open file, not by its name: an upgrade may have replaced it.
+#[expect(clippy::unnecessary_wraps, reason = "its counterpart on other systems can fail")]
 pub(super) fn this_program() -> io::Result<PathBuf> {
     Ok(PathBuf::from("/proc/self/exe"))
 }
 
-/// A path of a socket by way of its folder's descriptor: as such it may only have 108 bytes. Good while the file is open.
+/// Returns a socket's path by its folder's descriptor, because such a path may only have 108 bytes. Valid while the
+/// file is open.
 pub(crate) fn socket(folder: &File, _: &Path, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))
 }
 
-/// Gives the folder of that name the mode that is chosen for it, if any. A link in its place is an error.
+/// Changes the mode of the folder with that name to the chosen one, if any. A link in its place is an error.
 pub(crate) fn change_mode(
     parent: BorrowedFd<'_>,
     name: &[u8],
@@ -56,7 +57,7 @@ pub(crate) fn change_mode(
     let flags = LOOK | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = rustix::fs::openat(parent, name, flags, Mode::empty())?;
     if let Some(mode) = choose(&rustix::fs::fstat(&found)?) {
-        // A folder that may not be read has only such a descriptor, and that changes no mode by itself.
+        // A folder that may not be read only has such a descriptor, with which fchmod fails.
         rustix::fs::chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), mode)?;
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! What stands in for Linux' own means on other systems: less. A supervisor that is killed leaves its processes to the next one,
-//! which knows them by their records; daemons are not found.
+//! Stands in for `system` on other systems than Linux, and does less. A supervisor that is killed leaves its processes
+//! to the next one, which knows them by their records; daemons are not found.
 
 use std::fs::File;
 use std::io;
@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-/// Opens a file without waiting for it.
+/// Opens a file without blocking.
 pub(super) const LOOK: OFlags = OFlags::NONBLOCK;
 
-#[expect(clippy::unnecessary_wraps, reason = "the twin of a call that can fail")]
+#[expect(clippy::unnecessary_wraps, reason = "its counterpart on Linux can fail")]
 pub(super) fn die_with_parent() -> io::Result<()> {
     Ok(())
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the twin of a call that can fail")]
+#[expect(clippy::unnecessary_wraps, reason = "its counterpart on Linux can fail")]
 pub(super) fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
@@ -36,7 +36,7 @@ pub(crate) fn socket(_: &File, folder: &Path, name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// Gives the folder of that name the mode that is chosen for it, if any. A link in its place is not followed.
+/// Changes the mode of the folder with that name to the chosen one, if any. A link in its place is not followed.
 pub(crate) fn change_mode(
     parent: BorrowedFd<'_>,
     name: &[u8],

@@ -1,8 +1,7 @@
-//! The termination message of a container: what it wrote to its message file, or the end of its log if the policy says
-//! so.
+//! A container's termination message: what it wrote to its message file, or the end of its log if the policy says so.
 //!
-//! Sizes are Kubernetes' own. The file belongs to the container, which may have replaced it with anything: only a regular
-//! file is read or truncated, no link is followed, and nothing blocks.
+//! Sizes are Kubernetes' own. The file belongs to the container, which may have replaced it with anything: only a
+//! regular file is read or truncated, no link is followed, and nothing blocks.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -14,24 +13,24 @@ use rustix::fs::OFlags;
 use super::layout::NodeLayout;
 use super::protocol::{ContainerKey, RunExit};
 
-/// The longest message; what is longer loses its beginning.
+/// The longest message; a longer one loses its beginning.
 const BYTES_MAX: usize = 4096;
-/// As much of a log at most, whichever is less.
+/// The most bytes and lines of a log, whichever is less.
 const LOG_BYTES_MAX: usize = 2048;
 const LOG_LINES_MAX: usize = 80;
-/// What is read of a log: enough for that many lines with their times, and for parts of long ones.
+/// How much of a log is read: enough for that many lines with their times, and for parts of long ones.
 const LOG_CHUNK_BYTES: u64 = 64 * 1024;
 
-/// Where the words of a run are looked for.
+/// Where to look for a run's message.
 pub(super) struct MessageSource {
     pub(super) id: ContainerKey,
     pub(super) attempt: u32,
     pub(super) falls_back_to_log: bool,
 }
 
-/// Forgets the words of the run before.
+/// Removes the previous run's message.
 pub(super) fn clear(layout: &NodeLayout, id: &ContainerKey) {
-    // A container may come without a file; it then has no words. Cut is only a plain file: not what a link leads to.
+    // A container without a file has no message. Only a regular file is truncated, not the target of a link.
     if let Ok((file, length)) = open(&layout.message(id), OpenOptions::new().write(true))
         && length > 0
     {
@@ -39,7 +38,7 @@ pub(super) fn clear(layout: &NodeLayout, id: &ContainerKey) {
     }
 }
 
-/// What the run said at its end, if anything.
+/// Returns the run's message, if there is one.
 pub(super) fn read(layout: &NodeLayout, source: &MessageSource, exit: &RunExit) -> Option<String> {
     let written = tail(&layout.message(&source.id), BYTES_MAX as u64).ok().map(|(_, bytes)| bytes);
     let written = written.map(|bytes| bounded_text(&bytes, BYTES_MAX)).filter(|text| !text.is_empty());
@@ -51,7 +50,7 @@ pub(super) fn read(layout: &NodeLayout, source: &MessageSource, exit: &RunExit) 
     Some(end_of_log(&bytes, is_cut)).filter(|text| !text.is_empty())
 }
 
-/// A plain file and its length; a link is not followed and nothing is waited for.
+/// Opens a regular file and returns its length; does not follow a link and does not block.
 fn open(path: &Path, options: &mut OpenOptions) -> io::Result<(File, u64)> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = options.custom_flags(i32::try_from(flags.bits()).unwrap_or_default()).open(path)?;
@@ -59,7 +58,7 @@ fn open(path: &Path, options: &mut OpenOptions) -> io::Result<(File, u64)> {
     Ok((file, length.ok_or(io::ErrorKind::InvalidInput)?))
 }
 
-/// The end of a plain file, and whether something stands before it.
+/// Returns the end of a regular file, and whether anything precedes it.
 fn tail(path: &Path, bytes_max: u64) -> io::Result<(bool, Vec<u8>)> {
     let (mut file, length) = open(path, OpenOptions::new().read(true))?;
     file.seek(SeekFrom::Start(length.saturating_sub(bytes_max)))?;
@@ -68,12 +67,12 @@ fn tail(path: &Path, bytes_max: u64) -> io::Result<(bool, Vec<u8>)> {
     Ok((length > bytes_max, bytes))
 }
 
-/// The last lines of a log without their times.
+/// Returns the last lines of a log without their times.
 fn end_of_log(log: &[u8], is_cut: bool) -> String {
     let records = log.split(|byte| *byte == b'\n').skip(usize::from(is_cut));
     let mut said = Vec::new();
     for record in records {
-        // `TIME stdout F words`; P if the line goes on.
+        // `TIME stdout F text`; P if the line continues.
         let mut parts = record.splitn(4, |byte| *byte == b' ').skip(2);
         if let (Some(tag), Some(words)) = (parts.next(), parts.next()) {
             said.extend_from_slice(words);
@@ -85,7 +84,7 @@ fn end_of_log(log: &[u8], is_cut: bool) -> String {
     bounded_text(&said[from..], LOG_BYTES_MAX)
 }
 
-/// As text, and no longer than this: what is not UTF-8 grows when it is shown.
+/// Converts to text of at most this length: bytes that are not UTF-8 become longer.
 fn bounded_text(bytes: &[u8], bytes_max: usize) -> String {
     let bytes = &bytes[bytes.len().saturating_sub(bytes_max)..];
     let mut text = String::from_utf8_lossy(bytes).into_owned();

@@ -14,7 +14,7 @@ fn pod(name: &str, node: &str) -> Value {
 async fn say_of_node(lab: &Lab, name: &str, status: &str, reason: &str) {
     let ready = json!({"type": "Ready", "status": status, "reason": reason});
     let patch = Patch::Merge(json!({"status": {"conditions": [ready]}}));
-    let nodes = Api::<Node>::all(lab.client.clone());
+    let nodes = Api::<Node>::all(lab.client());
     nodes.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     lab.rest().await;
 }
@@ -51,7 +51,7 @@ async fn a_silent_node_is_doubted_and_its_pods_are() {
     let lab = Lab::without_kubelet().await;
     lab.add_node("silent").await;
     say_of_node(&lab, "silent", "True", "NodeReady").await;
-    let leases: Api<Lease> = Api::namespaced(lab.client.clone(), "kube-node-lease");
+    let leases: Api<Lease> = Api::namespaced(lab.client(), "kube-node-lease");
     let now = "2027-01-15T08:00:00.000000Z";
     let lease =
         json!({"metadata": {"name": "silent"}, "spec": {"leaseDurationSeconds": 40, "renewTime": now}});
@@ -61,7 +61,7 @@ async fn a_silent_node_is_doubted_and_its_pods_are() {
     lab.pass(30).await;
     assert_eq!(condition(&lab.get::<Pod>("one").await, "Ready"), "True ");
     lab.pass(30).await;
-    let node = Api::<Node>::all(lab.client.clone()).get("silent").await.unwrap();
+    let node = Api::<Node>::all(lab.client()).get("silent").await.unwrap();
     assert_eq!(condition(&json!(node), "Ready"), "Unknown NodeStatusUnknown");
     assert_eq!(condition(&lab.get::<Pod>("one").await, "Ready"), "False NodeLost");
 }
@@ -86,7 +86,7 @@ async fn dying_pods_of_a_stopped_node_go() {
 #[tokio::test(start_paused = true)]
 async fn dying_pods_of_a_lost_node_go() {
     let lab = Lab::without_kubelet().await;
-    let nodes: Api<Node> = Api::all(lab.client.clone());
+    let nodes: Api<Node> = Api::all(lab.client());
     for (node, labels) in [("ours", json!({"homeostat.dev/processes": "true"})), ("theirs", json!({}))] {
         lab.add_node(node).await;
         let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));

@@ -1,5 +1,6 @@
 //! Controllers that are stopped and started again: they find what they left, and change nothing.
 
+use homeostat_runtime::Kind;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -7,10 +8,10 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::json;
 
-use super::lab::{Lab, Namespaced, template};
+use super::lab::{Lab, template};
 
 /// Name and version of every object of this kind.
-async fn versions<K: Namespaced>(lab: &Lab) -> Vec<(Option<String>, Option<String>)> {
+async fn versions<K: Kind>(lab: &Lab) -> Vec<(Option<String>, Option<String>)> {
     let objects = lab.list::<K>().await.into_iter();
     objects.map(|object| (object.meta().name.clone(), object.meta().resource_version.clone())).collect()
 }

@@ -14,11 +14,7 @@ const SCRIPT: &str = "kubectl get configmap greeting -o jsonpath='{.data.text}';
     echo $KUBERNETES_SERVICE_HOST";
 
 fn has_kubectl() -> bool {
-    let is_there = std::process::Command::new("kubectl").args(["version", "--client"]).output().is_ok();
-    if !is_there {
-        eprintln!("skipped: kubectl is not installed");
-    }
-    is_there
+    homeostat::testing::has_tool("kubectl", "https://kubernetes.io/docs/tasks/tools")
 }
 
 /// An account that may read ConfigMaps, and one to read.

@@ -40,7 +40,8 @@ async fn spied(lab: &Lab, name: &str, target: i32, security: &Value) -> String {
     lab.said_by(name, spec(&script, security)).await
 }
 
-/// With no user, with `runAsNonRoot`, with the same user, as nobody, and as root in their own eyes: none reads of another.
+/// With no user, with `runAsNonRoot`, with the same user, as nobody, and as root in their own eyes: none reads of
+/// another.
 #[tokio::test]
 async fn pods_do_not_read_each_others_secrets() {
     if !is_root(WHY) {
@@ -242,7 +243,7 @@ async fn without_namespaces_no_pod_is_a_user_of_the_machine() {
         ("root", json!({"runAsUser": 0}), "cannot run as user 0, which is root on this machine"),
         ("daemon", json!({"runAsUser": 1}), "cannot run as user 1, which is"),
         ("group", json!({"runAsUser": 54_324, "runAsGroup": 0}), "cannot run as group 0, which is root"),
-        ("given", json!({"runAsUser": FIRST + 5}), "this node assigns the numbers of this range itself"),
+        ("given", json!({"runAsUser": FIRST + 5}), "this node assigns the IDs in this range itself"),
     ] {
         lab.pod(name, spec("true", &security)).await;
         lab.until_event(name, "Failed", words).await;
@@ -290,7 +291,8 @@ async fn without_namespaces_volumes_are_the_pods_own() {
     }
 }
 
-/// A claim's files belong to the claim's user: the next Pod reads them, and so does one beside it, which still reads nothing else.
+/// A claim's files belong to the claim's user: the next Pod reads them, and so does one beside it, which still reads
+/// nothing else.
 #[tokio::test]
 async fn the_files_of_a_claim_are_for_every_pod_that_has_it() {
     if !is_root(WHY) {
@@ -354,7 +356,7 @@ async fn pods_run_as_the_user_the_owner_named() {
         homeostat_core::Clock::system(),
     );
     let error = found.await.err().unwrap().to_string();
-    let words = "cannot run Pods as no-such-user: /etc/passwd has no user no-such-user: give the name or number of a user in it";
+    let words = "cannot run Pods as no-such-user: /etc/passwd has no user no-such-user: name a user in it, or give its number";
     assert_eq!(error, words);
 }
 

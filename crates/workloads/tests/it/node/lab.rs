@@ -1,18 +1,14 @@
-//! A laboratory: an API server in this process and a node whose processes are real.
+//! A control plane in this process and a node whose processes are real, in real time.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use homeostat_apiserver::ApiServer;
-use homeostat_apiserver::bootstrap::Keep;
-use homeostat_apiserver::serve::{self, Server};
+use homeostat::embedded::ControlPlane;
+use homeostat_core::Clock;
 use homeostat_core::log::{LogRefusal, LogRequest};
-use homeostat_core::{Clock, Entropy};
 use homeostat_runtime::CancellationToken;
-use homeostat_store::{Memory, SharedStore};
 use homeostat_workloads::node::{Logs, Node, NodeOptions, RestartBackoff};
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
@@ -40,7 +36,7 @@ pub(crate) struct Lab {
     stop: CancellationToken,
     node: JoinHandle<()>,
     /// Ended with the laboratory.
-    others: Vec<JoinHandle<()>>,
+    _plane: ControlPlane,
 }
 
 impl Lab {
@@ -49,44 +45,28 @@ impl Lab {
     }
 
     pub(crate) async fn with(change: impl FnOnce(NodeOptions) -> NodeOptions) -> Self {
-        let (server, background) = ApiServer::builder(Arc::new(Memory::new())).build().await.unwrap();
-        let background = tokio::spawn(background.run(CancellationToken::new()));
-        let client = Client::new(server, "default");
-        let (folder, shared) = (folder_for_all(0o711), folder_for_all(0o777));
-        let (logs, stop, node) = start(&client, folder.path(), change).await;
-        Self { client, logs, folder, shared, stop, node, others: vec![background] }
+        let plane = ControlPlane::builder().start().await.unwrap();
+        Self::on(plane, folder_for_all(0o711), change).await
     }
 
     /// With a socket that processes can reach, and rights that are minded there.
     pub(crate) async fn served(change: impl FnOnce(NodeOptions) -> NodeOptions) -> Self {
-        let (folder, shared) = (folder_for_all(0o711), folder_for_all(0o777));
-        let store: SharedStore = Arc::new(Memory::new());
-        let socket = Server::bind(serve::Config {
-            listen: ([127, 0, 0, 1], 0).into(),
-            keep: Keep::Memory,
-            kubeconfig: folder.path().join("kubeconfig"),
-            clock: Clock::system(),
-            entropy: Entropy::system(),
-        })
-        .unwrap();
-        let authenticator = Arc::new(socket.authenticator(Arc::clone(&store)).unwrap());
-        let (server, background) = ApiServer::builder(store)
-            .authenticator(Arc::clone(&authenticator))
-            .root_ca(&*socket.credentials().ca_pem)
-            .address(socket.local_addr())
-            .build()
-            .await
-            .unwrap();
-        let client = Client::new(server.clone(), "default");
-        let address = socket.reached_at();
-        let serving = socket.run(server, authenticator, CancellationToken::new());
-        let others = vec![
-            tokio::spawn(background.run(CancellationToken::new())),
-            tokio::spawn(async { serving.await.unwrap() }),
-        ];
-        let (logs, stop, node) =
-            start(&client, folder.path(), |options| change(options.server(address))).await;
-        Self { client, logs, folder, shared, stop, node, others }
+        let folder = folder_for_all(0o711);
+        let builder =
+            ControlPlane::builder().listen(([127, 0, 0, 1], 0).into(), folder.path().join("kubeconfig"));
+        let plane = builder.start().await.unwrap();
+        let address = plane.url().unwrap().strip_prefix("https://").unwrap().parse().unwrap();
+        Self::on(plane, folder, |options| change(options.server(address))).await
+    }
+
+    async fn on(
+        plane: ControlPlane,
+        folder: TempDir,
+        change: impl FnOnce(NodeOptions) -> NodeOptions,
+    ) -> Self {
+        let (client, shared) = (plane.client(), folder_for_all(0o777));
+        let (logs, stop, node) = start(&client, folder.path(), change).await;
+        Self { client, logs, folder, shared, stop, node, _plane: plane }
     }
 
     /// The node is gone as if killed, its supervisor is not; then another node comes.
@@ -267,7 +247,6 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         self.node.abort();
-        self.others.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -298,7 +277,7 @@ pub(crate) fn folder_for_all(mode: u32) -> TempDir {
 pub(crate) fn is_root(why: &str) -> bool {
     let is_root = rustix::process::getuid().is_root();
     if !is_root {
-        eprintln!("skipped: {why}");
+        homeostat::testing::report_skip(why);
     }
     is_root
 }

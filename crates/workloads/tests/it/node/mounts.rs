@@ -58,7 +58,7 @@ async fn nothing_is_mounted_at_the_root() {
     for (name, path) in [("root", "/"), ("dot", "/./"), ("up", "/tmp/..")] {
         let mounts = json!({"volumeMounts": [{"name": "m", "mountPath": path}]});
         lab.pod(name, spec(container("true", mounts), false)).await;
-        lab.until_event(name, "Failed", &format!("the volume m cannot be mounted at {path}")).await;
+        lab.until_event(name, "Failed", &format!("volume m cannot be mounted at {path}")).await;
         lab.until(name, "waits", |pod| waiting(pod) == Some("CreateContainerConfigError")).await;
     }
     lab.pod("words", spec(container("true", json!({"terminationMessagePath": "/"})), false)).await;

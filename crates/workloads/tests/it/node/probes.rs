@@ -149,8 +149,7 @@ async fn an_encrypted_port_is_asked_without_checking_its_certificate() {
 /// Two Pods listen on the same port, each at its own address, where probes and others reach them.
 #[tokio::test]
 async fn a_pod_is_asked_at_its_own_address() {
-    if std::process::Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("skipped: python3, which listens here, is not installed");
+    if !homeostat::testing::has_tool("python3", "apt-get install python3") {
         return;
     }
     let lab = Lab::new().await;

@@ -21,7 +21,8 @@ async fn rights_are_taken_as_asked() {
         return;
     }
     let lab = Lab::new().await;
-    // CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, NET_RAW, SYS_CHROOT, AUDIT_WRITE, SETFCAP.
+    // CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, NET_RAW, SYS_CHROOT,
+    // AUDIT_WRITE, SETFCAP.
     let (usual, low_ports, kill) = (0xa004_25fb_u64, 1_u64 << 10, 1_u64 << 5);
     let line = |effective: u64, bound: u64, ambient: u64, is_fixed: bool| {
         let is_fixed = u8::from(is_fixed);
@@ -90,8 +91,7 @@ async fn a_container_may_listen_where_others_may_not() {
     // Any free port below 1024: the machine's own may be taken.
     let script = "for port in $(seq 600 700); do python3 -c \"import socket; socket.create_server(('127.0.0.1', $port))\" 2>/dev/null \
         && break; done && echo listens";
-    if std::process::Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("skipped: python3, which listens here, is not installed");
+    if !homeostat::testing::has_tool("python3", "apt-get install python3") {
         return;
     }
     assert_eq!(lab.said_by("listens", spec(script, json!({}))).await, "listens\n");
@@ -134,7 +134,7 @@ async fn what_is_not_given_is_said_once() {
     lab.until_started("asks", 3).await;
     let told: Vec<String> =
         lab.events_of("asks").await.into_iter().filter(|event| event.contains("NotHonoured")).collect();
-    let words = "SecurityContextNotHonoured: This node does not provide what the Pod asks for: sysctls (they are the machine's); \
+    let words = "SecurityContextNotHonoured: This node does not support what the Pod asks for: sysctls (they are the machine's); \
         privileged of container main; seccompProfile of container main; seLinuxOptions of container main; capabilities SYS_TIME of container main";
     assert_eq!(told, [words]);
     assert_eq!(lab.count_of("asks", "SecurityContextNotHonoured").await, 1);

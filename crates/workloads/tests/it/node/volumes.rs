@@ -132,7 +132,7 @@ async fn what_cannot_be_given_is_refused() {
     let folder = json!({"hostPath": {"path": file, "type": "Directory"}});
     let unknown = json!({"emptyDir": {}});
     for (name, mut volume, words) in [
-        ("token", token, "cannot get a token of the ServiceAccount default"),
+        ("token", token, "cannot get a token for the ServiceAccount default"),
         ("folder", folder, "hostPath type check failed"),
         ("unknown", unknown, "names an unknown variable"),
     ] {

@@ -12,7 +12,7 @@ fn snapshot(status: Value) -> Snapshot {
     Snapshot { uid, resource_version, status, is_whole: true }
 }
 
-/// The operations after the test of the uid, one per line.
+/// Returns the operations after the test of the uid, one per line.
 fn shown(change: &StatusChange, status: Value) -> Vec<String> {
     let operations = change.operations(&snapshot(status), NOW.parse().unwrap());
     let words = |operation: &Value| {

@@ -1,0 +1,16 @@
+//! CustomResourceDefinitions: the rows they add to the registry ([`rows`]), the names they may have ([`TakenNames`])
+//! and the conditions in their status ([`accept_names`]).
+
+mod conditions;
+mod names;
+mod row;
+
+pub use conditions::{accept_names, condition_is, mark_emptied, mark_emptying};
+pub use names::TakenNames;
+pub use row::{bare_row, rows};
+
+use crate::kinds::apiextensions::custom_resource_definition::CUSTOM_RESOURCE_DEFINITION;
+use crate::storage::Storage;
+
+/// Where definitions are kept.
+pub const STORAGE: Storage<'static> = CUSTOM_RESOURCE_DEFINITION.storage();

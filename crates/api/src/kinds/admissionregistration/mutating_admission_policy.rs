@@ -1,0 +1,29 @@
+//! MutatingAdmissionPolicy: changes objects by expressions when they are written.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::kinds::admissionregistration::validating_admission_policy;
+use crate::printing::Column;
+use crate::resource::declaration::{BuiltInKind, warn_only_stored};
+use crate::resource::strategy::PLAIN;
+
+/// Changes objects by expressions when they are written.
+pub(crate) static MUTATING_ADMISSION_POLICY: BuiltInKind = BuiltInKind {
+    categories: &["api-extensions"],
+    strategy: PLAIN.counted().conditional(),
+    defaults: Some(validating_admission_policy::defaults),
+    warn_unenforced: Some(warn_only_stored),
+    columns: &[Column::NAME, Column::number("Mutations"), Column::text("ParamKind"), Column::text("Age")],
+    cells: Some(cells),
+    ..BuiltInKind::cluster_scoped(
+        "admissionregistration.k8s.io",
+        "v1",
+        "mutatingadmissionpolicies",
+        "MutatingAdmissionPolicy",
+    )
+};
+
+fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
+    validating_admission_policy::policy(object, now, "spec.mutations")
+}

@@ -1,0 +1,53 @@
+//! ValidatingAdmissionPolicyBinding: where a validating admission policy applies.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::kinds::admissionregistration::matching;
+use crate::object::fill::{JsonObject, object_mut};
+use crate::object::read;
+use crate::printing::{Column, age, selectors};
+use crate::resource::declaration::{BuiltInKind, warn_only_stored};
+use crate::resource::strategy::PLAIN;
+
+/// Where a validating admission policy applies.
+pub(crate) static VALIDATING_ADMISSION_POLICY_BINDING: BuiltInKind = BuiltInKind {
+    categories: &["api-extensions"],
+    strategy: PLAIN.counted().conditional(),
+    defaults: Some(defaults),
+    warn_unenforced: Some(warn_only_stored),
+    columns: &[Column::NAME, Column::text("PolicyName"), Column::text("ParamRef"), Column::text("Age")],
+    cells: Some(cells),
+    ..BuiltInKind::cluster_scoped(
+        "admissionregistration.k8s.io",
+        "v1",
+        "validatingadmissionpolicybindings",
+        "ValidatingAdmissionPolicyBinding",
+    )
+};
+
+/// Fills in the defaults of the binding of an admission policy.
+pub(in crate::kinds) fn defaults(object: &mut JsonObject) {
+    if let Some(resources) = object_mut(object, "spec").and_then(|spec| object_mut(spec, "matchResources")) {
+        matching::match_resources(resources);
+    }
+}
+
+pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
+    let parameters = read::at(object, "spec.paramRef").map_or_else(|| "<unset>".to_owned(), parameters);
+    vec![
+        read::name(object).into(),
+        read::text(object, "spec.policyName").into(),
+        parameters.into(),
+        age::age_of_object(object, now).into(),
+    ]
+}
+
+/// Prints the parameters. Whether they live in namespaces is unknown here, so a missing namespace means any.
+fn parameters(reference: &Value) -> String {
+    match read::text(reference, "name") {
+        "" if read::at(reference, "selector").is_some() => selectors::selector(reference, "selector"),
+        "" => "<unset>".to_owned(),
+        name => format!("{}/{name}", read::text_or(reference, "namespace", "*")),
+    }
+}

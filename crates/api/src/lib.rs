@@ -1,0 +1,31 @@
+//! The semantics of the Kubernetes API, as pure functions of objects: no storage, no sockets, no tasks.
+//!
+//! Reading order, from the bottom up: [`field`] and [`status`] (errors and refusals), [`object`], [`names`] and
+//! [`metadata`] (what all objects share), [`decode`] (from text to an object), [`schema`] (the structure of an
+//! object), [`printing`] (cells of tables), [`resource`] (a served kind is one row) and [`kinds`] (the built-in
+//! kinds, one file each), [`crd`] (kinds added by definitions), [`encode`], [`convert`] and [`protobuf`] (from an
+//! object to bytes), [`patch`] (patches and server-side apply), then the forms in which all of it is served:
+//! [`negotiate`], [`table`], [`discovery`], [`openapi`].
+
+pub mod convert;
+pub mod crd;
+pub mod decode;
+pub mod discovery;
+pub mod encode;
+pub mod field;
+pub mod identity;
+pub mod kinds;
+pub mod metadata;
+pub mod names;
+pub mod negotiate;
+pub mod object;
+pub mod openapi;
+pub mod ordered;
+pub mod patch;
+pub mod printing;
+pub mod protobuf;
+pub mod resource;
+pub mod schema;
+pub mod status;
+pub mod storage;
+pub mod table;

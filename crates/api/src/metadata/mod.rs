@@ -1,0 +1,3 @@
+//! The `metadata` that all objects share.
+
+pub mod validate;

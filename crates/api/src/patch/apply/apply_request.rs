@@ -1,0 +1,256 @@
+//! Server-side apply: merges the configuration, prunes what its manager gave up, resolves conflicts and records
+//! ownership.
+//!
+//! **Invariant:** an apply that changes neither object nor ownership returns the stored object, times included.
+//! Defaulting, validation and the check of names belong to the verbs.
+
+use std::ops::ControlFlow;
+
+use serde_json::Value;
+
+use super::compare::{FieldDifference, compare, created};
+use super::field_set::{self, FieldSet};
+use super::managed_fields::{self, ManagerEntry, ManagerOperation};
+use super::position::SchemaPosition;
+use super::update::{is_same_object, release};
+use super::{FieldManager, ResetFields, last_applied, merge, owned_fields, path_step, remove, validate};
+use crate::field::cut_text;
+use crate::schema::Schema;
+use crate::status::{Cause, Status};
+
+/// The manager that owns the fields of an untracked object once somebody applies.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// Applies `config` to `live` (`None` if it is to be created), and returns the merged object with its managedFields.
+///
+/// `force` takes fields from other managers instead of refusing.
+pub fn apply(
+    schema: Option<&Schema>,
+    live: Option<&Value>,
+    config: &Value,
+    manager: &FieldManager<'_>,
+    force: bool,
+    reset: &ResetFields,
+) -> Result<Value, Status> {
+    let root = SchemaPosition::root(schema);
+    check_config(config, manager, root)?;
+    let request = ApplyRequest { root, live, config, manager, reset };
+    let entries = request.starting_entries();
+    let outcome = if force || manager.name != last_applied::KUBECTL {
+        request.perform(entries, force)
+    } else {
+        request.perform(entries.clone(), false).or_else(|conflicts| {
+            let unexcused = request.beyond_last_applied(conflicts);
+            if unexcused.is_empty() { request.perform(entries, true) } else { Err(unexcused) }
+        })
+    };
+    let mut object = outcome.map_err(|conflicts| refusal(&conflicts))?;
+    if manager.name == last_applied::KUBECTL {
+        last_applied::refresh(&mut object, config);
+    }
+    Ok(object)
+}
+
+/// Refuses configurations of another type, with managedFields of their own, or that do not fit the schema.
+fn check_config(config: &Value, manager: &FieldManager<'_>, root: SchemaPosition<'_>) -> Result<(), Status> {
+    let text = |pointer: &str| config.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("/apiVersion"), text("/kind"));
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let shown = format!("{group}/{version}, Kind={kind}");
+    if (api_version, kind) != (manager.api_version, manager.kind) {
+        return Err(Status::bad_request(format!("invalid object type: {shown}")));
+    }
+    if config.pointer("/metadata/managedFields").is_some_and(Value::is_array) {
+        return Err(Status::bad_request("metadata.managedFields must be nil"));
+    }
+    validate::validate(config, root).map_err(|wrong| {
+        let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+        let about = format!("{namespace}/{name}; {shown}");
+        Status::unclassified(format!("failed to create typed patch object ({about}): {wrong}"))
+    })
+}
+
+/// The maximum number of conflicts reported one by one: more than anybody reads.
+const CONFLICTS_SHOWN_MAX: usize = 1000;
+/// The maximum number of bytes of reported paths: each repeats the names above its field, so a long name above many
+/// would make gigabytes.
+const CONFLICTS_BYTES_MAX: usize = 128 * 1024;
+
+/// Fields that another manager owns.
+struct OwnershipConflict {
+    /// The owner, without its fields.
+    holder: ManagerEntry,
+    fields: FieldSet,
+}
+
+struct ApplyRequest<'a> {
+    root: SchemaPosition<'a>,
+    live: Option<&'a Value>,
+    config: &'a Value,
+    manager: &'a FieldManager<'a>,
+    reset: &'a ResetFields,
+}
+
+impl ApplyRequest<'_> {
+    /// Returns the managers before this apply. Everything in an untracked object belongs to a manager of its own.
+    fn starting_entries(&self) -> Vec<ManagerEntry> {
+        let Some(live) = self.live else { return Vec::new() };
+        let mut entries =
+            managed_fields::managed_fields_of(live).cloned().map(managed_fields::stored).unwrap_or_default();
+        for entry in &mut entries {
+            owned_fields::reconcile(&mut entry.fields, self.root);
+        }
+        if entries.is_empty() {
+            let before = FieldManager { name: BEFORE_FIRST_APPLY, ..*self.manager };
+            entries.push(before.entry(ManagerOperation::Update, created(live, self.root, self.reset)));
+            entries.retain(|entry| !entry.fields.is_empty());
+        }
+        entries
+    }
+
+    fn perform(&self, mut entries: Vec<ManagerEntry>, force: bool) -> Result<Value, Vec<OwnershipConflict>> {
+        let mut owned = owned_fields::field_set(self.config, self.root);
+        field_set::remove_below(&mut owned, self.reset);
+        let mut own = self.manager.entry(ManagerOperation::Apply, owned);
+        let last = entries.iter().position(|entry| entry.is_same_manager(&own)).map(|at| entries.remove(at));
+        let mut object = self.merged();
+        if let Some(last) = &last {
+            self.prune(&mut object, &last.fields, &own.fields, &entries);
+        }
+        let difference = self.live.map_or_else(FieldDifference::default, |live| {
+            compare(live, &object, self.root).without(self.reset)
+        });
+        let conflicts = conflicts(&entries, &difference);
+        if !force && !conflicts.is_empty() {
+            return Err(conflicts);
+        }
+        release(&mut entries, &difference);
+        if self.live.is_some_and(|live| is_same_object(live, &object)) {
+            own.time = last.and_then(|last| last.time);
+        }
+        entries.push(own);
+        managed_fields::put(&mut object, entries);
+        Ok(object)
+    }
+
+    fn merged(&self) -> Value {
+        let Some(live) = self.live else { return self.config.clone() };
+        let mut object = live.clone();
+        managed_fields::take(&mut object);
+        merge::merge(&mut object, self.config, self.root);
+        object
+    }
+
+    /// Removes what this manager applied last time and does not apply now, unless another manager owns it. Fields
+    /// that nobody owns stay, and so does what contains them.
+    fn prune(&self, object: &mut Value, last: &FieldSet, owned: &FieldSet, others: &[ManagerEntry]) {
+        if field_set::contains_all(owned, last) {
+            return;
+        }
+        let named = |set: &FieldSet| owned_fields::with_named_parents(set, self.root);
+        let last = named(last);
+        let mut still_owned = named(owned);
+        for other in others {
+            field_set::add(&mut still_owned, &named(&other.fields));
+        }
+        let all = named(&owned_fields::field_set(object, self.root));
+        let kept = self.kept_without(object, &last);
+        field_set::add(&mut still_owned, &kept);
+        let mut given_up = all.clone();
+        field_set::subtract(&mut given_up, &still_owned);
+        let kept = self.kept_without(object, &given_up);
+        let mut gone = all;
+        field_set::subtract(&mut gone, &kept);
+        remove::remove(object, &field_set::intersection(&gone, &last), self.root);
+        // A map that lost its last item is null now; the configuration may say that it is present, empty.
+        merge::merge(object, self.config, self.root);
+    }
+
+    /// Returns the fields of the object that are left after removing these items.
+    fn kept_without(&self, object: &Value, items: &FieldSet) -> FieldSet {
+        let mut rest = object.clone();
+        remove::remove(&mut rest, items, self.root);
+        owned_fields::with_named_parents(&owned_fields::field_set(&rest, self.root), self.root)
+    }
+
+    /// Returns the conflicts that client-side apply does not excuse.
+    fn beyond_last_applied(&self, mut conflicts: Vec<OwnershipConflict>) -> Vec<OwnershipConflict> {
+        let transferable =
+            self.live.and_then(|live| last_applied::transferable(live, self.manager.api_version, self.root));
+        if let Some(transferable) = transferable {
+            for conflict in &mut conflicts {
+                field_set::subtract(&mut conflict.fields, &transferable);
+            }
+            conflicts.retain(|conflict| !conflict.fields.is_empty());
+        }
+        conflicts
+    }
+}
+
+/// Returns the fields that others own and this apply would change.
+fn conflicts(entries: &[ManagerEntry], difference: &FieldDifference) -> Vec<OwnershipConflict> {
+    let mut found = Vec::new();
+    for entry in entries {
+        let fields = field_set::intersection(&entry.fields, &difference.changed);
+        if !fields.is_empty() {
+            found.push(OwnershipConflict { holder: entry.without_fields(), fields });
+        }
+    }
+    found.sort_by(|left, right| left.holder.identity().cmp(&right.holder.identity()));
+    found
+}
+
+fn refusal(conflicts: &[OwnershipConflict]) -> Status {
+    let count = conflicts.iter().map(|conflict| field_set::count(&conflict.fields)).sum::<usize>();
+    let mut told = ConflictReport::default();
+    for held in conflicts.chunk_by(|left, right| left.holder.is_same_manager(&right.holder)) {
+        told.tell(held, count);
+    }
+    if count > told.causes.len() {
+        told.lines.push(format!("and {} more", count - told.causes.len()));
+    }
+    let message = match &*told.causes {
+        [one] if count == 1 => format!("Apply failed with 1 conflict: {}: {}", one.message, one.field),
+        _ => format!("Apply failed with {count} conflicts: {}", told.lines.join("\n")),
+    };
+    Status::apply_conflict(message, told.causes)
+}
+
+/// The conflicts to report, up to a limit.
+#[derive(Default)]
+struct ConflictReport {
+    lines: Vec<String>,
+    causes: Vec<Cause>,
+    bytes: usize,
+}
+
+impl ConflictReport {
+    /// Adds the conflicts with one manager.
+    fn tell(&mut self, held: &[OwnershipConflict], count: usize) {
+        let Some(first) = held.first() else { return };
+        let holder = first.holder.shown();
+        if count > 1 {
+            self.lines.push(format!("conflicts with {holder}:"));
+        }
+        for conflict in held {
+            let _ = field_set::visit_paths(&conflict.fields, &mut |path| {
+                if self.causes.len() >= CONFLICTS_SHOWN_MAX || self.bytes >= CONFLICTS_BYTES_MAX {
+                    return ControlFlow::Break(());
+                }
+                let mut field = path.iter().map(|step| path_step::shown(step)).collect::<String>();
+                cut_text(&mut field, CONFLICTS_BYTES_MAX);
+                self.bytes += field.len();
+                self.lines.push(format!("- {field}"));
+                let (reason, message) =
+                    ("FieldManagerConflict".to_owned(), format!("conflict with {holder}"));
+                self.causes.push(Cause { reason, message, field });
+                ControlFlow::Continue(())
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "rows are written in place with json!")]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,280 @@
+//! Sets the fields of an object that the server decides before the object is validated and stored: statuses cleared
+//! or kept, finalizers, generated selectors, additions of mutating admission.
+//!
+//! **Invariant:** this runs after the defaults and before validation; what a client may not set is overwritten here,
+//! so validation never sees it. Metadata that every kind has (uid, times, generation) belongs to the generic verbs.
+
+use homeostat_core::Clock;
+use serde_json::{Value, json};
+
+use super::Resource;
+use super::declaration::InitialStatus;
+use super::strategy::strategy;
+use crate::identity::Identity;
+use crate::object::fill::{JsonObject, object_or_insert};
+use crate::status::Status;
+
+/// Looks up a PriorityClass by name; the empty name asks for the global default.
+pub type PriorityClasses<'a> = dyn Fn(&str) -> Option<Value> + 'a;
+
+/// Looks up a RuntimeClass by name.
+pub type RuntimeClasses<'a> = dyn Fn(&str) -> Option<Value> + 'a;
+
+/// What preparing an object needs to know beside the object.
+pub struct PrepareContext<'a> {
+    /// The clock.
+    pub clock: &'a Clock,
+    /// The uid the new object gets.
+    pub uid: &'a str,
+    /// The user that sends the request.
+    pub identity: &'a Identity,
+    /// The existing PriorityClasses.
+    pub priority_classes: &'a PriorityClasses<'a>,
+    /// Looks up the existing RuntimeClasses.
+    pub runtime_classes: &'a RuntimeClasses<'a>,
+    /// Whether this cluster runs Pods.
+    pub has_node: bool,
+}
+
+/// Moves the values of write-only fields into the fields they stand for, before ownership is recorded.
+pub fn fold_aliases(resource: &Resource, object: &mut Value) {
+    let fold = resource.declaration().and_then(|kind| kind.fold_aliases);
+    if let (Some(fold), Some(fields)) = (fold, object.as_object_mut()) {
+        fold(fields);
+    }
+}
+
+/// Prepares a new object of a kind.
+pub fn prepare_for_create(
+    resource: &Resource,
+    object: &mut Value,
+    with: &PrepareContext<'_>,
+) -> Result<(), Status> {
+    let Some(fields) = object.as_object_mut() else { return Ok(()) };
+    clear_status(resource, fields);
+    resource
+        .declaration()
+        .and_then(|kind| kind.prepare_create)
+        .map_or(Ok(()), |prepare| prepare(resource, fields, with))
+}
+
+/// Clears the status of a new object.
+fn clear_status(resource: &Resource, fields: &mut JsonObject) {
+    if strategy(resource).reset_on_status.is_empty() {
+        return;
+    }
+    match resource.declaration().map(|kind| kind.first_status) {
+        None => drop(fields.remove("status")),
+        Some(InitialStatus::AsSent) => {}
+        Some(InitialStatus::Fixed(status)) => drop(fields.insert("status".into(), status())),
+    }
+}
+
+/// Prepares the update of an object through its main endpoint.
+pub fn prepare_for_update(resource: &Resource, new: &mut Value, old: &Value) {
+    let Some(fields) = new.as_object_mut() else { return };
+    for path in strategy(resource).reset_on_main {
+        keep(fields, old, path);
+    }
+    if let Some(prepare) = resource.declaration().and_then(|kind| kind.prepare_update) {
+        prepare(fields, old);
+    }
+}
+
+/// Restores the stored value at a dotted path.
+pub(crate) fn keep(fields: &mut JsonObject, old: &Value, path: &str) {
+    let (parents, name) = path.rsplit_once('.').map_or(("", path), |(parents, name)| (parents, name));
+    let mut target = fields;
+    let mut source = old;
+    for parent in parents.split('.').filter(|parent| !parent.is_empty()) {
+        source = source.get(parent).unwrap_or(&Value::Null);
+        let Some(inner) = object_or_insert(target, parent) else { return };
+        target = inner;
+    }
+    match source.get(name) {
+        Some(value) => target.insert(name.into(), value.clone()),
+        None => target.remove(name),
+    };
+}
+
+/// Returns the current time as Kubernetes writes it: whole seconds, UTC.
+pub(crate) fn now(clock: &Clock) -> Value {
+    clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into()
+}
+
+/// Adds a finalizer that the object's controller removes.
+pub(crate) fn add_finalizer(object: &mut JsonObject, finalizer: &str) {
+    if let Some(metadata) = object_or_insert(object, "metadata") {
+        push_once(metadata, "finalizers", finalizer);
+    }
+}
+
+pub(crate) fn push_once(parent: &mut JsonObject, list: &str, item: &str) {
+    match parent.get_mut(list) {
+        Some(Value::Array(items)) => {
+            if items.iter().all(|one| one != item) {
+                items.push(item.into());
+            }
+        }
+        _ => {
+            parent.insert(list.into(), json!([item]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn row(group: &str, kind: &str) -> Resource {
+        let found =
+            crate::kinds::built_in_rows().into_iter().find(|row| &*row.group == group && &*row.kind == kind);
+        found.expect("served")
+    }
+
+    fn created(group: &str, kind: &str, mut object: Value) -> Result<Value, Status> {
+        let classes =
+            |name: &str| (name == "high").then(|| json!({"metadata": {"name": "high"}, "value": 7}));
+        let runtime_classes = |name: &str| {
+            let scheduling = json!({"nodeSelector": {"disk": "ssd"},
+                "tolerations": [{"key": "vm", "operator": "Exists"}]});
+            let class =
+                json!({"handler": "h", "overhead": {"podFixed": {"cpu": "100m"}}, "scheduling": scheduling});
+            (name == "vm").then_some(class)
+        };
+        let identity = Identity::admin();
+        let clock = Clock::system();
+        let with = PrepareContext {
+            clock: &clock,
+            uid: "u-1",
+            identity: &identity,
+            priority_classes: &classes,
+            runtime_classes: &runtime_classes,
+            has_node: true,
+        };
+        crate::kinds::defaults::default(crate::kinds::declared(group, "v1", kind), &mut object);
+        prepare_for_create(&row(group, kind), &mut object, &with).map(|()| object)
+    }
+
+    #[test]
+    fn a_token_is_of_an_account() {
+        let check = |source: Value, account: Value, expected: Value| {
+            let volume = json!({"name": "own", "projected": {"sources": [source]}});
+            let spec = json!({"containers": [], "volumes": [volume], "serviceAccountName": account});
+            let pod = created("", "Pod", json!({"metadata": {"name": "web"}, "spec": spec})).unwrap();
+            assert_eq!(pod["spec"]["serviceAccountName"], expected, "{pod}");
+        };
+        let token = json!({"serviceAccountToken": {"path": "token"}});
+        check(token.clone(), json!(null), json!("default"));
+        check(token, json!("robot"), json!("robot"));
+        check(json!({"secret": {"name": "x"}}), json!(null), json!(null));
+    }
+
+    #[test]
+    fn a_runtime_class_decides_overhead_and_place() {
+        let pod = |spec: Value| {
+            created("", "Pod", json!({"metadata": {"name": "web"}, "spec": spec}))
+                .map(|pod| pod["spec"].clone())
+        };
+        let given =
+            pod(json!({"containers": [], "runtimeClassName": "vm", "nodeSelector": {"a": "b"}})).unwrap();
+        assert_eq!(given["overhead"], json!({"cpu": "100m"}));
+        assert_eq!(given["nodeSelector"], json!({"a": "b", "disk": "ssd"}));
+        assert_eq!(given["tolerations"][2], json!({"key": "vm", "operator": "Exists"}));
+        let same = json!({"containers": [], "runtimeClassName": "vm", "overhead": {"cpu": "0.1"}});
+        assert_eq!(pod(same).unwrap()["overhead"], json!({"cpu": "100m"}));
+        let rows = [
+            (
+                json!({"overhead": {}}),
+                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+            ),
+            (json!({"runtimeClassName": "none"}), "pod rejected: RuntimeClass \"none\" not found"),
+            (
+                json!({"runtimeClassName": "vm", "overhead": {"cpu": "1"}}),
+                "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
+            ),
+            (
+                json!({"runtimeClassName": "vm", "nodeSelector": {"disk": "tape"}}),
+                "conflict: runtimeClass.scheduling.nodeSelector[disk] = ssd; pod.spec.nodeSelector[disk] = tape",
+            ),
+        ];
+        for (spec, why) in rows {
+            let refusal = pod(spec).expect_err("refused");
+            assert_eq!(refusal.code, 403);
+            assert!(refusal.message.ends_with(why), "{}", refusal.message);
+        }
+    }
+
+    #[test]
+    fn a_pod_starts_pending_with_admission_applied() {
+        let pod = created(
+            "",
+            "Pod",
+            json!({"metadata": {"name": "p"}, "status": {"phase": "Running"},
+                "spec": {"containers": [{"name": "a", "image": "x:1"}]}}),
+        )
+        .expect("accepted");
+        assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "BestEffort"}));
+        assert_eq!(pod["spec"]["priority"], json!(0));
+        assert_eq!(pod["spec"]["preemptionPolicy"], "PreemptLowerPriority");
+        let keys = [&pod["spec"]["tolerations"][0]["key"], &pod["spec"]["tolerations"][1]["key"]];
+        assert_eq!(keys, ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]);
+    }
+
+    #[test]
+    fn quality_of_service_follows_the_resources() {
+        let rows = [
+            (json!({"limits": {"cpu": 2, "memory": "1e9"}}), "Guaranteed"),
+            (json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}), "Burstable"),
+            (json!({"requests": {"example.test/dev": "1"}}), "BestEffort"),
+            (json!({"limits": {"cpu": "1"}}), "Burstable"),
+        ];
+        for (resources, expected) in rows {
+            let pod = json!({"spec": {"containers": [{"name": "a", "image": "x", "resources": resources}]}});
+            let pod = created("", "Pod", pod).expect("accepted");
+            assert_eq!(pod["status"]["qosClass"], expected, "{resources}");
+        }
+    }
+
+    #[test]
+    fn priority_comes_from_the_class() {
+        let spec = |class: &str| json!({"spec": {"priorityClassName": class, "containers": []}});
+        assert_eq!(created("", "Pod", spec("high")).expect("accepted")["spec"]["priority"], json!(7));
+        let refusal = created("", "Pod", spec("nope")).expect_err("no such class");
+        assert!(refusal.message.contains("no PriorityClass with name nope was found"), "{}", refusal.message);
+    }
+
+    #[test]
+    fn namespaces_secrets_and_jobs_are_completed() {
+        let namespace = created("", "Namespace", json!({"metadata": {"name": "n"}})).expect("accepted");
+        assert_eq!(namespace["spec"]["finalizers"], json!(["kubernetes"]));
+        assert_eq!(namespace["status"], json!({"phase": "Active"}));
+        assert_eq!(namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], "n");
+
+        let secret = json!({"data": {"pw": "c2VjcmV0"}, "stringData": {"user": "admin"}});
+        let secret = created("", "Secret", secret).expect("accepted");
+        assert_eq!(secret, json!({"data": {"pw": "c2VjcmV0", "user": "YWRtaW4="}, "type": "Opaque"}));
+
+        let job = json!({"metadata": {"name": "once"}, "spec": {"template": {"spec": {"containers": []}}}});
+        let job = created("batch", "Job", job).expect("accepted");
+        let labels = json!({"batch.kubernetes.io/controller-uid": "u-1", "batch.kubernetes.io/job-name": "once",
+            "controller-uid": "u-1", "job-name": "once"});
+        assert_eq!(job["metadata"]["labels"], labels);
+        assert_eq!(job["spec"]["template"]["metadata"]["labels"], labels);
+        assert_eq!(
+            job["spec"]["selector"]["matchLabels"],
+            json!({"batch.kubernetes.io/controller-uid": "u-1"})
+        );
+    }
+
+    #[test]
+    fn the_main_endpoint_keeps_what_is_not_its_own() {
+        let old = json!({"metadata": {"name": "x"}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+        let mut new =
+            json!({"metadata": {"name": "x"}, "spec": {"finalizers": []}, "status": {"phase": "Odd"}});
+        prepare_for_update(&row("", "Namespace"), &mut new, &old);
+        assert_eq!(new, old);
+    }
+}

@@ -1,0 +1,90 @@
+//! The CEL rules of a definition (`x-kubernetes-validations`): checked when the definition is written, evaluated per
+//! object.
+//!
+//! A definition's rules are type-checked and their cost is estimated ([`rule_errors`]); those of a served kind are
+//! compiled once and evaluated within a budget ([`CelRules`]). The grammar is the `cel` crate's and most functions
+//! are kube-cel's; types, costs, evaluation and messages are here, because they are part of the API.
+
+mod call_cost;
+mod calls;
+mod check;
+mod check_rules;
+mod cost;
+mod defaults;
+mod eval;
+mod evaluate_rules;
+mod expand;
+mod lists;
+mod overloads;
+mod program;
+mod rule;
+mod size;
+mod source;
+mod text_limit;
+mod types;
+mod unify;
+mod value;
+
+pub use check_rules::rule_errors;
+
+use serde_json::Value;
+
+use self::program::CompiledSchema;
+use self::source::on_deep_stack;
+use crate::field::{Error, ErrorType, Errors};
+
+/// The schema keyword that holds rules.
+const KEY: &str = "x-kubernetes-validations";
+
+/// The compiled rules of one version of a custom kind.
+#[derive(Debug)]
+pub struct CelRules(CompiledSchema);
+
+impl CelRules {
+    /// Compiles the rules of a schema; `None` if it has none.
+    pub fn compile(schema: &Value) -> Option<Self> {
+        has_rules(schema).then(|| Self(on_deep_stack(|| CompiledSchema::read(schema))))
+    }
+
+    /// Evaluates the rules on a new object, or on one that replaces `old`.
+    pub fn validate(&self, new: &Value, old: Option<&Value>) -> Errors {
+        evaluate_rules::evaluate_rules(&self.0, new, old)
+    }
+
+    /// Evaluates the rules on an object that has errors already. After errors that make values differ from what the
+    /// schema promises, rules are not evaluated, and an error says so instead.
+    pub fn validate_after(&self, errors: &mut Errors, new: &Value, old: Option<&Value>) {
+        if !errors.iter().any(|error| is_blocking(error.kind)) {
+            return errors.append(self.validate(new, old));
+        }
+        let body = "Invalid value: null: some validation rules were not checked because the object was invalid; \
+                    correct the existing errors to complete validation";
+        errors.push(Error { kind: ErrorType::Invalid, field: "<nil>".to_owned(), body: body.to_owned() });
+    }
+}
+
+fn is_blocking(kind: ErrorType) -> bool {
+    matches!(
+        kind,
+        ErrorType::NotSupported
+            | ErrorType::Required
+            | ErrorType::TooLong
+            | ErrorType::TooMany
+            | ErrorType::TypeInvalid
+    )
+}
+
+fn has_rules(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => fields.contains_key(KEY) || fields.values().any(has_rules),
+        Value::Array(items) => items.iter().any(has_rules),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod accepted;
+#[cfg(test)]
+mod evaluate_rules_tests;
+#[cfg(test)]
+mod tests;

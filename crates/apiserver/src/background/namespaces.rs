@@ -1,0 +1,205 @@
+//! Namespaces: gives each live namespace its default objects, and empties one that is being deleted.
+
+use std::sync::Arc;
+
+use homeostat_api::kinds::core::config_map::{CONFIG_MAP, ROOT_CA};
+use homeostat_api::kinds::core::namespace::NAMESPACE;
+use homeostat_api::kinds::core::pod::POD;
+use homeostat_api::kinds::core::service_account::SERVICE_ACCOUNT;
+use homeostat_api::object::conditions::set_condition;
+use homeostat_api::object::meta;
+use homeostat_api::resource::Resource;
+use homeostat_api::resource::declaration::BuiltInKind;
+use homeostat_api::status::Status;
+use homeostat_store::{Error as StoreError, Op};
+use serde_json::{Value, json};
+
+use super::removal::remove_under;
+use crate::backend::{Backend, commit_refusal, key_of};
+use crate::namespace;
+use crate::registry::ResourceTable;
+use crate::rewrite::rewrite;
+use crate::stored::encode;
+use crate::verbs::stamp_new;
+
+/// The finalizer in the spec of every namespace until it is empty.
+const FINALIZER: &str = "kubernetes";
+
+/// The annotation on the ConfigMap with the certificate authority.
+const ROOT_CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using \
+     internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across \
+     distributions of Kubernetes clusters.";
+
+/// Reconciles a namespace.
+pub(super) async fn reconcile(backend: &Backend, name: &str, root_ca: &str) -> Result<(), Status> {
+    let snapshot = backend.store.snapshot();
+    let Some(entry) = snapshot.get(&namespace::key(name)) else {
+        backend.notices.remove_ending_namespace(name);
+        return Ok(());
+    };
+    let object = encode::decode(entry);
+    if meta::is_deleting(&object) {
+        backend.notices.add_ending_namespace(name);
+        return terminate(backend, name).await;
+    }
+    create_default_objects(backend, name, root_ca).await
+}
+
+/// Creates the objects that every namespace has, and restores the ConfigMap with the certificate authority.
+async fn create_default_objects(backend: &Backend, name: &str, root_ca: &str) -> Result<(), Status> {
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+    ensure_object(backend, name, &SERVICE_ACCOUNT, account).await?;
+    let authority = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": ROOT_CA, "annotations": {"kubernetes.io/description": ROOT_CA_DESCRIPTION}},
+        "data": {"ca.crt": root_ca}});
+    ensure_object(backend, name, &CONFIG_MAP, authority).await?;
+    restore_root_ca(backend, name, root_ca).await
+}
+
+/// Restores the content of the ConfigMap with the certificate authority. Labels and other annotations stay.
+async fn restore_root_ca(backend: &Backend, namespace: &str, root_ca: &str) -> Result<(), Status> {
+    let table = backend.registry.table();
+    let resource = table.built_in(&CONFIG_MAP);
+    let data = json!({"ca.crt": root_ca});
+    rewrite(backend, resource, &key_of(resource, namespace, ROOT_CA), |object| {
+        let described = object["metadata"]["annotations"]["kubernetes.io/description"].as_str();
+        if object["data"] == data && described.is_some_and(|text| !text.is_empty()) {
+            return;
+        }
+        object["data"] = data.clone();
+        object["metadata"]["annotations"]["kubernetes.io/description"] = ROOT_CA_DESCRIPTION.into();
+    })
+    .await
+}
+
+async fn ensure_object(
+    backend: &Backend,
+    namespace: &str,
+    kind: &BuiltInKind,
+    mut object: Value,
+) -> Result<(), Status> {
+    let table = backend.registry.table();
+    let resource = table.built_in(kind);
+    let key = key_of(resource, namespace, meta::name(&object));
+    if backend.store.snapshot().get(&key).is_some() {
+        return Ok(());
+    }
+    stamp_new(backend, resource, namespace, &mut object);
+    match backend.commit(key, None, Op::Put(encode::encode(resource, &object))).await {
+        Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
+        Err(error) => Err(commit_refusal(&error)),
+    }
+}
+
+/// The content that is left in a namespace.
+#[derive(Default)]
+struct RemainingContent {
+    objects: Vec<String>,
+    finalizers: std::collections::BTreeMap<String, usize>,
+}
+
+/// Deletes the contents of a namespace, Pods first; when nothing is left, removes its finalizer.
+async fn terminate(backend: &Backend, name: &str) -> Result<(), Status> {
+    let table = backend.registry.table();
+    let mut left = RemainingContent::default();
+    let (pods, others): (Vec<_>, Vec<_>) =
+        stored_resources(&table).into_iter().partition(|row| row.storage() == POD.storage());
+    for resource in &pods {
+        delete_contents(backend, resource, name, &mut left).await?;
+    }
+    if left.objects.is_empty() {
+        for resource in &others {
+            delete_contents(backend, resource, name, &mut left).await?;
+        }
+    }
+    let namespaces = table.built_in(&NAMESPACE);
+    let now = backend.now_text();
+    let is_empty = left.objects.is_empty();
+    rewrite(backend, namespaces, &namespace::key(name), |object| {
+        if is_empty {
+            let finalizers = object["spec"]["finalizers"].as_array().into_iter().flatten();
+            let finalizers = finalizers.filter(|one| *one != FINALIZER).cloned().collect::<Vec<_>>();
+            object["spec"]["finalizers"] = finalizers.into();
+        }
+        write_conditions(object, &left, &now);
+    })
+    .await
+}
+
+fn stored_resources(table: &ResourceTable) -> Vec<Arc<Resource>> {
+    table.stored().into_values().filter(|row| row.namespaced && row.allows("delete")).cloned().collect()
+}
+
+async fn delete_contents(
+    backend: &Backend,
+    resource: &Resource,
+    namespace: &str,
+    left: &mut RemainingContent,
+) -> Result<(), Status> {
+    let prefix = resource.storage().prefix_in(namespace);
+    remove_under(backend, resource, &prefix).await?;
+    let snapshot = backend.store.snapshot();
+    let mut count = 0;
+    for entry in snapshot.range(&prefix, "") {
+        count += 1;
+        for finalizer in meta::finalizers(&encode::decode(entry)) {
+            *left.finalizers.entry(finalizer.to_owned()).or_default() += 1;
+        }
+    }
+    if count > 0 {
+        left.objects.push(format!("{}. has {count} resource instances", resource.about("").qualified()));
+    }
+    Ok(())
+}
+
+/// Writes the progress of the deletion into the conditions.
+fn write_conditions(object: &mut Value, left: &RemainingContent, now: &str) {
+    let fine = [
+        [
+            "NamespaceDeletionDiscoveryFailure",
+            "False",
+            "ResourcesDiscovered",
+            "All resources successfully discovered",
+        ],
+        [
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "False",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ],
+        [
+            "NamespaceDeletionContentFailure",
+            "False",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        ],
+    ];
+    for condition in fine {
+        set_condition(object, condition, now);
+    }
+    if left.objects.is_empty() {
+        let message = "All content successfully removed";
+        set_condition(object, ["NamespaceContentRemaining", "False", "ContentRemoved", message], now);
+    } else {
+        let message = format!("Some resources are remaining: {}", left.objects.join(", "));
+        set_condition(object, ["NamespaceContentRemaining", "True", "SomeResourcesRemain", &message], now);
+    }
+    if left.finalizers.is_empty() {
+        let message = "All content-preserving finalizers finished";
+        set_condition(
+            object,
+            ["NamespaceFinalizersRemaining", "False", "ContentHasNoFinalizers", message],
+            now,
+        );
+    } else {
+        let listed =
+            left.finalizers.iter().map(|(name, count)| format!("{name} in {count} resource instances"));
+        let listed = listed.collect::<Vec<_>>().join(", ");
+        let message = format!("Some content in the namespace has finalizers remaining: {listed}");
+        set_condition(
+            object,
+            ["NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", &message],
+            now,
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! How much of the server one client may use. Every number has a reason; where kube-apiserver has a limit, it is the
+//! same.
+
+use std::time::Duration;
+
+/// A fraction of a total.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    of: usize,
+    part: usize,
+}
+
+impl Share {
+    /// Returns this fraction of the total, at least one.
+    pub fn of(self, all: usize) -> usize {
+        (all * self.part / self.of).max(1)
+    }
+}
+
+/// Largest request body: the limit of kube-apiserver.
+pub const BODY_BYTES_MAX: u64 = 3 * 1024 * 1024;
+
+/// Reads of one user answered concurrently: kube-apiserver's limit for all users. Further ones are asked to try again
+/// later.
+pub const USER_READS_MAX: usize = 400;
+/// Writes of one user answered concurrently: kube-apiserver's limit for all users.
+pub const USER_WRITES_MAX: usize = 200;
+/// Reads answered concurrently: no user can fill it alone.
+pub const READS_MAX: usize = 2 * USER_READS_MAX;
+/// Writes answered concurrently: no user can fill it alone.
+pub const WRITES_MAX: usize = 2 * USER_WRITES_MAX;
+/// Open watches and connections to Pods of one user: an operator has one for each kind that it watches, a node some
+/// dozen, and a controller manager some hundred. An idle one costs some ten kilobytes.
+pub const USER_WATCHES_MAX: usize = 1000;
+/// Open watches of all users. Administrators have separate limits, here and above.
+pub const WATCHES_MAX: usize = 8 * USER_WATCHES_MAX;
+/// After how many seconds a refused request may be retried.
+pub const RETRY_AFTER_S: u32 = 1;
+
+/// Bytes of request bodies of one user held concurrently: five of the largest, or two hundred writes of 80 kB. A user
+/// who sends more is asked to try again later.
+pub const USER_BODIES_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of request bodies of all users held concurrently: no user can fill it alone. Administrators have the same
+/// amount for themselves.
+pub const BODIES_BYTES_MAX: usize = 3 * USER_BODIES_BYTES_MAX;
+
+/// Open connections. An idle one costs some 40 KB (TLS and HTTP buffers), so this many cost 160 MB at worst. To admit
+/// one more, an idle one is closed, and if there is none, the new one. Busy connections are not affected.
+pub const CONNECTIONS_MAX: usize = 4096;
+/// The fraction of all connections that the users of one peer may have. It is large because many programs of one
+/// machine share its address; it only prevents a single machine from taking all.
+pub const PEER_SHARE: Share = Share { of: 4, part: 3 };
+/// The fraction of all connections that one user may have, or all service accounts of one namespace together.
+pub const USER_SHARE: Share = Share { of: 2, part: 1 };
+/// The fraction of all connections that users may have together: the rest is for administrators, and for clients that
+/// are not authenticated yet.
+pub const USERS_SHARE: Share = Share { of: 8, part: 7 };
+/// The fraction of all connections that may have no authenticated request yet, the handshake included. For one more,
+/// the oldest of them is closed. An honest client authenticates within some milliseconds.
+pub const UNAUTHENTICATED_SHARE: Share = Share { of: 4, part: 1 };
+/// The most connections that were asked to close and have not yet; their file descriptors are among the reserved
+/// ones.
+pub const CLOSING_MAX: usize = 64;
+/// From the handshake to the first authenticated request. Clients connect to send a request; an anonymous probe
+/// connects again.
+pub const UNAUTHENTICATED_TIME: Duration = Duration::from_secs(10);
+/// Refusals that the client of an unauthenticated connection may leave unread; the stream of one more is reset. One
+/// costs some 4 KB, and an honest client reads that its token is wrong.
+pub const UNAUTHENTICATED_REFUSALS_MAX: usize = 16;
+/// Streams of such a connection that are reset before it is closed: a stream takes about a kilobyte until the client
+/// notices.
+pub const UNAUTHENTICATED_RESETS_MAX: usize = 64;
+/// The memory of a refusal until it is read: its stream, headers and text. Those of authenticated users count as
+/// unsent answers.
+pub const REFUSAL_BYTES: usize = 4 * 1024;
+/// File descriptors that connections leave to the rest of the process: above all the store's files, which must open
+/// when a log file is full.
+pub const DESCRIPTORS_RESERVED: usize = 256;
+
+/// The time to finish a TLS handshake: three round trips on the worst of networks. An unfinished handshake occupies a
+/// connection.
+pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// The time to send a request's headers, and to stay idle between two requests of HTTP/1.1: kube-apiserver's 32 s.
+pub const HEADER_TIME: Duration = Duration::from_secs(32);
+/// The time to send a request's body: kube-apiserver's request timeout. For 3 MiB that is 50 KB/s.
+pub const BODY_TIME: Duration = Duration::from_mins(1);
+/// After this time a body is late: it continues, but its request loses its slot if other requests of its user find
+/// none. Most bodies arrive with their headers.
+pub const BODY_LATE_TIME: Duration = Duration::from_secs(2);
+/// How much of an unwanted body is still read so that the client sees the refusal: slightly more than any body that
+/// we accept.
+pub const UNREAD_BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// How long that takes at most; see [`UNREAD_BODY_BYTES_MAX`].
+pub const UNREAD_BODY_TIME: Duration = Duration::from_secs(2);
+/// The time to answer a request that is not long-running: kube-apiserver's.
+pub const ANSWER_TIME: Duration = Duration::from_mins(1);
+/// How long a client may read less than [`STALL_BYTES`] of an answer before its connection is closed. kube-apiserver
+/// ends a request after a minute, however much of it was read.
+pub const STALL_TIME: Duration = Duration::from_mins(1);
+/// The least that a client must read of an answer in [`STALL_TIME`], unless less is left: 1 KB/s, as slow as the
+/// slowest modem. Progress counts, not speed, but a client that reads a byte now and then only wants to occupy
+/// memory.
+pub const STALL_BYTES: usize = 64 * 1024;
+/// After this time an unfinished list is checked for objects that were changed or deleted meanwhile, which nobody
+/// else needs; the next check follows whenever the list is twice as old. For 50 000 objects a check takes half a
+/// second.
+pub const LIST_CHECK_TIME: Duration = Duration::from_secs(1);
+/// From the request to stop until connections are cut. Watches end immediately; this time is for answers in progress.
+pub const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// Bytes of all headers of one request. Bearer and continue tokens are long, yet far below this. hyper limits their
+/// number to 100 and keeps that many on the stack; a limit of our own would cost a heap allocation per request.
+pub const HEADER_BYTES_MAX: usize = 64 * 1024;
+/// Read and write buffer of one HTTP/1.1 connection: holds the headers above, and two full TLS records of an answer.
+pub const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Concurrent requests on one HTTP/2 connection. client-go sends all watches of a process over one, and opens a
+/// second only when this is reached.
+pub const STREAMS_MAX: u32 = 1000;
+/// How much a client may send on one stream before we read it; see [`CONNECTION_WINDOW_BYTES`] for one connection.
+/// The largest body fits into the window of the connection; the window of a stream limits the memory of one slow
+/// request.
+pub const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+/// How much a client may send on one connection before we read it; see [`STREAM_WINDOW_BYTES`].
+pub const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
+/// The largest accepted HTTP/2 frame; the same as one TLS record, so a frame never waits for a second record.
+pub const FRAME_BYTES: u32 = 16 * 1024;
+/// The buffer for one HTTP/2 stream that the client does not read.
+pub const SEND_BUFFER_BYTES: usize = 256 * 1024;
+/// Streams that a client opened and reset before we looked at them; more is the rapid-reset attack and ends the
+/// connection.
+pub const RESET_STREAMS_MAX: usize = 64;
+/// How often an HTTP/2 connection is pinged; client-go pings every 30 s.
+pub const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// How long the answer to a ping may take; client-go waits 15 s.
+pub const PING_TIME: Duration = Duration::from_secs(15);
+
+/// The pause after the kernel refused a connection (usually because no file descriptor is free).
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Connections that wait to be accepted: 64 clients that start together must not lose a packet.
+pub const BACKLOG: u32 = 1024;
+
+/// Bytes of answers and events that wait for clients to read them, and of changed objects that unfinished lists still
+/// hold: a list of 50 000 objects built as a whole (protobuf). A single answer may be larger. Administrators have the
+/// same amount for themselves. When it is full, new requests are asked to try again later, and a list or watch that
+/// needs more is ended.
+pub const UNSENT_BYTES_MAX: usize = 96 * 1024 * 1024;
+/// The part of [`UNSENT_BYTES_MAX`] for one user, or for all service accounts of one namespace: no user can fill it
+/// alone.
+pub const USER_UNSENT_BYTES_MAX: usize = UNSENT_BYTES_MAX / 2;
+/// Answers built as a whole that are smaller than this are sent as they are; the excess capacity of larger ones is
+/// freed.
+pub const UNSENT_BYTES_SMALL: usize = 64 * 1024;
+
+/// Pieces smaller than this are joined before they are written.
+pub const PIECE_BYTES_SMALL: usize = 8 * 1024;
+/// The size up to which pieces are joined: two TLS records. Larger ones only cost memory.
+pub const JOINED_BYTES: usize = 32 * 1024;

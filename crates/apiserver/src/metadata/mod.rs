@@ -1,3 +1,0 @@
-//! What all objects share: their `metadata`.
-
-pub mod validate;

@@ -1,0 +1,432 @@
+//! The queue of objects for the background tasks to look at, and the index from owners to dependents.
+//!
+//! Every commit passes through [`Notices::observe`]. Thanks to the index, the cost of garbage collection grows with
+//! the dependents, not with the cluster. It may briefly name objects that are gone; readers check.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::BoxFuture;
+use homeostat_api::crd;
+use homeostat_api::kinds::apiregistration::api_service::API_SERVICE;
+use homeostat_api::kinds::core::config_map::{CONFIG_MAP, ROOT_CA};
+use homeostat_api::kinds::core::endpoints::ENDPOINTS;
+use homeostat_api::kinds::core::namespace::NAMESPACE;
+use homeostat_api::kinds::core::persistent_volume::PERSISTENT_VOLUME;
+use homeostat_api::kinds::core::persistent_volume_claim::PERSISTENT_VOLUME_CLAIM;
+use homeostat_api::kinds::core::pod::POD;
+use homeostat_api::kinds::core::service::SERVICE;
+use homeostat_api::kinds::core::service_account::SERVICE_ACCOUNT;
+use homeostat_api::kinds::discovery::endpoint_slice::ENDPOINT_SLICE;
+use homeostat_api::kinds::rbac::cluster_role::CLUSTER_ROLE;
+use homeostat_api::object::meta;
+use homeostat_api::resource::declaration::BuiltInKind;
+use homeostat_api::storage::Storage;
+use homeostat_core::{Key, Prefix};
+use homeostat_store::{Committed, Entry, Error as StoreError, Snapshot};
+use memchr::memmem;
+use tokio::sync::Notify;
+
+use crate::stored::encode;
+use crate::stored::labels_and_owners::LabelsAndOwners;
+
+const NAMESPACES: Storage<'static> = NAMESPACE.storage();
+const SERVICE_ACCOUNTS: Storage<'static> = SERVICE_ACCOUNT.storage();
+const CONFIG_MAPS: Storage<'static> = CONFIG_MAP.storage();
+const CLUSTER_ROLES: Storage<'static> = CLUSTER_ROLE.storage();
+const API_SERVICES: Storage<'static> = API_SERVICE.storage();
+const PODS: Storage<'static> = POD.storage();
+const CLAIMS: Storage<'static> = PERSISTENT_VOLUME_CLAIM.storage();
+const VOLUMES: Storage<'static> = PERSISTENT_VOLUME.storage();
+
+/// Something for the background tasks to look at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Notice {
+    /// An object that has owners, or is marked for deletion.
+    Object(Key),
+    /// The dependents of an object that is gone.
+    Gone(Box<str>),
+    /// A namespace.
+    Namespace(Box<str>),
+    /// A definition.
+    Definition(Box<str>),
+    /// All ClusterRoles: one of them changed, and others may aggregate it.
+    ClusterRoles,
+    /// The server's own Service and endpoints: one is gone.
+    ApiServer,
+    /// The APIServices: one is gone.
+    ApiServices,
+}
+
+/// Notices for the background tasks, each at most once.
+#[derive(Default)]
+pub(crate) struct Notices {
+    state: Mutex<NoticeState>,
+    /// Signals a new notice.
+    arrived: Notify,
+    /// Signals an abandoned commit.
+    left: Notify,
+}
+
+/// A submitted commit whose outcome is not known yet.
+pub(crate) struct AbandonedCommit {
+    pub(crate) key: Key,
+    pub(crate) old: Option<Arc<Entry>>,
+    pub(crate) outcome: BoxFuture<'static, Result<Committed, StoreError>>,
+}
+
+#[derive(Default)]
+struct NoticeState {
+    waiting: NoticeQueue,
+    /// Commits that nobody waits for any more.
+    abandoned: Vec<AbandonedCommit>,
+    dependents: BTreeMap<Box<str>, BTreeSet<Key>>,
+    /// Namespaces being deleted: an object that leaves one is a reason to look again.
+    ending_namespaces: BTreeSet<Box<str>>,
+    /// The storage of definitions that are being deleted, with the definition's name.
+    ending_resources: BTreeMap<Prefix, Box<str>>,
+    /// Owners that are deleted after their dependents, by uid.
+    waiting_owners: BTreeMap<Box<str>, Key>,
+    /// Claims, volumes and classes that are deleted once nobody uses them.
+    waiting_storage: BTreeSet<Key>,
+}
+
+/// Notices in the order of their arrival, each once: a definition gets its turn even while many objects change.
+#[derive(Default)]
+struct NoticeQueue {
+    queue: VecDeque<Notice>,
+    known: BTreeSet<Notice>,
+}
+
+impl NoticeQueue {
+    fn insert(&mut self, notice: Notice) {
+        if self.known.insert(notice.clone()) {
+            self.queue.push_back(notice);
+        }
+    }
+
+    fn take(&mut self) -> Option<Notice> {
+        let notice = self.queue.pop_front()?;
+        self.known.remove(&notice);
+        Some(notice)
+    }
+}
+
+impl Notices {
+    /// Returns the same index of dependents, with no notices: for a server over a copy of the store.
+    pub(crate) fn forked(&self) -> Self {
+        let state = self.state();
+        let copy = NoticeState {
+            waiting: NoticeQueue::default(),
+            abandoned: Vec::new(),
+            dependents: state.dependents.clone(),
+            ending_namespaces: state.ending_namespaces.clone(),
+            ending_resources: state.ending_resources.clone(),
+            waiting_owners: state.waiting_owners.clone(),
+            waiting_storage: state.waiting_storage.clone(),
+        };
+        Self { state: Mutex::new(copy), arrived: Notify::new(), left: Notify::new() }
+    }
+
+    /// Takes the next notice, if there is one.
+    pub(crate) fn take(&self) -> Option<Notice> {
+        self.state().waiting.take()
+    }
+
+    /// Shows the next notice, if there is one.
+    pub(crate) fn peek(&self) -> Option<Notice> {
+        self.state().waiting.queue.front().cloned()
+    }
+
+    fn state(&self) -> MutexGuard<'_, NoticeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a notice.
+    pub(crate) fn leave(&self, notice: Notice) {
+        self.state().waiting.insert(notice);
+        self.arrived.notify_one();
+    }
+
+    /// Adds several notices.
+    pub(crate) fn leave_all(&self, notices: &mut Vec<Notice>) {
+        for notice in notices.drain(..) {
+            self.leave(notice);
+        }
+    }
+
+    /// Waits for the next notice and takes it.
+    pub(crate) async fn next(&self) -> Notice {
+        loop {
+            let arrived = self.arrived.notified();
+            if let Some(notice) = self.state().waiting.take() {
+                return notice;
+            }
+            arrived.await;
+        }
+    }
+
+    /// Takes over a commit whose client disconnected before the answer.
+    pub(crate) fn abandon(&self, commit: AbandonedCommit) {
+        self.state().abandoned.push(commit);
+        self.left.notify_one();
+    }
+
+    /// Waits for the next abandoned commit and takes it.
+    pub(crate) async fn next_abandoned(&self) -> AbandonedCommit {
+        loop {
+            let left = self.left.notified();
+            if let Some(commit) = self.state().abandoned.pop() {
+                return commit;
+            }
+            left.await;
+        }
+    }
+
+    /// Returns the keys that may depend on the owner with this uid.
+    pub(crate) fn dependents(&self, uid: &str) -> Vec<Key> {
+        self.state().dependents.get(uid).map(|keys| keys.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Remembers that an owner waits for its dependents (or no longer does).
+    pub(crate) fn set_waiting_owner(&self, uid: &str, key: Option<&Key>) {
+        let mut state = self.state();
+        match key {
+            Some(key) => state.waiting_owners.insert(uid.into(), key.clone()),
+            None => state.waiting_owners.remove(uid),
+        };
+    }
+
+    /// Adds a notice for the owner with this uid, if it waits.
+    pub(crate) fn leave_waiting_owner(&self, uid: &str) {
+        let key = self.state().waiting_owners.get(uid).cloned();
+        if let Some(key) = key {
+            self.leave(Notice::Object(key));
+        }
+    }
+
+    /// Remembers that storage waits until nobody uses it.
+    pub(crate) fn add_waiting_storage(&self, key: &Key) {
+        self.state().waiting_storage.insert(key.clone());
+    }
+
+    /// Forgets storage that no longer waits.
+    pub(crate) fn remove_waiting_storage(&self, key: &Key) {
+        self.state().waiting_storage.remove(key);
+    }
+
+    /// Remembers that a namespace is being deleted.
+    pub(crate) fn add_ending_namespace(&self, name: &str) {
+        self.state().ending_namespaces.insert(name.into());
+    }
+
+    /// Forgets a namespace that is gone, or was created again.
+    pub(crate) fn remove_ending_namespace(&self, name: &str) {
+        self.state().ending_namespaces.remove(name);
+    }
+
+    /// Remembers that the objects of a definition are deleted with it.
+    pub(crate) fn set_resource_ending(&self, objects: &Prefix, definition: Option<&str>) {
+        let mut state = self.state();
+        match definition {
+            Some(name) => state.ending_resources.insert(objects.clone(), name.into()),
+            None => state.ending_resources.remove(objects),
+        };
+    }
+
+    /// Fills the index and the queue from the stored objects, at startup.
+    pub(crate) fn rebuild(&self, snapshot: &Snapshot) {
+        for entry in snapshot.iter() {
+            self.observe(&entry.key, None, Some(entry), || Some(entry.clone()));
+        }
+    }
+
+    /// Observes a commit. Commits of one key may be observed in another order than they were made (a Pod is created
+    /// again as soon as its deletion is seen), so `current` returns the stored entry, under the lock.
+    pub(crate) fn observe(
+        &self,
+        key: &Key,
+        old: Option<&Arc<Entry>>,
+        new: Option<&Arc<Entry>>,
+        current: impl FnOnce() -> Option<Arc<Entry>>,
+    ) {
+        let mut state = self.state();
+        let before = state.waiting.queue.len();
+        state.observe_owners(key, old, new, current);
+        state.observe_kind(key, old, new);
+        let is_more = state.waiting.queue.len() > before;
+        drop(state);
+        if is_more {
+            self.arrived.notify_one();
+        }
+    }
+}
+
+impl NoticeState {
+    fn observe_owners(
+        &mut self,
+        key: &Key,
+        old: Option<&Arc<Entry>>,
+        new: Option<&Arc<Entry>>,
+        current: impl FnOnce() -> Option<Arc<Entry>>,
+    ) {
+        let of = |entry: Option<&Arc<Entry>>| {
+            entry.map(|entry| LabelsAndOwners::from_entry(entry).owners.to_vec()).unwrap_or_default()
+        };
+        let (before, after) = (of(old), of(new));
+        if before != after {
+            let now = of(current().as_ref());
+            let is_there = now.iter().collect::<HashSet<_>>();
+            for uid in before.iter().chain(&after).filter(|uid| !is_there.contains(uid)) {
+                self.forget(uid, key);
+            }
+            for uid in now {
+                self.dependents.entry(uid).or_default().insert(key.clone());
+            }
+            if !after.is_empty() {
+                self.waiting.insert(Notice::Object(key.clone()));
+            }
+        }
+        match new {
+            Some(entry) if is_marked(entry) => {
+                self.waiting.insert(Notice::Object(key.clone()));
+            }
+            Some(_) => {}
+            None => self.observe_deletion(old),
+        }
+        // An owner that waits for its dependents is checked again when one of them leaves it.
+        let stays = after.iter().collect::<HashSet<_>>();
+        for owner in before.iter().filter(|uid| !stays.contains(uid)) {
+            self.waiting.insert(Notice::Gone(owner.clone()));
+        }
+    }
+
+    fn forget(&mut self, uid: &str, key: &Key) {
+        if let Some(keys) = self.dependents.get_mut(uid) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.dependents.remove(uid);
+            }
+        }
+    }
+
+    fn observe_deletion(&mut self, old: Option<&Arc<Entry>>) {
+        if let Some(entry) = old
+            && !self.dependents.is_empty()
+        {
+            let object = encode::decode(entry);
+            self.waiting.insert(Notice::Gone(meta::uid(&object).into()));
+        }
+    }
+
+    fn observe_kind(&mut self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
+        let storage = Storage::of_key(key);
+        match storage {
+            NAMESPACES => {
+                self.waiting.insert(Notice::Namespace(key.name().into()));
+            }
+            crd::STORAGE => {
+                self.waiting.insert(Notice::Definition(key.name().into()));
+            }
+            CLUSTER_ROLES => {
+                self.waiting.insert(Notice::ClusterRoles);
+            }
+            SERVICE_ACCOUNTS | CONFIG_MAPS if new.is_none() || key.name() == ROOT_CA => {
+                self.waiting.insert(Notice::Namespace(key.namespace().into()));
+            }
+            _ => {}
+        }
+        if old.is_some() && new.is_none() {
+            if is_api_server(key) {
+                self.waiting.insert(Notice::ApiServer);
+            }
+            if Storage::of_key(key) == API_SERVICES {
+                self.waiting.insert(Notice::ApiServices);
+            }
+            if is_storage_user(key) {
+                for key in &self.waiting_storage {
+                    self.waiting.insert(Notice::Object(key.clone()));
+                }
+            }
+            if self.ending_namespaces.contains(key.namespace()) {
+                self.waiting.insert(Notice::Namespace(key.namespace().into()));
+            }
+            if !self.ending_resources.is_empty()
+                && let Some(name) = self.ending_resources.get(&storage.prefix())
+            {
+                self.waiting.insert(Notice::Definition(name.clone()));
+            }
+        }
+    }
+}
+
+/// Returns whether this is one of the server's own Service and endpoints.
+fn is_api_server(key: &Key) -> bool {
+    let is_kind =
+        [&SERVICE, &ENDPOINTS, &ENDPOINT_SLICE].map(BuiltInKind::storage).contains(&Storage::of_key(key));
+    is_kind && key.namespace() == "default" && key.name() == "kubernetes"
+}
+
+/// Returns whether the end of this object may make storage unused.
+fn is_storage_user(key: &Key) -> bool {
+    matches!(Storage::of_key(key), PODS | CLAIMS | VOLUMES)
+}
+
+/// Returns whether this entry may be marked for deletion. A cheap test; the handler of the notice checks properly.
+fn is_marked(entry: &Entry) -> bool {
+    memmem::find(&entry.bytes, b"\"deletionTimestamp\"").is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_core::Revision;
+
+    use super::*;
+
+    fn entry(key: &Key, json: &str) -> Arc<Entry> {
+        Arc::new(Entry::new(key.clone(), Revision::new(1), &homeostat_store::Value::plain(json.to_owned())))
+    }
+
+    #[test]
+    fn dependents_follow_owner_references() {
+        let notices = Notices::default();
+        let key = Key::new("", "pods", "d", "x");
+        let owned = entry(&key, r#"{"metadata":{"ownerReferences":[{"uid":"u"}]}}"#);
+        notices.observe(&key, None, Some(&owned), || Some(owned.clone()));
+        assert_eq!(notices.dependents("u"), std::slice::from_ref(&key));
+        notices.observe(&key, Some(&owned), None, || None);
+        assert!(notices.dependents("u").is_empty());
+    }
+
+    /// A Pod is created again as soon as its predecessor is gone, and may be observed first.
+    #[test]
+    fn a_recreated_dependent_stays_known_in_either_order() {
+        let notices = Notices::default();
+        let key = Key::new("", "pods", "d", "x");
+        let owned = |uid: &str| {
+            entry(&key, &format!(r#"{{"metadata":{{"uid":"{uid}","ownerReferences":[{{"uid":"u"}}]}}}}"#))
+        };
+        let (former, present) = (owned("former"), owned("present"));
+        notices.observe(&key, None, Some(&former), || Some(former.clone()));
+        notices.observe(&key, None, Some(&present), || Some(present.clone()));
+        notices.observe(&key, Some(&former), None, || Some(present.clone()));
+        assert_eq!(notices.dependents("u"), std::slice::from_ref(&key));
+        // Both are gone, observed in the wrong order: nothing stays behind.
+        notices.observe(&key, Some(&present), None, || None);
+        notices.observe(&key, None, Some(&present), || None);
+        assert!(notices.dependents("u").is_empty());
+    }
+
+    #[test]
+    fn notices_wait_in_order_each_once() {
+        let mut waiting = NoticeQueue::default();
+        let object = |name: &str| Notice::Object(Key::new("", "pods", "d", name));
+        for notice in [Notice::Definition("d".into()), object("b"), object("a"), object("b")] {
+            waiting.insert(notice);
+        }
+        let taken = std::iter::from_fn(|| waiting.take()).collect::<Vec<_>>();
+        assert_eq!(taken, [Notice::Definition("d".into()), object("b"), object("a")]);
+        waiting.insert(object("b"));
+        assert_eq!(waiting.take(), Some(object("b")));
+    }
+}

@@ -1,0 +1,349 @@
+//! The filter that every request passes before the API sees it: authenticates it, limits concurrent requests and
+//! memory, and limits its time.
+//!
+//! **Invariant:** a panic in the API is a 500 for that request only; long-running requests (watches, followed logs,
+//! exec) take their slots from each other and none from short ones.
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use homeostat_api::status::Status;
+use http::{HeaderValue, Method, Request, Response, header};
+use hyper::body::{Body as _, Incoming};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
+
+use super::answer_memory::{AnswerMemory, UserAnswerMemory};
+use super::answer_progress::UnfinishedList;
+use super::body_memory::BodyMemory;
+use super::connection::Client;
+use super::connections::{ActiveRequest, account_of};
+use super::request::RequestBody;
+use super::request_slots::RequestSlots;
+use super::response::{AnswerResources, RefusalResources, ResponseBody};
+use crate::auth::{Authenticator, Identity, MASTERS};
+use crate::body::Body;
+use crate::limits::{
+    ANSWER_TIME, BODY_BYTES_MAX, READS_MAX, REFUSAL_BYTES, RETRY_AFTER_S, USER_READS_MAX, USER_WATCHES_MAX,
+    USER_WRITES_MAX, WATCHES_MAX, WRITES_MAX,
+};
+use crate::request::{Query, Target, Verb, decode_path};
+
+/// What is served: the API, or anything that answers requests like it. Finds an [`Identity`](crate::auth::Identity)
+/// in the extensions of each request.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers one request.
+    fn handle(&self, request: Request<RequestBody>) -> BoxFuture<'static, Response<Body>>;
+}
+
+impl<S> Handler for S
+where
+    S: tower::Service<Request<RequestBody>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+{
+    fn handle(&self, request: Request<RequestBody>) -> BoxFuture<'static, Response<Body>> {
+        Box::pin(self.clone().oneshot(request).map(|Ok(response)| response))
+    }
+}
+
+/// An extension of a handler's answer: it is not sent, and its connection breaks instead (in HTTP/2, its stream). For
+/// simulated faults.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionLoss;
+
+/// The limits of one sort of users: slots by class of request, and memory for answers.
+struct RequestLimits {
+    reads: Arc<RequestSlots>,
+    writes: Arc<RequestSlots>,
+    watches: Arc<RequestSlots>,
+    /// The memory of answers that wait to be read.
+    answer_memory: AnswerMemory,
+}
+
+impl RequestLimits {
+    fn new() -> Self {
+        Self {
+            reads: RequestSlots::new(USER_READS_MAX, READS_MAX),
+            writes: RequestSlots::new(USER_WRITES_MAX, WRITES_MAX),
+            watches: RequestSlots::new(USER_WATCHES_MAX, WATCHES_MAX),
+            answer_memory: AnswerMemory::default(),
+        }
+    }
+
+    fn slots(&self, class: RequestClass) -> &Arc<RequestSlots> {
+        match class {
+            RequestClass::Read => &self.reads,
+            RequestClass::Write => &self.writes,
+            RequestClass::Watch | RequestClass::Connection => &self.watches,
+        }
+    }
+}
+
+/// Filters requests before they reach the handler.
+pub(crate) struct RequestFilter {
+    handler: Arc<dyn Handler>,
+    authenticator: Arc<Authenticator>,
+    users: RequestLimits,
+    /// Administrators have limits of their own: nobody can lock them out.
+    administrators: RequestLimits,
+    body_memory: BodyMemory,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl RequestFilter {
+    /// Creates a filter. `tasks` owns work that briefly outlives a request; `stop` ends watches.
+    pub(crate) fn new(
+        handler: Arc<dyn Handler>,
+        authenticator: Arc<Authenticator>,
+        tasks: TaskTracker,
+        stop: CancellationToken,
+    ) -> Self {
+        let (users, administrators) = (RequestLimits::new(), RequestLimits::new());
+        let body_memory = BodyMemory::default();
+        Self { handler, authenticator, users, administrators, body_memory, tasks, stop }
+    }
+
+    /// Answers one request of a connection with this client. Gives up if the client leaves too many refusals unread.
+    pub(crate) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        client: &Client,
+    ) -> Result<Response<ResponseBody>, h2::Error> {
+        let active_request = client.connection.begin();
+        let mut request = RequestBody::new(request, &self.tasks);
+        let class = RequestClass::classify(request.method(), request.uri().path(), request.uri().query());
+        let identity = match self.identify(&request, client) {
+            Ok(identity) => identity,
+            Err(refusal) => return self.refuse(*refusal, client, None, active_request),
+        };
+        let memory = self.limits_of(&identity).answer_memory.for_user(account_of(&identity));
+        let Some(slot) = self.limits_of(&identity).slots(class).take(&identity.name) else {
+            return self.refuse(too_many_requests(), client, Some(&memory), active_request);
+        };
+        // Kept until the answer is ready: the handler may keep the body until then.
+        let has_body = !request.body().is_end_stream();
+        let body_reservation = has_body.then(|| Arc::new(self.body_memory.open(&identity)));
+        request.body_mut().occupy(Some(&slot));
+        request.body_mut().count_in(body_reservation.clone());
+        request.extensions_mut().insert(identity);
+        let response = self.handle(request, class).await;
+        drop(body_reservation);
+        let (head, body) = response.into_parts();
+        if head.extensions.get::<ConnectionLoss>().is_some() {
+            return Err(h2::Reason::INTERNAL_ERROR.into());
+        }
+        let Some(body) = memory.reserve_body(body) else {
+            return self.refuse(too_many_requests(), client, Some(&memory), active_request);
+        };
+        let list = match &body {
+            Body::List(_, kept) => Some(UnfinishedList::new(Arc::clone(kept), memory.clone())),
+            _ => None,
+        };
+        let in_progress = (!class.is_long_running()).then(|| client.progress.begin(list));
+        let memory = matches!(body, Body::List(..) | Body::Stream(_)).then_some(memory);
+        let resources = AnswerResources {
+            in_progress,
+            _slot: Some(slot),
+            _active_request: active_request,
+            _refusal: RefusalResources::default(),
+            memory,
+        };
+        Ok(Response::from_parts(head, ResponseBody::new(body, &self.stop, Some(resources))))
+    }
+
+    /// Returns the user who sent the request, or the refusal.
+    fn identify(
+        &self,
+        request: &Request<RequestBody>,
+        client: &Client,
+    ) -> Result<Identity, Box<Response<Body>>> {
+        let identity = self
+            .authenticator
+            .authenticate(&client.peer, request.headers())
+            .map_err(|status| Box::new(refusal_response(&status)))?;
+        if client.connection.authenticate_as(&identity).is_err() {
+            let mut response = too_many_requests();
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            return Err(Box::new(response));
+        }
+        if request.body().size_hint().lower() > BODY_BYTES_MAX {
+            let text = format!("Request entity too large: limit is {BODY_BYTES_MAX}");
+            return Err(Box::new(refusal_response(&Status::too_large(text))));
+        }
+        Ok(identity)
+    }
+
+    fn limits_of(&self, identity: &Identity) -> &RequestLimits {
+        if identity.is_in(MASTERS) { &self.administrators } else { &self.users }
+    }
+
+    /// Sends a refusal, which takes memory until it is read; resets the stream if there is none.
+    fn refuse(
+        &self,
+        response: Response<Body>,
+        client: &Client,
+        memory: Option<&UserAnswerMemory>,
+        active_request: ActiveRequest,
+    ) -> Result<Response<ResponseBody>, h2::Error> {
+        let response = self.count_refusal(response);
+        let taken = match memory.filter(|_| client.connection.is_authenticated()) {
+            Some(memory) => memory
+                .reserve(REFUSAL_BYTES)
+                .map(|memory| RefusalResources { _memory: Some(memory), ..RefusalResources::default() }),
+            None => client
+                .connection
+                .refuse()
+                .map(|unsent| RefusalResources { _unsent: Some(unsent), ..RefusalResources::default() }),
+        };
+        let refusal = taken.ok_or(h2::Reason::REFUSED_STREAM)?;
+        let in_progress = Some(client.progress.begin(None));
+        let resources = AnswerResources {
+            in_progress,
+            _slot: None,
+            _active_request: active_request,
+            _refusal: refusal,
+            memory: None,
+        };
+        Ok(response.map(|body| ResponseBody::new(body, &self.stop, Some(resources))))
+    }
+
+    async fn handle(&self, request: Request<RequestBody>, class: RequestClass) -> Response<Body> {
+        let answer = AssertUnwindSafe(async { self.handler.handle(request).await }).catch_unwind();
+        let answer = if class.is_long_running() {
+            answer.await
+        } else {
+            let Ok(answer) = tokio::time::timeout(ANSWER_TIME, answer).await else {
+                let slow = Status::timeout("request did not complete within the allotted timeout");
+                return self.count_refusal(refusal_response(&slow));
+            };
+            answer
+        };
+        match answer {
+            Ok(response) => response,
+            Err(_) => self.count_refusal(refusal_response(&Status::internal(
+                "the request caused a panic in the server; see its log",
+            ))),
+        }
+    }
+
+    /// Counts a refusal.
+    fn count_refusal(&self, response: Response<Body>) -> Response<Body> {
+        self.authenticator.refusals.add(response.status().as_u16());
+        response
+    }
+}
+
+/// The class of a request, which decides its limits. It is derived by the same parser that the API uses, so that no
+/// request can pass for another class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RequestClass {
+    Read,
+    Write,
+    /// Lasts as long as the client wants, and takes its slot from other watches.
+    Watch,
+    /// A connection to a Pod, or a followed log; takes its slot from watches, too.
+    Connection,
+}
+
+impl RequestClass {
+    fn classify(method: &Method, path: &str, query: Option<&str>) -> Self {
+        if !may_be_long_running(path, query.unwrap_or_default()) {
+            return Self::of_method(method);
+        }
+        let Ok(decoded) = decode_path(path) else { return Self::of_method(method) };
+        let Target::Resource(path) = Target::parse(&decoded) else { return Self::of_method(method) };
+        let query = Query::parse(query);
+        if Verb::of_request(method, &path, &query) == Some(Verb::Watch) && path.subresource.is_empty() {
+            return Self::Watch;
+        }
+        let is_followed = path.subresource == "log" && *method == Method::GET && query.flag("follow");
+        let is_connection = matches!(&*path.subresource, "attach" | "exec" | "portforward" | "proxy");
+        if is_followed || is_connection { Self::Connection } else { Self::of_method(method) }
+    }
+
+    /// Returns the class of a request that is not long-running.
+    fn of_method(method: &Method) -> Self {
+        let is_read = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+        if is_read { Self::Read } else { Self::Write }
+    }
+
+    fn is_long_running(self) -> bool {
+        matches!(self, Self::Watch | Self::Connection)
+    }
+}
+
+/// Returns whether the request needs a closer look. Most requests are short, and the API parses them soon enough.
+fn may_be_long_running(path: &str, query: &str) -> bool {
+    const WORDS: [&str; 5] = ["/watch/", "/attach", "/exec", "/portforward", "/proxy"];
+    let is_encoded = path.contains('%') || query.contains(['%', '+']);
+    is_encoded
+        || query.contains("watch")
+        || query.contains("follow")
+        || WORDS.iter().any(|word| path.contains(word))
+}
+
+fn refusal_response(status: &Status) -> Response<Body> {
+    let mut response = Response::new(Body::from(format!("{}\n", status.to_text())));
+    *response.status_mut() = http::StatusCode::from_u16(status.code).expect("a status has a code of HTTP");
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// kube-apiserver's filter answers in plain text; clients look at the code and the header.
+fn too_many_requests() -> Response<Body> {
+    let mut response = Response::new(Body::from("Too many requests, please try again later.\n".to_owned()));
+    *response.status_mut() = http::StatusCode::TOO_MANY_REQUESTS;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::RETRY_AFTER, RETRY_AFTER_S.into());
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_classified_by_their_verb() {
+        let check = |uri: &str, expected: RequestClass| {
+            let (path, query) = uri.split_once('?').map_or((uri, None), |(path, query)| (path, Some(query)));
+            assert_eq!(RequestClass::classify(&Method::GET, path, query), expected, "{uri}");
+        };
+        assert_eq!(
+            RequestClass::classify(&Method::POST, "/api/v1/namespaces/a/pods", Some("watch=1")),
+            RequestClass::Write
+        );
+        assert_eq!(
+            RequestClass::classify(&Method::POST, "/api/v1/namespaces/a/pods/x/exec", None),
+            RequestClass::Connection
+        );
+        check("/api/v1/pods", RequestClass::Read);
+        check("/api/v1/pods?watch=1", RequestClass::Watch);
+        check("/api/v1/pods?limit=1&watch=maybe", RequestClass::Watch);
+        check("/api/v1/pods?watch", RequestClass::Watch);
+        check("/api/v1/pods?%77atch=1", RequestClass::Watch);
+        check("/api/v1/pods?watch=false", RequestClass::Read);
+        check("/api/v1/pods?watching=true", RequestClass::Read);
+        check("/api/v1/watch/pods", RequestClass::Watch);
+        check("/apis/apps/v1/watch/namespaces/a/deployments", RequestClass::Watch);
+        check("/api/v1/namespaces/a/pods/x?watch=1", RequestClass::Read);
+        check("/api/v1/namespaces/a/pods/x/status?watch=1", RequestClass::Read);
+        check("/version?watch=1", RequestClass::Read);
+        check("/api/v1/namespaces/a/pods/x/log", RequestClass::Read);
+        check("/api/v1/namespaces/a/pods/x/log?follow=true", RequestClass::Connection);
+        check("/api/v1/namespaces/a/pods/x/exec", RequestClass::Connection);
+        check("/api/v1/namespaces/a/pods/log", RequestClass::Read);
+        check("/apis/apps/v1/namespaces/a/deployments/x/scale", RequestClass::Read);
+    }
+}

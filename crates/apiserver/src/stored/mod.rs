@@ -1,0 +1,6 @@
+//! Objects as they are stored: encoded once ([`encode`]), read in the requested version ([`convert`]), with the
+//! labels and owners that selectors need ([`labels_and_owners`]).
+
+pub(crate) mod convert;
+pub(crate) mod encode;
+pub(crate) mod labels_and_owners;

@@ -1,0 +1,272 @@
+//! Which runs are made: two without faults, then every single fault at every point, then random combinations, until the
+//! budget is used up or a failure is found. Several runs go on at once, each with a server and an operator of its own.
+//!
+//! **Invariant:** of several failures the first in the order of trying is told, whatever order the runs end in.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use homeostat_core::Entropy;
+use tokio::time::Instant;
+
+use super::alarm::Alarm;
+use super::fault::{Deviation, FaultSort};
+use super::one_run::{self, RunPlan};
+use super::oracle;
+use super::points::{random_faults, single_faults};
+use super::progress::Progress;
+use super::record::{Reference, RunRecord};
+use super::scenario::Scenario;
+
+/// How often a failure is tried again; one that never repeats is only mentioned.
+const CONFIRMATIONS: usize = 2;
+
+/// How many times longer than the scenario says undisturbed runs wait for rest, first and when in doubt.
+const SETTLE_FACTORS: [u32; 2] = [1, 3];
+
+/// What is explored, and how far.
+pub(super) struct Exploration {
+    pub(super) command: String,
+    pub(super) scenario: Scenario,
+    pub(super) seed: u64,
+    pub(super) runs_max: usize,
+    pub(super) time_max: Duration,
+    pub(super) jobs: usize,
+    pub(super) sorts: Vec<FaultSort>,
+    /// A folder for files of runs.
+    pub(super) folder: PathBuf,
+}
+
+/// A run that broke a rule.
+pub(super) struct Failure {
+    pub(super) faults: Vec<Deviation>,
+    pub(super) alarm: Alarm,
+    pub(super) record: RunRecord,
+}
+
+/// What an exploration found.
+pub(super) struct Findings {
+    pub(super) failure: Option<Failure>,
+    /// Disturbed runs that were made, without those that made a failure smaller.
+    pub(super) runs: usize,
+    /// Runs whose faults did not happen, because the operator did not make those requests.
+    pub(super) unreached: usize,
+    /// Single faults that there are.
+    pub(super) singles: usize,
+    /// Failures that did not repeat, in words.
+    pub(super) unrepeated: Vec<String>,
+    pub(super) took: Duration,
+}
+
+impl Exploration {
+    /// Explores. The error says what is wrong with the scenario or the command.
+    pub(super) async fn explore(&self, progress: &Progress) -> Result<Findings, String> {
+        let begun = Instant::now();
+        let mut findings = Findings {
+            failure: None,
+            runs: 0,
+            unreached: 0,
+            singles: 0,
+            unrepeated: Vec::new(),
+            took: Duration::ZERO,
+        };
+        match self.reference(progress).await? {
+            Err(failure) => findings.failure = Some(*failure),
+            Ok(reference) => self.disturb(&reference, begun, &mut findings, progress).await?,
+        }
+        findings.took = begun.elapsed();
+        Ok(findings)
+    }
+
+    /// Repeats a run with these faults, after the undisturbed ones, until it fails or has not failed for some times.
+    pub(super) async fn replay(
+        &self,
+        faults: &[Deviation],
+        progress: &Progress,
+    ) -> Result<Option<Failure>, String> {
+        let reference = match self.reference(progress).await? {
+            Err(failure) => return Ok(Some(*failure)),
+            Ok(reference) => reference,
+        };
+        if faults.is_empty() {
+            return Ok(None);
+        }
+        for _ in 0..=CONFIRMATIONS {
+            progress.tell("the same faults again");
+            if let (Some(failure), _) = self.failure_of(&reference, faults.to_vec()).await? {
+                return Ok(Some(failure));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes two undisturbed runs. The inner error is a failure without any fault. If it may come from judging too early, on a
+    /// busy machine, it must happen again in runs that wait longer.
+    async fn reference(&self, progress: &Progress) -> Result<Result<Reference, Box<Failure>>, String> {
+        progress.tell("two runs without faults");
+        let found = self.reference_with(SETTLE_FACTORS[0]).await?;
+        if !found.as_ref().is_err_and(|failure| oracle::is_matter_of_time(&failure.alarm)) {
+            return Ok(found);
+        }
+        progress.tell("two runs without faults again, with more time to settle");
+        self.reference_with(SETTLE_FACTORS[1]).await
+    }
+
+    async fn reference_with(&self, settle_factor: u32) -> Result<Result<Reference, Box<Failure>>, String> {
+        let plan = RunPlan { settle_factor, ..self.plan(&[], None) };
+        let other = RunPlan { seed: self.seed.wrapping_add(1), ..plan };
+        let (first, second) = futures::join!(self.run(plan), self.run(other));
+        let (first, second) = (first?, second?);
+        let judge = |record| oracle::judge_reference(&self.scenario, record).into_iter().next();
+        let failure = |alarm, record| Ok(Err(Box::new(Failure { faults: Vec::new(), alarm, record })));
+        if let Some(alarm) = judge(&first) {
+            return failure(alarm, first);
+        }
+        if let Some(alarm) = judge(&second) {
+            return failure(alarm, second);
+        }
+        let reference = Reference::new(first, &second, &self.scenario.ignore);
+        let mut rests = second.rests.iter().enumerate();
+        match rests.find_map(|(number, rest)| reference.differences(number, &rest.state).into_iter().next()) {
+            Some(difference) => failure(oracle::not_repeated(&difference), second),
+            None => Ok(Ok(reference)),
+        }
+    }
+
+    fn plan<'a>(&'a self, faults: &'a [Deviation], reference: Option<&'a Reference>) -> RunPlan<'a> {
+        RunPlan {
+            command: &self.command,
+            scenario: &self.scenario,
+            seed: self.seed,
+            faults,
+            settle_factor: SETTLE_FACTORS[0],
+            reference,
+        }
+    }
+
+    /// Makes disturbed runs until the budget is used up or a failure is found and made small.
+    async fn disturb(
+        &self,
+        reference: &Reference,
+        begun: Instant,
+        findings: &mut Findings,
+        progress: &Progress,
+    ) -> Result<(), String> {
+        let singles = single_faults(&reference.record, self.scenario.steps.len(), &self.sorts);
+        findings.singles = singles.len();
+        if singles.is_empty() {
+            return Ok(());
+        }
+        let entropy = Entropy::seeded(self.seed);
+        // In an order that does not depend on which of two concurrent requests came first.
+        let sorted = {
+            let mut sorted = singles.clone();
+            sorted.sort();
+            sorted
+        };
+        let random = std::iter::repeat_with(|| random_faults(&sorted, &entropy));
+        let mut schedules = singles.iter().map(|one| vec![one.clone()]).chain(random).take(self.runs_max);
+        loop {
+            let found = self.next_failure(reference, &mut schedules, begun, findings, progress).await?;
+            let Some(failure) = found else { return Ok(()) };
+            progress.tell("a failure: trying it again and making it smaller");
+            match self.confirm(reference, failure).await? {
+                Ok(failure) => {
+                    findings.failure = Some(self.shrink(reference, failure).await?);
+                    return Ok(());
+                }
+                Err(unrepeated) => findings.unrepeated.push(unrepeated),
+            }
+        }
+    }
+
+    /// Makes runs, several at once, until one fails.
+    async fn next_failure(
+        &self,
+        reference: &Reference,
+        schedules: &mut impl Iterator<Item = Vec<Deviation>>,
+        begun: Instant,
+        findings: &mut Findings,
+        progress: &Progress,
+    ) -> Result<Option<Failure>, String> {
+        let mut running = FuturesUnordered::new();
+        let mut first: Option<(usize, Failure)> = None;
+        loop {
+            while first.is_none() && running.len() < self.jobs && begun.elapsed() < self.time_max {
+                let Some(faults) = schedules.next() else { break };
+                let number = findings.runs;
+                findings.runs += 1;
+                progress.tell_run(findings.runs, self.runs_max, &faults);
+                running.push(async move { (number, self.failure_of(reference, faults).await) });
+            }
+            let Some((number, outcome)) = running.next().await else {
+                return Ok(first.map(|(_, failure)| failure));
+            };
+            let (failure, is_reached) = outcome?;
+            findings.unreached += usize::from(!is_reached);
+            if let Some(failure) = failure
+                && first.as_ref().is_none_or(|(earlier, _)| number < *earlier)
+            {
+                first = Some((number, failure));
+            }
+        }
+    }
+
+    /// Runs these faults and returns the failure, and whether any of them happened.
+    async fn failure_of(
+        &self,
+        reference: &Reference,
+        faults: Vec<Deviation>,
+    ) -> Result<(Option<Failure>, bool), String> {
+        let record = self.run(self.plan(&faults, Some(reference))).await?;
+        let is_reached = !record.done.is_empty();
+        let alarm = oracle::judge(reference, &record).into_iter().next();
+        // Faults that did not happen are no part of the story.
+        let failure = alarm.map(|alarm| Failure { faults: record.done.clone(), alarm, record });
+        Ok((failure, is_reached))
+    }
+
+    /// Tries a failure again. The inner error says in words what did not repeat.
+    async fn confirm(
+        &self,
+        reference: &Reference,
+        failure: Failure,
+    ) -> Result<Result<Failure, String>, String> {
+        for _ in 0..CONFIRMATIONS {
+            let (again, _) = self.failure_of(reference, failure.faults.clone()).await?;
+            if again.is_some_and(|again| again.alarm.is_like(&failure.alarm)) {
+                return Ok(Ok(failure));
+            }
+        }
+        let faults: Vec<String> = failure.faults.iter().map(ToString::to_string).collect();
+        Ok(Err(format!("{} ({}): {}", failure.alarm.oracle, faults.join("; "), failure.alarm.text)))
+    }
+
+    /// Leaves out faults as long as the failure stays the same.
+    async fn shrink(&self, reference: &Reference, failure: Failure) -> Result<Failure, String> {
+        let mut best = failure;
+        let mut at = 0;
+        while best.faults.len() > 1 && at < best.faults.len() {
+            let mut fewer = best.faults.clone();
+            fewer.remove(at);
+            match self.failure_of(reference, fewer).await? {
+                (Some(smaller), _) if smaller.alarm.is_like(&best.alarm) => best = smaller,
+                _ => at += 1,
+            }
+        }
+        Ok(best)
+    }
+
+    /// Makes one run in a folder of its own.
+    async fn run(&self, plan: RunPlan<'_>) -> Result<RunRecord, String> {
+        let folder = self.folder.join(Entropy::system().suffix(10));
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| format!("the folder {} cannot be made: {error}", folder.display()))?;
+        let record = one_run::run(plan, &folder).await;
+        // The folder above is removed in the end in any case.
+        let _ = std::fs::remove_dir_all(&folder);
+        record
+    }
+}

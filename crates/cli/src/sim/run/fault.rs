@@ -1,0 +1,154 @@
+//! What can go wrong, as saved failures say it. `points` knows where each can happen; `wire`, `watch_tap` and `one_run` how
+//! to do it.
+//!
+//! **Invariant:** no fault breaks what the Kubernetes API guarantees: a watch is in order and without gaps or it ends, only a
+//! request with a resourceVersion meets a conflict, and only a list that asks for any version is answered with an old one.
+
+use std::fmt;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// One thing that goes wrong at one point.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub(super) enum Fault {
+    /// `kill -9` before the request is done, and a new start.
+    KillBefore,
+    /// `kill -9` after the request is done and before its answer arrives, and a new start.
+    KillAfter,
+    /// The request is answered with this code and not done.
+    Refuse {
+        /// The HTTP status: 429 or 500.
+        code: u16,
+    },
+    /// The request is answered with 409, as if somebody else had written the object first.
+    Conflict,
+    /// The request is answered with 504 and not done.
+    TimeoutUndone,
+    /// The request is done, and answered with 504.
+    TimeoutDone,
+    /// The connection breaks before the request is done.
+    LoseRequest,
+    /// The request is done, and the connection breaks before its answer has arrived.
+    LoseAnswer,
+    /// From this request on, all requests are answered with 500 for a while.
+    Outage {
+        /// For how long.
+        milliseconds: u64,
+    },
+    /// The list shows the state before the last changes of the resource.
+    StaleList {
+        /// How many changes it does not know of.
+        changes: usize,
+    },
+    /// The watch is silent for a while from this event on.
+    DelayWatch {
+        /// For how long.
+        milliseconds: u64,
+    },
+    /// The watch ends before this event.
+    CutWatch,
+    /// The watch ends with 410 before this event: the history is gone.
+    ExpireWatch,
+    /// `kill -9` at rest before this step, and a new start.
+    Restart,
+    /// The operator is not running while this step happens.
+    Down,
+}
+
+/// The sorts of faults, for `--faults`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum FaultSort {
+    /// `kill -9` before and after writes
+    Kill,
+    /// `kill -9` at rest, and being down while a step happens
+    Restart,
+    /// 429 and 500
+    Refuse,
+    /// 409 for requests with a resourceVersion
+    Conflict,
+    /// 504, with and without effect
+    Timeout,
+    /// Connections that break, before and after the effect
+    Connection,
+    /// 500 for everything, for two seconds
+    Outage,
+    /// Watches that are late, end or expire
+    Watch,
+    /// Lists with resourceVersion=0 that show an older state
+    Stale,
+}
+
+impl Fault {
+    /// Returns its sort.
+    pub(super) fn sort(&self) -> FaultSort {
+        match self {
+            Self::KillBefore | Self::KillAfter => FaultSort::Kill,
+            Self::Restart | Self::Down => FaultSort::Restart,
+            Self::Refuse { .. } => FaultSort::Refuse,
+            Self::Conflict => FaultSort::Conflict,
+            Self::TimeoutUndone | Self::TimeoutDone => FaultSort::Timeout,
+            Self::LoseRequest | Self::LoseAnswer => FaultSort::Connection,
+            Self::Outage { .. } => FaultSort::Outage,
+            Self::DelayWatch { .. } | Self::CutWatch | Self::ExpireWatch => FaultSort::Watch,
+            Self::StaleList { .. } => FaultSort::Stale,
+        }
+    }
+
+    /// Returns how long it lasts.
+    pub(super) fn duration(&self) -> Duration {
+        match self {
+            Self::Outage { milliseconds } | Self::DelayWatch { milliseconds } => {
+                Duration::from_millis(*milliseconds)
+            }
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::KillBefore => "kill -9 before it is done",
+            Self::KillAfter => "done, then kill -9 before the answer arrives",
+            Self::Refuse { code } => return write!(f, "answered with {code}, not done"),
+            Self::Conflict => "answered with 409 Conflict, not done",
+            Self::TimeoutUndone => "answered with 504 Timeout, not done",
+            Self::TimeoutDone => "done, but answered with 504 Timeout",
+            Self::LoseRequest => "not done, the connection breaks",
+            Self::LoseAnswer => "done, but the connection breaks before the answer arrives",
+            Self::Outage { milliseconds } => {
+                return write!(f, "every request is answered with 500 for {milliseconds} ms");
+            }
+            Self::StaleList { changes } => {
+                return write!(f, "the list does not know of the last {changes} change(s)");
+            }
+            Self::DelayWatch { milliseconds } => {
+                return write!(f, "the watch is silent for {milliseconds} ms before this event");
+            }
+            Self::CutWatch => "the watch ends before this event",
+            Self::ExpireWatch => "the watch ends with 410 Expired before this event",
+            Self::Restart => "kill -9 at rest before this step, then a new start",
+            Self::Down => "the operator is killed, and started only after this step",
+        };
+        f.write_str(text)
+    }
+}
+
+/// A fault and its address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Deviation {
+    /// What is done there, and which time it is: `create configmaps default/home #1`.
+    pub(super) at: String,
+    /// What goes wrong.
+    #[serde(flatten)]
+    pub(super) fault: Fault,
+}
+
+impl fmt::Display for Deviation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at \"{}\": {}", self.at, self.fault)
+    }
+}

@@ -1,0 +1,223 @@
+//! `homeostat sim run`: breaks an operator in any language at every request that it makes, and judges what becomes of the
+//! cluster.
+//!
+//! Reading order: `scenario` and `condition` (what a user writes), `one_run` (one run) with `server`, `process` and `user`
+//! (who takes part), `wire`, `wire_log` and `watch_tap` (where faults happen), `fault` and `points` (which there are), `state`
+//! and `oracle` (what is judged), `explore` (which runs), `report` and `trace` (what is told about a failure).
+
+mod address;
+mod alarm;
+mod condition;
+mod explore;
+mod fault;
+mod one_run;
+mod oracle;
+mod points;
+mod process;
+mod progress;
+mod record;
+mod report;
+mod scenario;
+mod server;
+mod state;
+mod trace;
+mod user;
+mod watch_tap;
+mod wire;
+mod wire_log;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::ValueEnum as _;
+use homeostat_core::Entropy;
+use tokio_util::sync::CancellationToken;
+
+use crate::temporary_folder::TemporaryFolder;
+use crate::up::stop_on_signal;
+use explore::{Exploration, Failure, Findings};
+use fault::FaultSort;
+use progress::Progress;
+use scenario::Scenario;
+use trace::ExecTrace;
+
+/// The exit code when a failure was found.
+const FAILURE_FOUND: u8 = 1;
+/// The exit code when nothing could be tried.
+const NOTHING_TRIED: u8 = 2;
+/// The exit code after ctrl-c, as shells count.
+const INTERRUPTED: u8 = 130;
+
+/// Break an operator in any language at every request that it makes, and see whether it recovers
+///
+/// Starts the command on an API server of its own, with KUBECONFIG set, and does the steps of the scenario: first without
+/// faults, then again and again with a fault at another request, watch event or step. Every run must come to the same state.
+#[derive(clap::Args)]
+#[command(
+    after_help = "The exit code is 0 if no failure was found, 1 if one was, and 2 if nothing could be tried.\n\
+    docs/guide/other-languages.md explains the scenario file."
+)]
+pub(crate) struct Run {
+    /// The operator: a command for sh. It finds the server through KUBECONFIG
+    #[arg(long, value_name = "COMMAND", required_unless_present = "replay")]
+    exec: Option<String>,
+
+    /// What the user does, and what must hold: a YAML file
+    #[arg(long, value_name = "FILE", required_unless_present = "replay")]
+    scenario: Option<PathBuf>,
+
+    /// Repeat a failure that was saved, with the command and scenario in it unless others are given
+    #[arg(long, value_name = "FILE")]
+    replay: Option<PathBuf>,
+
+    /// What chance starts from: which faults go together, and generated names
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    seed: u64,
+
+    /// The most runs with faults
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    runs: usize,
+
+    /// The longest time in which runs are begun
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    seconds: u64,
+
+    /// The sorts of faults to try, separated by commas [default: all]
+    #[arg(long, value_name = "SORTS", value_delimiter = ',', value_enum)]
+    faults: Vec<FaultSort>,
+
+    /// How many runs go on at once [default: the number of processors]
+    #[arg(long, value_name = "COUNT")]
+    jobs: Option<usize>,
+
+    /// Where a failure is saved
+    #[arg(long, value_name = "FILE", default_value = "homeostat-sim-failure.json")]
+    save: PathBuf,
+}
+
+impl Run {
+    /// Runs the exploration.
+    pub(crate) fn run(self) -> ExitCode {
+        let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return refuse(&error.to_string()),
+        };
+        runtime.block_on(self.run_until_signal()).unwrap_or_else(|why| refuse(&why))
+    }
+
+    async fn run_until_signal(self) -> Result<ExitCode, String> {
+        let stop = CancellationToken::new();
+        let signals = stop_on_signal(stop.clone()).map_err(|error| error.to_string())?;
+        let signals = tokio::spawn(signals);
+        let entropy = Entropy::system();
+        let folder = TemporaryFolder::create(&entropy)
+            .await
+            .map_err(|error| format!("a temporary folder cannot be made: {error}"))?;
+        let progress = Progress::new();
+        let outcome = tokio::select! {
+            biased;
+            () = stop.cancelled() => Ok(ExitCode::from(INTERRUPTED)),
+            outcome = self.explore(folder.path(), &progress) => outcome,
+            () = progress.tick() => unreachable!("it never returns"),
+        };
+        stop.cancel();
+        let _ = signals.await;
+        outcome
+    }
+
+    async fn explore(&self, folder: &Path, progress: &Progress) -> Result<ExitCode, String> {
+        let saved = self.replay.as_deref().map(ExecTrace::load).transpose()?;
+        let scenario = match (&self.scenario, &saved) {
+            (Some(path), _) => Scenario::load(path)?,
+            (None, Some(saved)) => saved.scenario.clone(),
+            (None, None) => return Err("--scenario is missing".to_owned()),
+        };
+        let command = self.exec.clone().or_else(|| saved.as_ref().map(|saved| saved.command.clone()));
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let exploration = Exploration {
+            command: command.unwrap_or_default(),
+            scenario,
+            seed: saved.as_ref().map_or(self.seed, |saved| saved.seed),
+            runs_max: self.runs,
+            time_max: Duration::from_secs(self.seconds),
+            jobs: self.jobs.unwrap_or(processors).max(1),
+            sorts: if self.faults.is_empty() {
+                FaultSort::value_variants().to_vec()
+            } else {
+                self.faults.clone()
+            },
+            folder: folder.to_owned(),
+        };
+        match saved {
+            Some(saved) => replay(&exploration, &saved, progress).await,
+            None => self.explore_all(&exploration, progress).await,
+        }
+    }
+
+    async fn explore_all(&self, exploration: &Exploration, progress: &Progress) -> Result<ExitCode, String> {
+        let findings = exploration.explore(progress).await?;
+        progress.end();
+        let summary = summary_of(&findings);
+        let Some(failure) = &findings.failure else {
+            println!("no failure found: {summary}");
+            return Ok(ExitCode::SUCCESS);
+        };
+        println!("{}", report::tell(&exploration.scenario, failure));
+        let path = trace_of(exploration, failure).save(&self.save)?;
+        println!("found by {summary}");
+        println!("again: homeostat sim run --replay {}", path.display());
+        Ok(ExitCode::from(FAILURE_FOUND))
+    }
+}
+
+async fn replay(
+    exploration: &Exploration,
+    saved: &ExecTrace,
+    progress: &Progress,
+) -> Result<ExitCode, String> {
+    let failure = exploration.replay(&saved.faults, progress).await?;
+    progress.end();
+    let Some(failure) = failure else {
+        println!("no failure: with the same faults, everything is as it should be");
+        return Ok(ExitCode::SUCCESS);
+    };
+    println!("{}", report::tell(&exploration.scenario, &failure));
+    let is_same = failure.alarm.oracle == saved.oracle && failure.alarm.subject == saved.subject;
+    println!(
+        "{}",
+        if is_same { "the same failure again" } else { "a failure, but another one than was saved" }
+    );
+    Ok(ExitCode::from(FAILURE_FOUND))
+}
+
+fn trace_of(exploration: &Exploration, failure: &Failure) -> ExecTrace {
+    let mut trace = ExecTrace::new(&exploration.command, &exploration.scenario, exploration.seed);
+    trace.faults.clone_from(&failure.faults);
+    failure.alarm.oracle.clone_into(&mut trace.oracle);
+    failure.alarm.subject.clone_into(&mut trace.subject);
+    trace
+}
+
+fn summary_of(findings: &Findings) -> String {
+    let Findings { runs, unreached, singles, took, unrepeated, .. } = findings;
+    let (tried, combinations) = (runs.min(singles), runs.saturating_sub(*singles));
+    let seconds = took.as_secs_f64();
+    let mut text = format!(
+        "{runs} runs with faults in {seconds:.1} s ({tried} of {singles} single faults, {combinations} combinations)"
+    );
+    // Writing into text cannot fail.
+    if *unreached > 0 {
+        let _ = write!(text, ", in {unreached} of which the request in question was not made");
+    }
+    for one in unrepeated {
+        let _ = write!(text, "\nnote: a failure that did not repeat: {one}");
+    }
+    text
+}
+
+fn refuse(why: &str) -> ExitCode {
+    eprintln!("error: {why}");
+    ExitCode::from(NOTHING_TRIED)
+}

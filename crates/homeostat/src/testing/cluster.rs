@@ -1,0 +1,396 @@
+//! The cluster of a test: an API server over a store in memory, a virtual clock, and the operators that run on it.
+//!
+//! **Invariant:** everything runs on the one thread of the test, on its virtual time and its seed, so a run repeats exactly.
+//! Dropping the cluster ends its tasks where they stand. There is no node: nothing runs Pods.
+//!
+//! The server may also be far away, in another process ([`Builder::server`]): then time moves in steps, and between them the
+//! cluster waits until nothing has passed for a number of answered questions. The slower the machine, the longer.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use homeostat_apiserver::ApiServer;
+use homeostat_core::journal::{Entry, Record};
+use homeostat_core::{Clock, Entropy};
+use homeostat_runtime::{CancellationToken, Operator};
+use homeostat_store::{Limits, Memory, SharedStore, Snapshot};
+use jiff::Timestamp;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, Resource};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::far_times::FarTimes;
+use super::faults::Faults;
+use super::held_time::HeldTime;
+use super::running::{OperatorEnd, RunningOperator};
+use super::wire::{Activity, Wire};
+
+/// The namespace of objects that name none.
+pub(super) const NAMESPACE: &str = "default";
+
+/// When the time of a test begins unless told: 2027-01-15T08:00:00Z, a Friday.
+const START_SECOND: i64 = 1_800_000_000;
+
+/// The seed unless told.
+const SEED: u64 = 7;
+
+/// Nothing done for so long means that all is settled: longer than anything on the way from a write to the reconcile that
+/// follows it, shorter than the first retry of a reconcile that failed (a second).
+const QUIET: Duration = Duration::from_millis(500);
+
+/// What has not settled by then never will: some 600 times in a row something was done within half a second.
+const SETTLE_MAX: Duration = Duration::from_secs(300);
+
+/// Records shown of an operator that does not settle.
+const RECORDS_SHOWN: usize = 20;
+
+/// With many watchers the server lets events gather for a few milliseconds; this is longer than several of those, one
+/// after the other, and shorter than anything the runtime waits for.
+const MOMENT: Duration = Duration::from_millis(25);
+
+/// Shorter than anything the runtime waits for.
+const INSTANT: Duration = Duration::from_millis(1);
+
+/// Questions that a server far away answers in a row without anything else passing, before it is called quiet. They
+/// are reads of an object, so that a store behind the server is asked, too.
+const QUIET_QUESTIONS: u32 = 24;
+
+/// Steps in which a long time passes when the server is far away.
+const STEPS_MAX: u32 = 60;
+
+/// A cluster for a test. See [the module](super) for an example.
+pub struct Cluster {
+    server: Server,
+    client: Client,
+    faults: Faults,
+    clock: Clock,
+    far: Option<FarTimes>,
+    activity: Arc<Activity>,
+    seed: u64,
+    operators: Mutex<Vec<RunningOperator>>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// Where the API is.
+enum Server {
+    Here { client: Client, store: SharedStore },
+    Far(Client),
+}
+
+/// How a cluster is put together.
+#[derive(Clone)]
+pub struct Builder {
+    start: Timestamp,
+    seed: u64,
+    contents: Option<Snapshot>,
+    server: Option<Client>,
+}
+
+/// Everything that a cluster held at one moment, taken and kept at no cost.
+#[derive(Clone, Debug)]
+pub struct ClusterSnapshot {
+    contents: Snapshot,
+    taken: Timestamp,
+}
+
+impl Builder {
+    /// Lets the time of the test begin here (2027-01-15T08:00:00Z unless told).
+    #[must_use]
+    pub fn start_at(mut self, start: Timestamp) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// Draws uids, suffixes and jitter from this seed (the same one every time unless told).
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Begins with the objects of another cluster, at the time when they were taken.
+    #[must_use]
+    pub fn snapshot(mut self, snapshot: &ClusterSnapshot) -> Self {
+        self.contents = Some(snapshot.contents.clone());
+        self.start = snapshot.taken;
+        self
+    }
+
+    /// Uses the API server behind this client instead of one in the process: a kube-apiserver of your own, say. Time is
+    /// virtual all the same: it stands still while a request is under way. Chance is the server's own. The client must
+    /// have no time limits and must not try again, because both would count in virtual time.
+    #[must_use]
+    pub fn server(mut self, client: Client) -> Self {
+        self.server = Some(client);
+        self
+    }
+
+    /// Starts it. When this returns, requests are answered.
+    ///
+    /// # Panics
+    /// Outside a test with virtual time: write `#[tokio::test(start_paused = true)]`.
+    pub fn start(self) -> BoxFuture<'static, Cluster> {
+        // Boxed here, so that it is compiled here and not in every test.
+        Box::pin(self.assemble())
+    }
+
+    async fn assemble(self) -> Cluster {
+        assert!(
+            is_time_paused(),
+            "a testing::Cluster needs virtual time: write #[tokio::test(start_paused = true)]"
+        );
+        let clock = Clock::virtual_from(self.start);
+        let mut tasks = JoinSet::new();
+        let server = match self.server {
+            Some(client) => Server::Far(client),
+            None => serve(clock, self.seed, self.contents, &mut tasks).await,
+        };
+        let far = matches!(server, Server::Far(_)).then(|| FarTimes::new(clock));
+        let (faults, activity) = (Faults::default(), Arc::<Activity>::default());
+        let client = client_on(&server, Faults::default(), far.as_ref(), &activity);
+        let (operators, tasks) = (Mutex::default(), Mutex::new(tasks));
+        Cluster { server, client, faults, clock, far, activity, seed: self.seed, operators, tasks }
+    }
+}
+
+impl Cluster {
+    /// Starts a cluster in memory.
+    pub fn start() -> BoxFuture<'static, Self> {
+        Self::builder().start()
+    }
+
+    /// A cluster in memory, until told otherwise.
+    pub fn builder() -> Builder {
+        let start = Timestamp::from_second(START_SECOND).expect("a second of this millennium");
+        Builder { start, seed: SEED, contents: None, server: None }
+    }
+
+    /// Runs an operator, on the cluster's time and chance, through its [`faults`](Self::faults). It ends with the cluster.
+    pub fn run(&self, operator: Operator) -> RunningOperator {
+        self.run_through(&self.faults, operator)
+    }
+
+    /// Runs an operator through faults of its own: one of several replicas, say.
+    pub fn run_through(&self, faults: &Faults, operator: Operator) -> RunningOperator {
+        let (client, stop) = (self.client_through(faults), CancellationToken::new());
+        let mut operators = lock(&self.operators);
+        let seed = self.seed + 1 + operators.len() as u64;
+        let operator = operator.time_and_chance(self.clock, Entropy::seeded(seed));
+        let (journal, records) = (operator.journal(), Arc::<Mutex<Vec<Record>>>::default());
+        let (kept, activity) = (Arc::clone(&records), Arc::clone(&self.activity));
+        journal.fold(move |record| {
+            lock(&kept).push(record.clone());
+            // A look at a world outside finds something to do or it does not.
+            if matches!(record.entry, Entry::Surveyed { .. }) {
+                activity.add_traffic();
+            } else {
+                activity.add_work();
+            }
+        });
+        let (sender, end) = watch::channel(OperatorEnd::NotYet);
+        let running = operator.run_on(client, stop.clone());
+        let task = lock(&self.tasks).spawn(async move {
+            let result = running.await;
+            sender.send_replace(OperatorEnd::Ended(result));
+        });
+        let running = RunningOperator { journal, records, stop, task, end };
+        operators.push(running.clone());
+        running
+    }
+
+    /// Waits until nothing has anything to do: for half a second of virtual time no operator did anything and nothing was
+    /// written. Retries and requeues that are due later stay due; [`pass`](Self::pass) lets their time come.
+    ///
+    /// # Panics
+    /// When an operator has ended by itself, and when something is done all the time, for five minutes of virtual time.
+    pub fn settle(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.settle_all())
+    }
+
+    async fn settle_all(&self) {
+        let deadline = self.clock.instant() + SETTLE_MAX;
+        loop {
+            let before = self.work();
+            self.pass_exactly(QUIET).await;
+            self.check_operators();
+            if self.work() == before {
+                return;
+            }
+            assert!(self.clock.instant() < deadline, "the cluster does not settle:\n{}", self.last_records());
+        }
+    }
+
+    /// Lets virtual time pass, which takes no real time, and what falls due within it happen.
+    pub fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.pass_exactly(time).await;
+            self.rest().await;
+        })
+    }
+
+    /// Waits until nothing moves without the clock: virtual time only passes when every task waits.
+    async fn rest(&self) {
+        self.quiet().await;
+        tokio::time::sleep(MOMENT).await;
+        self.quiet().await;
+    }
+
+    async fn pass_exactly(&self, time: Duration) {
+        if time.is_zero() {
+            return;
+        }
+        if self.far.is_none() {
+            tokio::time::sleep(time).await;
+            return;
+        }
+        // What was written before is on its way, and must not take until the time has passed.
+        self.quiet().await;
+        let steps = u32::try_from(time.as_secs()).unwrap_or(STEPS_MAX).clamp(1, STEPS_MAX);
+        for _ in 0..steps {
+            let before = self.activity.traffic();
+            tokio::time::sleep(time / steps).await;
+            // What is due at the same moment begins before we look.
+            tokio::time::sleep(INSTANT).await;
+            if self.activity.traffic() != before {
+                self.quiet().await;
+            }
+        }
+    }
+
+    /// With a server far away: waits until nothing has passed for a while.
+    async fn quiet(&self) {
+        let Server::Far(direct) = &self.server else { return };
+        let _held = HeldTime::new();
+        let namespaces: Api<Namespace> = Api::all(direct.clone());
+        let (mut before, mut questions) = (0, 0);
+        while questions < QUIET_QUESTIONS {
+            let asked = namespaces.get_metadata(NAMESPACE).await;
+            asked.unwrap_or_else(|error| panic!("the server does not answer: {error}"));
+            let passed = self.activity.traffic();
+            questions = if passed == before { questions + 1 } else { 0 };
+            before = passed;
+        }
+    }
+
+    /// A number that grows with everything that is done.
+    fn work(&self) -> u64 {
+        let written = match &self.server {
+            Server::Here { store, .. } => store.snapshot().revision().get(),
+            Server::Far(_) => 0,
+        };
+        self.activity.work() + written
+    }
+
+    fn check_operators(&self) {
+        for operator in lock(&self.operators).iter() {
+            if let Some(why) = operator.unexpected_end() {
+                panic!("an operator has ended by itself: {why}");
+            }
+        }
+    }
+
+    fn last_records(&self) -> String {
+        let operators = lock(&self.operators);
+        let last = operators.iter().flat_map(|operator| {
+            let records = operator.records();
+            let from = records.len().saturating_sub(RECORDS_SHOWN);
+            records[from..].iter().map(|record| format!("{record:?}\n")).collect::<Vec<_>>()
+        });
+        last.collect()
+    }
+
+    /// Faults between the API server and the operators that [`run`](Self::run) runs. None until told.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// A client for the test itself, whose requests do not fail on demand.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// A client whose requests fail as these faults say.
+    pub fn client_through(&self, faults: &Faults) -> Client {
+        client_on(&self.server, faults.clone(), self.far.as_ref(), &self.activity)
+    }
+
+    /// kube's API of one kind in the namespace `default`, for what the cluster has no method for.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client(), NAMESPACE)
+    }
+
+    /// The cluster's clock, for whatever else the test runs.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// The virtual time now.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Drops the history of the API server, so that only a list can close the gap of a watch that was interrupted.
+    ///
+    /// # Panics
+    /// With a server far away, which cannot be told.
+    pub fn forget_history(&self) -> BoxFuture<'_, ()> {
+        let store = self.store();
+        let revision = store.snapshot().revision();
+        let forgotten = store.compact(revision);
+        Box::pin(async move { forgotten.await.expect("the newest revision is not in the future") })
+    }
+
+    /// Takes everything the cluster holds now, at no cost. [`Builder::snapshot`] begins another cluster with it, without
+    /// operators.
+    ///
+    /// # Panics
+    /// With a server far away, whose store is out of reach.
+    pub fn snapshot(&self) -> ClusterSnapshot {
+        ClusterSnapshot { contents: self.store().snapshot(), taken: self.now() }
+    }
+
+    fn store(&self) -> &SharedStore {
+        match &self.server {
+            Server::Here { store, .. } => store,
+            Server::Far(_) => panic!("the store of a server in another process is out of reach"),
+        }
+    }
+}
+
+/// A client on its way to the server.
+fn client_on(server: &Server, faults: Faults, far: Option<&FarTimes>, activity: &Arc<Activity>) -> Client {
+    let (Server::Here { client, .. } | Server::Far(client)) = server;
+    Client::new(Wire::new(client.clone(), faults, far.cloned(), Arc::clone(activity)), NAMESPACE)
+}
+
+/// Starts a server in this process.
+async fn serve(clock: Clock, seed: u64, contents: Option<Snapshot>, tasks: &mut JoinSet<()>) -> Server {
+    let store: SharedStore = Arc::new(match contents {
+        Some(contents) => Memory::holding(contents, clock, Limits::default()),
+        None => Memory::with(clock, Limits::default()),
+    });
+    let builder = ApiServer::builder(Arc::clone(&store)).clock(clock).entropy(Entropy::seeded(seed));
+    let (server, keeper) = builder.build().await.expect("a store in memory takes the first objects");
+    tasks.spawn(keeper.run(CancellationToken::new()));
+    Server::Here { client: Client::new(server, NAMESPACE), store }
+}
+
+/// Does time stand still while nothing waits for it? tokio does not say, so it is watched for a moment.
+#[expect(clippy::disallowed_methods, reason = "real time is what virtual time is told apart from")]
+fn is_time_paused() -> bool {
+    let (before, real) = (tokio::time::Instant::now(), std::time::Instant::now());
+    while real.elapsed() < Duration::from_micros(50) {
+        std::hint::spin_loop();
+    }
+    tokio::time::Instant::now() == before
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

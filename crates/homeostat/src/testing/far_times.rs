@@ -1,0 +1,111 @@
+//! One clock for a test and its server in another process: the times at which the server says that an object was created or
+//! is to be deleted are translated, by the object's uid, into the virtual moment at which the wire first showed them, and
+//! back in what is sent. Virtual time stands still while a request is under way, so the moment of the answer is that of the
+//! write.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use homeostat_core::Clock;
+use serde_json::{Value, json};
+
+/// The fields of metadata that the server fills in with its own time.
+const FIELDS: [&str; 2] = ["creationTimestamp", "deletionTimestamp"];
+
+/// The times of the server and ours, by uid and field.
+#[derive(Clone)]
+pub(super) struct FarTimes {
+    clock: Clock,
+    known: Arc<Mutex<BTreeMap<(String, &'static str), Pair>>>,
+}
+
+struct Pair {
+    theirs: Value,
+    ours: Value,
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    ToUs,
+    ToThem,
+}
+
+impl FarTimes {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { clock, known: Arc::default() }
+    }
+
+    /// Translates JSON from the server, whole, for the test.
+    pub(super) fn to_us(&self, text: Bytes) -> Bytes {
+        self.translate(text, Way::ToUs)
+    }
+
+    /// Translates JSON for the server.
+    pub(super) fn to_them(&self, text: Bytes) -> Bytes {
+        self.translate(text, Way::ToThem)
+    }
+
+    fn translate(&self, text: Bytes, way: Way) -> Bytes {
+        if memchr::memmem::find(&text, FIELDS[0].as_bytes()).is_none() {
+            return text;
+        }
+        let Ok(mut value) = serde_json::from_slice::<Value>(&text) else { return text };
+        self.visit(&mut value, way);
+        // The lines of a watch end so.
+        format!("{value}\n").into()
+    }
+
+    fn visit(&self, value: &mut Value, way: Way) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(|item| self.visit(item, way)),
+            Value::Object(fields) => {
+                if let Some(uid) = fields.get("uid").and_then(Value::as_str).map(str::to_owned) {
+                    for name in FIELDS {
+                        if let Some(time) = fields.get_mut(name).filter(|time| time.is_string()) {
+                            self.exchange(&uid, name, time, way);
+                        }
+                    }
+                }
+                fields.values_mut().for_each(|field| self.visit(field, way));
+            }
+            _ => {}
+        }
+    }
+
+    fn exchange(&self, uid: &str, name: &'static str, time: &mut Value, way: Way) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = (uid.to_owned(), name);
+        match way {
+            Way::ToUs => {
+                let now = || json!(format!("{:.0}", self.clock.now()));
+                let pair = known.entry(id).or_insert_with(|| Pair { theirs: time.clone(), ours: now() });
+                *time = pair.ours.clone();
+            }
+            Way::ToThem => {
+                if let Some(pair) = known.get(&id).filter(|pair| pair.ours == *time) {
+                    *time = pair.theirs.clone();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_the_server_are_shown_as_ours_and_sent_back_as_its_own() {
+        let clock = Clock::virtual_from("2027-01-15T08:00:00Z".parse().unwrap());
+        let times = FarTimes::new(clock);
+        let theirs = json!({"uid": "1", "creationTimestamp": "2026-03-04T05:06:07Z",
+                            "deletionTimestamp": "2026-03-04T05:06:08Z"});
+        let shown = times.to_us(theirs.to_string().into());
+        let ours: Value = serde_json::from_slice(&shown).unwrap();
+        assert_eq!(ours["creationTimestamp"], "2027-01-15T08:00:00Z");
+        assert_eq!(ours["deletionTimestamp"], "2027-01-15T08:00:00Z");
+        let sent: Value = serde_json::from_slice(&times.to_them(shown)).unwrap();
+        assert_eq!(sent, theirs);
+    }
+}

@@ -1,0 +1,22 @@
+//! Virtual time that stands still while something real is awaited: a socket, a process, a file.
+
+/// Stops virtual time while it exists.
+///
+/// Paused time jumps ahead whenever every task waits, also when one waits for the world outside. Hold it meanwhile, or the
+/// limits of the waiting task expire before the answer is there.
+pub struct HeldTime(
+    #[expect(dead_code, reason = "its end is what the blocking task waits for")] std::sync::mpsc::Sender<()>,
+);
+
+impl HeldTime {
+    /// Stops virtual time until it is dropped. Needs a tokio runtime.
+    #[expect(clippy::new_without_default, reason = "it begins to act here, which a default does not")]
+    pub fn new() -> Self {
+        // tokio does not advance a paused clock while a blocking task runs.
+        let (sender, receiver) = std::sync::mpsc::channel();
+        tokio::task::spawn_blocking(move || {
+            let _ = receiver.recv();
+        });
+        Self(sender)
+    }
+}

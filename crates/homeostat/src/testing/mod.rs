@@ -1,0 +1,65 @@
+//! Tests of operators: a control plane in memory, virtual time, requests that fail on demand, and a journal to assert on.
+//!
+//! A [`Cluster`] is a real API server in the process of the test, without sockets, disk or TLS. [`Cluster::run`] runs
+//! operators on it, [`Cluster::settle`] waits until they have nothing left to do, and [`Cluster::pass`] lets hours pass in
+//! no time. [`Faults`] break the requests of operators; [`RunningOperator::since`] tells what an operator did. Time and
+//! chance are the cluster's, so a test repeats exactly.
+//!
+//! ```
+//! use homeostat::prelude::*;
+//! use homeostat::testing::{Cluster, InjectedFault, RequestVerb};
+//!
+//! # #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug)]
+//! # #[kube(group = "demo.dev", version = "v1", kind = "Page", namespaced)]
+//! # struct PageSpec { text: String }
+//! # fn page(name: &str, text: &str) -> Page { Page::new(name, PageSpec { text: text.to_owned() }) }
+//! # fn operator() -> Operator {
+//! #     let pages = Controller::<Page>::new().owns::<ConfigMap>().reconcile(|page, cx| async move {
+//! #         let mut map = ConfigMap::default();
+//! #         map.metadata.name = Some(page.name_any());
+//! #         map.data = Some([("text".to_owned(), page.spec.text.clone())].into());
+//! #         cx.apply(map).await?;
+//! #         Ok(Action::await_change())
+//! #     });
+//! #     Operator::new("pages.demo.dev").crd::<Page>().control(pages)
+//! # }
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! // #[tokio::test(start_paused = true)]
+//! let cluster = Cluster::start().await;
+//! let operator = cluster.run(operator());
+//! cluster.settle().await;
+//!
+//! cluster.faults().fail_next::<ConfigMap>(RequestVerb::Patch, 3, InjectedFault::Refuse(500, "etcd is down"));
+//! cluster.create(page("home", "hello")).await;
+//! cluster.pass(Duration::from_secs(60)).await; // three retries
+//! assert_eq!(cluster.get::<ConfigMap>("home").await.data.unwrap()["text"], "hello");
+//! assert_eq!(operator.records().about::<Page>("home").failures().len(), 3);
+//!
+//! let mark = operator.mark();
+//! cluster.pass(Duration::from_secs(3600)).await;
+//! operator.since(mark).expect_no_writes();
+//! # }
+//! ```
+//!
+//! Methods of a cluster panic when the server refuses what they ask for, at the place that called them: a test that cannot
+//! go on fails. [`Cluster::client`] gives errors instead.
+
+mod cluster;
+mod far_times;
+mod faults;
+mod held_time;
+mod objects;
+mod records;
+mod request_info;
+mod running;
+mod tools;
+mod wire;
+
+pub use cluster::{Builder, Cluster, ClusterSnapshot};
+pub use faults::{Faults, InjectedFault};
+pub use held_time::HeldTime;
+pub use records::{JournalMark, Records};
+pub use request_info::RequestVerb;
+pub use running::RunningOperator;
+pub use tools::{has_tool, report_skip, skip_without};

@@ -1,0 +1,109 @@
+//! The caches of an operator, one per kind and scope, shared by all its controllers. Asking for a cache declares a
+//! watch, which starts with the operator.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::future::BoxFuture;
+use homeostat_core::Entropy;
+use homeostat_core::journal::Source;
+use kube::Client;
+
+use super::feed::{Feed, feed_cache};
+use super::{Index, ObjectCache};
+use crate::journal::Journal;
+use crate::kind::{Kind, KindInfo};
+use crate::watch::Scope;
+
+/// What every feed needs.
+#[derive(Clone)]
+pub(crate) struct Supply {
+    pub(crate) client: Client,
+    pub(crate) journal: Journal,
+    pub(crate) source: Source,
+    pub(crate) entropy: Entropy,
+}
+
+impl Supply {
+    /// Returns the task that keeps a cache in step with the server.
+    pub(crate) fn feed(&self, cache: ObjectCache, scope: Scope) -> BoxFuture<'static, ()> {
+        let Self { client, journal, source, entropy } = self.clone();
+        cache.report_to(journal.clone(), source.clone());
+        Box::pin(feed_cache(Feed {
+            client,
+            cache,
+            scope,
+            journal,
+            source,
+            entropy,
+            outage: Mutex::default(),
+        }))
+    }
+}
+
+/// All caches of an operator. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Caches(Arc<Mutex<Table>>);
+
+/// Declared caches in the order of declaration, which is the order they are started and shown in.
+#[derive(Default)]
+struct Table {
+    by_type: HashMap<(TypeId, Scope), usize>,
+    /// By kind and value type: the type of the value is the name of the index.
+    indexes: HashMap<(TypeId, TypeId, Scope), Arc<dyn Any + Send + Sync>>,
+    all: Vec<(Scope, ObjectCache)>,
+}
+
+impl Caches {
+    /// Returns the cache of this kind in this scope; declares it if it is new.
+    pub(crate) fn declare(&self, info: &'static KindInfo, scope: &Scope) -> ObjectCache {
+        let cache = self.declare_events(info, scope);
+        cache.keep();
+        cache
+    }
+
+    /// Returns the watch of this kind in this scope, for whoever needs its changes and not the objects: they are kept
+    /// only if somebody else declares the cache.
+    pub(crate) fn declare_events(&self, info: &'static KindInfo, scope: &Scope) -> ObjectCache {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = (info.type_id, scope.clone());
+        if let Some(&at) = table.by_type.get(&id) {
+            return table.all[at].1.clone();
+        }
+        let cache = ObjectCache::event_only(info, scope);
+        let at = table.all.len();
+        table.by_type.insert(id, at);
+        table.all.push((scope.clone(), cache.clone()));
+        cache
+    }
+
+    /// Returns the cache of objects of this type, if declared and kept: the one of this scope, or of the whole namespace
+    /// scope.
+    pub(crate) fn find(&self, type_id: TypeId, scope: &Scope) -> Option<ObjectCache> {
+        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let wide = Scope { namespace: scope.namespace.clone(), labels: None };
+        let mut declared = [scope.clone(), wide].into_iter().filter_map(|scope| {
+            let at = *table.by_type.get(&(type_id, scope))?;
+            Some(table.all[at].1.clone()).filter(ObjectCache::is_kept)
+        });
+        declared.next()
+    }
+
+    /// Keeps an index of a declared cache.
+    pub(crate) fn keep_index<K: Kind, V: Send + Sync + 'static>(&self, scope: &Scope, index: Index<K, V>) {
+        let id = (TypeId::of::<K>(), TypeId::of::<V>(), scope.clone());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).indexes.insert(id, Arc::new(index));
+    }
+
+    /// Returns the index of this kind by this type of value.
+    pub(crate) fn find_index<K: Kind, V: Send + Sync + 'static>(&self, scope: &Scope) -> Option<Index<K, V>> {
+        let id = (TypeId::of::<K>(), TypeId::of::<V>(), scope.clone());
+        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.indexes.get(&id)?.downcast_ref::<Index<K, V>>().cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<(Scope, ObjectCache)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).all.clone()
+    }
+}

@@ -1,0 +1,26 @@
+//! Writes of ours that have no answer yet: the watch may show them before the answer comes.
+
+use homeostat_core::Key;
+
+use super::{ObjectCache, Writer};
+
+/// A write of ours under way.
+pub(crate) struct UnansweredWrite {
+    pub(super) cache: ObjectCache,
+    pub(super) key: Key,
+    pub(super) writer: Writer,
+}
+
+impl Drop for UnansweredWrite {
+    fn drop(&mut self) {
+        let mut writing = self.cache.writes_under_way();
+        if let Some(writers) = writing.get_mut(&self.key) {
+            if let Some(at) = writers.iter().position(|writer| *writer == self.writer) {
+                writers.swap_remove(at);
+            }
+            if writers.is_empty() {
+                writing.remove(&self.key);
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! One reconcile of one object, from the cache to its result: look it up, add or remove its finalizer, call the user's
+//! function, write the status once, and turn whatever happened, a panic included, into a result.
+//!
+//! **Invariant:** the finalizer is on an object exactly when a cleanup is registered for it and not yet done. It is
+//! added before the first reconcile and removed only after the cleanup said that it is done, so a crash between any two
+//! steps is repaired by doing the step again.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::takeover::Takeover;
+use crate::action::Action;
+use crate::context::{Run, report_undecodable};
+use crate::fault::{Fault, Result, terminal};
+use crate::fence::Claim;
+use crate::kind::object::{Object, ObjectTest};
+use crate::queue::Work;
+use crate::shared::ControllerShared;
+use crate::workers::{RunResult, Runner};
+
+/// The user's reconcile or cleanup function.
+pub(crate) type ReconcileFunction = Arc<dyn Fn(Arc<Run>) -> BoxFuture<'static, Result<Action>> + Send + Sync>;
+
+/// The user's cleanup, and which objects need it.
+pub(crate) struct Cleanup {
+    pub(crate) call: ReconcileFunction,
+    pub(crate) is_needed: ObjectTest,
+}
+
+/// Runs the user's functions for the objects of one controller.
+pub(crate) struct Engine {
+    pub(crate) controller: Arc<ControllerShared>,
+    pub(crate) reconcile: ReconcileFunction,
+    pub(crate) cleanup: Option<Cleanup>,
+    /// Objects being deleted are reconciled like any other.
+    pub(crate) is_called_to_the_end: bool,
+    /// How far the cache has come since this replica got the right to act.
+    pub(crate) takeover: Takeover,
+}
+
+impl Runner for Engine {
+    fn span(&self, work: &Work) -> tracing::Span {
+        let controller = &self.controller.source;
+        tracing::debug_span!("reconcile", %controller, object = %work.key, causes = ?work.causes)
+    }
+
+    fn run<'a>(&'a self, work: &'a Work, claim: &'a Claim) -> BoxFuture<'a, RunResult> {
+        Box::pin(self.run_once(RunInput { work, claim }))
+    }
+}
+
+/// What is to be run, and the right to do so.
+#[derive(Clone, Copy)]
+struct RunInput<'a> {
+    work: &'a Work,
+    claim: &'a Claim,
+}
+
+impl Engine {
+    async fn run_once(&self, run: RunInput<'_>) -> RunResult {
+        let work = run.work;
+        if let Some(gain) = self.controller.operator.fence.gain()
+            && let Err(error) = Box::pin(self.takeover.catch_up(&self.controller, &work.key, gain)).await
+        {
+            return self.failed(work, error.into());
+        }
+        let Some(object) = self.controller.cache.get(&work.key) else {
+            return match self.controller.cache.quarantined_error(&work.key) {
+                Some(error) => Box::pin(self.report_undecodable(run, error)).await,
+                None => RunResult::Gone,
+            };
+        };
+        let step = self.step(object, run);
+        let result = AssertUnwindSafe(step).catch_unwind().await;
+        match result.unwrap_or_else(|panic| Err(Fault::from_panic(&*panic))) {
+            Ok(action) => RunResult::Settled(action),
+            Err(fault) if fault.is_panic() && self.controller.operator.states.is_one_missing() => {
+                RunResult::Abandoned
+            }
+            Err(fault) => self.failed(work, fault),
+        }
+    }
+
+    /// Leaves an event about the fault. The status, where there is one, says the same and comes first.
+    fn failed(&self, work: &Work, fault: Fault) -> RunResult {
+        if let Some(object) = self.controller.cache.get(&work.key) {
+            self.controller.report_failure(&*object, work.failures, &fault);
+        }
+        RunResult::Failed(fault)
+    }
+
+    /// Reports an object that does not decode: it cannot be reconciled until it changes, and its status says so.
+    async fn report_undecodable(&self, run: RunInput<'_>, error: String) -> RunResult {
+        match report_undecodable(&self.controller, &run.work.key, run.claim, &error).await {
+            Ok(()) => RunResult::Failed(terminal(format!("the object does not decode: {error}"))),
+            Err(error) => RunResult::Failed(error.into()),
+        }
+    }
+
+    /// Adds or removes the finalizer and calls the user's function. The rare branches are boxed, so that the usual one
+    /// makes a small future: every run allocates it.
+    async fn step(&self, object: Arc<Object>, run: RunInput<'_>) -> Result<Action> {
+        let is_dying = object.meta().deletion_timestamp.is_some();
+        let is_held = has_finalizer(&*object, &self.controller.finalizer);
+        let is_needed = self.cleanup.as_ref().is_some_and(|cleanup| (cleanup.is_needed)(&*object));
+        match (&self.cleanup, is_dying) {
+            (Some(cleanup), true) if is_held => Box::pin(self.clean_up(object, run, &cleanup.call)).await,
+            (_, false) if is_held && !is_needed => {
+                // The object, or a new version of the operator, no longer asks for the cleanup. Waiting for this write
+                // to come back is no option, because a predicate may hold it back.
+                Box::pin(self.context(object, run).remove_finalizer()).await?;
+                let Some(object) = self.controller.cache.get(&run.work.key) else {
+                    return Ok(Action::await_change());
+                };
+                self.call(object, run, &self.reconcile).await
+            }
+            (None, true) if is_held => {
+                // A former version registered a cleanup; nobody else would ever remove its finalizer.
+                Box::pin(self.context(object, run).remove_finalizer()).await?;
+                Ok(Action::await_change())
+            }
+            (_, true) if !self.is_called_to_the_end => Ok(Action::await_change()),
+            (Some(_), false) if is_needed && !is_held => {
+                let object = Box::pin(self.context(object, run).add_finalizer()).await?;
+                self.call(object, run, &self.reconcile).await
+            }
+            (_, _) => self.call(object, run, &self.reconcile).await,
+        }
+    }
+
+    async fn clean_up(
+        &self,
+        object: Arc<Object>,
+        run: RunInput<'_>,
+        cleanup: &ReconcileFunction,
+    ) -> Result<Action> {
+        let action = self.call(object.clone(), run, cleanup).await?;
+        if action.is_settled() {
+            // The cleanup may have written to the object; an old resourceVersion would be refused.
+            let latest = self.controller.cache.get(&run.work.key);
+            // An object of the same name may have taken its place: that one has not been cleaned up.
+            let object = latest.filter(|latest| latest.meta().uid == object.meta().uid).unwrap_or(object);
+            self.context(object, run).remove_finalizer().await?;
+        }
+        Ok(action)
+    }
+
+    /// Calls the user's function and writes the status it asked for, also when it failed.
+    async fn call(
+        &self,
+        object: Arc<Object>,
+        run: RunInput<'_>,
+        handler: &ReconcileFunction,
+    ) -> Result<Action> {
+        let context = self.context(object, run);
+        // The call itself may panic as well as its future.
+        let run = AssertUnwindSafe(async { handler(context.clone()).await });
+        let mut result = run.catch_unwind().await.unwrap_or_else(|panic| Err(Fault::from_panic(&*panic)));
+        if let Err(fault) = &mut result
+            && context.has_warned()
+        {
+            fault.set_told();
+        }
+        let written = match context.status_change(result.as_ref().err()) {
+            Some(patch) => Box::pin(context.put_status(&patch)).await,
+            None => Ok(()),
+        };
+        let action = result?;
+        written?;
+        Ok(action)
+    }
+
+    fn context(&self, object: Arc<Object>, run: RunInput<'_>) -> Arc<Run> {
+        Run::new(self.controller.clone(), object, run.work, run.claim.clone())
+    }
+}
+
+fn has_finalizer(object: &Object, finalizer: &str) -> bool {
+    object.meta().finalizers.as_deref().unwrap_or_default().iter().any(|name| name == finalizer)
+}

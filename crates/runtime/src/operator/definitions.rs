@@ -1,0 +1,205 @@
+//! The definitions an operator brings along: applied at start, retried while the server is away, and applied again when
+//! somebody deletes one, which shows as a failing watch.
+//!
+//! In a cluster the operator usually may not write definitions, and they exist already: being forbidden is no error. No
+//! definition is ever removed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_core::journal::WatchState;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::core::Request as Path;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::cache::Freshness;
+use crate::error::Error;
+use crate::queue::Backoff;
+use crate::request::{RequestLabel, call};
+use crate::rights::rule::Rule;
+use crate::shared::OperatorShared;
+
+/// While the server is away: soon at first, and never so late that its watch would have to wait long for it.
+const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(500), Duration::from_secs(10));
+
+/// A kube-apiserver serves a new kind some tenths of a second after it accepted the definition, and says until then that it
+/// does not exist (404) or is about to (429). Beyond this many looks the watches take over, and say what they lack.
+const LOOKS_MAX: u32 = 50;
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+
+/// One definition and how far it is.
+pub(crate) struct InstalledDefinition {
+    definition: Value,
+    is_applied: bool,
+    /// It was already reported that the server refuses it.
+    is_told: bool,
+}
+
+/// Tries each definition once and waits until its kind is served, so that watches usually begin with it in place.
+pub(crate) async fn install(shared: &OperatorShared, definitions: Vec<Value>) -> Vec<InstalledDefinition> {
+    let mut kept = Vec::new();
+    for definition in definitions {
+        let verdict = apply(shared, &definition).await;
+        if matches!(verdict, ApplyResult::Applied) {
+            await_served(shared, &definition).await;
+        }
+        let is_applied = matches!(verdict, ApplyResult::Applied | ApplyResult::Forbidden);
+        kept.push(InstalledDefinition { definition, is_applied, is_told: log_result(false, &verdict) });
+    }
+    kept
+}
+
+/// Keeps a definition in place for as long as it is polled.
+pub(crate) async fn keep_installed(shared: Arc<OperatorShared>, kept: InstalledDefinition) {
+    let InstalledDefinition { definition, mut is_applied, mut is_told } = kept;
+    let mut freshness = followers(&shared, &definition);
+    let mut failures = 0;
+    loop {
+        if is_applied {
+            failures = 0;
+            cut_off(&mut freshness).await;
+        }
+        let verdict = apply(&shared, &definition).await;
+        is_told = log_result(is_told, &verdict);
+        is_applied = match verdict {
+            ApplyResult::Applied => true,
+            ApplyResult::Forbidden => return,
+            ApplyResult::Failed(_) => {
+                failures += 1;
+                tokio::time::sleep(BACKOFF.delay(failures, &shared.entropy)).await;
+                false
+            }
+        };
+    }
+}
+
+/// Returns the caches of the kind it defines.
+fn followers(shared: &OperatorShared, definition: &Value) -> Vec<watch::Receiver<Freshness>> {
+    let resource = format!("{}/{}", text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
+    let caches = shared.caches.all().into_iter();
+    caches
+        .filter(|(_, cache)| cache.info().resource == resource)
+        .map(|(_, cache)| cache.watch_freshness())
+        .collect()
+}
+
+/// Waits until a watch of the kind fails (again): we try as often as the watch does.
+async fn cut_off(freshness: &mut [watch::Receiver<Freshness>]) {
+    let each = freshness.iter_mut().map(|receiver| {
+        Box::pin(async move {
+            loop {
+                if receiver.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+                if matches!(receiver.borrow_and_update().state, WatchState::Failing { .. }) {
+                    return;
+                }
+            }
+        })
+    });
+    let each: Vec<_> = each.collect();
+    if each.is_empty() {
+        std::future::pending::<()>().await;
+    }
+    futures::future::select_all(each).await;
+}
+
+enum ApplyResult {
+    Applied,
+    Forbidden,
+    Failed(Error),
+}
+
+/// Logs a refusal once, and its end; returns whether there is one. The watches report that the server is away.
+fn log_result(is_told: bool, verdict: &ApplyResult) -> bool {
+    match verdict {
+        ApplyResult::Failed(error) if is_told || error.is_cut_off() => {
+            tracing::debug!(?error, "definition not applied");
+            return is_told;
+        }
+        ApplyResult::Failed(error) => {
+            tracing::warn!(%error, "definition not applied; retrying until it is");
+            return true;
+        }
+        ApplyResult::Applied if is_told => tracing::info!("definition applied after all"),
+        ApplyResult::Applied | ApplyResult::Forbidden => {}
+    }
+    false
+}
+
+async fn apply(shared: &OperatorShared, definition: &Value) -> ApplyResult {
+    let name = text(definition, "/metadata/name");
+    let path = Path::new("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
+    let params = PatchParams::apply(shared.name.as_str()).force();
+    let request = path.patch(name, &params, &Patch::Apply(definition));
+    let label = RequestLabel { verb: "apply the definition", target: name };
+    match call::<Value>(&shared.client, label, request).await {
+        Ok(_) => ApplyResult::Applied,
+        Err(error @ Error::Api { .. }) if error.code() == Some(403) => {
+            // This is how operators usually run in a cluster: whoever installs them applies the definitions.
+            tracing::debug!(%error, "definition not applied; expecting it in the cluster");
+            ApplyResult::Forbidden
+        }
+        Err(error) => ApplyResult::Failed(error),
+    }
+}
+
+/// Waits until objects of the kind can be listed. Any other refusal is left to the watches.
+async fn await_served(shared: &OperatorShared, definition: &Value) {
+    let version = text(definition, "/spec/versions/0/name");
+    let (group, plural) = (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
+    let path = Path::new(format!("/apis/{group}/{version}/{plural}"));
+    for _ in 0..LOOKS_MAX {
+        let label = RequestLabel { verb: "list", target: plural };
+        let listed = call::<Value>(&shared.client, label, path.list(&ListParams::default().limit(1))).await;
+        if !listed.is_err_and(|error| matches!(error.code(), Some(404 | 429))) {
+            return;
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
+}
+
+/// Returns the kinds to reconcile whose status has no `conditions`: the server drops there what a reconciler, and the
+/// runtime about failing objects, says with conditions. A kind without any status has chosen to say nothing.
+pub(crate) fn without_conditions<'a>(
+    definitions: &'a [Value],
+    rules: &'a [Rule],
+) -> impl Iterator<Item = &'a str> {
+    definitions.iter().filter(|definition| is_reconciled(definition, rules)).filter_map(|definition| {
+        let versions = definition.pointer("/spec/versions")?.as_array()?;
+        let drops = |version: &Value| {
+            version.pointer("/schema/openAPIV3Schema/properties/status").is_some_and(|status| {
+                status["x-kubernetes-preserve-unknown-fields"] != true
+                    && status.pointer("/properties/conditions").is_none()
+            })
+        };
+        versions.iter().any(drops).then(|| text(definition, "/spec/names/kind"))
+    })
+}
+
+fn is_reconciled(definition: &Value, rules: &[Rule]) -> bool {
+    rules.iter().any(|rule| {
+        rule.is_main && rule.resource == text(definition, "/spec/names/plural") && is_of(definition, rule)
+    })
+}
+
+fn is_of(definition: &Value, rule: &Rule) -> bool {
+    rule.group == text(definition, "/spec/group")
+}
+
+/// Returns whether this rule is about the status of a kind whose definition, which we bring along, has none.
+pub(crate) fn lacks_status(definitions: &[Value], rule: &Rule) -> bool {
+    let Some(plural) = rule.resource.strip_suffix("/status") else { return false };
+    let has_none = |version: &Value| version.pointer("/subresources/status").is_none();
+    definitions.iter().any(|definition| {
+        let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
+        text(definition, "/spec/names/plural") == plural
+            && is_of(definition, rule)
+            && versions.is_some_and(|versions| versions.iter().all(has_none))
+    })
+}
+
+fn text<'a>(definition: &'a Value, pointer: &str) -> &'a str {
+    definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,223 @@
+//! The command line of an operator. `manifests` prints what a cluster needs to run it, `--kubeconfig FILE` chooses the
+//! cluster, `--serve ADDRESS` serves the admin pages.
+//!
+//! A program with a command line of its own takes these arguments after `--`.
+
+use std::net::SocketAddr;
+
+use crate::error::Error;
+
+/// Letters of a namespace's name: a DNS label.
+const NAMESPACE_LETTERS_MAX: usize = 63;
+
+/// Where an operator takes its arguments from.
+#[derive(Debug)]
+pub(crate) enum Arguments {
+    /// All arguments of the process are the operator's.
+    OfProcess,
+    /// The operator's begin after `--`.
+    AfterDashes,
+    /// The program has read its command line and gives these.
+    Given(Vec<String>),
+}
+
+/// The arguments of a program, without its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CommandLine {
+    /// The program's own, with the `--` that ends them.
+    pub(crate) own: Vec<String>,
+    /// The operator's.
+    pub(crate) rest: Vec<String>,
+}
+
+impl CommandLine {
+    /// Returns the command line as the operator was told to read it.
+    pub(crate) fn read(arguments: Arguments) -> Self {
+        match arguments {
+            Arguments::OfProcess => Self { own: Vec::new(), rest: std::env::args().skip(1).collect() },
+            Arguments::AfterDashes => Self::split(std::env::args().skip(1).collect()),
+            Arguments::Given(rest) => Self { own: Vec::new(), rest },
+        }
+    }
+
+    fn split(mut all: Vec<String>) -> Self {
+        let end = all.iter().position(|argument| argument == "--").unwrap_or(all.len());
+        let rest = all.split_off(end).into_iter().skip(1).collect();
+        all.push("--".to_owned());
+        Self { own: all, rest }
+    }
+
+    /// Reads the operator's part, or says what is wrong with it and where the help is.
+    pub(crate) fn parse(&self) -> Result<Launch, Error> {
+        let hint = if self.own.is_empty() { "--help" } else { "-- --help" };
+        parse(&self.rest).map_err(|problem| Error::Usage(format!("{problem}; try {hint}")))
+    }
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Launch {
+    /// Run in this cluster; serve the admin pages here.
+    Run { cluster: Cluster, serve: Option<SocketAddr> },
+    /// Print the help.
+    Help,
+    /// Print name and version.
+    Version,
+    /// Print CRDs, rights and a Deployment of this image in this namespace.
+    Manifests { image: Option<String>, namespace: Option<String> },
+}
+
+/// Which cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cluster {
+    /// The one the environment names, if any.
+    Any,
+    /// That of this kubeconfig.
+    Of(String),
+    /// That of the Pod it runs in, and no other.
+    Own,
+}
+
+/// Reads the operator's arguments, or says what is wrong with them.
+fn parse(arguments: &[String]) -> Result<Launch, String> {
+    let mut arguments = arguments.iter();
+    let mut launch = Launch::Run { cluster: Cluster::Any, serve: None };
+    while let Some(argument) = arguments.next() {
+        let (name, value) = match argument.split_once('=') {
+            Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+            None => (argument.clone(), None),
+        };
+        let mut value = || {
+            let value = value.clone().or_else(|| arguments.next().cloned());
+            value.filter(|value| !value.trim().is_empty()).ok_or_else(|| format!("{name} needs a value"))
+        };
+        match (name.as_str(), &mut launch) {
+            ("--help" | "-h" | "help", _) => return Ok(Launch::Help),
+            ("--version" | "-V", _) => return Ok(Launch::Version),
+            ("manifests", _) => launch = Launch::Manifests { image: None, namespace: None },
+            ("--kubeconfig", Launch::Run { cluster, .. }) => *cluster = Cluster::Of(value()?),
+            ("--in-cluster", Launch::Run { cluster, .. }) => *cluster = Cluster::Own,
+            ("--serve", Launch::Run { serve, .. }) => *serve = Some(parse_address(&value()?)?),
+            ("--image", Launch::Manifests { image, .. }) => *image = Some(value()?),
+            ("--namespace", Launch::Manifests { namespace, .. }) => {
+                *namespace = Some(check_namespace_name(value()?)?);
+            }
+            (unknown, _) => return Err(format!("unknown argument {unknown}")),
+        }
+    }
+    Ok(launch)
+}
+
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("{text} is not an address with a port, such as 127.0.0.1:8080"))
+}
+
+/// Checks that Kubernetes accepts a name for a namespace.
+fn check_namespace_name(name: String) -> Result<String, String> {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_inner = |byte: u8| is_letter(byte) || byte == b'-';
+    let ends_well = |end: Option<&u8>| end.copied().is_some_and(is_letter);
+    let bytes = name.as_bytes();
+    let is_good = bytes.len() <= NAMESPACE_LETTERS_MAX
+        && bytes.iter().copied().all(is_inner)
+        && ends_well(bytes.first())
+        && ends_well(bytes.last());
+    let why = "lower case letters, digits and dashes between them, at most 63, as in my-system";
+    if is_good { Ok(name) } else { Err(format!("{name} cannot name a namespace: write {why}")) }
+}
+
+/// Returns the help screen of the operator of this name, in a program that needs these arguments of its own.
+pub(crate) fn help(operator: &str, own: &[String]) -> String {
+    let program = std::env::args().next().unwrap_or_default();
+    let program = program.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("operator");
+    let words: Vec<&str> = [program].into_iter().chain(own.iter().map(String::as_str)).collect();
+    let program = words.join(" ");
+    format!(
+        "The operator {operator}: keeps actual state equal to desired state.
+
+Usage: {program} [OPTIONS]            run until SIGTERM or ctrl-c
+       {program} manifests [OPTIONS]  print what a cluster needs to run it, for kubectl apply -f -
+
+Options of a run:
+  --kubeconfig FILE      which cluster (otherwise KUBECONFIG, otherwise the account of the Pod)
+  --in-cluster           only the cluster of the Pod it runs in (set by the manifests)
+  --serve ADDRESS        serve /metrics, /healthz, /readyz and /debug/why there, such as 127.0.0.1:8080
+
+Options of manifests:
+  --image IMAGE          the image of its Deployment (default: {operator}:latest)
+  --namespace NAMESPACE  where its Deployment and account live (default: default)
+
+  -h, --help             print this help
+  -V, --version          print its name and the framework's version
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
+    fn check(arguments: &[&str], expected: Option<Launch>) {
+        assert_eq!(parse(&words(arguments)).ok(), expected);
+    }
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn namespaces_that_kubernetes_refuses_are_refused() {
+        let refusal = |name: &str| parse(&words(&["manifests", "--namespace", name])).err();
+        let long = "n".repeat(64);
+        for name in ["Bad_NS", "a.b", "-a", "a-", "a b", "ä", "a/b", &long] {
+            let said = refusal(name).unwrap_or_else(|| panic!("{name} is accepted"));
+            assert!(said.starts_with(&format!("{name} cannot name a namespace: write ")), "{said}");
+        }
+        for name in ["", " "] {
+            assert_eq!(refusal(name).as_deref(), Some("--namespace needs a value"));
+        }
+        for name in ["a", "1-2", "my-system", &long[1..]] {
+            assert_eq!(refusal(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_program_may_have_arguments_of_its_own() {
+        let check = |all: &[&str], own: &[&str], rest: &[&str]| {
+            let expected = CommandLine { own: words(own), rest: words(rest) };
+            assert_eq!(CommandLine::split(words(all)), expected);
+        };
+        check(&["operator", "--poll", "5"], &["operator", "--poll", "5", "--"], &[]);
+        check(&["operator", "--", "manifests"], &["operator", "--"], &["manifests"]);
+        check(&["--", "--image", "--"], &["--"], &["--image", "--"]);
+        let given = CommandLine::read(Arguments::Given(words(&["manifests"])));
+        assert_eq!(given, CommandLine { own: vec![], rest: words(&["manifests"]) });
+    }
+
+    #[test]
+    fn arguments() {
+        let run = |cluster: Cluster, serve: Option<&str>| {
+            let serve = serve.map(|address| address.parse().unwrap());
+            Some(Launch::Run { cluster, serve })
+        };
+        let of_k = || Cluster::Of("k".into());
+        check(&[], run(Cluster::Any, None));
+        check(&["--kubeconfig", "k"], run(of_k(), None));
+        check(&["--kubeconfig=k", "--serve", "[::1]:80"], run(of_k(), Some("[::1]:80")));
+        check(&["--in-cluster"], run(Cluster::Own, None));
+        check(&["--serve", "here"], None);
+        let manifests = Launch::Manifests { image: Some("i:1".into()), namespace: Some("n".into()) };
+        check(&["manifests", "--image", "i:1", "--namespace=n"], Some(manifests));
+        check(&["--kubeconfig"], None);
+        check(&["--image", "i"], None);
+        check(&["fly"], None);
+        check(&["--help"], Some(Launch::Help));
+        check(&["manifests", "-h"], Some(Launch::Help));
+        check(&["--version"], Some(Launch::Version));
+        assert_eq!(parse(&words(&["--fly=1"])).unwrap_err(), "unknown argument --fly");
+        assert!(help("web.demo.dev", &[]).contains("manifests [OPTIONS]"));
+        assert!(help("web.demo.dev", &words(&["run", "--"])).contains(" run -- manifests [OPTIONS]"));
+    }
+}

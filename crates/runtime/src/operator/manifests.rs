@@ -1,0 +1,250 @@
+//! What a cluster needs to run the operator: its definitions, the rights it uses and no more, and a Deployment.
+//!
+//! The rights follow from what the builder declared; the same rules are checked at start.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use serde_json::{Value, json};
+
+use crate::election::Election;
+use crate::kind::object_name;
+use crate::rights::rule::{MergedRule, Rule, merge_rules};
+
+/// What the manifests are made from.
+pub(crate) struct ManifestInput<'a> {
+    pub(crate) name: &'a str,
+    /// Where the operator runs and keeps its leases.
+    pub(crate) home: &'a str,
+    /// The only namespace it works in, if there is one.
+    pub(crate) namespace: Option<&'a str>,
+    pub(crate) image: &'a str,
+    /// What the program needs before the operator's arguments.
+    pub(crate) own_arguments: &'a [String],
+    pub(crate) definitions: &'a [Value],
+    pub(crate) rules: &'a [Rule],
+    pub(crate) election: Election,
+    /// Where the admin pages are served.
+    pub(crate) admin: Option<SocketAddr>,
+}
+
+/// Where the operator runs and keeps its leases by default.
+pub(crate) const HOME_NAMESPACE: &str = "default";
+
+/// Returns the manifests, in the order `kubectl apply` should take them.
+pub(crate) fn manifests(description: &ManifestInput<'_>) -> Vec<Value> {
+    let mut documents = Vec::new();
+    // The namespace it works in is the user's; the one it runs in is created with the operator, except `default`, which
+    // every cluster has.
+    if description.home != HOME_NAMESPACE {
+        documents
+            .push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": description.home}}));
+    }
+    documents.extend_from_slice(description.definitions);
+    let name = object_name(description.name);
+    documents.push(json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": name, "namespace": description.home},
+    }));
+    documents.extend(roles(description, &name));
+    documents.push(deployment(description, &name));
+    documents
+}
+
+/// Returns the documents as one YAML stream. JSON is YAML, and one object per document stays readable by machines.
+pub(crate) fn as_yaml(documents: &[Value]) -> String {
+    documents.iter().flat_map(|document| ["---\n".to_owned(), format!("{document:#}\n")]).collect()
+}
+
+/// Returns the operator's roles: a ClusterRole if it is cluster-wide; a Role in its namespace if it is bound to one, and
+/// a ClusterRole only for kinds that live in no namespace. Leases are in the namespace that the operator runs in.
+fn roles(description: &ManifestInput<'_>, name: &str) -> Vec<Value> {
+    let rules = [description.rules, &[Rule::events()]].concat();
+    let (inside, outside): (Vec<Rule>, Vec<Rule>) = match description.namespace {
+        Some(_) => rules.into_iter().partition(|rule| rule.is_namespaced),
+        None => (Vec::new(), rules),
+    };
+    let account = Account { name, home: description.home };
+    let mut documents = Vec::new();
+    if !outside.is_empty() {
+        documents.extend(account.role("ClusterRole", name, None, &outside));
+    }
+    if let Some(namespace) = description.namespace {
+        documents.extend(account.role("Role", name, Some(namespace), &inside));
+    }
+    if let Some(rule) = description.election.rule() {
+        let leases = format!("{name}-leases");
+        documents.extend(account.role("Role", &leases, Some(description.home), &[rule]));
+    }
+    documents
+}
+
+/// The operator's account.
+struct Account<'a> {
+    name: &'a str,
+    home: &'a str,
+}
+
+impl Account<'_> {
+    /// Returns a role and its binding to the account.
+    fn role(&self, kind: &str, name: &str, namespace: Option<&str>, rules: &[Rule]) -> [Value; 2] {
+        let mut role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name},
+            "rules": policy_rules(rules),
+        });
+        let mut binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": self.home}],
+        });
+        if let Some(namespace) = namespace {
+            role["metadata"]["namespace"] = json!(namespace);
+            binding["metadata"]["namespace"] = json!(namespace);
+        }
+        [role, binding]
+    }
+}
+
+/// Returns the rules of a role. Resources of one group with the same verbs are joined.
+fn policy_rules(rules: &[Rule]) -> Vec<Value> {
+    let mut joined: BTreeMap<(String, Vec<&str>), Vec<String>> = BTreeMap::new();
+    for MergedRule { group, resource, verbs, .. } in merge_rules(rules) {
+        joined.entry((group, verbs.into_iter().collect())).or_default().push(resource);
+    }
+    let rule =
+        |((group, verbs), resources)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    joined.into_iter().map(rule).collect()
+}
+
+/// Returns the address that means all addresses of the same family.
+fn unspecified_address(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+fn deployment(description: &ManifestInput<'_>, name: &str) -> Value {
+    let labels = json!({"app.kubernetes.io/name": name});
+    // Never a control plane of its own, which would be ready and do nothing for the cluster.
+    let mut arguments = [description.own_arguments, &["--in-cluster".to_owned()]].concat();
+    let mut container = json!({
+        "name": "operator", "image": description.image,
+        "securityContext": {
+            "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsNonRoot": true,
+            "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    });
+    if let Some(address) = description.admin {
+        container["ports"] = json!([{"name": "admin", "containerPort": address.port()}]);
+        if address.ip().is_loopback() {
+            // Probes come from outside the container.
+            let everywhere = SocketAddr::new(unspecified_address(address.ip()), address.port());
+            arguments.extend(["--serve".to_owned(), everywhere.to_string()]);
+        }
+        container["livenessProbe"] = json!({"httpGet": {"path": "/healthz", "port": "admin"}});
+        container["readinessProbe"] = json!({"httpGet": {"path": "/readyz", "port": "admin"}});
+    }
+    container["args"] = json!(arguments);
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "namespace": description.home, "labels": labels},
+        "spec": {
+            "replicas": 1, "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"serviceAccountName": name, "containers": [container]},
+            },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Node};
+
+    use super::*;
+    use crate::rights::rule::{READ, WRITE};
+
+    fn shown(home: &str, namespace: Option<&str>) -> Vec<String> {
+        let rules =
+            [Rule::on::<ConfigMap>("", WRITE), Rule::on::<Node>("", READ), Rule::on::<ConfigMap>("", READ)];
+        let description = ManifestInput {
+            name: "web.demo.dev",
+            home,
+            namespace,
+            image: "web:1",
+            own_arguments: &[],
+            definitions: &[],
+            rules: &rules,
+            election: Election::Shards(4),
+            admin: None,
+        };
+        let line = |document: &Value| {
+            let rules = document["rules"].as_array().cloned().unwrap_or_default();
+            let rules = rules
+                .iter()
+                .map(|rule| format!(" {}={}", rule["resources"][0], rule["verbs"].as_array().unwrap().len()));
+            format!("{} {}{}", document["kind"], document["metadata"]["namespace"], rules.collect::<String>())
+                .replace('"', "")
+        };
+        manifests(&description).iter().map(line).collect()
+    }
+
+    #[test]
+    fn probes_reach_the_admin_pages_also_when_they_are_served_to_the_machine_only() {
+        let container = |address: &str| {
+            let description = ManifestInput {
+                name: "web.demo.dev",
+                home: "default",
+                namespace: None,
+                image: "web:1",
+                own_arguments: &["run".to_owned(), "--".to_owned()],
+                definitions: &[],
+                rules: &[],
+                election: Election::None,
+                admin: address.parse().ok(),
+            };
+            let deployment = manifests(&description).pop().expect("the deployment is last");
+            deployment["spec"]["template"]["spec"]["containers"][0].clone()
+        };
+        let arguments = |address| container(address)["args"].clone();
+        assert_eq!(
+            arguments("127.0.0.1:8080"),
+            json!(["run", "--", "--in-cluster", "--serve", "0.0.0.0:8080"])
+        );
+        assert_eq!(arguments("[::1]:80"), json!(["run", "--", "--in-cluster", "--serve", "[::]:80"]));
+        assert_eq!(arguments("0.0.0.0:8080"), json!(["run", "--", "--in-cluster"]));
+        assert_eq!(container("127.0.0.1:8080")["ports"][0]["containerPort"], 8080);
+        assert_eq!(container("none")["readinessProbe"], Value::Null);
+    }
+
+    #[test]
+    fn a_cluster_wide_operator() {
+        let expected = [
+            "ServiceAccount default",
+            "ClusterRole null configmaps=6 events=2 nodes=3",
+            "ClusterRoleBinding null",
+            "Role default leases=5",
+            "RoleBinding default",
+            "Deployment default",
+        ];
+        assert_eq!(shown("default", None), expected);
+    }
+
+    #[test]
+    fn a_namespaced_operator_gets_no_more_than_its_namespace() {
+        let expected = [
+            "Namespace null",
+            "ServiceAccount web-system",
+            "ClusterRole null nodes=3",
+            "ClusterRoleBinding null",
+            "Role shop configmaps=6 events=2",
+            "RoleBinding shop",
+            "Role web-system leases=5",
+            "RoleBinding web-system",
+            "Deployment web-system",
+        ];
+        assert_eq!(shown("web-system", Some("shop")), expected);
+    }
+}

@@ -1,0 +1,338 @@
+//! The operator: a set of controllers that run together, described. `run` has the order in which they start and stop.
+
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use homeostat_core::journal::Source;
+use homeostat_core::{Clock, Entropy};
+use kube::{Client, CustomResourceExt};
+use serde::Serialize;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+mod connect;
+mod definitions;
+mod launch;
+mod manifests;
+mod run;
+mod tasks;
+
+use connect::{Connected, connect};
+use launch::{Arguments, CommandLine, Launch, help};
+use manifests::{HOME_NAMESPACE, ManifestInput, as_yaml, manifests};
+
+use crate::admin::Admin;
+use crate::controller::Control;
+use crate::election::{Election, TERM};
+use crate::error::{BoxError, Error};
+use crate::fault;
+use crate::handlers::{Activity, ActivityKind, OperatorHandlers};
+use crate::journal::Journal;
+use crate::rights::rule::{Rule, describe_reconciled_kinds};
+use crate::shared::states::States;
+use crate::watch::Scope;
+
+/// Provides the client if no cluster is configured.
+pub type Connect = Box<dyn FnOnce() -> BoxFuture<'static, Result<Client, BoxError>> + Send>;
+
+/// How long running reconciles may take after the stop: below the 30 s after which Kubernetes kills a Pod.
+const GRACE: Duration = Duration::from_secs(25);
+
+/// A set of controllers that run together.
+#[must_use = "an operator does nothing until it runs"]
+pub struct Operator {
+    pub(crate) name: Source,
+    pub(crate) scope: Scope,
+    pub(crate) controls: Vec<Control>,
+    pub(crate) definitions: Vec<Value>,
+    pub(crate) states: States,
+    pub(crate) clock: Clock,
+    pub(crate) entropy: Entropy,
+    pub(crate) journal: Journal,
+    pub(crate) grace: Duration,
+    pub(crate) admin: Option<Admin>,
+    pub(crate) election: Election,
+    pub(crate) term: Duration,
+    pub(crate) activities: OperatorHandlers,
+    arguments: Arguments,
+}
+
+impl Operator {
+    /// Creates an operator of this name, which should be a domain you own (`webpage.demo.dev`): it becomes the field
+    /// manager, the prefix of finalizers, the name of the Lease and the source of events.
+    pub fn new(name: impl AsRef<str>) -> Self {
+        let clock = Clock::system();
+        Self {
+            name: name.as_ref().into(),
+            scope: Scope::default(),
+            controls: Vec::new(),
+            definitions: Vec::new(),
+            states: States::default(),
+            clock,
+            entropy: Entropy::system(),
+            journal: Journal::new(clock),
+            grace: GRACE,
+            admin: None,
+            election: Election::None,
+            term: TERM,
+            activities: OperatorHandlers::default(),
+            arguments: Arguments::OfProcess,
+        }
+    }
+
+    /// Adds a controller.
+    pub fn control(mut self, control: impl Into<Control>) -> Self {
+        let control = control.into();
+        for definition in control.0.definitions() {
+            if !self.definitions.contains(definition) {
+                self.definitions.push(definition.clone());
+            }
+        }
+        self.controls.push(control);
+        self
+    }
+
+    /// Brings the definition of this custom kind along: it is applied at start, if the operator may, and part of the
+    /// manifests.
+    pub fn crd<K: CustomResourceExt>(mut self) -> Self {
+        let definition =
+            serde_json::to_value(K::crd()).expect("a definition made by the derive is plain data");
+        self.definitions.push(definition);
+        self
+    }
+
+    /// Works only in this namespace (in all by default).
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.scope.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Gives the reconcilers a value, which [`Context::state`](crate::Context::state) returns by its type.
+    pub fn state<S: Send + Sync + 'static>(mut self, state: S) -> Self {
+        self.states.insert(state);
+        self
+    }
+
+    /// Calls `startup` before the controllers start, and again until it succeeds; a [`terminal`](crate::terminal) fault
+    /// ends the operator.
+    pub fn on_startup<F, Fut>(mut self, id: impl Into<String>, startup: F) -> Self
+    where
+        F: Fn(Activity) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = fault::Result<()>> + Send + 'static,
+    {
+        self.activities.add(ActivityKind::Startup, id.into(), startup);
+        self
+    }
+
+    /// Calls `shutdown` once, after the controllers have ended, within the grace period.
+    pub fn on_shutdown<F, Fut>(mut self, id: impl Into<String>, shutdown: F) -> Self
+    where
+        F: Fn(Activity) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = fault::Result<()>> + Send + 'static,
+    {
+        self.activities.add(ActivityKind::Shutdown, id.into(), shutdown);
+        self
+    }
+
+    /// Calls `probe` on each request of `/healthz`, which shows what it returns and succeeds when all probes do.
+    pub fn probe<F, Fut, R>(mut self, id: impl Into<String>, probe: F) -> Self
+    where
+        F: Fn(Activity) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = fault::Result<R>> + Send + 'static,
+        R: Serialize + 'static,
+    {
+        self.activities.add(ActivityKind::Probe, id.into(), probe);
+        self
+    }
+
+    /// Serves `/metrics`, `/healthz`, `/readyz` and `/debug/why/{kind}/{namespace}/{name}` on this address. The
+    /// Deployment of the manifests probes them; if this address is a loopback address, the Deployment starts the
+    /// operator with `--serve` on all addresses.
+    pub fn serve(self, address: SocketAddr) -> Self {
+        Self { admin: Some(Admin::At(address)), ..self }
+    }
+
+    /// Like [`serve`](Self::serve), on a listener that is already bound: for port 0, whose number only the listener
+    /// knows.
+    pub fn serve_on(self, listener: TcpListener) -> Self {
+        Self { admin: Some(Admin::On(listener)), ..self }
+    }
+
+    /// Lets only one of several replicas act: the holder of a Lease named after the operator.
+    pub fn leader_election(self) -> Self {
+        Self { election: Election::Leader, ..self }
+    }
+
+    /// Divides the work among several replicas: the objects are dealt into this many shards, each held by a Lease.
+    /// Replicas that ask for different numbers, as in a rollout, keep the number in force until all of them ask for the
+    /// same other one.
+    pub fn sharded(self, shards: u32) -> Self {
+        Self { election: Election::Shards(shards.max(1)), ..self }
+    }
+
+    /// Sets how long a lease is valid without being renewed (15 s by default). When a replica dies, nobody acts for that
+    /// long. A replica that cannot renew its lease stops after two thirds of it and cancels what it is running.
+    pub fn lease_term(self, term: Duration) -> Self {
+        Self { term, ..self }
+    }
+
+    /// Sets how long running reconciles may take after the operator is told to stop, or when their shard goes to another
+    /// replica (25 s by default). After that they are cancelled at their next await.
+    pub fn grace(self, grace: Duration) -> Self {
+        Self { grace, ..self }
+    }
+
+    /// Uses another source of time and randomness: for tests and the simulator.
+    pub fn time_and_chance(self, clock: Clock, entropy: Entropy) -> Self {
+        Self { clock, entropy, journal: Journal::new(clock), ..self }
+    }
+
+    /// Serves no admin pages, whatever was said before: for the simulator, which has no sockets.
+    pub fn without_admin(self) -> Self {
+        Self { admin: None, ..self }
+    }
+
+    /// Returns the journal of what the operator does. Call it before the operator runs.
+    pub fn journal(&self) -> Journal {
+        self.journal.clone()
+    }
+
+    /// Reads only the arguments after `--`, for a program with a command line of its own. The Deployment of the manifests
+    /// repeats those before it.
+    pub fn after_dashes(self) -> Self {
+        Self { arguments: Arguments::AfterDashes, ..self }
+    }
+
+    /// Reads these arguments instead of those of the process, for a program that has parsed its command line itself. With
+    /// none, [`run`](Self::run) just runs.
+    pub fn arguments(self, arguments: impl IntoIterator<Item: Into<String>>) -> Self {
+        let arguments = arguments.into_iter().map(Into::into).collect();
+        Self { arguments: Arguments::Given(arguments), ..self }
+    }
+
+    /// Does what the command line says: runs until SIGTERM or ctrl-c against the cluster of `--kubeconfig`,
+    /// `KUBECONFIG` or the Pod's account; or prints manifests, help or the version, and returns.
+    ///
+    /// It never ends the process: when it returns, the rest of `main` runs.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for an unknown argument; a `main` that returns it prints it and exits with 1. Otherwise
+    /// whatever kept the operator from running.
+    pub fn run(self) -> BoxFuture<'static, Result<(), Error>> {
+        let nowhere =
+            || Error::NoCluster("give --kubeconfig FILE, set KUBECONFIG, or run in a Pod".to_owned());
+        self.run_or(Box::new(move || Box::pin(async move { Err(nowhere().into()) })))
+    }
+
+    /// Like [`run`](Self::run), but where no cluster is configured, `otherwise` provides the client.
+    pub fn run_or(self, otherwise: Connect) -> BoxFuture<'static, Result<(), Error>> {
+        // Boxed here, so that it is compiled here and not in every program that runs one.
+        Box::pin(self.launch(otherwise))
+    }
+
+    async fn launch(mut self, otherwise: Connect) -> Result<(), Error> {
+        let line = CommandLine::read(std::mem::replace(&mut self.arguments, Arguments::OfProcess));
+        match line.parse()? {
+            Launch::Help => {
+                print!("{}", help(self.name.as_str(), &line.own));
+                Ok(())
+            }
+            Launch::Version => {
+                println!("{}, built with homeostat {}", self.name, env!("CARGO_PKG_VERSION"));
+                Ok(())
+            }
+            Launch::Manifests { image, namespace } => {
+                let image = image.unwrap_or_else(|| format!("{}:latest", self.name));
+                let namespace = namespace.unwrap_or_else(|| HOME_NAMESPACE.to_owned());
+                print!("{}", self.manifests_as_yaml(&namespace, &image, &line.own));
+                Ok(())
+            }
+            Launch::Run { cluster, serve } => {
+                self.verify()?;
+                let operator = match serve {
+                    Some(address) => self.serve(address),
+                    None => self,
+                };
+                let (client, place) = if let Some(Connected { client, words }) = connect(&cluster).await? {
+                    (client, words)
+                } else {
+                    let client = otherwise().await.map_err(|error| Error::NoCluster(error.to_string()))?;
+                    (client, "a control plane of its own".to_owned())
+                };
+                eprintln!(
+                    "{} reconciles {} on {place}",
+                    operator.name,
+                    describe_reconciled_kinds(&operator.rules())
+                );
+                let stop = CancellationToken::new();
+                let signals = run::stop_on_signal(stop.clone())?;
+                let result = operator.run_on(client, stop).await;
+                drop(signals);
+                result
+            }
+        }
+    }
+
+    /// Runs against the server behind `client` until `stop`. Dropping the future cancels running reconciles at their
+    /// next await; `stop` lets them end.
+    pub fn run_on(self, client: Client, stop: CancellationToken) -> BoxFuture<'static, Result<(), Error>> {
+        // Boxed here, so that it is compiled here and not in every program that runs one.
+        Box::pin(run::run(self, client, stop))
+    }
+
+    /// Returns what `kubectl apply` needs to run this operator as `image`: its definitions, a role with no more rights
+    /// than it uses, and a Deployment.
+    pub fn manifests(&self, image: &str) -> String {
+        self.manifests_in(HOME_NAMESPACE, image)
+    }
+
+    /// Like [`manifests`](Self::manifests), with the Deployment and its account in this namespace, which is created
+    /// unless it is `default`.
+    pub fn manifests_in(&self, home: &str, image: &str) -> String {
+        self.manifests_as_yaml(home, image, &[])
+    }
+
+    fn manifests_as_yaml(&self, home: &str, image: &str, own_arguments: &[String]) -> String {
+        as_yaml(&manifests(&ManifestInput {
+            name: self.name.as_str(),
+            home,
+            namespace: self.scope.namespace.as_deref(),
+            image,
+            own_arguments,
+            definitions: &self.definitions,
+            rules: &self.rules(),
+            election: self.election,
+            admin: self.admin.as_ref().and_then(Admin::address),
+        }))
+    }
+
+    /// Refuses an operator whose controllers are declared wrongly. It needs no server, so it comes before everything
+    /// else.
+    pub(crate) fn verify(&self) -> Result<(), Error> {
+        let mut names = BTreeSet::new();
+        for control in &self.controls {
+            let name = control.0.name();
+            // Names are part of finalizers and records: two controllers of one name would undo each other's.
+            if !names.insert(name) {
+                return Err(Error::Invalid(format!(
+                    "two controllers are named {name}: rename one of them with Controller::named"
+                )));
+            }
+            let refuse = |problem| Error::Invalid(format!("the controller {name} cannot start: {problem}"));
+            control
+                .0
+                .verify()
+                .and_then(|()| self.states.declare(control.0.needed_states()))
+                .map_err(refuse)?;
+        }
+        Ok(())
+    }
+
+    /// Returns what the controllers do, without writes to the status of kinds that are known to have none.
+    pub(crate) fn rules(&self) -> Vec<Rule> {
+        let rules = self.controls.iter().flat_map(|control| control.0.rules());
+        rules.filter(|rule| !definitions::lacks_status(&self.definitions, rule)).cloned().collect()
+    }
+}

@@ -1,0 +1,127 @@
+//! What the builder declared, checked before every write. A kind that it did not declare can be written with an
+//! administrator's kubeconfig, but is forbidden in a cluster, whose role is made from the declarations: the first write
+//! of each such kind is logged as a warning while it still works, and `/readyz` shows it.
+//!
+//! It only informs. Whether the server allows a write is the server's business.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+use super::rule::Rule;
+use crate::kind::{KindInfo, resource_name};
+
+/// A sort of write, as rights name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WriteVerb {
+    /// Server-side apply creates what is not there.
+    Apply,
+    Create,
+    Patch,
+    PatchStatus,
+    /// Writes an entry of a parent's status.
+    Report,
+    Delete,
+    /// Removes a finalizer that a former version of the controller added.
+    Release,
+}
+
+impl WriteVerb {
+    fn verbs(self) -> &'static [&'static str] {
+        match self {
+            Self::Apply => &["create", "patch"],
+            Self::Create => &["create"],
+            Self::Patch | Self::PatchStatus | Self::Report | Self::Release => &["patch"],
+            Self::Delete => &["delete"],
+        }
+    }
+
+    fn subresource(self) -> &'static str {
+        if matches!(self, Self::PatchStatus | Self::Report) { "/status" } else { "" }
+    }
+
+    /// Returns the builder call that declares it.
+    fn cure(self, kind: &str) -> String {
+        match self {
+            Self::PatchStatus => format!(".writes_status::<{kind}>()"),
+            Self::Report => format!(".reports_to::<{kind}>()"),
+            Self::Release => ".releases_finalizer()".to_owned(),
+            _ => format!(".owns::<{kind}>() or .writes::<{kind}>()"),
+        }
+    }
+}
+
+/// The declarations of all controllers.
+#[derive(Default)]
+pub(crate) struct Declared {
+    /// By group and resource, with its subresource.
+    verbs: HashMap<String, BTreeSet<&'static str>>,
+    /// What was written and not declared, as messages.
+    undeclared: Mutex<BTreeSet<String>>,
+}
+
+impl Declared {
+    pub(crate) fn new(rules: &[Rule]) -> Self {
+        let mut verbs: HashMap<String, BTreeSet<&'static str>> = HashMap::new();
+        for rule in rules {
+            verbs.entry(resource_name(&rule.group, &rule.resource)).or_default().extend(rule.verbs);
+        }
+        Self { verbs, undeclared: Mutex::default() }
+    }
+
+    /// Returns whether the declarations give the right to such a write.
+    pub(crate) fn allows(&self, info: &KindInfo, verb: WriteVerb) -> bool {
+        let declared = self.verbs.get(&resource_written(info, verb));
+        verb.verbs().iter().all(|verb| declared.is_some_and(|verbs| verbs.contains(verb)))
+    }
+
+    /// Warns, once per kind and remedy, of a write that was not declared.
+    pub(crate) fn warn_unless_declared(&self, info: &KindInfo, verb: WriteVerb) {
+        if self.allows(info, verb) {
+            return;
+        }
+        let resource = resource_written(info, verb);
+        let words = format!(
+            "{resource} is written but not declared, which a cluster forbids: add {} to the controller",
+            verb.cure(&info.kind)
+        );
+        if self.undeclared.lock().unwrap_or_else(PoisonError::into_inner).insert(words.clone()) {
+            tracing::warn!("{words}");
+        }
+    }
+
+    /// Describes what was written and not declared.
+    pub(crate) fn undeclared(&self) -> Vec<String> {
+        self.undeclared.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+fn resource_written(info: &KindInfo, verb: WriteVerb) -> String {
+    format!("{}{}", info.resource, verb.subresource())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+
+    use super::*;
+    use crate::kind::info;
+    use crate::rights::rule::{READ, WRITE};
+
+    #[test]
+    fn what_is_not_declared_is_named_once_with_its_cure() {
+        let declared = Declared::new(&[Rule::on::<ConfigMap>("", WRITE), Rule::on::<Secret>("", READ)]);
+        for verb in [WriteVerb::Apply, WriteVerb::Create, WriteVerb::Patch, WriteVerb::Delete] {
+            declared.warn_unless_declared(info::<ConfigMap>(), verb);
+            declared.warn_unless_declared(info::<Secret>(), verb);
+        }
+        declared.warn_unless_declared(info::<Pod>(), WriteVerb::PatchStatus);
+        let cause = "is written but not declared, which a cluster forbids: add";
+        assert_eq!(
+            declared.undeclared(),
+            [
+                format!("pods/status {cause} .writes_status::<Pod>() to the controller"),
+                format!("secrets {cause} .owns::<Secret>() or .writes::<Secret>() to the controller"),
+            ]
+        );
+    }
+}

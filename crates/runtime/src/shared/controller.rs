@@ -1,0 +1,32 @@
+//! What all reconciles of one controller share: its name, its cache, and what it remembers of its own writes.
+
+use std::sync::Arc;
+
+use homeostat_core::Key;
+use homeostat_core::journal::Source;
+
+use super::{LastApplied, OperatorShared};
+use crate::cache::ObjectCache;
+use crate::watch::Scope;
+
+/// What all reconciles of one controller share.
+pub(crate) struct ControllerShared {
+    /// The controller's name in the journal, in logs and in metrics.
+    pub(crate) source: Source,
+    pub(crate) operator: Arc<OperatorShared>,
+    pub(crate) scope: Scope,
+    /// The objects of its main kind.
+    pub(crate) cache: ObjectCache,
+    pub(crate) finalizer: String,
+    /// A condition that becomes false when the object does not decode.
+    pub(crate) dependent_condition: Option<&'static str>,
+    /// What was applied last to each child, so that applying it again costs nothing.
+    pub(crate) last_applied: Arc<LastApplied>,
+}
+
+impl ControllerShared {
+    /// Returns whether this controller may write on behalf of `key` now.
+    pub(crate) fn is_admitted(&self, key: &Key) -> bool {
+        self.operator.fence.admits(key)
+    }
+}

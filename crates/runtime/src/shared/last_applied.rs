@@ -1,0 +1,151 @@
+//! What a controller applied last to each object, so that applying the same again costs nothing, and the server need not
+//! be asked again whose a child is.
+//!
+//! **Invariant:** memory is bounded. What a cache shows is remembered as long as the cache shows it; of what no cache
+//! shows, such as children that are written but not watched, only the last [`UNWATCHED_MAX`]. Forgetting costs a request.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use homeostat_core::{Key, Revision};
+use serde_json::Value;
+
+use crate::recent::Recent;
+
+/// How many objects are remembered whose deletion no cache reports: about a megabyte.
+const UNWATCHED_MAX: usize = 4096;
+
+/// What a controller applied last to each object.
+pub(crate) struct LastApplied(Mutex<LastAppliedEntries>);
+
+struct LastAppliedEntries {
+    watched: HashMap<Key, Remembered>,
+    unwatched: Recent<Key, Remembered>,
+}
+
+struct Remembered {
+    applied: Applied,
+    uid: Option<Box<str>>,
+}
+
+/// A fingerprint of a write, and the revision it led to.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct Applied {
+    pub(crate) configuration: u64,
+    pub(crate) revision: Revision,
+}
+
+impl Applied {
+    pub(crate) fn new(body: &Value, revision: Revision) -> Self {
+        Self { configuration: hash_of(body), revision }
+    }
+}
+
+impl Default for LastApplied {
+    fn default() -> Self {
+        Self(Mutex::new(LastAppliedEntries {
+            watched: HashMap::new(),
+            unwatched: Recent::new(UNWATCHED_MAX),
+        }))
+    }
+}
+
+impl LastApplied {
+    pub(crate) fn get(&self, key: &Key) -> Option<Applied> {
+        self.lock().find(key).map(|one| one.applied)
+    }
+
+    /// Returns the uid of the object of this name that we applied last.
+    pub(crate) fn uid(&self, key: &Key) -> Option<String> {
+        self.lock().find(key)?.uid.as_deref().map(str::to_owned)
+    }
+
+    /// Returns whether exactly this was written last.
+    pub(crate) fn was_written(&self, key: &Key, applied: Applied) -> bool {
+        self.get(key) == Some(applied)
+    }
+
+    /// Remembers a write to an object that a cache shows: [`forget`](Self::forget) is called when it is gone.
+    pub(crate) fn set(&self, key: Key, applied: Applied, uid: Option<&str>) {
+        let remembered = Remembered { applied, uid: uid.map(Into::into) };
+        self.lock().watched.insert(key, remembered);
+    }
+
+    /// Remembers a write to an object that no cache shows.
+    pub(crate) fn set_unwatched(&self, key: Key, applied: Applied, uid: Option<&str>) {
+        let remembered = Remembered { applied, uid: uid.map(Into::into) };
+        self.lock().unwatched.insert(key, remembered);
+    }
+
+    /// Forgets an object that is gone.
+    pub(crate) fn forget(&self, key: &Key) {
+        let mut known = self.lock();
+        known.watched.remove(key);
+        known.watched.remove(&status_key(key));
+        known.unwatched.remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LastAppliedEntries> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LastAppliedEntries {
+    fn find(&self, key: &Key) -> Option<&Remembered> {
+        self.watched.get(key).or_else(|| self.unwatched.get(key))
+    }
+}
+
+/// Returns the same number for the same body.
+pub(crate) fn hash_of(body: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    body.to_string().hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Returns the key under which the status of an object is remembered, beside the object itself.
+pub(crate) fn status_key(key: &Key) -> Key {
+    Key::new(key.group(), &format!("{}:status", key.resource()), key.namespace(), key.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: usize) -> Key {
+        Key::new("", "configmaps", "a", &number.to_string())
+    }
+
+    /// Returns how many objects are remembered: those that nobody watches, and the others.
+    fn sizes(last_applied: &LastApplied) -> (usize, usize) {
+        let known = last_applied.lock();
+        (known.unwatched.len(), known.watched.len())
+    }
+
+    #[test]
+    fn children_that_nobody_watches_are_forgotten_after_a_while() {
+        let last_applied = LastApplied::default();
+        let applied = Applied { configuration: 1, revision: Revision::new(1) };
+        last_applied.set(key(0), applied, Some("watched"));
+        for number in 1..=10 * UNWATCHED_MAX {
+            last_applied.set_unwatched(key(number), applied, Some("unwatched"));
+        }
+        assert_eq!(sizes(&last_applied), (UNWATCHED_MAX, 1));
+        assert_eq!(last_applied.uid(&key(0)).as_deref(), Some("watched"), "a cache tells when it is gone");
+        assert_eq!(last_applied.uid(&key(1)), None);
+        assert_eq!(last_applied.uid(&key(10 * UNWATCHED_MAX)).as_deref(), Some("unwatched"));
+    }
+
+    #[test]
+    fn nothing_is_left_of_an_object_that_is_gone() {
+        let last_applied = LastApplied::default();
+        let applied = Applied { configuration: 1, revision: Revision::new(1) };
+        last_applied.set(key(0), applied, None);
+        last_applied.set(status_key(&key(0)), applied, None);
+        last_applied.set_unwatched(key(1), applied, None);
+        last_applied.forget(&key(0));
+        last_applied.forget(&key(1));
+        assert_eq!(sizes(&last_applied), (0, 0));
+    }
+}

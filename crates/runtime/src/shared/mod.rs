@@ -1,0 +1,45 @@
+//! What all controllers of an operator share: one client, the caches, the journal, time and randomness, the user's
+//! state, the event recorder, the right to write and what was declared to be written.
+
+use homeostat_core::journal::Source;
+use homeostat_core::{Clock, Entropy};
+use kube::Client;
+
+pub(crate) mod controller;
+pub(crate) mod last_applied;
+pub(crate) mod states;
+
+pub(crate) use controller::ControllerShared;
+pub(crate) use last_applied::LastApplied;
+use states::States;
+
+use crate::cache::caches::Caches;
+use crate::events::Recorder;
+use crate::fence::Fence;
+use crate::journal::Journal;
+use crate::rights::declared::Declared;
+use crate::watch::Scope;
+
+/// What all controllers of an operator share.
+pub(crate) struct OperatorShared {
+    /// The operator's name: field manager, lease, finalizer prefix, event source.
+    pub(crate) name: Source,
+    pub(crate) client: Client,
+    pub(crate) caches: Caches,
+    pub(crate) scope: Scope,
+    pub(crate) journal: Journal,
+    pub(crate) clock: Clock,
+    pub(crate) entropy: Entropy,
+    pub(crate) states: States,
+    pub(crate) recorder: Recorder,
+    pub(crate) fence: Fence,
+    pub(crate) declared: Declared,
+}
+
+impl OperatorShared {
+    /// Returns the namespace that a name without one means: the only one the operator works in, otherwise the client's
+    /// own.
+    pub(crate) fn home_namespace(&self) -> String {
+        self.scope.namespace.clone().unwrap_or_else(|| self.client.default_namespace().to_owned())
+    }
+}

@@ -1,0 +1,220 @@
+//! Events of watches: taken from the server, and delivered when their turn comes; and the choice of what comes next.
+//!
+//! The default order is that of arrival: events before calls, and by name where two came together. The server's own work
+//! comes a little later.
+
+use std::task::Context;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::calls::ASIDE;
+use super::notes::Author;
+use super::process::ProcessRole;
+use super::record::{Actor, PointKind};
+use super::run::ScheduleRun;
+use super::watches::{WatchFrame, WatchHold, read_frame};
+use crate::fault::Fault;
+
+/// How long a watch lags that waits for writes which do not come.
+const HOLD_MAX: Duration = Duration::from_secs(10);
+
+/// How long the server takes for its own work, such as garbage collection: longer than calls, as in every cluster.
+const SERVER_DELAY: Duration = Duration::from_millis(500);
+
+/// What ends a watch whose history is gone.
+const EXPIRED: &str = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\
+    \"status\":\"Failure\",\"message\":\"too old resource version\",\"reason\":\"Expired\",\"code\":410}}\n";
+
+impl ScheduleRun<'_> {
+    /// Takes what the server has written into the watches.
+    pub(crate) fn pull_watches(&mut self) {
+        let waker = futures::task::noop_waker();
+        self.pull_with(&mut Context::from_waker(&waker));
+    }
+
+    /// The same; the task of `cx` is woken when there is more. Returns whether an event waits that did not before.
+    pub(crate) fn pull_with(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut is_news = false;
+        let round = self.round;
+        for watch in &mut self.watches {
+            for line in watch.pull(cx) {
+                let Some(frame) = read_frame(&line, round) else { continue };
+                let is_change = matches!(&*frame.change, "ADDED" | "MODIFIED" | "DELETED");
+                if is_change || watch.hold.is_some() || !watch.frames.is_empty() {
+                    watch.frames.push_back(frame);
+                    is_news |= is_change;
+                } else {
+                    watch.send(line);
+                }
+            }
+        }
+        self.watches
+            .retain(|watch| !(watch.sender.is_closed() || watch.has_ended && watch.frames.is_empty()));
+        is_news
+    }
+
+    /// Lets the next thing happen; returns false when nothing waits.
+    pub(crate) async fn perform_next(&mut self) -> bool {
+        self.release_holds();
+        let now = Instant::now();
+        if self.background_due.is_none() && self.background.next_step().is_some() {
+            self.background_due = Some(now + SERVER_DELAY);
+        }
+        let frame = self.next_frame(now);
+        let call = self.next_call(now);
+        let frame_round = frame.map_or(u64::MAX, |at| self.watches[at].frames[0].round);
+        let call_round = call.map_or(u64::MAX, |at| self.calls[at].round);
+        let first = frame_round.min(call_round);
+        match (frame, call) {
+            (Some(at), _) if frame_round == first => self.perform_frame(at).await,
+            (_, Some(at)) if call_round == first => {
+                let call = self.calls.remove(at);
+                self.perform_call(call).await;
+            }
+            _ if self.background_due.is_some_and(|due| due <= now) => {
+                self.background_due = None;
+                self.record.operations += 1;
+                let what = self.background.next_step().unwrap_or_default();
+                self.background.step().await;
+                if self.note_changes(&Author::plain(Actor::Server)) > 0 {
+                    self.tell("server", false, || what);
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn next_frame(&self, now: Instant) -> Option<usize> {
+        let ready = self.watches.iter().enumerate().filter(|(_, watch)| {
+            let is_frozen = self
+                .processes
+                .iter()
+                .any(|process| process.number == watch.process && process.is_frozen(now));
+            watch.hold.is_none() && !watch.frames.is_empty() && !is_frozen
+        });
+        let first = ready.min_by(|(_, one), (_, other)| {
+            let key = |watch: &super::watches::OpenWatch| (watch.frames[0].round, watch.resource.to_string());
+            key(one).cmp(&key(other))
+        });
+        first.map(|(at, _)| at)
+    }
+
+    fn next_call(&self, now: Instant) -> Option<usize> {
+        self.calls.iter().position(|call| {
+            let is_late = call.not_before.is_some_and(|due| now < due);
+            let is_frozen = || {
+                self.processes.iter().any(|process| process.number == call.process && process.is_frozen(now))
+            };
+            !is_late && !is_frozen()
+        })
+    }
+
+    /// Ends the silence of watches that have been silent for long enough.
+    fn release_holds(&mut self) {
+        let (now, writes) = (Instant::now(), self.record.changes.len() as u64);
+        let mut is_released = false;
+        for watch in &mut self.watches {
+            let Some(hold) = &watch.hold else { continue };
+            let again = |frame: &WatchFrame| Some(&frame.object) == hold.object.as_ref();
+            let is_over = now >= hold.until
+                || hold.writes.is_some_and(|until| writes >= until)
+                || hold.object.is_some() && watch.frames.iter().filter(|frame| again(frame)).count() > 1;
+            if !is_over {
+                continue;
+            }
+            let round = self.round;
+            watch.frames.iter_mut().for_each(|frame| frame.round = round);
+            if hold.expires {
+                watch.send(Bytes::from_static(EXPIRED.as_bytes()));
+                watch.frames.clear();
+                watch.has_ended = true;
+            }
+            watch.hold = None;
+            is_released = true;
+        }
+        // Whoever must list again needs a moment for it, and is not at rest before.
+        if is_released {
+            self.note_activity();
+        }
+        self.watches.retain(|watch| !(watch.has_ended && watch.frames.is_empty()));
+    }
+
+    /// Delivers an event, or does what goes wrong with it.
+    async fn perform_frame(&mut self, at: usize) {
+        self.record.operations += 1;
+        let frame = self.watches[at].frames[0].clone();
+        let is_change = matches!(&*frame.change, "ADDED" | "MODIFIED" | "DELETED");
+        let replica = self.watches[at].process;
+        let role = self.process(replica).map(|process| process.role);
+        let who = role.map(|role| self.shown_role(role)).unwrap_or_default();
+        let is_tested = matches!(role, Some(ProcessRole::Tested(_)));
+        let plural = self.watches[at].resource.split('.').next().unwrap_or_default();
+        let is_aside = ASIDE.contains(&plural);
+        let resource = self.watches[at].resource.clone();
+        let name = format!("{who}watch {resource}: {} {}", frame.change.to_lowercase(), frame.object);
+        let object = format!("{resource} {}", frame.object);
+        let faults = if is_change && is_tested && !is_aside {
+            self.visit(&name, PointKind::Frame, &object)
+        } else {
+            Vec::new()
+        };
+        for fault in faults {
+            let address = self.record.points.last().map(|point| point.address.clone()).unwrap_or_default();
+            self.tell("FAULT", true, || format!("{}: {}", address, fault.shown()));
+            if self.disturb_frame(at, &frame, &fault).await {
+                return;
+            }
+        }
+        if is_change && !is_aside {
+            self.note_activity();
+            let actor = self.shown_process(replica);
+            self.tell(&actor, false, || format!("is told: {object} was {}", frame.change.to_lowercase()));
+        }
+        // A step of the user may have come first, but watches only grow behind this one.
+        if let Some(watch) = self.watches.get_mut(at)
+            && watch.frames.pop_front().is_some()
+        {
+            watch.send(frame.bytes.clone());
+            let process = watch.process;
+            if let Some(process) = self.process(process) {
+                process.known.insert(frame.uid);
+            }
+        }
+    }
+
+    /// Does what goes wrong; returns whether the event stays undelivered.
+    async fn disturb_frame(&mut self, at: usize, frame: &WatchFrame, fault: &Fault) -> bool {
+        let now = Instant::now();
+        let writes = self.record.changes.len() as u64;
+        let watch = &mut self.watches[at];
+        let silent =
+            |writes: Option<u64>, until: Instant| WatchHold { writes, until, expires: false, object: None };
+        match fault {
+            Fault::StepFirst => {
+                self.do_next_step().await;
+                return false;
+            }
+            Fault::Hold { writes: more } => watch.hold = Some(silent(Some(writes + more), now + HOLD_MAX)),
+            Fault::Delay { seconds } => {
+                watch.hold = Some(silent(None, now + Duration::from_secs(*seconds)));
+            }
+            Fault::Coalesce => {
+                let hold = silent(None, now + HOLD_MAX);
+                watch.hold = Some(WatchHold { expires: true, object: Some(frame.object.clone()), ..hold });
+            }
+            Fault::Cut => {
+                self.watches.remove(at);
+            }
+            Fault::Expire => {
+                watch.send(Bytes::from_static(EXPIRED.as_bytes()));
+                self.watches.remove(at);
+            }
+            _ => return false,
+        }
+        self.note_activity();
+        true
+    }
+}

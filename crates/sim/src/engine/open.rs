@@ -1,0 +1,140 @@
+//! Opens watches of the operator: with what is there, or with what was there some changes ago.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use homeostat_core::{Entropy, Revision};
+use homeostat_store::{Limits, Memory, Store};
+use http::{Request, Response, Uri};
+use http_body_util::BodyExt;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::calls::answer;
+use super::parking::{ApiCall, ProcessNumber};
+use super::record::Actor;
+use super::run::ScheduleRun;
+use super::watches::{OpenWatch, WatchHold, read_frame};
+use super::wire::AnswerBody;
+use crate::address::CallTarget;
+
+/// A watch is renewed by the operator every few minutes; here it need not be.
+const WATCH_SECONDS: &str = "timeoutSeconds=31536000";
+
+/// How long an operator that was shown an old state does not hear of anything newer.
+const CATCH_UP: Duration = Duration::from_secs(5);
+
+impl ScheduleRun<'_> {
+    /// Opens a watch; what is there already is shown at once.
+    pub(super) async fn open_watch(
+        &mut self,
+        process: ProcessNumber,
+        api: ApiCall,
+        target: Option<&CallTarget>,
+    ) {
+        if let Some(target) = target
+            && self.actor_of(process) != Actor::Beside
+        {
+            self.note_right(target);
+        }
+        let resource: Arc<str> = target.map(CallTarget::resource).unwrap_or_default().into();
+        let query = api.request.uri().query().unwrap_or_default();
+        let shows_all = query.contains("sendInitialEvents=true");
+        let old = self.process(process).and_then(|process| {
+            let is_meant = process.old_only.as_ref().is_none_or(|only| **only == *resource);
+            let is_first = shows_all && is_meant && process.old_shown.insert(resource.to_string());
+            process.old.filter(|_| is_first)
+        });
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let mut request = with_query(&api.request, longer);
+        if let Some(old) = old {
+            self.show_old_state(process, &request, old, &sender).await;
+            request = with_query(&request, |query| without_initial(query, old.get()));
+        }
+        let present = self.server.clone();
+        if let Some(identity) = self.options.identity.filter(|_| self.actor_of(process) != Actor::Beside) {
+            self.server = present.acting_as(identity.clone());
+        }
+        let served = self.serve(request).await;
+        self.server = present;
+        if !served.status().is_success() {
+            let (head, body) = served.into_parts();
+            let bytes = BodyExt::collect(body).await.map(http_body_util::Collected::to_bytes);
+            let bytes = bytes.unwrap_or_default();
+            return answer(api, Ok(Response::from_parts(head, AnswerBody::Whole(Some(bytes)))));
+        }
+        let (head, body) = served.into_parts();
+        let mut watch = OpenWatch::new(process, resource, body, sender);
+        if old.is_some() {
+            let until = Instant::now() + CATCH_UP;
+            watch.hold = Some(WatchHold { writes: None, until, expires: false, object: None });
+        } else if shows_all {
+            let lines = std::future::poll_fn(|cx| std::task::Poll::Ready(watch.pull(cx))).await;
+            for line in lines {
+                self.show_line(process, &line);
+                watch.send(line);
+            }
+        }
+        self.watches.push(watch);
+        answer(api, Ok(Response::from_parts(head, AnswerBody::Watch(receiver))));
+    }
+
+    /// Shows the state as of an earlier revision.
+    async fn show_old_state(
+        &mut self,
+        process: ProcessNumber,
+        request: &Request<Bytes>,
+        old: Revision,
+        sender: &mpsc::UnboundedSender<Bytes>,
+    ) {
+        let Ok(snapshot) = self.store.snapshot_at(old) else { return };
+        let limits = Limits::default();
+        let store = Arc::new(Memory::holding(snapshot, self.clock, limits));
+        let entropy = Entropy::seeded(1);
+        let Ok((server, _)) = self.server.fork(&self.background, store, self.clock, entropy) else { return };
+        let present = std::mem::replace(&mut self.server, server);
+        let old_answer = self.serve(request.clone()).await;
+        self.server = present;
+        let mut watch = OpenWatch::new(process, "".into(), old_answer.into_body(), sender.clone());
+        let lines = std::future::poll_fn(|cx| std::task::Poll::Ready(watch.pull(cx))).await;
+        for line in lines {
+            self.show_line(process, &line);
+            watch.send(line);
+        }
+    }
+
+    /// The process knows the object of this event from now on.
+    pub(crate) fn show_line(&mut self, process: ProcessNumber, line: &[u8]) {
+        if let Some(frame) = read_frame(line, 0)
+            && let Some(process) = self.process(process)
+        {
+            process.known.insert(frame.uid);
+        }
+    }
+}
+
+fn with_query(request: &Request<Bytes>, change: impl Fn(&str) -> String) -> Request<Bytes> {
+    let mut request = request.clone();
+    let changed = format!("{}?{}", request.uri().path(), change(request.uri().query().unwrap_or_default()));
+    if let Ok(uri) = changed.parse::<Uri>() {
+        *request.uri_mut() = uri;
+    }
+    request
+}
+
+fn longer(query: &str) -> String {
+    let others = query.split('&').filter(|part| !part.is_empty() && !part.starts_with("timeoutSeconds="));
+    others.chain([WATCH_SECONDS]).collect::<Vec<_>>().join("&")
+}
+
+/// The watch that goes on from a revision.
+fn without_initial(query: &str, revision: u64) -> String {
+    let is_initial = |part: &&str| {
+        ["sendInitialEvents=", "resourceVersion=", "resourceVersionMatch="]
+            .iter()
+            .any(|name| part.starts_with(name))
+    };
+    let others = query.split('&').filter(|part| !is_initial(part));
+    others.chain([&*format!("resourceVersion={revision}")]).collect::<Vec<_>>().join("&")
+}

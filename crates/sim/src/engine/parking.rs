@@ -1,0 +1,105 @@
+//! Where calls of the operator wait until the simulator lets them happen.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use tokio::sync::oneshot;
+
+use super::wire::AnswerBody;
+
+/// One start of an operator. Numbers are never used again, so nothing of a crashed process reaches the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ProcessNumber(pub(crate) u32);
+
+/// The answer to a call, or a connection that broke.
+pub(crate) type CallAnswer = std::io::Result<Response<AnswerBody>>;
+
+/// A call of the API.
+pub(crate) struct ApiCall {
+    pub(crate) request: Request<Bytes>,
+    pub(crate) answer: oneshot::Sender<CallAnswer>,
+}
+
+/// What becomes of a call outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutsideFate {
+    /// Done and answered.
+    Done,
+    /// Done twice; the caller hears of the second.
+    DoneTwice,
+    /// Done, and the answer is an error.
+    DoneAndFailed,
+    /// Done, and nobody is there to hear the answer.
+    DoneAndLost,
+    /// Not done; the answer is an error.
+    Failed,
+    /// Answered from the state before this many changes (reads only).
+    Stale(usize),
+}
+
+/// A call of the world outside.
+pub(crate) struct OutsideCall {
+    pub(crate) what: String,
+    pub(crate) is_write: bool,
+    pub(crate) perform: Box<dyn FnOnce(OutsideFate) + Send>,
+}
+
+/// What waits.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are calls of the API, and a box for each costs more"
+)]
+pub(crate) enum ParkedWork {
+    Api(ApiCall),
+    Outside(OutsideCall),
+}
+
+/// A call that waits, and whose it is.
+pub(crate) struct ParkedCall {
+    pub(crate) process: ProcessNumber,
+    pub(crate) work: ParkedWork,
+}
+
+/// The calls that have come and were not looked at yet.
+#[derive(Default)]
+pub(crate) struct Parking {
+    state: Mutex<ParkingState>,
+}
+
+#[derive(Default)]
+struct ParkingState {
+    calls: Vec<ParkedCall>,
+    waiting: Option<Waker>,
+}
+
+impl Parking {
+    fn state(&self) -> MutexGuard<'_, ParkingState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Parks a call.
+    pub(crate) fn park(&self, call: ParkedCall) {
+        let mut state = self.state();
+        state.calls.push(call);
+        if let Some(waker) = state.waiting.take() {
+            waker.wake();
+        }
+    }
+
+    /// Takes all that have come.
+    pub(crate) fn take(&self) -> Vec<ParkedCall> {
+        std::mem::take(&mut self.state().calls)
+    }
+
+    /// Is one there?
+    pub(crate) fn poll_arrival(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        if !state.calls.is_empty() {
+            return Poll::Ready(());
+        }
+        state.waiting = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}

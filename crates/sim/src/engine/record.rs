@@ -1,0 +1,170 @@
+//! What happened in one schedule: the points where it could have gone otherwise, every change of the store and who made it,
+//! and, if asked for, the lines of the timeline.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_core::Revision;
+use homeostat_store::{Event, Snapshot};
+
+use super::parking::ProcessNumber;
+use crate::alarm::Alarm;
+
+/// What can be disturbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PointKind {
+    Read,
+    Write,
+    /// A watch is opened, with or without a list.
+    OpenWatch,
+    /// An event of a watch is delivered.
+    Frame,
+    OutsideRead,
+    OutsideWrite,
+    /// Nothing moves; the user's next step, or the end, comes next.
+    Settled,
+}
+
+/// A place in a schedule, by a name that is the same in similar schedules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Point {
+    pub(crate) address: Arc<str>,
+    pub(crate) kind: PointKind,
+    /// The object or resource concerned.
+    pub(crate) object: Arc<str>,
+    /// Steps of the user that were done before.
+    pub(crate) step: usize,
+}
+
+/// Who changed something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Actor {
+    Operator(ProcessNumber),
+    User,
+    /// An operator of the surroundings.
+    Beside,
+    /// Garbage collection, namespaces.
+    Server,
+    /// Somebody else, put there by a fault.
+    Foreign,
+}
+
+impl Actor {
+    /// For people.
+    pub(crate) fn shown(self) -> String {
+        match self {
+            Self::Operator(ProcessNumber(number)) => format!("the operator (start {number})"),
+            Self::User => "the user".to_owned(),
+            Self::Beside => "an operator beside".to_owned(),
+            Self::Server => "the server".to_owned(),
+            Self::Foreign => "somebody else".to_owned(),
+        }
+    }
+}
+
+/// A change of the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) actor: Actor,
+    pub(crate) at: Duration,
+    pub(crate) step: usize,
+    pub(crate) event: Arc<Event>,
+    /// The state after it.
+    pub(crate) after: Snapshot,
+    /// For a change by the operator: has this process ever been shown this very object?
+    pub(crate) is_known: bool,
+    /// For a change by the operator: another replica wrote the object last, and no lease has changed hands since.
+    pub(crate) has_two_writers: bool,
+    /// It went through a subresource of this name.
+    pub(crate) subresource: Option<Arc<str>>,
+    /// The writer made sure that it wrote the very object it had read: by uid or resourceVersion.
+    pub(crate) is_guarded: bool,
+}
+
+/// What a foreign writer left in an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ForeignMark {
+    pub(crate) path: String,
+    pub(crate) uid: String,
+    /// `annotation`, `label` or `condition`.
+    pub(crate) what: &'static str,
+    pub(crate) mark: String,
+}
+
+/// A line of the timeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TimelineLine {
+    pub(crate) at: Duration,
+    pub(crate) actor: String,
+    pub(crate) text: String,
+    /// A fault, or what follows from one.
+    pub(crate) is_fault: bool,
+    pub(crate) revision: Option<Revision>,
+}
+
+/// The end of a part of the scenario.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SettledEnd {
+    /// Steps of the user that were done.
+    pub(crate) step: usize,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) outside: String,
+    /// Did the schedule come this way? One in which the user deletes everything early has no end before that.
+    pub(crate) is_judged: bool,
+    /// Did it come to rest, as expected?
+    pub(crate) is_reached: bool,
+    /// What the operator was still failing at: object and error.
+    pub(crate) failing: BTreeMap<String, String>,
+    /// How it differs from the expected end, if there is one.
+    pub(crate) differences: Option<Vec<(String, String)>>,
+    /// Objects among them that it has given up until they change, as it should with a spec that makes no sense.
+    pub(crate) given_up: BTreeSet<String>,
+}
+
+/// Everything known about one schedule.
+#[derive(Debug, Default)]
+pub(crate) struct RunRecord {
+    pub(crate) points: Vec<Point>,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) lines: Vec<TimelineLine>,
+    pub(crate) alarms: Vec<Alarm>,
+    /// After the last step of the user.
+    pub(crate) scenario_end: SettledEnd,
+    /// After everything the user made was deleted.
+    pub(crate) cleanup_end: SettledEnd,
+    /// States at which the schedule was at rest between the steps.
+    pub(crate) rests: Vec<SettledEnd>,
+    /// Deviations that took place, by their place in the plan.
+    pub(crate) taken: BTreeSet<usize>,
+    /// What the operator asked for, as rules of a role say it: verb, group, resource with subresource, namespace.
+    pub(crate) rights: BTreeSet<(String, String, String, String)>,
+    /// Marks that a foreign writer left.
+    pub(crate) foreign_marks: Vec<ForeignMark>,
+    /// Writes of the operator that changed something while it should have been at rest.
+    pub(crate) writes_at_rest: Vec<String>,
+    /// Those that changed nothing, or were refused, and how often each was asked for.
+    pub(crate) vain_writes_at_rest: BTreeMap<String, u32>,
+    /// Writes of processes that do not lead: the object, and what to say.
+    pub(crate) deposed_writes: Vec<(String, String)>,
+    /// Reads of the world outside while everything was at rest: whoever polls is expected to repair what drifts.
+    pub(crate) outside_reads_at_rest: u64,
+    /// Hash of everything that happened, in order.
+    pub(crate) hash: u64,
+    /// How long a call that the simulator does not own blocked the thread, in real time.
+    pub(crate) blocked: std::time::Duration,
+    /// What the operator was told before the longest of such calls, if the timeline is written.
+    pub(crate) blocked_after: Option<String>,
+    /// States not seen before count as progress of the exploration.
+    pub(crate) fingerprints: Vec<u64>,
+    pub(crate) operations: u64,
+}
+
+/// Virtual time, as `1.250s` or `3h 2m`.
+pub(crate) fn shown_time(at: Duration) -> String {
+    let seconds = at.as_secs();
+    if seconds < 600 {
+        return format!("{:.3}s", at.as_secs_f64());
+    }
+    format!("{}h {}m {}s", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}

@@ -1,0 +1,500 @@
+//! The loop of a schedule: wait until nothing can run, let one thing happen, again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use homeostat_apiserver::auth::Identity;
+use homeostat_apiserver::{ApiServer, BackgroundWorker};
+use homeostat_core::{Clock, Entropy, Revision};
+use homeostat_store::{Limits, Memory, Store};
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::blocked::{BLOCKED_MIN, ThreadTimes};
+use super::calls::WaitingCall;
+use super::idle::Idle;
+use super::parking::{ApiCall, Parking, ProcessNumber};
+use super::phases::{Move, Phase};
+use super::process::{Process, ProcessRole};
+use super::record::{RunRecord, SettledEnd};
+use super::setup::{OutsideInstance, ProcessStart, Setup, StartAnswers, Template};
+use super::watches::OpenWatch;
+use crate::alarm::Alarm;
+use crate::fault::Fault;
+use crate::trace::Deviation;
+
+const REAL_IO: &str =
+    "give what is outside the cluster to the simulator with Simulation::with_outside, as a twin in memory";
+
+const HOT_LOOP: &str = "a write of the operator brings about its next run: write only what differs, and leave out times and \
+                        counters; or two writers undo each other: let one own each field";
+
+/// No schedule goes on for longer than this, however slowly: three hours of several operations a second.
+const OPERATIONS_TOTAL_MAX: u64 = 40_000;
+
+/// When schedules begin.
+const BEGINNING: i64 = 1_800_000_000;
+
+/// Which part of the scenario has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndPart {
+    Scenario,
+    Cleanup,
+}
+
+/// Says whether an end is the one to wait for. A schedule waits longer for one that is not.
+pub(crate) trait Acceptance: Sync {
+    fn accepts(&self, part: EndPart, end: &mut SettledEnd) -> bool;
+}
+
+/// How to run a schedule.
+#[derive(Clone, Copy)]
+pub(crate) struct RunOptions<'a> {
+    pub(crate) plan: &'a [Deviation],
+    pub(crate) seed: u64,
+    pub(crate) acceptance: Option<&'a dyn Acceptance>,
+    /// Writes the timeline.
+    pub(crate) is_told: bool,
+    /// At the end of the scenario the operator is started again and watched for this long.
+    pub(crate) rest: Duration,
+    /// More operations than this in a minute of virtual time are a hot loop.
+    pub(crate) operations_max: u64,
+    pub(crate) has_fingerprints: bool,
+    pub(crate) extent: RunExtent,
+    /// The operator under test acts as this user, not as the administrator.
+    pub(crate) identity: Option<&'a Identity>,
+}
+
+/// How much of the scenario is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunExtent {
+    /// The operator starts, on a server without any of its definitions.
+    WarmUp,
+    /// The given objects are created, and no operator is there.
+    Givens,
+    Whole,
+}
+
+/// A schedule under way.
+pub(crate) struct ScheduleRun<'a> {
+    pub(crate) setup: &'a Setup,
+    pub(crate) options: &'a RunOptions<'a>,
+    pub(crate) template: &'a Template,
+    pub(crate) server: ApiServer,
+    pub(crate) background: BackgroundWorker,
+    pub(crate) store: Arc<Memory>,
+    pub(crate) clock: Clock,
+    pub(crate) started: Instant,
+    pub(crate) parking: Arc<Parking>,
+    pub(crate) idle: Arc<Idle>,
+    pub(crate) outside: Option<OutsideInstance>,
+    pub(crate) calls: Vec<WaitingCall>,
+    /// Calls that are never disturbed.
+    pub(crate) aside: Vec<(ProcessNumber, ApiCall)>,
+    /// Who holds leases under which name.
+    pub(crate) holders: HashMap<String, ProcessNumber>,
+    pub(crate) uses_leases: bool,
+    /// Who holds each lease, and how often one changed hands.
+    pub(crate) lease_holders: HashMap<String, String>,
+    pub(crate) lease_changes: u64,
+    /// When a process started or ended, or a lease changed hands.
+    pub(crate) last_election: Instant,
+    /// Who wrote an object of the user last, and how often leases had changed hands by then.
+    pub(crate) last_writers: HashMap<String, (ProcessNumber, u64)>,
+    pub(crate) watches: Vec<OpenWatch>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) processes_started: u32,
+    pub(crate) outcome_order: Arc<AtomicU64>,
+    pub(crate) occurrences: HashMap<String, u32>,
+    pub(crate) round: u64,
+    /// When the present minute began, and how many operations there were by then.
+    pub(crate) minute: (Instant, u64),
+    /// Changes by the operator since the last step of the user.
+    pub(crate) writes_since_step: u64,
+    /// Operations when something was last written.
+    pub(crate) operations_at_write: u64,
+    /// When the server does the next piece of its own work.
+    pub(crate) background_due: Option<Instant>,
+    /// Changes up to here were noted.
+    pub(crate) noted: Revision,
+    pub(crate) phase: Phase,
+    pub(crate) phase_since: Instant,
+    pub(crate) last_activity: Instant,
+    pub(crate) last_write: Instant,
+    /// Steps of the user that were done, clean-up included.
+    pub(crate) step: usize,
+    /// The order of the steps that are still to be done, by number.
+    pub(crate) order: Vec<usize>,
+    /// The revision before each step.
+    pub(crate) step_revisions: Vec<Revision>,
+    /// How often the server has refused the next step.
+    pub(crate) refusals: u32,
+    pub(crate) is_down: bool,
+    pub(crate) postponed: Option<usize>,
+    pub(crate) start_answers: StartAnswers,
+    pub(crate) hasher: Xxh3,
+    pub(crate) record: RunRecord,
+}
+
+/// Boots a server and writes what every cluster has.
+pub(crate) fn boot(seed: u64) -> Template {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime without I/O needs nothing from the system");
+    runtime.block_on(async {
+        let clock = Clock::virtual_from(beginning(seed));
+        let store = Arc::new(Memory::with(clock, Limits::default()));
+        let booted = ApiServer::builder(store.clone()).clock(clock).entropy(Entropy::seeded(seed)).build();
+        let (server, background) = booted.await.expect("a store in memory takes everything");
+        background.observe_store();
+        while background.step().await {}
+        let snapshot = store.snapshot();
+        Template {
+            server,
+            background,
+            born: snapshot.revision(),
+            snapshot,
+            start_answers: StartAnswers::new(),
+        }
+    })
+}
+
+/// Two seeds differ in everything that is random, the time of day included.
+fn beginning(seed: u64) -> Timestamp {
+    let offset = i64::try_from(seed % 1000).expect("below a thousand") * 86_461;
+    Timestamp::from_second(BEGINNING + offset).expect("in this century")
+}
+
+/// Runs one schedule. It starts with the given objects, unless one of them comes later.
+pub(crate) fn run_schedule(setup: &Setup, options: &RunOptions<'_>) -> RunRecord {
+    let is_late = options.plan.iter().any(|deviation| matches!(deviation.fault, Fault::Postpone { .. }));
+    let template = if is_late { &setup.template } else { &setup.with_givens };
+    run_to_end(setup, template, options).0
+}
+
+/// Runs one schedule; returns the state it ended in, too, from which others may start.
+pub(crate) fn run_to_end(
+    setup: &Setup,
+    template: &Template,
+    options: &RunOptions<'_>,
+) -> (RunRecord, Template) {
+    let idle = Arc::new(Idle::default());
+    let has_threads = Arc::new(AtomicBool::new(false));
+    let (hook, threads) = (Arc::clone(&idle), Arc::clone(&has_threads));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .on_thread_park(move || hook.ring())
+        .on_thread_start(move || threads.store(true, Ordering::Relaxed))
+        .build()
+        .expect("a runtime without I/O needs nothing from the system");
+    let times = ThreadTimes::read();
+    let (mut record, template) = runtime.block_on(tokio::task::unconstrained(async {
+        let mut run = ScheduleRun::new(setup, template, options, idle);
+        run.run().await;
+        run.finish()
+    }));
+    record.blocked = times.map(|times| times.blocked_since()).unwrap_or_default();
+    if has_threads.load(Ordering::Relaxed) {
+        let text = "the operator uses threads (spawn_blocking, tokio::fs, the resolution of a host name): a schedule with \
+                    them does not repeat";
+        record.alarms.push(Alarm::new("deterministic", "operator", text.to_owned()).hint(REAL_IO));
+    }
+    (record, template)
+}
+
+impl<'a> ScheduleRun<'a> {
+    fn new(setup: &'a Setup, template: &'a Template, options: &'a RunOptions<'a>, idle: Arc<Idle>) -> Self {
+        let clock = Clock::virtual_from(beginning(options.seed));
+        let store = Arc::new(Memory::holding(template.snapshot.clone(), clock, Limits::default()));
+        let entropy = Entropy::seeded(options.seed);
+        let (server, background) = template
+            .server
+            .fork(&template.background, store.clone(), clock, entropy)
+            .expect("a copy begins with its own revision");
+        let now = Instant::now();
+        let postponed = options.plan.iter().find_map(|deviation| match deviation.fault {
+            Fault::Postpone { given } => Some(given - 1),
+            _ => None,
+        });
+        Self {
+            setup,
+            options,
+            template,
+            server,
+            background,
+            noted: store.snapshot().revision(),
+            store,
+            clock,
+            started: now,
+            parking: Arc::default(),
+            idle,
+            outside: setup.outside.as_ref().map(|make| make()),
+            calls: Vec::new(),
+            aside: Vec::new(),
+            holders: HashMap::new(),
+            uses_leases: false,
+            lease_holders: HashMap::new(),
+            lease_changes: 0,
+            last_election: now,
+            last_writers: HashMap::new(),
+            watches: Vec::new(),
+            processes: Vec::new(),
+            processes_started: 0,
+            outcome_order: Arc::default(),
+            occurrences: HashMap::new(),
+            round: 0,
+            minute: (now, 0),
+            writes_since_step: 0,
+            operations_at_write: 0,
+            background_due: None,
+            phase: Phase::Steps(EndPart::Scenario),
+            phase_since: now,
+            last_activity: now,
+            last_write: now,
+            step: 0,
+            order: (0..setup.all_steps()).collect(),
+            step_revisions: Vec::new(),
+            refusals: 0,
+            is_down: false,
+            postponed,
+            start_answers: template.start_answers.clone(),
+            hasher: Xxh3::new(),
+            record: RunRecord::default(),
+        }
+    }
+
+    async fn run(&mut self) {
+        if self.options.extent == RunExtent::Givens || self.postponed.is_some() {
+            self.create_givens().await;
+        }
+        if self.options.extent == RunExtent::Givens {
+            return;
+        }
+        for beside in 0..self.setup.beside.len() {
+            self.start_process(ProcessRole::Beside(beside), None);
+        }
+        self.start_all();
+        let mut longest = BLOCKED_MIN;
+        loop {
+            let times = if self.options.is_told { ThreadTimes::read() } else { None };
+            self.idle.wait().await;
+            if let Some(blocked) =
+                times.map(|times| times.blocked_since()).filter(|blocked| *blocked > longest)
+            {
+                longest = blocked;
+                self.record.blocked_after = self.record.lines.last().map(|line| line.text.clone());
+            }
+            self.round += 1;
+            if self.has_ended_early() {
+                return;
+            }
+            self.tell_journals();
+            self.take_calls().await;
+            self.pull_watches();
+            if self.is_hot_loop() {
+                return;
+            }
+            if self.perform_next().await {
+                continue;
+            }
+            match self.next_move().await {
+                Move::Again => {}
+                Move::Wait(until) => self.wait(until).await,
+                Move::End => return,
+            }
+        }
+    }
+
+    /// Are there more operations in a minute of virtual time, or more writes since the last step of the user, than can be right?
+    fn is_hot_loop(&mut self) -> bool {
+        let operations = self.record.operations;
+        if self.minute.0.elapsed() >= Duration::from_secs(60) {
+            self.minute = (Instant::now(), operations);
+        }
+        let (since, before) = self.minute;
+        let is_hot = operations - before > self.options.operations_max;
+        let is_restless = !self.is_resting() && self.writes_since_step > self.options.operations_max / 2;
+        if !is_hot && !is_restless && operations <= OPERATIONS_TOTAL_MAX {
+            return false;
+        }
+        let last = self.record.points.last().map(|point| point.address.to_string()).unwrap_or_default();
+        let text = if is_restless {
+            format!("{} writes and no end, the last is \"{last}\"", self.writes_since_step)
+        } else {
+            let (count, seconds) = (operations - before, since.elapsed().as_secs());
+            format!("{count} operations in {seconds}s of virtual time and no end, the last is \"{last}\"")
+        };
+        self.record.alarms.push(Alarm::new("hot loop", "operator", text).hint(HOT_LOOP));
+        true
+    }
+
+    /// Lets virtual time pass until a call or an event comes, or the time is there.
+    async fn wait(&mut self, until: Instant) {
+        let mut sleep = Box::pin(tokio::time::sleep_until(until));
+        let parking = Arc::clone(&self.parking);
+        std::future::poll_fn(|cx| {
+            if parking.poll_arrival(cx).is_ready() || sleep.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            if self.pull_with(cx) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Starts all replicas of the operator under test.
+    pub(crate) fn start_all(&mut self) {
+        for replica in 0..self.setup.replicas {
+            self.start_process(ProcessRole::Tested(replica), None);
+        }
+    }
+
+    /// The processes of the operator under test.
+    pub(crate) fn tested(&self) -> Vec<ProcessNumber> {
+        self.processes.iter().filter(|process| process.is_tested()).map(|process| process.number).collect()
+    }
+
+    /// Starts an operator.
+    pub(crate) fn start_process(&mut self, role: ProcessRole, old: Option<Revision>) {
+        self.start_on(role, old, 0);
+    }
+
+    /// The same on a machine whose clock is ahead by so many seconds.
+    fn start_on(&mut self, role: ProcessRole, old: Option<Revision>, skew: i64) {
+        self.processes_started += 1;
+        let number = ProcessNumber(self.processes_started);
+        let start = ProcessStart {
+            process: number,
+            parking: Arc::clone(&self.parking),
+            outside: self.outside.as_ref().map(|outside| Arc::clone(&outside.twin)),
+        };
+        let operator = match role {
+            ProcessRole::Tested(_) => (self.setup.make)(&start),
+            ProcessRole::Beside(at) => (self.setup.beside[at])(&start),
+        };
+        let entropy = Entropy::seeded(self.options.seed.wrapping_mul(31).wrapping_add(u64::from(number.0)));
+        let parking = (Arc::clone(&self.parking), self.options.is_told, Arc::clone(&self.outcome_order));
+        let clock = if skew == 0 {
+            self.clock
+        } else {
+            Clock::virtual_from(self.clock.now() + SignedDuration::from_secs(skew))
+        };
+        let mut process = Process::start(number, role, operator, (clock, entropy), parking);
+        process.old = old;
+        self.processes.push(process);
+        self.last_election = Instant::now();
+        self.note_activity();
+        let state = old.map(|revision| format!("; its caches begin with the state of r{revision}"));
+        let clock = if skew == 0 { String::new() } else { format!("; its clock is wrong by {skew}s") };
+        let name = self.shown_process(number);
+        self.tell(&name, false, || format!("starts{}{clock}", state.unwrap_or_default()));
+    }
+
+    /// What a process is called in the timeline: `operator`, `operator/1` where there are several, `operator (start 2)` after a
+    /// crash.
+    pub(crate) fn shown_process(&self, number: ProcessNumber) -> String {
+        let role = self.processes.iter().find(|process| process.number == number).map(|process| process.role);
+        let name = match role {
+            Some(ProcessRole::Tested(_)) if self.setup.replicas == 1 => "operator".to_owned(),
+            Some(ProcessRole::Tested(replica)) => format!("operator/{replica}"),
+            Some(ProcessRole::Beside(at)) => return format!("beside/{at}"),
+            None => "operator".to_owned(),
+        };
+        let first = self.setup.replicas as usize + self.setup.beside.len();
+        let start = (number.0 as usize).saturating_sub(first);
+        if start == 0 { name } else { format!("{name} (start {})", start + 1) }
+    }
+
+    /// Ends a process where it stands. Nothing of it reaches the world any more.
+    pub(crate) fn kill(&mut self, number: ProcessNumber) -> Option<ProcessRole> {
+        self.tell_journals();
+        let at = self.processes.iter().position(|process| process.number == number)?;
+        let process = self.processes.remove(at);
+        process.task.abort();
+        self.keep_journal(&process);
+        self.calls.retain(|call| call.process != number);
+        self.watches.retain(|watch| watch.process != number);
+        self.last_election = Instant::now();
+        self.note_activity();
+        Some(process.role)
+    }
+
+    /// Ends a process and starts it again.
+    pub(crate) fn crash(&mut self, number: ProcessNumber, old: Option<Revision>) {
+        if let Some(role) = self.kill(number) {
+            self.start_process(role, old);
+        }
+    }
+
+    /// Ends a process and starts it again on a machine whose clock is ahead by so many seconds.
+    pub(crate) fn crash_skewed(&mut self, number: ProcessNumber, seconds: i64) {
+        if let Some(role) = self.kill(number) {
+            self.start_on(role, None, seconds);
+        }
+    }
+
+    fn keep_journal(&mut self, process: &Process) {
+        let panics = std::mem::take(&mut process.journal().panics);
+        self.record.alarms.extend(panics.iter().map(|panic| alarm_about(panic)));
+    }
+
+    fn has_ended_early(&mut self) -> bool {
+        let Some(at) = self.processes.iter().position(|process| process.task.is_finished()) else {
+            return false;
+        };
+        let process = self.processes.remove(at);
+        let message = match futures::FutureExt::now_or_never(process.task) {
+            Some(Ok(Ok(()))) => "it returned".to_owned(),
+            Some(Ok(Err(error))) => error.to_string(),
+            Some(Err(error)) => error.to_string(),
+            None => "it ended".to_owned(),
+        };
+        let text = format!("the operator ended by itself: {message}");
+        self.record.alarms.push(Alarm::new("no panic", "operator", text));
+        true
+    }
+
+    fn finish(mut self) -> (RunRecord, Template) {
+        self.tell_journals();
+        for process in std::mem::take(&mut self.processes) {
+            self.keep_journal(&process);
+        }
+        self.record.hash = self.hasher.digest();
+        let template = Template {
+            server: self.server,
+            background: self.background,
+            snapshot: self.store.snapshot(),
+            born: self.template.born,
+            start_answers: self.start_answers,
+        };
+        (self.record, template)
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub(crate) fn note_activity(&mut self) {
+        self.last_activity = Instant::now();
+    }
+
+    pub(crate) fn process(&mut self, number: ProcessNumber) -> Option<&mut Process> {
+        self.processes.iter_mut().find(|process| process.number == number)
+    }
+
+    pub(crate) fn outside_text(&self) -> String {
+        self.outside.as_ref().map(|outside| (outside.describe)()).unwrap_or_default()
+    }
+}
+
+/// What to say about a panic. The runtime of a schedule has no I/O, and tokio panics where some is wanted.
+fn alarm_about(panic: &str) -> Alarm {
+    if panic.contains("IO is disabled") || panic.contains("no reactor running") {
+        let text = format!("the operator does real I/O, which does not repeat: {panic}");
+        return Alarm::new("deterministic", "operator", text).hint(REAL_IO);
+    }
+    Alarm::new("no panic", "operator", format!("the operator panicked: {panic}"))
+}

@@ -1,0 +1,139 @@
+//! Open watches: the server writes into them, the simulator decides when the operator reads each event.
+//!
+//! **Invariant:** what the API guarantees holds under every fault: the events of a watch come in order and without gaps, or
+//! the watch ends.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use homeostat_apiserver::body::Body;
+use http_body::Body as _;
+use serde::Deserialize;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::parking::ProcessNumber;
+
+/// One event of a watch that the operator has not read yet.
+#[derive(Clone, Debug)]
+pub(crate) struct WatchFrame {
+    pub(crate) bytes: Bytes,
+    /// `ADDED`, `MODIFIED`, `DELETED`; others never wait.
+    pub(crate) change: String,
+    /// `default/home`.
+    pub(crate) object: String,
+    pub(crate) uid: String,
+    /// The round in which it came: what came first is delivered first.
+    pub(crate) round: u64,
+}
+
+/// Why a watch stays silent.
+#[derive(Clone, Debug)]
+pub(crate) struct WatchHold {
+    /// Until this many more writes were done, by anybody.
+    pub(crate) writes: Option<u64>,
+    /// In any case only until then.
+    pub(crate) until: Instant,
+    /// The watch then ends with 410, so that only a list shows what happened.
+    pub(crate) expires: bool,
+    /// It ends as soon as another event of this object comes.
+    pub(crate) object: Option<String>,
+}
+
+/// A watch that the operator has open.
+pub(crate) struct OpenWatch {
+    pub(crate) process: ProcessNumber,
+    /// `configmaps`, `pages.demo.dev`.
+    pub(crate) resource: Arc<str>,
+    pub(crate) body: Body,
+    pub(crate) sender: mpsc::UnboundedSender<Bytes>,
+    pub(crate) frames: VecDeque<WatchFrame>,
+    pub(crate) hold: Option<WatchHold>,
+    pub(crate) has_ended: bool,
+    rest: Vec<u8>,
+}
+
+#[derive(Deserialize)]
+struct EventHead<'a> {
+    #[serde(rename = "type", borrow)]
+    change: &'a str,
+    object: EventObject,
+}
+
+#[derive(Deserialize, Default)]
+struct EventObject {
+    #[serde(default)]
+    metadata: EventMeta,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct EventMeta {
+    name: String,
+    namespace: String,
+    uid: String,
+}
+
+/// What a line of a watch says, as far as the simulator cares.
+pub(crate) fn read_frame(line: &[u8], round: u64) -> Option<WatchFrame> {
+    let head: EventHead<'_> = serde_json::from_slice(line).ok()?;
+    let EventMeta { name, namespace, uid } = head.object.metadata;
+    let object = if namespace.is_empty() { name } else { format!("{namespace}/{name}") };
+    Some(WatchFrame {
+        bytes: Bytes::copy_from_slice(line),
+        change: head.change.to_owned(),
+        object,
+        uid,
+        round,
+    })
+}
+
+impl OpenWatch {
+    pub(crate) fn new(
+        process: ProcessNumber,
+        resource: Arc<str>,
+        body: Body,
+        sender: mpsc::UnboundedSender<Bytes>,
+    ) -> Self {
+        Self {
+            process,
+            resource,
+            body,
+            sender,
+            frames: VecDeque::new(),
+            hold: None,
+            has_ended: false,
+            rest: Vec::new(),
+        }
+    }
+
+    /// Takes what the server has written, line by line; wakes the task of `cx` when there is more.
+    pub(crate) fn pull(&mut self, cx: &mut Context<'_>) -> Vec<Bytes> {
+        let mut lines = Vec::new();
+        while !self.has_ended {
+            match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Pending => break,
+                Poll::Ready(Some(Ok(frame))) => {
+                    if let Ok(bytes) = frame.into_data() {
+                        self.rest.extend_from_slice(&bytes);
+                    }
+                }
+                Poll::Ready(_) => self.has_ended = true,
+            }
+        }
+        while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.rest.drain(..=end).collect();
+            lines.push(line.into());
+        }
+        lines
+    }
+
+    /// Sends what the operator reads at once.
+    pub(crate) fn send(&self, bytes: Bytes) {
+        // A watch that the operator has closed is dropped in the next round.
+        let _ = self.sender.send(bytes);
+    }
+}

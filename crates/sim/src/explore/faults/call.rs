@@ -1,0 +1,46 @@
+//! A call fails, with or without effect, or somebody else is faster. A conflict is always a real one: a foreign writer comes
+//! between the read and the write.
+
+use crate::engine::{Point, PointKind};
+use crate::fault::Fault;
+
+/// Longer than a lease lasts that is not renewed.
+pub(crate) const FREEZE_SECONDS: u64 = 40;
+
+/// Long enough for everything else to come first, and shorter than the timeouts of clients.
+const SLOW_SECONDS: u64 = 1;
+
+pub(super) fn faults_at(point: &Point) -> Vec<Fault> {
+    match point.kind {
+        PointKind::Write => vec![
+            Fault::LoseAnswer,
+            Fault::Refuse { code: 500 },
+            Fault::ForeignWrite,
+            Fault::Refuse { code: 429 },
+            Fault::LoseRequest,
+            Fault::RefuseAfter { code: 504 },
+            Fault::Slow { seconds: SLOW_SECONDS },
+            Fault::Freeze { seconds: FREEZE_SECONDS },
+        ],
+        PointKind::Read => {
+            vec![Fault::Refuse { code: 500 }, Fault::LoseRequest, Fault::Slow { seconds: SLOW_SECONDS }]
+        }
+        PointKind::OutsideWrite => {
+            vec![
+                Fault::LoseAnswer,
+                Fault::Refuse { code: 500 },
+                Fault::Twice,
+                Fault::Freeze { seconds: FREEZE_SECONDS },
+            ]
+        }
+        PointKind::OutsideRead => {
+            vec![
+                Fault::Refuse { code: 500 },
+                Fault::StaleOutside { changes: 1 },
+                Fault::StaleOutside { changes: 2 },
+            ]
+        }
+        PointKind::OpenWatch => vec![Fault::Refuse { code: 500 }, Fault::LoseRequest],
+        PointKind::Frame | PointKind::Settled => Vec::new(),
+    }
+}

@@ -1,0 +1,27 @@
+//! The user is faster, or acts while the operator is down, or does things in another order.
+
+use crate::engine::{Point, PointKind, Setup};
+use crate::fault::Fault;
+
+pub(super) fn faults_at(setup: &Setup, point: &Point) -> Vec<Fault> {
+    let (next, later) = (setup.step(point.step), setup.step(point.step + 1));
+    let mut faults = Vec::new();
+    if point.kind == PointKind::Settled {
+        if next.is_some() {
+            faults.push(Fault::Down);
+        }
+        // Steps about one object have an order; deletions of several, and creations of several, do not.
+        if let (Some(next), Some(later)) = (next, later)
+            && next.object() != later.object()
+            && next.is_delete() == later.is_delete()
+        {
+            faults.push(Fault::SwapSteps);
+        }
+        if point.step == 0 && setup.givens.len() > 1 {
+            faults.extend((1..=setup.givens.len()).map(|given| Fault::Postpone { given }));
+        }
+    } else if next.is_some() {
+        faults.push(Fault::StepFirst);
+    }
+    faults
+}

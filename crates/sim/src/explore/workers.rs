@@ -1,0 +1,40 @@
+//! Runs a batch on all cores. The order of the results is that of the plans.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use super::{Explorer, Judged};
+use crate::trace::Deviation;
+
+/// Another number of cores than the machine has.
+const CORES: &str = "HOMEOSTAT_SIM_CORES";
+
+fn cores() -> usize {
+    let told = std::env::var(CORES).ok().and_then(|text| text.parse().ok());
+    told.unwrap_or_else(|| thread::available_parallelism().map_or(1, std::num::NonZero::get))
+}
+
+/// Runs and judges the schedules of a batch.
+pub(super) fn run_batch(explorer: &Explorer<'_>, batch: Vec<Vec<Deviation>>) -> Vec<Judged> {
+    let cores = cores().min(batch.len());
+    if cores <= 1 {
+        return batch.into_iter().map(|plan| explorer.judge_one(plan)).collect();
+    }
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(plan) = batch.get(at) else { return };
+                    let judged = explorer.judge_one(plan.clone());
+                    results.lock().expect("no worker panics while it holds the lock").push((at, judged));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().expect("no worker panics while it holds the lock");
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, judged)| judged).collect()
+}

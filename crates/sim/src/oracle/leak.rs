@@ -1,0 +1,38 @@
+//! When everything the user made is deleted, nothing of the operator is left, inside or outside.
+
+use crate::alarm::Alarm;
+use crate::engine::{RunRecord, Setup};
+use crate::state::{canonical_state, shown_key};
+
+const HINT: &str = "give children an owner reference, and what is outside or in another namespace a finalizer that is set \
+                    before it is made";
+
+pub(super) fn judge(setup: &Setup, record: &RunRecord) -> Option<Alarm> {
+    if !record.alarms.is_empty() || !record.cleanup_end.is_judged || !record.cleanup_end.is_reached {
+        return None;
+    }
+    let before = canonical_state(&setup.template.snapshot, setup.template.born);
+    let after = canonical_state(&record.cleanup_end.snapshot, setup.template.born);
+    let left = after.keys().find(|key| !before.contains_key(*key));
+    if let Some(left) = left {
+        let is_stuck = record.cleanup_end.snapshot.iter().any(|entry| {
+            shown_key(&entry.key) == *left
+                && entry.bytes.windows(19).any(|part| part == b"\"deletionTimestamp\"")
+        });
+        let how = if is_stuck { "is never gone: a finalizer stays" } else { "is left" };
+        let text = format!("{left} {how} after everything was deleted");
+        return Some(Alarm::new("no leak", left, text).hint(HINT));
+    }
+    let at_start = record.rests.first().map(|rest| &rest.outside);
+    let made_before = setup.outside.as_ref().map(|make| ((make)().describe)());
+    match made_before {
+        Some(initial) if initial != record.cleanup_end.outside && at_start.is_some() => {
+            let text = format!(
+                "outside is left after everything was deleted: {} (it began as {initial})",
+                record.cleanup_end.outside
+            );
+            Some(Alarm::new("no leak", "outside", text).hint(HINT))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,142 @@
+//! One fault of a call at a time: what it does to an operator that does not expect it, and to one that does.
+
+use std::sync::Arc;
+
+use homeostat_runtime::{Action, Context, Result};
+use homeostat_sim::{Fault, edit};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+
+use crate::kinds::{Page, both, check_fault, child, config_maps, ensure};
+
+/// The broken one goes on after an error as if nothing had happened.
+async fn make_child(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
+    let made = ensure(&config_maps(&cx), &child(&page, "child", "text")).await;
+    if is_cured {
+        made?;
+    }
+    Ok(Action::await_change())
+}
+
+#[test]
+fn errors_without_effect() {
+    let at = "create configmaps default/child";
+    for fault in [Fault::Refuse { code: 500 }, Fault::Refuse { code: 429 }, Fault::LoseRequest] {
+        check_fault(both(make_child), at, &fault, "same end");
+    }
+}
+
+/// The broken one makes another child of another name when it is not told that the first was made.
+async fn make_copy(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
+    let mut copy = child(&page, "copy", "text");
+    if is_cured {
+        ensure(&config_maps(&cx), &copy).await?;
+        return Ok(Action::await_change());
+    }
+    let pages: Api<Page> = Api::namespaced(cx.client().clone(), "default");
+    if pages.get("home").await?.status.is_none_or(|status| status.seen.is_empty()) {
+        copy.metadata.name = None;
+        copy.metadata.generate_name = Some("copy".into());
+        let made = config_maps(&cx).create(&PostParams::default(), &copy).await?;
+        let status = serde_json::json!({"status": {"seen": made.metadata.name}});
+        pages.patch_status("home", &PatchParams::default(), &Patch::Merge(status)).await?;
+    }
+    Ok(Action::await_change())
+}
+
+#[test]
+fn errors_with_effect() {
+    for fault in [Fault::LoseAnswer, Fault::RefuseAfter { code: 504 }, Fault::CrashAfter] {
+        let [broken, cured] = both(make_copy);
+        let found =
+            broken.replay(&crate::kinds::trace("create configmaps default/copy*", fault.clone())).failure;
+        let found = found.expect("it is noticed");
+        assert_eq!(found.oracle, "justified creation", "{}", found.report);
+        let trace = crate::kinds::trace("create configmaps default/copy", fault);
+        assert!(cured.replay(&trace).failure.is_none());
+    }
+}
+
+/// The broken one replaces whatever somebody else wrote.
+async fn write_child(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
+    let api = config_maps(&cx);
+    let wanted = child(&page, "child", &page.spec.text);
+    match api.get_opt("child").await? {
+        None => ensure(&api, &wanted).await?,
+        Some(stored) if stored.data == wanted.data => {}
+        Some(_) if is_cured => {
+            let patch = serde_json::json!({"data": wanted.data});
+            api.patch("child", &PatchParams::default(), &Patch::Merge(patch)).await?;
+        }
+        Some(_) => {
+            api.replace("child", &PostParams::default(), &wanted).await?;
+        }
+    }
+    Ok(Action::await_change())
+}
+
+#[test]
+fn a_second_writer() {
+    let [broken, cured] =
+        both(write_child).map(|one| one.then(edit::<Page>("home", |page| page.spec.text = "b".into())));
+    let found = broken.replay(&crate::kinds::trace("update configmaps default/child", Fault::ForeignWrite));
+    let found = found.failure.expect("it is noticed");
+    assert_eq!(found.oracle, "foreign fields kept", "{}", found.report);
+    let trace = crate::kinds::trace("patch configmaps default/child", Fault::ForeignWrite);
+    assert!(cured.replay(&trace).failure.is_none());
+}
+
+/// The broken one does not wait for its first write, so it may come last.
+async fn write_detached(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
+    let api = config_maps(&cx);
+    if api.get_opt("child").await?.is_some() {
+        return Ok(Action::await_change());
+    }
+    let how = PatchParams::apply("pages").force();
+    let draft = child(&page, "child", "draft");
+    let (first, hurry) = (api.clone(), how.clone());
+    let write = async move { first.patch("child", &hurry, &Patch::Apply(&draft)).await };
+    if is_cured {
+        write.await?;
+    } else {
+        tokio::spawn(write);
+        tokio::task::yield_now().await;
+    }
+    api.patch("child", &how, &Patch::Apply(&child(&page, "child", "final"))).await?;
+    Ok(Action::await_change())
+}
+
+#[test]
+fn a_slow_call() {
+    check_fault(
+        both(write_detached),
+        "patch configmaps default/child",
+        &Fault::Slow { seconds: 1 },
+        "same end",
+    );
+}
+
+/// The broken one cannot count time backwards.
+async fn remember_time(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
+    let seen = page.status.as_ref().map(|status| status.seen.clone()).unwrap_or_default();
+    let Ok(seen) = seen.parse::<jiff::Timestamp>() else {
+        let api: Api<Page> = Api::namespaced(cx.client().clone(), "default");
+        let status = serde_json::json!({"status": {"seen": cx.now().to_string()}});
+        api.patch_status("home", &PatchParams::default(), &Patch::Merge(status)).await?;
+        return Ok(Action::await_change());
+    };
+    let age = cx.now().duration_since(seen).as_secs();
+    if !is_cured {
+        u64::try_from(age).expect("what was written before now is older than now");
+    }
+    Ok(Action::await_change())
+}
+
+#[test]
+fn a_clock_that_is_behind() {
+    let fault = Fault::RestartSkewed { seconds: -900 };
+    check_fault(both(remember_time), "at rest after the start", &fault, "no panic");
+    let fault = Fault::RestartSkewed { seconds: 900 };
+    let [_, cured] = both(remember_time);
+    assert!(cured.replay(&crate::kinds::trace("at rest after the start", fault)).failure.is_none());
+}

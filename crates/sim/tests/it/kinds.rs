@@ -1,0 +1,141 @@
+//! The kind under test, and what the tests do with it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use homeostat_runtime::{Action, Context, Controller, Operator, StatusBase};
+use homeostat_sim::{Budget, Deviation, Fault, Outcome, Simulation, Trace};
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::PostParams;
+use kube::{Api, CustomResource, Resource};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[kube(group = "demo.dev", version = "v1", kind = "Page", namespaced, status = "PageStatus")]
+pub(crate) struct PageSpec {
+    #[serde(default)]
+    pub(crate) text: String,
+    #[serde(default)]
+    pub(crate) count: usize,
+    #[serde(default)]
+    pub(crate) is_public: bool,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+pub(crate) struct PageStatus {
+    #[serde(default)]
+    pub(crate) seen: String,
+    #[serde(flatten)]
+    pub(crate) base: StatusBase,
+}
+
+pub(crate) fn page(name: &str, spec: PageSpec) -> Page {
+    let mut page = Page::new(name, spec);
+    page.metadata.namespace = Some("default".into());
+    page
+}
+
+pub(crate) fn operator() -> Operator {
+    Operator::new("pages.demo.dev").crd::<Page>()
+}
+
+/// A ConfigMap owned by the page.
+pub(crate) fn child(page: &Page, name: &str, text: &str) -> ConfigMap {
+    ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.into()),
+            namespace: Some("default".into()),
+            owner_references: page.controller_owner_ref(&()).map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        },
+        data: Some(BTreeMap::from([("text".to_owned(), text.to_owned())])),
+        ..ConfigMap::default()
+    }
+}
+
+pub(crate) fn config_maps(cx: &Context<Page>) -> Api<ConfigMap> {
+    Api::namespaced(cx.client().clone(), "default")
+}
+
+/// Creates it, whether or not it is there already.
+pub(crate) async fn ensure(api: &Api<ConfigMap>, object: &ConfigMap) -> homeostat_runtime::Result<()> {
+    match api.create(&PostParams::default(), object).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        other => Ok(other.map(drop)?),
+    }
+}
+
+/// Enough for every single fault of these scenarios. No limit of real time, so that a busy machine finds the same.
+pub(crate) const BUDGET: Budget = Budget { schedules: 500, seconds: 3600 };
+
+/// A sample of them, as much as an unoptimized build does in reasonable time.
+pub(crate) const SAMPLE: Budget = Budget { schedules: 130, seconds: 3600 };
+
+/// The broken one is found by one of these oracles, the cured one gives no alarm.
+#[track_caller]
+pub(crate) fn check(broken: Simulation, cured: Simulation, oracles: &[&str]) -> Outcome {
+    let found = broken.budget(BUDGET).explore();
+    let failure = found.failure.as_ref().expect("the bug is found");
+    println!("{}", failure.report);
+    assert!(oracles.contains(&&*failure.oracle), "{}", failure.report);
+    assert!(failure.steps() <= 10, "{} steps", failure.steps());
+    let outcome = cured.budget(SAMPLE).explore();
+    if let Some(failure) = outcome.failure {
+        panic!("a false alarm:\n{}", failure.report);
+    }
+    println!("{} schedules, {:.2} s, {} states", outcome.schedules, outcome.seconds, outcome.states);
+    found
+}
+
+/// The schedule in which exactly this goes wrong.
+pub(crate) fn trace(at: &str, fault: Fault) -> Trace {
+    Trace {
+        homeostat_trace: 1,
+        simulation: String::new(),
+        seed: 1,
+        steps: Vec::new(),
+        skipped: Vec::new(),
+        deviations: vec![Deviation { at: at.to_owned(), fault }],
+        oracle: String::new(),
+        subject: String::new(),
+    }
+}
+
+/// In the schedule in which exactly this goes wrong, this oracle complains of the broken one, and none of the cured one.
+#[track_caller]
+pub(crate) fn check_fault([broken, cured]: [Simulation; 2], at: &str, fault: &Fault, oracle: &str) {
+    let found = broken.replay(&trace(at, fault.clone())).failure;
+    let found = found.unwrap_or_else(|| panic!("{fault:?} at {at} is not noticed"));
+    assert_eq!(found.oracle, oracle, "{}", found.report);
+    if let Some(failure) = cured.replay(&trace(at, fault.clone())).failure {
+        panic!("a false alarm:\n{}", failure.report);
+    }
+}
+
+/// Something goes wrong with one of two operators, and not with the other, although nothing fails.
+#[track_caller]
+pub(crate) fn check_undisturbed([broken, cured]: [Simulation; 2], oracle: &str) {
+    let few = Budget { schedules: 3, seconds: 3600 };
+    let found = broken.budget(few).explore().failure.expect("it is noticed");
+    assert_eq!(found.oracle, oracle, "{}", found.report);
+    assert_eq!(found.trace.deviations, [], "{}", found.report);
+    if let Some(failure) = cured.budget(few).explore().failure {
+        panic!("a false alarm:\n{}", failure.report);
+    }
+}
+
+/// Both forms of an operator that reconciles pages and owns ConfigMaps, with one page.
+pub(crate) fn both<F>(reconcile: fn(Arc<Page>, Context<Page>, bool) -> F) -> [Simulation; 2]
+where
+    F: Future<Output = homeostat_runtime::Result<Action>> + Send + 'static,
+{
+    [false, true].map(|is_cured| {
+        Simulation::new(move || {
+            let pages = Controller::<Page>::new().owns::<ConfigMap>();
+            operator().control(pages.reconcile(move |page, cx| reconcile(page, cx, is_cured)))
+        })
+        .given(page("home", PageSpec { text: "hello".into(), count: 1, is_public: true }))
+    })
+}

@@ -1,0 +1,86 @@
+//! How an animal is hunted: the broken one with the default budget, then its cured twin.
+
+use homeostat::sim::{Budget, Failure};
+
+use crate::animal::Animal;
+
+/// Real time is no limit where a number of schedules was asked for.
+const NO_LIMIT_SECONDS: u64 = 3600;
+
+/// How to hunt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What chance starts from.
+    pub seed: u64,
+    /// How much is tried with the broken one.
+    pub broken: Budget,
+    /// How much is tried with the cured one.
+    pub cured: Budget,
+}
+
+impl Settings {
+    /// The simulator's default budget for both.
+    pub fn with_seed(seed: u64) -> Self {
+        Self { seed, broken: Budget::default(), cured: Budget::default() }
+    }
+
+    /// Tries this many schedules with the cured one, however long they take.
+    #[must_use]
+    pub fn cured_schedules(self, schedules: u64) -> Self {
+        Self { cured: Budget { schedules, seconds: NO_LIMIT_SECONDS }, ..self }
+    }
+}
+
+/// What became of one hunt.
+#[derive(Clone, Debug)]
+pub struct Hunt {
+    /// The animal.
+    pub name: &'static str,
+    /// What chance started from.
+    pub seed: u64,
+    /// What the simulator says of the broken one.
+    pub failure: Option<Failure>,
+    /// Schedules until the broken one was found, or given up.
+    pub schedules: u64,
+    /// Real seconds until then, with making the failure short.
+    pub seconds: f64,
+    /// What the simulator says of the cured one: a false alarm.
+    pub alarm: Option<Failure>,
+    /// Schedules that the cured one survived.
+    pub cured_schedules: u64,
+    /// Real seconds of the cured one.
+    pub cured_seconds: f64,
+}
+
+impl Hunt {
+    /// Steps of the shrunk trace.
+    pub fn steps(&self) -> usize {
+        self.failure.as_ref().map_or(0, Failure::steps)
+    }
+
+    /// Returns whether the broken one was found and the cured one was left alone.
+    pub fn is_good(&self) -> bool {
+        self.failure.is_some() && self.alarm.is_none()
+    }
+}
+
+/// Hunts an animal, then its cured twin.
+pub fn hunt(animal: &Animal, settings: Settings) -> Hunt {
+    let name = animal.name;
+    let broken = (animal.broken)().named(name).seed(settings.seed).budget(settings.broken).explore();
+    let cured = (animal.cured)()
+        .named(format!("{name} (cured)"))
+        .seed(settings.seed)
+        .budget(settings.cured)
+        .explore();
+    Hunt {
+        name,
+        seed: settings.seed,
+        failure: broken.failure,
+        schedules: broken.schedules,
+        seconds: broken.seconds,
+        alarm: cured.failure,
+        cured_schedules: cured.schedules,
+        cured_seconds: cured.seconds,
+    }
+}

@@ -1,0 +1,16 @@
+//! Reconcilers with bugs that real operators had, each beside its cured twin, hunted by the simulator.
+//!
+//! Reading order: [`animal`] (what one is), [`animals`] (the list, one file each), [`hunt`] (how one is hunted), [`table`]
+//! (what is printed). `docs/why/zoo.md` says which real bugs each stands for.
+//!
+//! **Invariant:** a scenario says what a user of the operator does and wants, and nothing about the bug: the simulator hunts
+//! with its default budget and its default oracles.
+
+pub mod animal;
+pub mod animals;
+pub mod hunt;
+mod objects;
+pub mod table;
+
+pub use animal::Animal;
+pub use animals::ANIMALS;
