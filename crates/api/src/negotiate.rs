@@ -40,7 +40,7 @@ pub struct AnswerPreferences<'a> {
 
 /// The forms that an endpoint offers.
 #[derive(Clone, Copy, Debug)]
-pub struct EndpointOffer {
+pub struct EndpointForms {
     /// The forms beside the object itself.
     pub forms: OfferedForms,
     /// Whether the kind is defined by a CustomResourceDefinition. Custom kinds are routed less strictly.
@@ -180,7 +180,7 @@ impl AnswerEncoding {
 /// Negotiates the form and encoding of an answer.
 pub fn representation(
     asked: &AnswerPreferences<'_>,
-    endpoint: EndpointOffer,
+    endpoint: EndpointForms,
 ) -> Result<Representation, Status> {
     let plain = |pretty| Representation { form: ObjectForm::Object, media: AnswerEncoding::Json, pretty };
     let Some(accept) = asked.accept.filter(|accept| !accept.is_empty() && *accept != "application/json")
@@ -204,7 +204,7 @@ pub fn representation(
 /// which is stored as it is sent and shared by all watchers; Kubernetes would stream protobuf.
 pub fn watch_representation(
     asked: &AnswerPreferences<'_>,
-    endpoint: EndpointOffer,
+    endpoint: EndpointForms,
 ) -> Result<Representation, Status> {
     match representation(asked, endpoint)? {
         Representation { media: AnswerEncoding::Yaml, .. } => Err(Status::not_acceptable(STREAM_TYPES)),
@@ -227,7 +227,7 @@ pub fn discovery(asked: &AnswerPreferences<'_>) -> Result<DiscoveryForm, Status>
     if let Some(version) = version {
         return Ok(DiscoveryForm::Aggregated(version));
     }
-    let endpoint = EndpointOffer { forms: OfferedForms::Plain, is_custom: false, is_collection: false };
+    let endpoint = EndpointForms { forms: OfferedForms::Plain, is_custom: false, is_collection: false };
     representation(asked, endpoint).map(DiscoveryForm::Plain)
 }
 
@@ -288,7 +288,7 @@ fn is_routable(accept: &str) -> bool {
     })
 }
 
-fn choose(clause: &AcceptClause<'_>, endpoint: EndpointOffer) -> Option<(ObjectForm, AnswerEncoding, bool)> {
+fn choose(clause: &AcceptClause<'_>, endpoint: EndpointForms) -> Option<(ObjectForm, AnswerEncoding, bool)> {
     if clause.get("stream").is_some_and(|stream| !matches!(stream, "" | "watch"))
         || clause.get("sv").is_some_and(|version| !version.is_empty())
     {
@@ -299,7 +299,7 @@ fn choose(clause: &AcceptClause<'_>, endpoint: EndpointOffer) -> Option<(ObjectF
     offered.find_map(|(media, _)| form(clause, media, endpoint).map(|form| (form, media, pretty)))
 }
 
-fn form(clause: &AcceptClause<'_>, media: AnswerEncoding, endpoint: EndpointOffer) -> Option<ObjectForm> {
+fn form(clause: &AcceptClause<'_>, media: AnswerEncoding, endpoint: EndpointForms) -> Option<ObjectForm> {
     let (group, version, kind) = (clause.get("g"), clause.get("v"), clause.get("as"));
     if group.is_none() && version.is_none() && kind.is_none() {
         return (!endpoint.is_custom || media != AnswerEncoding::Protobuf).then_some(ObjectForm::Object);
@@ -335,10 +335,10 @@ fn include(query: &str) -> Result<IncludedObject, Status> {
 mod tests {
     use super::*;
 
-    const BUILT_IN: EndpointOffer =
-        EndpointOffer { forms: OfferedForms::All, is_custom: false, is_collection: false };
-    const CUSTOM: EndpointOffer = EndpointOffer { is_custom: true, ..BUILT_IN };
-    const REVIEW: EndpointOffer = EndpointOffer { forms: OfferedForms::Metadata, ..BUILT_IN };
+    const BUILT_IN: EndpointForms =
+        EndpointForms { forms: OfferedForms::All, is_custom: false, is_collection: false };
+    const CUSTOM: EndpointForms = EndpointForms { is_custom: true, ..BUILT_IN };
+    const REVIEW: EndpointForms = EndpointForms { forms: OfferedForms::Metadata, ..BUILT_IN };
     const KUBECTL_GET: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,\
                                application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
     const TABLE: ObjectForm =
@@ -349,7 +349,7 @@ mod tests {
                           application/vnd.kubernetes.protobuf";
 
     #[track_caller]
-    fn check(accept: &str, endpoint: EndpointOffer, expected: Result<(ObjectForm, AnswerEncoding), &str>) {
+    fn check(accept: &str, endpoint: EndpointForms, expected: Result<(ObjectForm, AnswerEncoding), &str>) {
         let asked = AnswerPreferences { accept: Some(accept), ..AnswerPreferences::default() };
         let got = representation(&asked, endpoint).map(|got| (got.form, got.media));
         assert_eq!(got.map_err(|status| status.message), expected.map_err(str::to_owned), "{accept}");
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn a_list_names_the_streams_too_and_yaml_is_no_stream() {
         let asked = AnswerPreferences { accept: Some("application/xml"), ..AnswerPreferences::default() };
-        let list = EndpointOffer { is_collection: true, ..BUILT_IN };
+        let list = EndpointForms { is_collection: true, ..BUILT_IN };
         let refusal = representation(&asked, list).expect_err("xml is refused").message;
         assert!(refusal.ends_with(MEDIA_AND_STREAM_TYPES), "{refusal}");
         let yaml = AnswerPreferences { accept: Some("application/yaml"), ..AnswerPreferences::default() };

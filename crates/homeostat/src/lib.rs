@@ -36,7 +36,7 @@ pub mod prelude {
     pub use homeostat_runtime::handlers::{Diff, Field, Is, RawEvent, Turn};
     pub use homeostat_runtime::{
         Action, Backoff, Context, Control, Controller, Error, Fault, Handlers, Metadata, Operator, Predicate,
-        Result, Severity, StatusBase, Target, changed, condition, from_json, retry_after, terminal,
+        Result, Severity, StandardStatus, Target, changed, condition, from_json, retry_after, terminal,
     };
     pub use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
     pub use k8s_openapi::api::batch::v1::{CronJob, Job};

@@ -114,34 +114,34 @@ impl JournalState {
         self.ring.push_back(record);
         let oldest = oldest?;
         self.dropped += 1;
-        match kept_as(&oldest.entry) {
-            Some(KeptAs::Failure) => self.failures.push(self.dropped, oldest),
-            Some(KeptAs::Change) => self.changes.push(self.dropped, oldest),
+        match retained_kind(&oldest.entry) {
+            Some(RetainedKind::Failure) => self.failures.push(self.dropped, oldest),
+            Some(RetainedKind::Change) => self.changes.push(self.dropped, oldest),
             None => Some(oldest),
         }
     }
 }
 
-/// Where a record that outlives the ring is kept.
-enum KeptAs {
+/// The kinds of records that outlive the ring.
+enum RetainedKind {
     Failure,
     Change,
 }
 
-/// Returns where an entry is kept after it left the ring: failures and changes are kept, mere looks at an object, which
-/// are most of what happens, are not.
-fn kept_as(entry: &Entry) -> Option<KeptAs> {
+/// Returns how an entry is retained after it left the ring. Failures and changes are; reconciles that changed nothing,
+/// the vast majority, are not.
+fn retained_kind(entry: &Entry) -> Option<RetainedKind> {
     match entry {
         Entry::Failed { .. }
         | Entry::Quarantined { .. }
         | Entry::Panicked { .. }
         | Entry::Wrote { outcome: WriteOutcome::Failed { .. }, .. }
         | Entry::Handled { outcome: HandlerOutcome::Retry { .. } | HandlerOutcome::GaveUp { .. }, .. } => {
-            Some(KeptAs::Failure)
+            Some(RetainedKind::Failure)
         }
         Entry::Wrote { outcome: WriteOutcome::Done { .. } | WriteOutcome::Fenced, .. }
         | Entry::Drifted { .. }
-        | Entry::Settled { next: Next::Gone, .. } => Some(KeptAs::Change),
+        | Entry::Settled { next: Next::Gone, .. } => Some(RetainedKind::Change),
         _ => None,
     }
 }

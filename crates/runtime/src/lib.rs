@@ -50,7 +50,7 @@ mod operator;
 pub mod otel;
 
 pub use action::Action;
-pub use context::{Context, Parent, StatusBase, condition};
+pub use context::{Context, Parent, StandardStatus, condition};
 pub use controller::{Control, Controller};
 pub use error::{BoxError, Error};
 pub use events::Severity;

@@ -1,8 +1,8 @@
 //! The durable store: everything is in memory, and a log makes it durable.
 //!
-//! Reading order: [`files`] (all access to the disk), `frame` (checksums, torn or damaged), `record` (what is written),
-//! `format` (in which version), `log`, `acknowledged` (how far it must reach), `checkpoint`, `recover`, `migrate` (from
-//! an older version), `queue` (what waits), `log_writer` (the thread that writes). `docs/why/store.md` has the engines
+//! Reading order: [`files`] (all access to the disk), `frame` (checksums, torn or damaged), `payload` (what is written),
+//! `format` (in which version), `log` (appends and syncs), `acknowledged` (how far it must reach), `checkpoint`, `recover`, `migrate` (from
+//! an older version), `queue` (what waits), `log_writer` (the thread that commits batches). `docs/why/store.md` has the engines
 //! this was measured against.
 //!
 //! **Invariant:** a commit is synced to disk before anybody sees it or is told about it. If the disk refuses a write or

@@ -44,5 +44,5 @@ pub struct AtStatus {
     pub pod: Option<String>,
     #[allow(missing_docs, reason = "flattened: its fields are documented where they are declared")]
     #[serde(flatten)]
-    pub base: StatusBase,
+    pub base: StandardStatus,
 }

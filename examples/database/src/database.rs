@@ -94,5 +94,5 @@ pub struct DatabaseStatus {
     pub secret: Option<String>,
     #[allow(missing_docs, reason = "flattened: its fields are documented where they are declared")]
     #[serde(flatten)]
-    pub base: StatusBase,
+    pub base: StandardStatus,
 }

@@ -28,5 +28,5 @@ fn readable() -> String {
 pub struct FileStatus {
     #[allow(missing_docs, reason = "flattened: its fields are documented where they are declared")]
     #[serde(flatten)]
-    pub base: StatusBase,
+    pub base: StandardStatus,
 }

@@ -40,7 +40,7 @@ pub struct EphemeralVolumeClaimStatus {
     pub create: Option<Created>,
     /// The condition `Handled`: whether the handlers have finished.
     #[serde(flatten)]
-    pub base: StatusBase,
+    pub base: StandardStatus,
 }
 
 /// The result of `create`.

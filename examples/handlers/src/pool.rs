@@ -28,7 +28,7 @@ pub struct VolumePoolStatus {
     pub claims: usize,
     /// The condition `Handled`: whether the handlers have finished.
     #[serde(flatten)]
-    pub base: StatusBase,
+    pub base: StandardStatus,
 }
 
 /// A claim's report, and the pool that gets it.

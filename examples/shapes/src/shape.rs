@@ -36,5 +36,5 @@ pub enum Form {
 pub struct ShapeStatus {
     #[allow(missing_docs, reason = "flattened: its fields are documented where they are declared")]
     #[serde(flatten)]
-    pub base: StatusBase,
+    pub base: StandardStatus,
 }

@@ -21,7 +21,7 @@ pub use self::aggregated::TaggedDocument;
 pub use self::order::compare_versions;
 pub use self::root::MANAGED_LABEL;
 use crate::negotiate::{
-    self, AnswerEncoding, AnswerPreferences, DiscoveryForm, DiscoveryVersion, EndpointOffer, OfferedForms,
+    self, AnswerEncoding, AnswerPreferences, DiscoveryForm, DiscoveryVersion, EndpointForms, OfferedForms,
     Representation,
 };
 use crate::resource::Resource;
@@ -185,7 +185,7 @@ fn group_version(group: &str, version: &str) -> String {
 }
 
 fn plain(request: &DiscoveryRequest<'_>, document: &Value) -> Result<Response<Bytes>, Status> {
-    let endpoint = EndpointOffer { forms: OfferedForms::Plain, is_custom: false, is_collection: false };
+    let endpoint = EndpointForms { forms: OfferedForms::Plain, is_custom: false, is_collection: false };
     negotiate::representation(&request.asked, endpoint).map(|form| encoded(document, form))
 }
 

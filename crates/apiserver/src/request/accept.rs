@@ -1,6 +1,6 @@
 //! Which form and encoding of an answer a request accepts.
 
-use homeostat_api::negotiate::{self, AnswerPreferences, EndpointOffer, OfferedForms, Representation};
+use homeostat_api::negotiate::{self, AnswerPreferences, EndpointForms, OfferedForms, Representation};
 use homeostat_api::resource::Resource;
 use homeostat_api::status::Status;
 use homeostat_api::table;
@@ -12,7 +12,7 @@ use super::{ResourcePath, Verb};
 /// Returns how to show a refusal: as requested, or as JSON if that is impossible. A refusal has no other form than
 /// its own, and can be encoded where a custom object cannot.
 pub(crate) fn refusal_representation(parts: &Parts) -> Representation {
-    let endpoint = EndpointOffer { forms: OfferedForms::Plain, is_custom: false, is_collection: true };
+    let endpoint = EndpointForms { forms: OfferedForms::Plain, is_custom: false, is_collection: true };
     negotiate::representation(&accept_headers(parts), endpoint).unwrap_or_default()
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn negotiate_representation(
     resource: &Resource,
     path: &ResourcePath,
 ) -> Result<Representation, Status> {
-    let endpoint = EndpointOffer {
+    let endpoint = EndpointForms {
         forms: table::forms(resource, Some(&*path.subresource).filter(|name| !name.is_empty())),
         is_custom: resource.is_custom(),
         is_collection: path.name.is_empty(),

@@ -103,8 +103,7 @@ fn content_type(media: AnswerEncoding) -> &'static str {
 }
 
 /// Answers a watch from a revision that this history has not reached. Such a client has seen another history (the
-/// server was restored from an older copy), and no event of this one would mean to it what it says, so the client
-/// must list again.
+/// server was restored from an older copy), and the events of this one would mislead it, so it must list again.
 fn refuse_future_revision(
     media: AnswerEncoding,
     asked: Revision,

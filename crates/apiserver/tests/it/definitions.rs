@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use homeostat_apiserver::migration::CONTENTS;
+use homeostat_apiserver::data_formats::CONTENTS;
 use homeostat_store::Disk;
 use homeostat_store::disk::Config;
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use homeostat_apiserver::migration::CONTENTS;
+use homeostat_apiserver::data_formats::CONTENTS;
 use homeostat_core::{Prefix, Revision};
 use homeostat_store::disk::Config;
 use homeostat_store::{Disk, Store as _};

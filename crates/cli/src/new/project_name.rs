@@ -29,7 +29,7 @@ const USED: &str = "Action Arc AsMut AsRef Backoff Box Client Clone Cluster Conf
     Drop Duration Eq Err Error ExactSizeIterator Extend Fault Field Fn FnMut FnOnce From FromIterator Future Handlers
     Hash InjectedFault Into IntoFuture IntoIterator Is Iterator Job JsonSchema Metadata None Ok Operator Option Ord
     PartialEq PartialOrd Pod Predicate RawEvent RequestVerb Resource ResourceExt Result Secret Self Send Serialize
-    Service Severity Sized Some StatefulSet StatusBase String Sync Target ToOwned ToString TryFrom TryInto Turn Unpin
+    Service Severity Sized Some StatefulSet StandardStatus String Sync Target ToOwned ToString TryFrom TryInto Turn Unpin
     Vec";
 
 impl FromStr for ProjectName {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use homeostat_apiserver::serve::{self, CredentialStorage, Server};
-use homeostat_apiserver::{ApiServer, migration};
+use homeostat_apiserver::{ApiServer, data_formats};
 use homeostat_core::{Clock, Entropy};
 use homeostat_store::{Disk, Limits, Memory, SharedStore, disk};
 use homeostat_workloads::controllers;
@@ -185,7 +185,7 @@ impl Builder {
             Some(folder) => {
                 let config = disk::Config {
                     clock: self.clock,
-                    contents: migration::CONTENTS,
+                    contents: data_formats::CONTENTS,
                     ..disk::Config::default()
                 };
                 Arc::new(Disk::open(folder.join("store"), &config)?)

@@ -430,7 +430,7 @@ impl ObjectCache {
             state.objects.remove(&key);
         }
         self.follow(state, &key, before.as_deref(), after.as_deref());
-        // A write of ours that no watch has shown is known to nobody else; that it is gone must be told all the same.
+        // Only this cache knows of a write that no watch has shown yet, but its deletion must still be reported.
         let old = Some(old.or_else(|| before.filter(|_| after.is_none()))?);
         let (change, writer, writing) = (Change::Missed, None, Vec::new());
         Some(ObjectDelta { key, old, new: None, change, revision, writer, writing })

@@ -38,7 +38,7 @@ impl ObjectCache {
     }
 
     pub(super) fn report_panic(&self, function: &'static str, object: &Key, message: String) {
-        tracing::error!(%object, function, message, "the operator's code panicked on this object; it does not hear of this change");
+        tracing::error!(%object, function, message, "the operator's code panicked on this object and missed this change");
         if let Some((journal, source)) = self.0.reporter.get() {
             let (object, function) = (object.clone(), function.into());
             journal.record(source, Entry::Panicked { object, function, message });

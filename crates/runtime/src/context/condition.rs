@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The two fields every status should have; `#[serde(flatten)]` it into yours.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct StatusBase {
+pub struct StandardStatus {
     /// What is known about the object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

@@ -27,7 +27,7 @@ mod status;
 mod whose;
 
 pub(crate) use annotation::AnnotationChange;
-pub use condition::{StatusBase, condition};
+pub use condition::{StandardStatus, condition};
 pub(crate) use quarantine::report_undecodable;
 pub use report::Parent;
 use status::Draft;

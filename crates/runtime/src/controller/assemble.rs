@@ -16,9 +16,9 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::cache_catch_up::CacheCatchUp;
 use super::engine::{Cleanup, Engine, ReconcileFunction};
 use super::health::WorldHealthSource;
-use super::takeover::Takeover;
 use crate::cache::caches::Caches;
 use crate::cache::{Freshness, ObjectCache};
 use crate::election::{LeaseMember, Relist};
@@ -251,7 +251,7 @@ impl CompleteController for DescribedController {
         };
         let companions = controller.companions.into_iter().map(accompanied).collect();
         let runner = Arc::new(Engine {
-            takeover: Takeover::new(&cache, &fence),
+            takeover: CacheCatchUp::new(&cache, &fence),
             controller: controller_shared,
             reconcile,
             cleanup: controller.cleanup,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::takeover::Takeover;
+use super::cache_catch_up::CacheCatchUp;
 use crate::action::Action;
 use crate::context::{Run, report_undecodable};
 use crate::fault::{Fault, Result, terminal};
@@ -38,7 +38,7 @@ pub(crate) struct Engine {
     /// Objects being deleted are reconciled like any other.
     pub(crate) is_called_to_the_end: bool,
     /// How far the cache has come since this replica got the right to act.
-    pub(crate) takeover: Takeover,
+    pub(crate) takeover: CacheCatchUp,
 }
 
 impl Runner for Engine {

@@ -11,9 +11,9 @@ use futures::StreamExt;
 use futures::stream::Stream;
 
 pub(crate) mod assemble;
+mod cache_catch_up;
 pub(crate) mod engine;
 pub(crate) mod health;
-mod takeover;
 
 pub use assemble::Control;
 use assemble::{ControllerDescription, TriggerStream};

@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 mod agreement;
-mod holder;
-mod lease;
+mod lease_client;
+mod lease_rules;
 mod shards;
 
-use holder::{Holder, LeaseName, Replica};
-pub(crate) use lease::TERM;
-use lease::{Candidate, Terms};
+use lease_client::{LeaseClient, LeaseName, Replica};
+pub(crate) use lease_rules::TERM;
+use lease_rules::{Candidate, Terms};
 use shards::{Shards, shard_name};
 
 use crate::error::Error;
@@ -98,7 +98,7 @@ pub(crate) async fn hold_leases(
 ) {
     let (operator, terms) = (object_name(shared.name.as_str()), Terms::new(part.term));
     let identity = replica_identity(shared.entropy.next_u64() >> 32);
-    let holder = Holder::new(shared.client.clone(), Replica { operator, identity }, shared.clock, terms);
+    let holder = LeaseClient::new(shared.client.clone(), Replica { operator, identity }, shared.clock, terms);
     let ended = async {
         stop.cancelled().await;
         controllers.wait().await;
@@ -129,7 +129,7 @@ pub(crate) async fn hold_leases(
 }
 
 /// Runs the leader's loop. If a renewal is not answered, the right ends by itself.
-async fn run_leader(holder: &Holder, shared: &OperatorShared, candidate: &mut Candidate) {
+async fn run_leader(holder: &LeaseClient, shared: &OperatorShared, candidate: &mut Candidate) {
     let (mut was_leader, mut trouble) = (false, LeaseTrouble::default());
     let lease = LeaseName { name: &holder.operator, count: None };
     loop {
@@ -149,7 +149,12 @@ async fn run_leader(holder: &Holder, shared: &OperatorShared, candidate: &mut Ca
 }
 
 /// Runs the loop of a replica that shares the work.
-async fn run_sharded(holder: &Holder, shared: &OperatorShared, shards: &mut Shards, members: &[LeaseMember]) {
+async fn run_sharded(
+    holder: &LeaseClient,
+    shared: &OperatorShared,
+    shards: &mut Shards,
+    members: &[LeaseMember],
+) {
     let mut trouble = LeaseTrouble::default();
     loop {
         let look = shards.look(holder).await;
@@ -166,7 +171,7 @@ async fn run_sharded(holder: &Holder, shared: &OperatorShared, shards: &mut Shar
 }
 
 /// Tells the fence what is held, and the controllers what begins.
-fn publish(holder: &Holder, shared: &OperatorShared, shards: &Shards, members: &[LeaseMember]) {
+fn publish(holder: &LeaseClient, shared: &OperatorShared, shards: &Shards, members: &[LeaseMember]) {
     let begun = shards.publish(&shared.fence);
     for &shard in begun.gained.iter().chain(&begun.resumed) {
         record_lease_change(shared, &shard_name(holder, shard), LeaseChange::Gained);
@@ -181,7 +186,7 @@ fn publish(holder: &Holder, shared: &OperatorShared, shards: &Shards, members: &
 
 /// Gives back shards that should move and in which nothing runs any more; returns whether there were any.
 async fn hand_over(
-    holder: &Holder,
+    holder: &LeaseClient,
     shared: &OperatorShared,
     shards: &mut Shards,
     members: &[LeaseMember],
@@ -230,7 +235,7 @@ fn record_lease_change(shared: &OperatorShared, lease: &str, change: LeaseChange
 }
 
 /// Returns when to look next, with jitter, so that replicas that started together do not look together.
-fn next_look_in(holder: &Holder, shared: &OperatorShared) -> Duration {
+fn next_look_in(holder: &LeaseClient, shared: &OperatorShared) -> Duration {
     holder.terms.look_every.mul_f64(0.8 + 0.4 * shared.entropy.unit())
 }
 

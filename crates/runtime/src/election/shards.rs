@@ -15,8 +15,8 @@ use k8s_openapi::api::coordination::v1::Lease;
 use tokio::time::Instant;
 
 use super::agreement::{Counts, count_on};
-use super::holder::{Holder, LeaseName};
-use super::lease::Candidate;
+use super::lease_client::{LeaseClient, LeaseName};
+use super::lease_rules::Candidate;
 use crate::error::Error;
 use crate::fence::{Begun, Fence, ShardRight, stable_hash};
 use crate::kind::object_name;
@@ -92,7 +92,7 @@ impl Shards {
 
     /// Renews our own lease and those we hold, takes the shards that are ours and free, and finds out which are to be
     /// given back. What was done before an error stays done.
-    pub(super) async fn look(&mut self, holder: &Holder) -> Result<(), Error> {
+    pub(super) async fn look(&mut self, holder: &LeaseClient) -> Result<(), Error> {
         let own = member_name(holder);
         let sign = LeaseName { name: &own, count: Some(self.wanted) };
         holder.look(sign, self.candidates.entry(own.clone()).or_default()).await?;
@@ -112,7 +112,12 @@ impl Shards {
 
     /// Returns the number of shards that is agreed on, after proposing ours; none while another replica proposes its own
     /// and we hold nothing.
-    async fn agree(&self, holder: &Holder, leases: &Leases, members: &Members) -> Result<Option<u32>, Error> {
+    async fn agree(
+        &self,
+        holder: &LeaseClient,
+        leases: &Leases,
+        members: &Members,
+    ) -> Result<Option<u32>, Error> {
         let name = agreement_name(holder);
         let lease = leases.get(&name);
         let counts =
@@ -139,7 +144,7 @@ impl Shards {
     /// Looks at every shard that is or should be ours. A failure with one does not affect the others.
     async fn bid_for_all(
         &mut self,
-        holder: &Holder,
+        holder: &LeaseClient,
         leases: &Leases,
         agreed: Division<'_>,
     ) -> Result<(), Error> {
@@ -170,7 +175,7 @@ impl Shards {
     /// Looks at one shard. A lease that is not in the list may have lost its label: its name decides.
     async fn bid(
         &mut self,
-        holder: &Holder,
+        holder: &LeaseClient,
         Shard { number: shard, count }: Shard,
         leases: &Leases,
     ) -> Result<Option<Instant>, Error> {
@@ -190,7 +195,7 @@ impl Shards {
     }
 
     /// Checks whether shards that were taken may be acted upon.
-    async fn prove(&mut self, holder: &Holder) -> Result<(), Error> {
+    async fn prove(&mut self, holder: &LeaseClient) -> Result<(), Error> {
         let Some(count) = self.in_force else { return Ok(()) };
         if self.held.keys().all(|shard| self.proven.contains(shard)) {
             return Ok(());
@@ -205,7 +210,7 @@ impl Shards {
 
     /// Returns whether the Lease of a shard lives that was taken under another number of shards, or one has vanished
     /// whose holder may put it back.
-    fn sees_another_count(&mut self, holder: &Holder, leases: &Leases, count: u32) -> bool {
+    fn sees_another_count(&mut self, holder: &LeaseClient, leases: &Leases, count: u32) -> bool {
         let (now, term) = (holder.clock.instant(), holder.terms.term);
         let prefix = format!("{}-shard-", holder.operator);
         let mut is_seen = false;
@@ -248,7 +253,7 @@ impl Shards {
 
     /// Returns the living replicas as far as their leases show, always with ourselves, and the leases of those that died
     /// long ago.
-    fn members<'a>(&mut self, holder: &Holder, leases: &'a Leases) -> (Members, Vec<&'a Lease>) {
+    fn members<'a>(&mut self, holder: &LeaseClient, leases: &'a Leases) -> (Members, Vec<&'a Lease>) {
         let (now, term) = (holder.clock.instant(), holder.terms.term);
         let (prefix, own) = (format!("{}-member-", holder.operator), member_name(holder));
         self.candidates
@@ -276,7 +281,7 @@ impl Shards {
     }
 
     /// Gives these shards back. The first failure ends it: they expire by themselves, and a stop must not wait long.
-    pub(super) async fn release(&mut self, holder: &Holder, shards: &[u32]) -> Result<(), Error> {
+    pub(super) async fn release(&mut self, holder: &LeaseClient, shards: &[u32]) -> Result<(), Error> {
         for shard in shards {
             self.drop_shard(*shard);
         }
@@ -288,14 +293,14 @@ impl Shards {
     }
 
     /// Gives back everything.
-    pub(super) async fn leave(&mut self, holder: &Holder) -> Result<(), Error> {
+    pub(super) async fn leave(&mut self, holder: &LeaseClient) -> Result<(), Error> {
         let held: Vec<u32> = self.held.keys().copied().collect();
         self.release(holder, &held).await?;
         holder.remove(&member_name(holder)).await
     }
 }
 
-async fn list(holder: &Holder) -> Result<Leases, Error> {
+async fn list(holder: &LeaseClient) -> Result<Leases, Error> {
     let listed = holder.list().await?.into_iter();
     Ok(listed.filter_map(|lease| Some((lease.metadata.name.clone()?, lease))).collect())
 }
@@ -307,15 +312,15 @@ fn with_prefix<'a, 'p>(
     leases.range(prefix.to_owned()..).take_while(move |(name, _)| name.starts_with(prefix))
 }
 
-pub(super) fn shard_name(holder: &Holder, shard: u32) -> String {
+pub(super) fn shard_name(holder: &LeaseClient, shard: u32) -> String {
     format!("{}-shard-{shard}", holder.operator)
 }
 
-fn agreement_name(holder: &Holder) -> String {
+fn agreement_name(holder: &LeaseClient) -> String {
     format!("{}-shards", holder.operator)
 }
 
-fn member_name(holder: &Holder) -> String {
+fn member_name(holder: &LeaseClient) -> String {
     format!("{}-member-{}", holder.operator, object_name(&holder.identity))
 }
 

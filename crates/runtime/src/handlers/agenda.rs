@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::essence::Fingerprint;
-use super::record::{Record, Seen};
+use super::record::{HandlerRecord, Seen};
 use super::timer::{Phase, Schedule};
 
 /// What a handler is for.
@@ -84,8 +84,8 @@ enum HandlerProgress {
 /// What is remembered: with the object, and by this process.
 #[derive(Clone, Copy)]
 pub(super) struct KnownRecords<'a> {
-    pub(super) record: &'a Record,
-    pub(super) in_process: &'a Record,
+    pub(super) record: &'a HandlerRecord,
+    pub(super) in_process: &'a HandlerRecord,
 }
 
 /// Returns what to do now.
@@ -124,7 +124,11 @@ pub(super) fn is_pending(candidates: &[Candidate<'_>], known: KnownRecords<'_>, 
 }
 
 /// Returns whether the object, which this process sees for the first time, was handled before.
-pub(super) fn is_resumption(candidates: &[Candidate<'_>], record: &Record, is_inherited: bool) -> bool {
+pub(super) fn is_resumption(
+    candidates: &[Candidate<'_>],
+    record: &HandlerRecord,
+    is_inherited: bool,
+) -> bool {
     let is_creation = candidates.iter().any(|candidate| candidate.role == Role::Create) && record.is_fresh();
     (is_inherited || !record.is_fresh()) && !is_creation
 }
@@ -167,7 +171,7 @@ fn progress_of(candidate: &Candidate<'_>, known: KnownRecords<'_>, view: &Agenda
     }
 }
 
-fn is_wanted(candidate: &Candidate<'_>, record: &Record, seen: Option<&Seen>) -> bool {
+fn is_wanted(candidate: &Candidate<'_>, record: &HandlerRecord, seen: Option<&Seen>) -> bool {
     match (candidate.role, seen) {
         (Role::Timer(_), _) => true,
         (Role::Update, None) => !record.is_fresh(),
@@ -246,16 +250,16 @@ mod tests {
         roles.iter().enumerate().map(candidate).collect()
     }
 
-    fn record(marks: &[(&str, Seen)]) -> Record {
-        let mut record = Record::default();
+    fn record(marks: &[(&str, Seen)]) -> HandlerRecord {
+        let mut record = HandlerRecord::default();
         for (id, seen) in marks {
             record.succeeded(id, seen.clone());
         }
         record
     }
 
-    fn failing(id: &str, at_state: i64, after: Option<i64>) -> Record {
-        let mut record = Record::default();
+    fn failing(id: &str, at_state: i64, after: Option<i64>) -> HandlerRecord {
+        let mut record = HandlerRecord::default();
         let after = after.map(at);
         record.failed(
             id,
@@ -265,8 +269,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(roles: &[Role], record: &Record, view: AgendaInput, expected: Step) {
-        let in_process = Record::default();
+    fn check(roles: &[Role], record: &HandlerRecord, view: AgendaInput, expected: Step) {
+        let in_process = HandlerRecord::default();
         assert_eq!(
             next(&candidates(roles), KnownRecords { record, in_process: &in_process }, &view),
             expected
@@ -275,7 +279,7 @@ mod tests {
 
     #[test]
     fn creation() {
-        let (none, both) = (Record::default(), [Role::Update, Role::Create]);
+        let (none, both) = (HandlerRecord::default(), [Role::Update, Role::Create]);
         check(&both, &none, view(), Step::Run(1));
         check(&both, &failing("c", 2, Some(NOW + 5)), view(), Step::Rest(Some(at(NOW + 5))));
         check(&both, &failing("c", 2, Some(NOW)), view(), Step::Run(1));
@@ -292,22 +296,22 @@ mod tests {
         let both = [Role::Create, Role::Update];
         check(&both, &created(Seen::State(state(1))), view(), Step::Run(1));
         check(&both, &created(Seen::State(state(2))), view(), Step::Rest(None));
-        check(&[Role::Update], &Record::default(), view(), Step::Adopt);
+        check(&[Role::Update], &HandlerRecord::default(), view(), Step::Adopt);
         // New in the program: it has seen nothing, the object is not new.
         check(&both, &record(&[("c", Seen::Once)]), view(), Step::Run(1));
-        check(&[], &Record::default(), view(), Step::Rest(None));
+        check(&[], &HandlerRecord::default(), view(), Step::Rest(None));
     }
 
     #[test]
     fn fields() {
         let one = [Role::Field];
-        check(&one, &Record::default(), view(), Step::Run(0));
+        check(&one, &HandlerRecord::default(), view(), Step::Run(0));
         check(&one, &record(&[("f", Seen::Value(json!(1)))]), view(), Step::Run(0));
         check(&one, &record(&[("f", Seen::Value(json!(2)))]), view(), Step::Rest(None));
         let mut absent = candidates(&one);
         for empty in [json!(null), json!({}), json!([])] {
             absent[0].value = Some(empty);
-            let (record, in_process) = (Record::default(), Record::default());
+            let (record, in_process) = (HandlerRecord::default(), HandlerRecord::default());
             let known = KnownRecords { record: &record, in_process: &in_process };
             assert_eq!(next(&absent, known, &view()), Step::Rest(None));
         }
@@ -317,10 +321,10 @@ mod tests {
     fn deletion_runs_alone() {
         let dying = AgendaInput { is_dying: true, ..view() };
         let all = [Role::Create, Role::Update, Role::Delete];
-        check(&all, &Record::default(), dying, Step::Run(2));
-        check(&all, &Record::default(), view(), Step::Run(0));
+        check(&all, &HandlerRecord::default(), dying, Step::Run(2));
+        check(&all, &HandlerRecord::default(), view(), Step::Run(0));
         check(&all, &record(&[("d", Seen::Once)]), dying, Step::Rest(None));
-        check(&[Role::Update], &Record::default(), dying, Step::Rest(None));
+        check(&[Role::Update], &HandlerRecord::default(), dying, Step::Rest(None));
     }
 
     #[test]
@@ -329,7 +333,7 @@ mod tests {
         let both = [Role::Create, Role::Resume];
         check(&both, &record(&[("c", Seen::Once)]), resuming, Step::Run(1));
         check(&both, &record(&[("c", Seen::Once)]), view(), Step::Rest(None));
-        let fresh = Record::default();
+        let fresh = HandlerRecord::default();
         assert!(!is_resumption(&candidates(&both), &fresh, true), "it is being created");
         assert!(is_resumption(&candidates(&[Role::Resume]), &fresh, true));
         assert!(!is_resumption(&candidates(&[Role::Resume]), &fresh, false));

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::essence::Fingerprint;
-use super::record::Record;
+use super::record::HandlerRecord;
 
 /// Longer records are compressed. Up to this they are worth reading with `kubectl get -o yaml`.
 const PLAIN_BYTES_MAX: usize = 512;
@@ -29,13 +29,13 @@ const ASIDE: &str = "aside:";
 #[derive(Debug, PartialEq)]
 pub(super) enum Stored {
     /// The record.
-    Here(Record),
+    Here(HandlerRecord),
     /// The record is in the Secret; this named its content when the annotation was written.
     Aside,
 }
 
 /// Returns the record as text.
-pub(super) fn encode(record: &Record) -> String {
+pub(super) fn encode(record: &HandlerRecord) -> String {
     let plain = serde_json::to_string(record).expect("a record is plain data");
     if plain.len() <= PLAIN_BYTES_MAX {
         return plain;
@@ -73,8 +73,8 @@ mod tests {
 
     use super::*;
 
-    fn record(bytes: usize) -> Record {
-        let mut record = Record::default();
+    fn record(bytes: usize) -> HandlerRecord {
+        let mut record = HandlerRecord::default();
         let essence = json!({"spec": {"text": "x".repeat(bytes)}});
         let fingerprint = Fingerprint::of_value(&essence);
         record.adopt(["update"], fingerprint);

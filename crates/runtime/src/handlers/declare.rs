@@ -18,7 +18,7 @@ use super::essence::{essence_of, revive};
 use super::listeners::{Listener, ListenerCall, RawEvent};
 use super::options::{self, Handler, Nothing, Timer};
 use super::plan::{DeclaredHandler, HandlerFunction, HandlerInput, Lens, Plan};
-use super::policy::Policy;
+use super::policy::RetryPolicy;
 use super::record_store::SECRET_VERBS;
 use super::runner::HandlerRunner;
 use super::timer::Schedule;
@@ -214,7 +214,7 @@ impl<K: Kind, L> Handlers<K, L> {
             id: id.into(),
             role,
             filters: Vec::new(),
-            policy: Policy::default(),
+            policy: RetryPolicy::default(),
             lens,
             call,
         };

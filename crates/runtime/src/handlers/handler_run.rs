@@ -19,8 +19,8 @@ use super::agenda::{self, AgendaInput, Candidate, KnownRecords, Role, Step};
 use super::essence::{Fingerprint, essence_of, renew};
 use super::handled_condition::{self, FailingHandler, HandledState, ReportedState};
 use super::plan::{HandlerInput, Plan};
-use super::policy::{Failure, Policy, until};
-use super::record::{Record, Seen, Trial};
+use super::policy::{Failure, RetryPolicy, until};
+use super::record::{HandlerRecord, Seen, Trial};
 use super::record_store::{self, StoredRecord};
 use super::runner::HandlerMemory;
 use super::turn::{SubHandler, TurnState, Which};
@@ -45,7 +45,7 @@ pub(super) struct HandlerRun<'a> {
 struct PendingCall<'a> {
     id: &'a str,
     role: Role,
-    policy: Policy,
+    policy: RetryPolicy,
     at: Fingerprint,
     /// The value now of the field it follows.
     value: Option<&'a Value>,
@@ -398,15 +398,15 @@ impl<'a> HandlerRun<'a> {
         self.marks(call.role).trial(call.id, call.at)
     }
 
-    fn marks(&self, role: Role) -> &Record {
+    fn marks(&self, role: Role) -> &HandlerRecord {
         if role.is_durable() { &self.kept.record } else { &self.memory.in_process }
     }
 
-    fn marks_mut(&mut self, role: Role) -> &mut Record {
+    fn marks_mut(&mut self, role: Role) -> &mut HandlerRecord {
         if role.is_durable() { self.unsaved() } else { &mut self.memory.in_process }
     }
 
-    fn unsaved(&mut self) -> &mut Record {
+    fn unsaved(&mut self) -> &mut HandlerRecord {
         self.kept.is_unsaved = true;
         &mut self.kept.record
     }
@@ -460,7 +460,7 @@ impl<'a> HandlerRun<'a> {
 /// Notes that a handler of a living object finished. The first that does makes its state the one that updates start
 /// from.
 fn note_finished<'a>(
-    record: &mut Record,
+    record: &mut HandlerRecord,
     call: &PendingCall<'_>,
     updates: impl IntoIterator<Item = &'a str>,
     state: Fingerprint,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::agenda::Role;
 use super::declare::Handlers;
 use super::filter::{self, Is};
-use super::policy::Policy;
+use super::policy::RetryPolicy;
 use super::timer::Schedule;
 use crate::kind::Kind;
 use crate::kind::object::Object;
@@ -120,7 +120,7 @@ impl<K: Kind, L: Tried> Handlers<K, L> {
         self.policy(|policy| policy.backoff = backoff)
     }
 
-    fn policy(mut self, change: impl FnOnce(&mut Policy)) -> Self {
+    fn policy(mut self, change: impl FnOnce(&mut RetryPolicy)) -> Self {
         change(&mut self.plan.last_entry().policy);
         self
     }

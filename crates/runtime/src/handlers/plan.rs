@@ -13,7 +13,7 @@ use super::essence::Fingerprint;
 use super::listeners::Listener;
 use super::lookup::Lookups;
 use super::options::Sort;
-use super::policy::Policy;
+use super::policy::RetryPolicy;
 use super::turn::TurnState;
 use crate::fault::Result;
 use crate::kind::object::Object;
@@ -38,7 +38,7 @@ pub(super) struct DeclaredHandler {
     pub(super) id: String,
     pub(super) role: Role,
     pub(super) filters: Vec<ObjectTest>,
-    pub(super) policy: Policy,
+    pub(super) policy: RetryPolicy,
     /// The field it follows, if it follows one.
     pub(super) lens: Option<Lens>,
     pub(super) call: HandlerFunction,

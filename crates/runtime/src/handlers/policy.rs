@@ -16,7 +16,7 @@ use crate::queue::{Backoff, Outcome};
 
 /// How long and how often a handler is tried.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Policy {
+pub(super) struct RetryPolicy {
     /// How often it is called again at one state; unlimited when absent.
     pub(super) retries: Option<u32>,
     /// From the first attempt on; unlimited when absent.
@@ -34,7 +34,7 @@ pub(super) struct Failure<'a> {
     pub(super) fault: &'a Fault,
 }
 
-impl Policy {
+impl RetryPolicy {
     /// Returns the attempts so far, this one included, and when the next may be made.
     pub(super) fn judge(&self, before: Option<&Trial>, failure: Failure<'_>, entropy: &Entropy) -> Trial {
         let attempts = before.map_or(0, |trial| trial.attempts).saturating_add(1);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     /// Fails at these seconds; returns how long after each the next attempt is made.
-    fn fail(policy: Policy, fault: impl Fn() -> Fault, seconds: &[i64]) -> Vec<Option<i64>> {
+    fn fail(policy: RetryPolicy, fault: impl Fn() -> Fault, seconds: &[i64]) -> Vec<Option<i64>> {
         let mut trial: Option<Trial> = None;
         let state = Fingerprint::of_value(&json!(1));
         let judge = |&second: &i64| {
@@ -93,11 +93,11 @@ mod tests {
 
     #[test]
     fn backoff_delays_and_ends() {
-        let policy = Policy { backoff: Backoff::default().jitter(0.0), ..Policy::default() };
+        let policy = RetryPolicy { backoff: Backoff::default().jitter(0.0), ..RetryPolicy::default() };
         assert_eq!(fail(policy, || "no".into(), &[0, 10, 20]), [Some(1), Some(2), Some(4)]);
-        let few = Policy { retries: Some(2), ..policy };
+        let few = RetryPolicy { retries: Some(2), ..policy };
         assert_eq!(fail(few, || "no".into(), &[0, 10, 20]), [Some(1), Some(2), None]);
-        let short = Policy { timeout: Some(Duration::from_secs(12)), ..policy };
+        let short = RetryPolicy { timeout: Some(Duration::from_secs(12)), ..policy };
         assert_eq!(fail(short, || "no".into(), &[0, 5, 9]), [Some(1), Some(2), None]);
         assert_eq!(fail(policy, || retry_after(Duration::from_secs(7), "busy"), &[0, 9]), [Some(7), Some(7)]);
         assert_eq!(fail(policy, || terminal("never"), &[0]), [None]);

@@ -15,7 +15,7 @@ use super::essence::Fingerprint;
 /// The durable state of all handlers of one object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Record {
+pub(super) struct HandlerRecord {
     /// The states that marks refer to.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) states: BTreeMap<Fingerprint, RecordedState>,
@@ -75,7 +75,7 @@ pub(super) struct Trial {
     pub(super) error: String,
 }
 
-impl Record {
+impl HandlerRecord {
     /// Returns whether no handler has ever finished with anything of this object. A sub-handler does not count.
     pub(super) fn is_fresh(&self) -> bool {
         self.marks.values().all(|mark| matches!(mark.seen, None | Some(Seen::SubHandler(_))))
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn states_live_as_long_as_marks_refer_to_them() {
-        let mut record = Record::default();
+        let mut record = HandlerRecord::default();
         let (now, (one, first), (two, second)) = (Timestamp::UNIX_EPOCH, state(1), state(2));
         record.adopt(["a", "b"], one);
         record.keep_state(one, &first, now);
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn success_ends_trials_and_parts() {
-        let mut record = Record::default();
+        let mut record = HandlerRecord::default();
         let at = state(1).0;
         let trial = Trial { at, attempts: 1, since: Timestamp::UNIX_EPOCH, after: None, error: "no".into() };
         record.failed("a", trial.clone());
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_new_default_in_the_type_is_no_edit() {
-        let mut record = Record::default();
+        let mut record = HandlerRecord::default();
         let (one, first) = state(1);
         record.adopt(["a"], one);
         record.keep_state(one, &first, Timestamp::UNIX_EPOCH);
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn handlers_that_are_gone_leave_nothing() {
-        let mut record = Record::default();
+        let mut record = HandlerRecord::default();
         record.succeeded("old", Seen::Once);
         record.succeeded("new/part", Seen::SubHandler(state(1).0));
         record.ticks.insert("old".into(), Timestamp::UNIX_EPOCH);

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::codec::{ANNOTATION_BYTES_MAX, Stored, decode, encode, pointer};
 use super::essence::{Fingerprint, RECORD_SUFFIX};
-use super::record::Record;
+use super::record::HandlerRecord;
 use crate::context::{AnnotationChange, Run};
 use crate::error::Error;
 use crate::events::Severity;
@@ -28,7 +28,7 @@ pub(super) const SECRET_VERBS: &[&str] = &["get", "create", "patch"];
 /// A record and where it is kept.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StoredRecord {
-    pub(super) record: Record,
+    pub(super) record: HandlerRecord,
     /// What the annotation said when the record was read or written.
     pub(super) text: Option<String>,
     /// It was too large for the annotation once. It stays in the Secret from then on, or it would move with every edit.
@@ -50,7 +50,7 @@ pub(super) fn text_of(cx: &Run, object: &Object) -> Option<String> {
 /// Reads the record of the object.
 pub(super) async fn load(cx: &Run, text: Option<String>) -> Result<StoredRecord> {
     let record = match text.as_deref().map(decode) {
-        None => Record::default(),
+        None => HandlerRecord::default(),
         Some(Ok(Stored::Here(record))) => record,
         Some(Ok(Stored::Aside)) => return load_aside(cx, text).await,
         Some(Err(error)) => {
@@ -82,10 +82,10 @@ async fn load_aside(cx: &Run, text: Option<String>) -> Result<StoredRecord> {
 /// Fails for an object whose record cannot be read: a person must look at it, or it would be handled as if it were new.
 /// For one that is being deleted, returns an empty record, so that its delete handlers are called (again): nothing else
 /// would ever remove it.
-fn unreadable(cx: &Run, problem: &str) -> Result<Record> {
+fn unreadable(cx: &Run, problem: &str) -> Result<HandlerRecord> {
     if cx.object().meta().deletion_timestamp.is_some() {
         tracing::warn!(object = %cx.key(), problem, "deleting as if nothing had been done yet");
-        return Ok(Record::default());
+        return Ok(HandlerRecord::default());
     }
     let words = format!("{problem}; remove it to have the object handled from the beginning");
     cx.event(Severity::Warning, "RecordUnreadable", words.clone());

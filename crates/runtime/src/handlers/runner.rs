@@ -16,7 +16,7 @@ use super::handler_run::HandlerRun;
 use super::listeners::Mailbox;
 use super::plan::Plan;
 use super::policy::until;
-use super::record::Record;
+use super::record::HandlerRecord;
 use super::record_store::StoredRecord;
 use crate::action::Action;
 use crate::cache::ObjectDelta;
@@ -49,7 +49,7 @@ pub(super) struct HandlerMemory {
     /// Whether it is being taken over; known after the first look.
     pub(super) is_resuming: Option<bool>,
     /// The progress of handlers that start again in each process.
-    pub(super) in_process: Record,
+    pub(super) in_process: HandlerRecord,
     /// Its state when last looked at, and since when it has it.
     pub(super) unchanged: Option<(Fingerprint, Timestamp)>,
     /// What its status says about the handlers; known after the first look.

@@ -120,7 +120,7 @@ fn warn_of_missing_conditions(definitions: &[Value], rules: &[Rule]) {
         tracing::warn!(
             kind,
             "the status of this kind has no field `conditions`, so the server drops every condition, also those that the \
-             runtime sets on failing objects; flatten StatusBase into the status"
+             runtime sets on failing objects; flatten StandardStatus into the status"
         );
     }
 }

@@ -20,7 +20,7 @@ impl Backoff {
         Self { first, max, jitter: 0.1 }
     }
 
-    /// Sets how much is added at random at most, as a share of the delay (0 to 1).
+    /// Sets the maximum jitter, as a share of the delay (0 to 1).
     #[must_use]
     pub const fn jitter(self, share: f64) -> Self {
         Self { jitter: share.clamp(0.0, 1.0), ..self }

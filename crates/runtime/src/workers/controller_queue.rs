@@ -24,7 +24,7 @@ const RETURN_SPREAD: Duration = Duration::from_secs(2);
 pub(crate) struct ControllerQueue(Arc<QueueShared>);
 
 struct QueueShared {
-    queue: Mutex<LockedQueue>,
+    queue: Mutex<QueueState>,
     span_links: SpanLinks,
     wake: Notify,
     journal: Journal,
@@ -34,7 +34,7 @@ struct QueueShared {
 
 /// The queue and how many workers take from it. They change together: a worker that finds nothing leaves under the
 /// same lock, so a key added a moment later finds its slot free.
-struct LockedQueue {
+struct QueueState {
     queue: Queue,
     workers: usize,
     /// The keys whose last run failed because the server could not be reached.
@@ -103,7 +103,7 @@ impl ControllerQueue {
         source: Source,
         fence: Fence,
     ) -> Self {
-        let queue = Mutex::new(LockedQueue {
+        let queue = Mutex::new(QueueState {
             queue: Queue::new(config, entropy),
             workers: 0,
             cut_off: BTreeSet::new(),
@@ -132,7 +132,7 @@ impl ControllerQueue {
         self.take(&mut self.lock(), now)
     }
 
-    fn take(&self, locked: &mut LockedQueue, now: Instant) -> Option<AdmittedWork> {
+    fn take(&self, locked: &mut QueueState, now: Instant) -> Option<AdmittedWork> {
         let next = self.next_of(locked, now);
         if next.is_none() {
             locked.workers -= 1;
@@ -140,7 +140,7 @@ impl ControllerQueue {
         next
     }
 
-    fn next_of(&self, locked: &mut LockedQueue, now: Instant) -> Option<AdmittedWork> {
+    fn next_of(&self, locked: &mut QueueState, now: Instant) -> Option<AdmittedWork> {
         loop {
             let work = locked.queue.next(now)?;
             match self.0.fence.enter(&work.key) {
@@ -250,7 +250,7 @@ impl ControllerQueue {
         &self.0.journal
     }
 
-    fn lock(&self) -> MutexGuard<'_, LockedQueue> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,10 +8,10 @@ use kube::Resource;
 
 use super::contract::World;
 use super::decide::{Claim, Owner};
-use super::leaks::Suspicion;
+use super::leak_suspects::Suspicion;
 use super::parts::{WorldParts, is_owner};
+use super::pass_result::Finding;
 use super::policy::{Ownership, Use};
-use super::survey::Finding;
 use crate::kind::key;
 use crate::panics::describe_panic;
 

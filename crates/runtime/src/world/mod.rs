@@ -7,7 +7,7 @@
 //! ```
 //! Users implement [`World`] and say how it is treated with
 //! [`Outside`]. Reading order for maintainers: `contract`, `decide` (every write outside is decided there), `reconcile`,
-//! `act`, `survey` and `leaks`, `patrol` and `sweep`, `inventory`.
+//! `act`, `pass_result` and `leak_suspects`, `patrol` and `leak_deletion`, `inventory`.
 //!
 //! **Invariants.** Nothing outside is written without a look at that very thing in the same run. Nothing is created
 //! before the intent is on the server. What is not known to be ours is never changed. A wrong or missing answer, of the
@@ -25,26 +25,26 @@ mod failure;
 mod health;
 mod inventory;
 mod lasting;
-mod leaks;
+mod leak_deletion;
+mod leak_suspects;
 mod ledger;
 mod limiter;
 mod mark;
-mod outside;
 mod owners;
 mod parts;
+mod pass_result;
 mod patrol;
 mod policy;
 mod push;
 mod reconcile;
 mod record;
-mod survey;
-mod sweep;
 mod tally;
+mod world_builder;
 
 pub use contract::{Answer, Change, Page, Push, World};
 pub use difference::{Difference, compare};
 pub use failure::Failure;
 pub use mark::{Mark, NotAMark};
-pub use outside::Outside;
 pub use policy::{Drift, Limits, Ownership, Sweep, Use};
 pub use record::{OutsideRecord, OutsideRecordSpec};
+pub use world_builder::Outside;

@@ -17,11 +17,11 @@ use tokio::time::Instant;
 use super::contract::{Answer, World};
 use super::decide::Owner;
 use super::health::Passes;
-use super::leaks::Pace;
+use super::leak_suspects::Pace;
 use super::ledger::Ledger;
 use super::limiter::{CallLimiter, Stopped};
 use super::mark::Mark;
-use super::policy::{Ownership, Policy};
+use super::policy::{Ownership, WorldPolicy};
 use super::record::Records;
 use crate::cache::{Cache, Index};
 use crate::error::Error;
@@ -32,7 +32,7 @@ use crate::shared::OperatorShared;
 /// One world and all that is known about it.
 pub(super) struct WorldParts<W: World> {
     pub(super) world: Arc<W>,
-    pub(super) policy: Policy<W::Have>,
+    pub(super) policy: WorldPolicy<W::Have>,
     pub(super) limiter: CallLimiter,
     pub(super) ledger: Ledger,
     pub(super) shared: Arc<OperatorShared>,
@@ -47,7 +47,12 @@ pub(super) struct WorldParts<W: World> {
 }
 
 impl<W: World> WorldParts<W> {
-    pub(super) fn new(world: W, policy: Policy<W::Have>, name: &str, shared: &Arc<OperatorShared>) -> Self {
+    pub(super) fn new(
+        world: W,
+        policy: WorldPolicy<W::Have>,
+        name: &str,
+        shared: &Arc<OperatorShared>,
+    ) -> Self {
         let world = Arc::new(world);
         let cache = Cache::from_erased(shared.caches.declare(info::<W::Kind>(), &shared.scope));
         let manager = policy.identity.clone().unwrap_or_else(|| shared.name.to_string());
@@ -62,7 +67,7 @@ impl<W: World> WorldParts<W> {
             world,
             limiter: CallLimiter::new(policy.limits),
             ledger: Ledger::new(policy.settle),
-            policy: Policy { identity: Some(manager), ..policy },
+            policy: WorldPolicy { identity: Some(manager), ..policy },
             shared: shared.clone(),
             source: name.into(),
             cache,

@@ -18,10 +18,10 @@ use tokio::time::Instant;
 
 use super::contract::{Answer, Page, World};
 use super::failure::Failure;
-use super::leaks::Leaks;
+use super::leak_suspects::Leaks;
 use super::ledger::Agreement;
 use super::parts::{WorldParts, fingerprint};
-use super::survey::Survey;
+use super::pass_result::Survey;
 use crate::cache::Freshness;
 use crate::kind::revision_of;
 use crate::panics::describe_panic;

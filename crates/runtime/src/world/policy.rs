@@ -106,7 +106,7 @@ impl Default for Limits {
 }
 
 /// Everything about how a world is treated.
-pub(super) struct Policy<H> {
+pub(super) struct WorldPolicy<H> {
     pub(super) ownership: Ownership,
     pub(super) r#use: Use,
     pub(super) drift: Drift,
@@ -121,7 +121,7 @@ pub(super) struct Policy<H> {
     pub(super) identity: Option<String>,
 }
 
-impl<H> Policy<H> {
+impl<H> WorldPolicy<H> {
     /// Returns whether this thing, which nobody owns, may become ours. With exclusive use everything is ours to begin
     /// with.
     pub(super) fn adopts(&self, name: &str, have: &H) -> bool {
@@ -132,7 +132,7 @@ impl<H> Policy<H> {
     }
 }
 
-impl<H> Default for Policy<H> {
+impl<H> Default for WorldPolicy<H> {
     fn default() -> Self {
         Self {
             ownership: Ownership::Tags,

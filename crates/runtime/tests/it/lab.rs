@@ -9,7 +9,7 @@ use std::time::Duration;
 use homeostat::testing::{Cluster, Faults, InjectedFault};
 use homeostat_core::Key;
 use homeostat_core::journal::Entry;
-use homeostat_runtime::{Action, Context, Controller, Kind, Operator, Result, StatusBase};
+use homeostat_runtime::{Action, Context, Controller, Kind, Operator, Result, StandardStatus};
 use http::Method;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -41,7 +41,7 @@ pub(crate) struct WidgetStatus {
     #[serde(default)]
     pub(crate) seen: i64,
     #[serde(flatten)]
-    pub(crate) base: StatusBase,
+    pub(crate) base: StandardStatus,
 }
 
 /// The laboratory.

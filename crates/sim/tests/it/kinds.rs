@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use homeostat_runtime::{Action, Context, Controller, Operator, StatusBase};
+use homeostat_runtime::{Action, Context, Controller, Operator, StandardStatus};
 use homeostat_sim::{Budget, Deviation, Fault, Outcome, Simulation, Trace};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -28,7 +28,7 @@ pub(crate) struct PageStatus {
     #[serde(default)]
     pub(crate) seen: String,
     #[serde(flatten)]
-    pub(crate) base: StatusBase,
+    pub(crate) base: StandardStatus,
 }
 
 pub(crate) fn page(name: &str, spec: PageSpec) -> Page {

@@ -1,5 +1,5 @@
 //! The thread that writes the log: it takes waiting requests, checks them, appends and syncs them as one batch,
-//! publishes the batch and answers. A second thread writes checkpoints.
+//! publishes the batch and answers. The sync itself is [`Log::append`]. A second thread writes checkpoints.
 //!
 //! **Invariant:** the first failed write or sync ends writing for good ([`WriterStatus::fail`]); its batch is answered
 //! with an error, and nobody saw it. A failed checkpoint only costs space and is tried again later.

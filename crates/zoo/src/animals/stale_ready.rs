@@ -16,7 +16,7 @@ pub(crate) struct RolloutSpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
 pub(crate) struct RolloutStatus {
     #[serde(flatten)]
-    base: StatusBase,
+    base: StandardStatus,
 }
 
 async fn carry_out(rollout: &Rollout, cx: &Context<Rollout>) -> Result<Action> {

@@ -18,7 +18,7 @@ const WHO: &str = "Database/orders";
 const POD: &str = "orders-0";
 
 /// A database that answers.
-pub(super) struct OpenDatabase {
+pub(super) struct ReadyDatabase {
     psql: Option<PathBuf>,
     login: DatabaseLogin,
 }
@@ -29,7 +29,7 @@ pub(super) async fn request_objects(run: &mut DemoRun<'_>) {
 }
 
 /// Waits until the database is ready, or reports that PostgreSQL is not installed.
-pub(super) async fn wait_until_ready(run: &mut DemoRun<'_>) -> Option<OpenDatabase> {
+pub(super) async fn wait_until_ready(run: &mut DemoRun<'_>) -> Option<ReadyDatabase> {
     let databases = run.environment.api::<Database>();
     let is_open = run
         .wait_until(WHO, "its status is settled", || async {
@@ -48,7 +48,7 @@ pub(super) async fn wait_until_ready(run: &mut DemoRun<'_>) -> Option<OpenDataba
     Some(open)
 }
 
-pub(super) async fn break_and_wait(run: &mut DemoRun<'_>, open: Option<&OpenDatabase>) {
+pub(super) async fn break_and_wait(run: &mut DemoRun<'_>, open: Option<&ReadyDatabase>) {
     run.note_broken("StatefulSet/orders", "the StatefulSet is deleted");
     let before = stateful_set_uid(run).await;
     let deleted = run.environment.api::<StatefulSet>().delete(NAME, &DeleteParams::background()).await;
@@ -82,17 +82,17 @@ async fn ready_pod(run: &mut DemoRun<'_>, old: Option<i32>) -> Option<Value> {
     .await
 }
 
-async fn open_database(run: &mut DemoRun<'_>) -> Option<OpenDatabase> {
+async fn open_database(run: &mut DemoRun<'_>) -> Option<ReadyDatabase> {
     let secret = run.environment.api::<Secret>().get("orders-credentials").await.ok()?;
     let password = String::from_utf8(secret.data?.remove("password")?.0).ok()?;
-    Some(OpenDatabase {
+    Some(ReadyDatabase {
         psql: psql::find_program(),
         login: DatabaseLogin { name: NAME.to_owned(), password },
     })
 }
 
 /// Queries until it answers: a database that was just killed may take a moment longer than its probe.
-async fn query(run: &mut DemoRun<'_>, open: &OpenDatabase, sql: &str, words: &str) {
+async fn query(run: &mut DemoRun<'_>, open: &ReadyDatabase, sql: &str, words: &str) {
     let Some(program) = &open.psql else {
         run.timeline.line(LineKind::Seen, WHO, "psql is not installed, so it is not queried");
         return;

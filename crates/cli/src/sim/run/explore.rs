@@ -1,7 +1,7 @@
-//! Which runs are made: two without faults, then every single fault at every point, then random combinations, until the
+//! Chooses the runs: two without faults, then every single fault at every point, then random combinations, until the
 //! budget is used up or a failure is found. Several runs go on at once, each with a server and an operator of its own.
 //!
-//! **Invariant:** of several failures the first in the order of trying is told, whatever order the runs end in.
+//! **Invariant:** if several runs fail, the one scheduled first is reported, whichever finishes first.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -209,7 +209,7 @@ fn summary_of(findings: &Findings) -> String {
     );
     // Writing into text cannot fail.
     if *unreached > 0 {
-        let _ = write!(text, ", in {unreached} of which the request in question was not made");
+        let _ = write!(text, "; {unreached} of them never made the request that was to fail");
     }
     for one in unrepeated {
         let _ = write!(text, "\nnote: a failure that did not repeat: {one}");

@@ -377,7 +377,7 @@ impl OneRun<'_> {
             Err(Interruption::SetUp(why)) if plan.reference.is_none() => {
                 return Err(with_output(&why, &output.lines()));
             }
-            Err(Interruption::SetUp(why)) => vec![Alarm::new("the scenario goes on", "the scenario", why)],
+            Err(Interruption::SetUp(why)) => vec![Alarm::new("the scenario got stuck", "the scenario", why)],
         };
         let mut state = wire.state();
         Ok(RunRecord {

@@ -218,9 +218,9 @@ fn load_item(item: Value, folder: &Path) -> Result<Vec<Value>, String> {
     let Value::String(name) = item else { return Ok(vec![item]) };
     let path = folder.join(&name);
     let text = std::fs::read_to_string(&path)
-        .map_err(|error| format!("setup names {}, which cannot be read: {error}", path.display()))?;
+        .map_err(|error| format!("cannot read the setup file {}: {error}", path.display()))?;
     let objects: Vec<Value> = serde_saphyr::from_multiple(&text)
-        .map_err(|error| format!("setup names {}, which is no YAML: {error}", path.display()))?;
+        .map_err(|error| format!("the setup file {} is not valid YAML: {error}", path.display()))?;
     Ok(objects.into_iter().filter(|object| !object.is_null()).collect())
 }
 

@@ -20,7 +20,7 @@ use super::wire::{Wire, WireService};
 
 /// The operator's user. It may do everything: what rights an operator needs is another question.
 pub(super) const OPERATOR_USER: &str = "simulated-operator";
-/// The letters of the operator's token: it lives as long as one run, on loopback.
+/// Length of the operator's token, which is valid for one run, on loopback only.
 const TOKEN_LETTERS: usize = 32;
 /// How long the parts of a server may take to end; what is left is dropped with them.
 const STOP_TIME: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ pub(super) struct SimServer {
     pub(super) client: Client,
     /// The operator's kubeconfig.
     pub(super) kubeconfig: PathBuf,
-    /// What a new cluster has was written up to here.
+    /// The revision at which the initial objects of a new cluster are complete.
     pub(super) born: Revision,
     tasks: JoinSet<()>,
     stop: CancellationToken,
@@ -94,7 +94,7 @@ impl SimServer {
         Ok(Self { store, client, kubeconfig, born, tasks, stop })
     }
 
-    /// Ends it. Nothing is kept, so nothing is waited for that takes long.
+    /// Stops the server. Nothing is persisted, so it does not wait for slow tasks.
     pub(super) async fn stop(mut self) {
         self.stop.cancel();
         let ended = async { while self.tasks.join_next().await.is_some() {} };

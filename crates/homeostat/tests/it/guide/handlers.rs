@@ -20,7 +20,7 @@ struct DatabaseSpec {
 struct DatabaseStatus {
     outside: String,
     #[serde(flatten)]
-    base: StatusBase,
+    base: StandardStatus,
 }
 
 /// Where users are made.
@@ -125,7 +125,7 @@ struct BatchStatus {
     #[serde(default)]
     children: BTreeMap<String, State>,
     #[serde(flatten)]
-    base: StatusBase,
+    base: StandardStatus,
 }
 
 async fn tell(state: Field<State>, child: Arc<Task>, cx: Turn<Task>) -> Result<()> {

@@ -12,7 +12,7 @@ struct PageSpec {}
 struct PageStatus {
     ready: i32,
     #[serde(flatten)]
-    base: StatusBase,
+    base: StandardStatus,
 }
 
 #[derive(Hash, PartialEq, Eq)]

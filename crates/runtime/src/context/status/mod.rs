@@ -1,7 +1,8 @@
 //! Status: collected while the reconciler runs, written once at the end, and only when it changed.
 //!
 //! What is written is what the reconciler itself changed (`change`), not the status it had in hand: others write the
-//! same status, also while a draft is being made. `operations` makes a patch of it that touches nothing else, `write`
+//! same status, even while a draft is being made. Entries of other writers are left out by `change`; `json_patch` makes a
+//! patch that touches nothing else, `send`
 //! sends it. A terminal fault, a panic and a failure that lasts are written as the condition `Reconciled`, and removed
 //! by the next success.
 
@@ -15,12 +16,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 mod change;
-mod operations;
-mod write;
+mod json_patch;
+mod send;
 
 pub(crate) use change::StatusChange;
-pub(super) use operations::Snapshot;
-pub(super) use write::StatusWriteOutcome;
+pub(super) use json_patch::Snapshot;
+pub(super) use send::StatusWriteOutcome;
 
 use super::condition::condition;
 use super::{Context, Run, failure_report};
@@ -42,7 +43,7 @@ pub(super) struct Draft {
     conditions: Vec<Condition>,
     /// The kind's status has no `observedGeneration` (Jobs, CronJobs): the server would drop it every time.
     is_unobserved: bool,
-    /// The run did not finish, so that it did not fail says nothing.
+    /// The run did not finish, so the absence of an error proves nothing.
     is_inconclusive: bool,
 }
 
@@ -246,7 +247,7 @@ fn json_of(status: &impl Serialize) -> Value {
 /// Returns whether this type of status keeps an `observedGeneration`.
 fn observes_generation<S: Serialize + DeserializeOwned>() -> bool {
     let status = serde_json::from_str::<S>(r#"{"observedGeneration":1}"#);
-    // A type with required fields of its own is a custom kind's: it says with `StatusBase` what it keeps.
+    // A type with required fields of its own is a custom kind's: it says with `StandardStatus` what it keeps.
     status.map_or(true, |status| json!(status)["observedGeneration"] == 1)
 }
 

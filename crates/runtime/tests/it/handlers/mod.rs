@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_runtime::handlers::{Diff, Turn};
-use homeostat_runtime::{Handlers, Result, StatusBase};
+use homeostat_runtime::{Handlers, Result, StandardStatus};
 use kube::{CustomResource, CustomResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ pub(crate) struct GadgetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) outside: Option<String>,
     #[serde(flatten)]
-    pub(crate) base: StatusBase,
+    pub(crate) base: StandardStatus,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema, PartialEq)]

@@ -9,7 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::container_roles::{self, PodContainer};
 use super::identity::{IdentityPolicy, PodIdentities};
-use super::plan::{AfterExit, PodSituation};
+use super::plan::PodSituation;
+use super::restart::AfterExit;
 use super::status::{NO_EXTRAS, StartRefusal, container_id, whole_second};
 use super::volumes;
 use crate::node::NodeShared;

@@ -1,7 +1,7 @@
 //! The controller of Pods bound to this node: it compares a Pod with its processes, does what is missing, and writes
 //! the status.
 //!
-//! Reading order: [`container_roles`] (which containers a Pod has), [`plan`] (what to do), [`identity`] (which users
+//! Reading order: [`container_roles`] (which containers a Pod has), [`plan`] (what to do) and `restart`, [`identity`] (which users
 //! the containers run as), `container_launch` (how a process is prepared), [`status`] and [`phase`] (what the API
 //! shows).
 
@@ -19,6 +19,7 @@ mod phase;
 mod plan;
 mod pod_folders;
 mod pod_users;
+mod restart;
 mod rights;
 pub(crate) mod service_account;
 mod service_variables;

@@ -3,7 +3,8 @@
 use k8s_openapi::api::core::v1::Pod;
 
 use super::container_roles::{ContainerRole, RestartPolicy, init_containers, main_containers};
-use super::plan::{AfterExit, PodSituation};
+use super::plan::PodSituation;
+use super::restart::AfterExit;
 
 /// Where a Pod is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::container_roles::{ContainerRole, PodContainer, all_containers, init_containers, main_containers};
 use super::phase::{PodPhase, pod_phase};
-use super::plan::{AfterExit, PodSituation};
+use super::plan::PodSituation;
+use super::restart::AfterExit;
 use crate::node::supervisor::protocol::{ContainerRun, RunExit, RunState};
 
 /// The machine's own address.

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::agreement::COUNT_ANNOTATION;
-use super::lease::{Candidate, Move, Terms, given_back};
+use super::lease_rules::{Candidate, Move, Terms, given_back};
 use crate::error::Error;
 use crate::request::{Built, RequestLabel, call_within};
 
@@ -41,7 +41,7 @@ struct LeaseContent {
 }
 
 /// One replica among the leases of its operator.
-pub(super) struct Holder {
+pub(super) struct LeaseClient {
     pub(super) client: Client,
     pub(super) operator: String,
     pub(super) identity: String,
@@ -50,7 +50,7 @@ pub(super) struct Holder {
     has_reported_wait: AtomicBool,
 }
 
-impl Holder {
+impl LeaseClient {
     /// Creates the holder for the replica of this operator with this identity.
     pub(super) fn new(client: Client, replica: Replica, clock: Clock, terms: Terms) -> Self {
         let Replica { operator, identity } = replica;
@@ -66,8 +66,8 @@ impl Holder {
                 lease,
                 ?wait,
                 identity = self.identity,
-                "there is no lease that says who acted before (this is the first start, or it was deleted); nothing is done \
-                 for one term, because another replica may hold the right that long (Operator::lease_term)"
+                "found no previous lease (first start, or it was deleted): waiting one lease term in case another replica is still \
+                 active (Operator::lease_term)"
             );
         }
     }

@@ -7,11 +7,11 @@ use tokio::time::Instant;
 
 use super::contract::World;
 use super::decide::Owner;
-use super::leaks::Suspicion;
+use super::leak_suspects::Suspicion;
 use super::limiter::Stopped;
 use super::parts::{OutsideWrite, WorldParts};
+use super::pass_result::Finding;
 use super::patrol::Patrol;
-use super::survey::Finding;
 use crate::error::Error;
 use crate::fence::FenceAnswer;
 use crate::kind::key;

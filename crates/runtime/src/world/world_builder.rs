@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::contract::World;
 use super::parts::WorldParts;
 use super::patrol::Patrol;
-use super::policy::{Drift, Limits, Ownership, Policy, Sweep, Use};
+use super::policy::{Drift, Limits, Ownership, Sweep, Use, WorldPolicy};
 use super::push::listen;
 use super::reconcile::WorldRun;
 use super::record::OutsideRecord;
@@ -30,13 +30,13 @@ use crate::shared::OperatorShared;
 pub struct Outside<W: World> {
     world: W,
     name: String,
-    policy: Policy<W::Have>,
+    policy: WorldPolicy<W::Have>,
 }
 
 impl<W: World> Outside<W> {
     /// Describes how objects and this world are kept equal, with the defaults above.
     pub fn new(world: W) -> Self {
-        Self { world, name: W::Kind::kind(&()).to_lowercase(), policy: Policy::default() }
+        Self { world, name: W::Kind::kind(&()).to_lowercase(), policy: WorldPolicy::default() }
     }
 
     /// Gives it another name than the kind's, for a second world of the same kind. The name is part of the finalizer, of

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use homeostat_core::Key;
 
-use super::leaks::Suspicion;
+use super::leak_suspects::Suspicion;
 
 /// What a listed thing means.
 #[derive(Clone, Debug, PartialEq, Eq)]

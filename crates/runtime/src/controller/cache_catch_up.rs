@@ -1,8 +1,8 @@
-//! Catches up after this replica got the right to act.
+//! Catches up with the server after this replica became active.
 //!
-//! A replica that stands by follows the same watches as the one that acts, and may be behind it. What the other wrote
-//! last, such as the record that a handler has finished, may not have arrived yet when the right moves. So the first run
-//! of an object under a new right waits until the cache includes what the server had when the right came.
+//! A standby replica follows the same watches as the active one, and may lag behind it. The other replica's last writes,
+//! such as the record that a handler has finished, may not have arrived when leadership moves. So the first run of an
+//! object in a new leadership term waits until the cache includes everything the server had when the term began.
 //!
 //! The server's newest revision is asked for once. A watch that has reached it has shown everything before. Until it
 //! has, which on a quiet kind takes a bookmark, each object is asked for once. Objects of other kinds, such as children,
@@ -29,8 +29,8 @@ use crate::shared::ControllerShared;
 /// run is retried.
 const CATCH_UP_MAX: Duration = Duration::from_secs(30);
 
-/// How far the cache of a controller's main kind is known to be, since the right to act came.
-pub(crate) struct Takeover {
+/// How far the cache of a controller's main kind has caught up since this replica became active.
+pub(crate) struct CacheCatchUp {
     known: Mutex<CatchUpProgress>,
     /// The cache has changed.
     changed: Arc<Notify>,
@@ -38,15 +38,15 @@ pub(crate) struct Takeover {
 
 #[derive(Default)]
 struct CatchUpProgress {
-    /// Which right this is about.
+    /// The leadership term that this progress belongs to.
     gain: u64,
-    /// The server's newest revision at some time after the right came.
+    /// The server's newest revision at some time after the term began.
     newest: Option<Revision>,
     /// The objects that were asked for since.
     confirmed: HashSet<Key>,
 }
 
-impl Takeover {
+impl CacheCatchUp {
     /// Follows this cache, if the right to act can be gained and lost under this fence.
     pub(crate) fn new(cache: &ObjectCache, fence: &Fence) -> Self {
         let changed = Arc::<Notify>::default();

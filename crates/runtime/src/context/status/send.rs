@@ -12,7 +12,7 @@ use homeostat_core::Key;
 use homeostat_core::journal::Verb;
 
 use super::change::StatusChange;
-use super::operations::Snapshot;
+use super::json_patch::Snapshot;
 use crate::cache::Writer;
 use crate::context::raw::{JsonPatch, is_stale};
 use crate::error::Error;

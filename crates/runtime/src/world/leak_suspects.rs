@@ -48,7 +48,7 @@ pub(super) struct LeakVerdict {
 }
 
 impl Leaks {
-    /// Takes in that a pass found exactly these; all others are cleared.
+    /// Records the suspects of one pass. A suspect of an earlier pass that is not among them is cleared.
     pub(super) fn observe(&mut self, found: BTreeMap<String, Suspicion>, now: Instant) {
         let mut before = std::mem::take(&mut self.suspects);
         self.suspects = found
@@ -61,7 +61,7 @@ impl Leaks {
             .collect();
     }
 
-    /// Returns which of them may go now, of a world in which `owned` things are ours.
+    /// Returns the suspects that may be deleted now, given that we own `owned` external resources.
     pub(super) fn judge(&self, sweep: &Sweep, owned: usize, now: Instant) -> LeakVerdict {
         let is_due = |suspect: &Suspect| {
             suspect.passes >= sweep.confirmations && now.duration_since(suspect.since) >= sweep.min_age
