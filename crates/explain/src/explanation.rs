@@ -124,8 +124,22 @@ pub struct Step {
     pub diff: FieldDiff,
     /// How often in a row.
     pub times: u32,
-    /// Whether it failed.
-    pub is_failure: bool,
+    /// Which sort of step it is.
+    pub kind: StepKind,
+}
+
+/// The sorts of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StepKind {
+    /// Something was written.
+    Write,
+    /// A controller looked at the object, for a reason from outside.
+    Look,
+    /// Somebody noticed something.
+    Notice,
+    /// Something failed, or was warned of.
+    Failure,
 }
 
 /// Explains an object.
@@ -223,7 +237,7 @@ fn origin(evidence: &Evidence, steps: &[Step]) -> Option<String> {
     let is_spec = |step: &&Step| {
         let is_status = |path: &str| path.starts_with("status");
         step.about == evidence.subject
-            && !step.is_failure
+            && step.kind == StepKind::Write
             && (step.diff.is_empty() || step.diff.changes.iter().any(|change| !is_status(&change.path)))
     };
     let last = steps.iter().rev().find(is_spec)?;

@@ -12,10 +12,12 @@ mod evidence;
 mod explanation;
 mod findings;
 mod render;
+#[cfg(test)]
+mod tests;
 mod timeline;
 mod times;
 
 pub use describe::{describe_cause, describe_entry};
 pub use evidence::{Evidence, MissingReference, SeenObject};
-pub use explanation::{Cause, CauseCode, Explanation, Health, Step, explain};
+pub use explanation::{Cause, CauseCode, Explanation, Health, Step, StepKind, explain};
 pub use render::render;

@@ -2,11 +2,16 @@
 
 use std::fmt::Write as _;
 
-use crate::explanation::{Explanation, Step};
+use homeostat_core::field_diff::FieldChange;
+
+use crate::explanation::{Explanation, Step, StepKind};
 use crate::times;
 
 /// The steps that are shown: the last ones say most, and a screen has some forty lines.
 const STEPS_MAX: usize = 25;
+
+/// The fields that are shown of a step.
+const CHANGES_MAX: usize = 6;
 
 /// Returns the explanation as text for people, ending in a newline.
 pub fn render(explanation: &Explanation) -> String {
@@ -32,21 +37,30 @@ fn section(text: &mut String, title: &str, lines: impl Iterator<Item = String>) 
         let _ = writeln!(text, "\n{title}:");
     }
     for line in lines {
-        let _ = writeln!(text, "  {}", line.replace('\n', "\n    "));
+        let _ = writeln!(text, "  {}", line.replace('\n', "\n      "));
     }
 }
 
 fn describe_step(explanation: &Explanation, step: &Step) -> String {
     let times = if step.times > 1 { format!(" ({}×)", step.times) } else { String::new() };
-    let mark = if step.is_failure { "✗" } else { "·" };
+    let mark = if step.kind == StepKind::Failure { "✗" } else { "·" };
     let when = times::relative(explanation.at, step.at);
     let clock = times::clock(explanation.at, step.at);
     let mut text = format!("{mark} {clock} {when:>10}  {} {}{times}", step.actor, step.text);
-    for change in &step.diff.changes {
-        let _ = write!(text, "\n    {change}");
+    let changes: Vec<&FieldChange> = step.diff.changes.iter().filter(|change| !is_time(change)).collect();
+    for change in changes.iter().take(CHANGES_MAX) {
+        let _ = write!(text, "\n{change}");
     }
-    if step.diff.omitted > 0 {
-        let _ = write!(text, "\n    and {} more fields", step.diff.omitted);
+    let hidden = changes.len().saturating_sub(CHANGES_MAX) + step.diff.omitted as usize;
+    if hidden > 0 {
+        let _ = write!(text, "\nand {hidden} more fields");
     }
     text
+}
+
+/// Returns whether a change only says when another one happened.
+fn is_time(change: &FieldChange) -> bool {
+    ["lastTransitionTime", "lastUpdateTime", "lastProbeTime", "lastHeartbeatTime"]
+        .iter()
+        .any(|field| change.path.ends_with(field))
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use homeostat_core::journal::{Entry, HandlerOutcome, Next, Record, Verb, WriteOutcome};
+use homeostat_core::journal::{Cause, Entry, HandlerOutcome, Next, Record, Verb, WriteOutcome};
 use homeostat_core::write_history::WriteRecord;
 use homeostat_core::{FieldDiff, Key, Revision};
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::describe::describe_cause;
 use crate::evidence::Evidence;
-use crate::explanation::Step;
+use crate::explanation::{Step, StepKind};
 use crate::findings::{Finding, program};
 use crate::times;
 
@@ -83,9 +83,9 @@ fn step_of_record(evidence: &Evidence, operator: &str, record: &Record) -> Optio
         text,
         diff: FieldDiff::default(),
         times: 1,
-        is_failure: false,
+        kind: StepKind::Notice,
     };
-    let failed = |step: Step| Step { is_failure: true, ..step };
+    let failed = |step: Step| Step { kind: StepKind::Failure, ..step };
     match &record.entry {
         Entry::Wrote { object, verb, target, outcome, diff } => {
             let why =
@@ -94,7 +94,7 @@ fn step_of_record(evidence: &Evidence, operator: &str, record: &Record) -> Optio
             match outcome {
                 WriteOutcome::Done { .. } => {
                     let text = format!("{} {name}{why}", verb_done(*verb));
-                    Some(Step { diff: diff.clone(), ..step(target, text) })
+                    Some(Step { diff: diff.clone(), kind: StepKind::Write, ..step(target, text) })
                 }
                 WriteOutcome::Failed { error } => {
                     Some(failed(step(target, format!("could not write {name}{why}: {error}"))))
@@ -128,14 +128,18 @@ fn step_of_record(evidence: &Evidence, operator: &str, record: &Record) -> Optio
             Some(step(object, text))
         }
         Entry::Started { object, causes, .. } if *object == evidence.subject => {
-            let causes: Vec<String> = causes.iter().map(describe_cause).collect();
-            Some(step(
-                object,
-                format!("looked at {}, because {}", evidence.name_of(object), causes.join("; ")),
-            ))
+            // What a controller does because of its own work is told by that work.
+            let causes: Vec<String> =
+                causes.iter().filter(|cause| is_from_outside(cause)).map(describe_cause).collect();
+            let text = format!("looked at {}, because {}", evidence.name_of(object), causes.join("; "));
+            (!causes.is_empty()).then(|| Step { kind: StepKind::Look, ..step(object, text) })
         }
         _ => None,
     }
+}
+
+fn is_from_outside(cause: &Cause) -> bool {
+    matches!(cause, Cause::Listed | Cause::Created | Cause::Edited | Cause::Deleted | Cause::Outside { .. })
 }
 
 fn verb_done(verb: Verb) -> &'static str {
@@ -168,14 +172,15 @@ fn step_of_write(evidence: &Evidence, write: &WriteRecord) -> Step {
         None => format!("{verb} {part}{name}"),
         Some(refusal) => format!("could not write {part}{name} ({}): {}", refusal.code, refusal.message),
     };
+    let agent = if write.agent.is_empty() { &write.manager } else { &write.agent };
     Step {
         at: write.at,
-        actor: format!("{} (user {})", program(&write.agent), write.user),
+        actor: format!("{} (user {})", program(agent), write.user),
         about: write.target.clone(),
         text,
         diff: write.diff.clone(),
         times: 1,
-        is_failure: write.refusal.is_some(),
+        kind: if write.refusal.is_some() { StepKind::Failure } else { StepKind::Write },
     }
 }
 
@@ -201,7 +206,7 @@ fn step_of_event(evidence: &Evidence, event: &Value) -> Option<Step> {
         ),
         diff: FieldDiff::default(),
         times: u32::try_from(count).unwrap_or(u32::MAX),
-        is_failure: event["type"] == "Warning",
+        kind: if event["type"] == "Warning" { StepKind::Failure } else { StepKind::Notice },
     })
 }
 
@@ -209,10 +214,13 @@ fn step_of_event(evidence: &Evidence, event: &Value) -> Option<Step> {
 fn grouped(steps: Vec<Step>) -> Vec<Step> {
     let mut grouped: Vec<Step> = Vec::new();
     for step in steps {
-        match grouped.last_mut() {
+        let same = grouped.iter().rposition(|before| before.actor == step.actor || !before.is_failure());
+        match same.map(|at| &mut grouped[at]) {
             Some(last) if is_repetition(last, &step) => {
                 *last = Step { times: last.times.saturating_add(step.times), ..step };
             }
+            // A failed run ends with the error of its write, which was told already.
+            Some(last) if is_consequence(last, &step) => {}
             _ => grouped.push(step),
         }
     }
@@ -221,10 +229,20 @@ fn grouped(steps: Vec<Step>) -> Vec<Step> {
 
 fn is_repetition(last: &Step, step: &Step) -> bool {
     let is_same_failure =
-        last.is_failure && step.is_failure && without_digits(&last.text) == without_digits(&step.text);
-    last.actor == step.actor
-        && last.about == step.about
-        && (last.text == step.text && last.diff == step.diff || is_same_failure)
+        last.is_failure() && step.is_failure() && without_digits(&last.text) == without_digits(&step.text);
+    let is_same = last.text == step.text && last.diff == step.diff;
+    last.actor == step.actor && last.about == step.about && (is_same || is_same_failure)
+}
+
+fn is_consequence(last: &Step, step: &Step) -> bool {
+    let error = step.text.split_once(" in a row: ").map(|(_, error)| error);
+    last.is_failure() && last.actor == step.actor && error.is_some_and(|error| last.text.ends_with(error))
+}
+
+impl Step {
+    fn is_failure(&self) -> bool {
+        self.kind == StepKind::Failure
+    }
 }
 
 fn without_digits(text: &str) -> String {

@@ -158,7 +158,9 @@ impl Call {
 
     /// Keeps who wrote the object, and its states before and after.
     fn record_write(&self, before: Option<&Arc<Entry>>, after: Option<&Arc<Entry>>) {
-        let Some(target) = after.or(before).map(|entry| entry.key.clone()) else { return };
+        let Some(stored) = after.or(before).map(|entry| &entry.key) else { return };
+        // As the API calls it: custom objects are stored under a name that their definition alone has.
+        let target = Key::new(&self.resource.group, &self.resource.plural, stored.namespace(), stored.name());
         self.backend.writes.record(KeptWrite {
             at: self.backend.clock.now(),
             user: self.who.name.clone(),

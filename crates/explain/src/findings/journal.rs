@@ -105,8 +105,7 @@ fn observe<'a>(run: &mut LastRun<'a>, record: &'a Record) {
 
 fn judge(evidence: &Evidence, source: &str, object: &Key, run: &LastRun<'_>) -> Option<Finding> {
     if let Some(error) = run.undecodable {
-        let text =
-            format!("cannot be decoded by the controller {source}, so nothing is done about it: {error}");
+        let text = format!("cannot be decoded by {source}, so nothing is done about it: {error}");
         return Some(Finding::new(CauseCode::Undecodable, object, text));
     }
     if let Some(failure) = &run.failure {

@@ -66,7 +66,7 @@ async fn why_names_what_is_wrong_with_operators() {
     names(
         config,
         &["task", "undecodable"],
-        &["cannot be decoded by the controller task", "13 is an unlucky size"],
+        &["cannot be decoded by faulty.homeostat.dev", "13 is an unlucky size"],
     )
     .await;
     names(

@@ -37,7 +37,10 @@ async fn why_names_what_is_wrong_with_pods() {
         second.contains("Last change: kubectl (user ") && second.contains("spec.replicas 1 → 2"),
         "{text}"
     );
-    assert!(text.contains("controller deployment applied ReplicaSet web-"), "the chain goes on: {text}");
+    assert!(
+        text.contains("controller deployment-controller patched ReplicaSet web-"),
+        "the chain goes on: {text}"
+    );
     assert!(why(config, &["deploy", "nothing"]).await.contains("does not exist, or you may not read it"));
     let json: serde_json::Value =
         serde_json::from_str(&why(config, &["deploy", "web", "--json"]).await).unwrap();
