@@ -22,6 +22,7 @@ use crate::logs::LogSource;
 use crate::notices::{AbandonedCommit, Notices};
 use crate::registry::Registry;
 use crate::stored::encode;
+use crate::write_history::WriteHistory;
 
 /// The largest stored object. The limit in Kubernetes is that of etcd's requests, and clients know it.
 const OBJECT_BYTES_MAX: usize = 1536 * 1024;
@@ -84,6 +85,8 @@ pub(crate) struct Backend {
     pub(crate) size: StoreSize,
     /// The source of Pod logs, once a node has registered one.
     pub(crate) logs: OnceLock<Arc<dyn LogSource>>,
+    /// Who wrote what recently.
+    pub(crate) writes: WriteHistory,
 }
 
 impl Backend {
@@ -96,6 +99,7 @@ impl Backend {
             services: self.services.forked(),
             size: self.size.forked(),
             logs: OnceLock::new(),
+            writes: WriteHistory::default(),
             store,
             clock,
             entropy,

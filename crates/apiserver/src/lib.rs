@@ -32,6 +32,7 @@ pub mod serve;
 pub mod server;
 mod stored;
 mod verbs;
+pub mod write_history;
 
 pub use background::BackgroundWorker;
 pub use server::ApiServer;

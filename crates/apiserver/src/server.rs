@@ -7,6 +7,7 @@
 //! [`kube::Client`]: https://docs.rs/kube
 
 mod fork;
+mod history;
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -42,6 +43,7 @@ use crate::request::{
 };
 use crate::stored::encode;
 use crate::verbs::{Answer, Call, refusal_response};
+use crate::write_history::{JournalSource, WriteHistory};
 
 /// The Kubernetes API over a store. Cheap to clone.
 #[derive(Clone)]
@@ -151,6 +153,7 @@ impl Builder {
             services: homeostat_api::kinds::core::service::allocator::ServiceAllocator::default(),
             size: StoreSize::new(self.store_bytes_max),
             logs: std::sync::OnceLock::new(),
+            writes: WriteHistory::default(),
         });
         let born = bootstrap::objects::Config { address: self.address, ca_pem: self.root_ca };
         bootstrap::write(&backend, &born).await?;
@@ -196,6 +199,11 @@ impl ApiServer {
         let _ = self.shared.backend.logs.set(source);
     }
 
+    /// Tells what an operator of this process does to those who ask why an object is as it is, and may read it.
+    pub fn serve_journal(&self, source: Arc<dyn JournalSource>) {
+        self.shared.backend.writes.add_journal(source);
+    }
+
     /// Boxed here, so that it is compiled here and not in every program that calls the API.
     fn answer_boxed(
         self,
@@ -211,8 +219,7 @@ impl ApiServer {
         let mut labels = RequestLabels::default();
         let mut response = match self.route(&parts, body, &mut labels).await {
             Ok(response) => response,
-            Err(status) if status.is_plain => text_response(status.code, status.message),
-            Err(status) => refusal_response(&status, refusal_representation(&parts)),
+            Err(status) => self.refuse(&parts, &status),
         };
         add_audit_id(&self.shared.backend, &parts.headers, &mut response);
         let code = response.status().as_u16();
@@ -234,6 +241,9 @@ impl ApiServer {
             let other = impersonate(&parts.headers, who, what, &backend.authorizer)?;
             Ok::<_, Status>(other.unwrap_or_else(|| who.clone()))
         };
+        if decoded == crate::write_history::PATH {
+            return self.answer_history(parts, &query, who);
+        }
         let Target::Resource(path) = target else {
             labels.set_path(&parts.method, &decoded);
             let verb = parts.method.as_str().to_ascii_lowercase();
@@ -307,7 +317,10 @@ impl ApiServer {
         };
         let mut response = match done {
             Ok(answer) => answer.into_response(),
-            Err(status) => refusal_response(&status, refusal_representation(parts)),
+            Err(status) => {
+                self.record_refusal(parts, &status);
+                refusal_response(&status, refusal_representation(parts))
+            }
         };
         if let Some(warning) = deprecation {
             crate::verbs::add_warning(&mut response, &warning);

@@ -13,6 +13,7 @@ mod new;
 mod sim;
 mod temporary_folder;
 mod up;
+mod why;
 
 /// This allocator suits many small objects that several threads create and drop.
 #[global_allocator]
@@ -32,6 +33,7 @@ enum Command {
     Demo(demo::Demo),
     New(new::New),
     Sim(sim::Sim),
+    Why(why::Why),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Demo(demo) => demo.run(),
         Command::New(new) => new.run(),
         Command::Sim(sim) => return sim.run(),
+        Command::Why(why) => why.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -66,7 +69,7 @@ impl Command {
     fn default_log_level(&self) -> tracing::Level {
         match self {
             Self::Demo(_) | Self::Sim(_) => tracing::Level::ERROR,
-            Self::Up(_) | Self::New(_) => tracing::Level::WARN,
+            Self::Up(_) | Self::New(_) | Self::Why(_) => tracing::Level::WARN,
         }
     }
 }

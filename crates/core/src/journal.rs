@@ -12,7 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{Key, Revision};
+use crate::{FieldDiff, Key, Revision};
 
 /// One line of the journal: who did what, when.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -98,8 +98,8 @@ pub enum Entry {
         target: Key,
         /// What came of it.
         outcome: WriteOutcome,
-        /// Paths that changed, when known.
-        diff: Vec<String>,
+        /// What it changed, when known; empty for objects that were created or deleted as a whole.
+        diff: FieldDiff,
     },
     /// Somebody else changed actual state away from desired state.
     Drifted {
@@ -194,6 +194,51 @@ impl Entry {
             | Self::Cancelled { object, .. } => Some(object),
             Self::Watched { .. } | Self::Surveyed { .. } | Self::Led { .. } => None,
         }
+    }
+}
+
+impl Entry {
+    /// Returns the other objects that this entry names.
+    pub fn mentioned(&self) -> Vec<Key> {
+        match self {
+            Self::Wrote { target, .. } => vec![target.clone()],
+            Self::Read { read, .. } => vec![read.clone()],
+            Self::Queued { cause, .. } => cause.mentioned().cloned().into_iter().collect(),
+            Self::Started { causes, .. } => causes.iter().filter_map(Cause::mentioned).cloned().collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Cause {
+    fn mentioned(&self) -> Option<&Key> {
+        match self {
+            Self::Owned { child: other, .. }
+            | Self::Related { other, .. }
+            | Self::Referenced { other, .. } => Some(other),
+            _ => None,
+        }
+    }
+}
+
+impl Record {
+    /// Returns roughly how much memory it takes.
+    pub fn weight(&self) -> usize {
+        let texts = match &self.entry {
+            Entry::Wrote { outcome: WriteOutcome::Failed { error }, diff, .. } => error.len() + diff.weight(),
+            Entry::Wrote { diff, .. } => diff.weight(),
+            Entry::Quarantined { error: text, .. }
+            | Entry::Panicked { message: text, .. }
+            | Entry::Failed { error: text, .. }
+            | Entry::Handled {
+                outcome: HandlerOutcome::Retry { error: text, .. } | HandlerOutcome::GaveUp { error: text },
+                ..
+            } => text.len(),
+            Entry::Drifted { diff, .. } => diff.iter().map(String::len).sum(),
+            Entry::Started { causes, .. } => size_of_val(causes.as_slice()),
+            _ => 0,
+        };
+        size_of::<Self>() + texts
     }
 }
 

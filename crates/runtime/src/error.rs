@@ -109,6 +109,12 @@ pub enum Error {
     /// The operator does not understand an argument on its command line.
     #[error("{0}")]
     Usage(String),
+    /// The object that is asked about does not exist, or may not be read.
+    #[error("{subject} does not exist, or you may not read it")]
+    NotThere {
+        /// Which object.
+        subject: String,
+    },
     /// No cluster is configured.
     #[error("no cluster: {0}")]
     NoCluster(String),

@@ -4,8 +4,8 @@
 //! failures are kept when they leave the ring: the last few of each object, for the objects that had one most recently.
 //! Failures are kept apart, so that no change takes their place.
 //!
-//! **Invariant:** writing never waits for a reader and never fails; when the ring is full the oldest record is dropped,
-//! so memory is bounded. Folds see every record, also those that are dropped later.
+//! **Invariant:** writing never waits for a reader and never fails; when the ring has too many records or bytes, the oldest
+//! are dropped, so memory is bounded. Folds see every record, also those that are dropped later.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -16,6 +16,12 @@ use jiff::Timestamp;
 
 /// Records in the ring: about four megabytes, some minutes of a busy operator and days of a quiet one.
 const RECORDS_MAX: usize = 16_384;
+
+/// The bytes of the ring: twice what usual records take, because diffs and errors may be long.
+const RING_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// The bytes of the failures that outlive the ring, and of the changes.
+const KEPT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// How many failures of one object are kept, and how many changes: they show how it fails, and what was done before.
 pub(crate) const KEPT_PER_OBJECT: usize = 4;
@@ -38,6 +44,7 @@ struct JournalShared {
 #[derive(Default)]
 struct JournalState {
     ring: VecDeque<Record>,
+    ring_bytes: usize,
     failures: KeptRecords,
     changes: KeptRecords,
     dropped: u64,
@@ -45,11 +52,11 @@ struct JournalState {
 
 /// How far back the journal reaches without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reach {
+pub struct Reach {
     /// The time of the oldest record in the ring; none when it is empty.
-    pub(crate) since: Option<Timestamp>,
+    pub since: Option<Timestamp>,
     /// How many records were dropped before it.
-    pub(crate) dropped: u64,
+    pub dropped: u64,
 }
 
 impl Journal {
@@ -65,7 +72,7 @@ impl Journal {
         for fold in self.0.folds.read().unwrap_or_else(PoisonError::into_inner).iter() {
             fold(&record);
         }
-        // The oldest record is freed outside the lock.
+        // The oldest records are freed outside the lock.
         let oldest = self.state().push(record);
         drop(oldest);
     }
@@ -97,7 +104,8 @@ impl Journal {
         known.into_iter().map(|(_, record)| record).chain(recent).cloned().collect()
     }
 
-    pub(crate) fn reach(&self) -> Reach {
+    /// Returns how far back the journal reaches without gaps.
+    pub fn reach(&self) -> Reach {
         let held = self.state();
         Reach { since: held.ring.front().map(|record| record.at), dropped: held.dropped }
     }
@@ -108,17 +116,22 @@ impl Journal {
 }
 
 impl JournalState {
-    /// Adds a record; returns one that is no longer needed.
-    fn push(&mut self, record: Record) -> Option<Record> {
-        let oldest = if self.ring.len() == RECORDS_MAX { self.ring.pop_front() } else { None };
+    /// Adds a record; returns those that are no longer needed.
+    fn push(&mut self, record: Record) -> Vec<Record> {
+        self.ring_bytes += record.weight();
         self.ring.push_back(record);
-        let oldest = oldest?;
-        self.dropped += 1;
-        match retained_kind(&oldest.entry) {
-            Some(RetainedKind::Failure) => self.failures.push(self.dropped, oldest),
-            Some(RetainedKind::Change) => self.changes.push(self.dropped, oldest),
-            None => Some(oldest),
+        let mut unneeded = Vec::new();
+        while self.ring.len() > RECORDS_MAX || self.ring_bytes > RING_BYTES_MAX {
+            let Some(oldest) = self.ring.pop_front() else { break };
+            self.ring_bytes -= oldest.weight();
+            self.dropped += 1;
+            match retained_kind(&oldest.entry) {
+                Some(RetainedKind::Failure) => self.failures.push(self.dropped, oldest, &mut unneeded),
+                Some(RetainedKind::Change) => self.changes.push(self.dropped, oldest, &mut unneeded),
+                None => unneeded.push(oldest),
+            }
         }
+        unneeded
     }
 }
 
@@ -153,25 +166,31 @@ struct KeptRecords {
     objects: HashMap<Key, VecDeque<(u64, Record)>>,
     /// The objects in the order in which something was last kept of them.
     order: BTreeMap<u64, Key>,
+    bytes: usize,
 }
 
 impl KeptRecords {
-    /// Adds a record whose number is higher than all before; returns one that is no longer needed.
-    fn push(&mut self, number: u64, record: Record) -> Option<Record> {
-        let Some(object) = record.entry.object().cloned() else { return Some(record) };
+    /// Adds a record whose number is higher than all before; adds those that are no longer needed to `unneeded`.
+    fn push(&mut self, number: u64, record: Record, unneeded: &mut Vec<Record>) {
+        let Some(object) = record.entry.object().cloned() else { return unneeded.push(record) };
+        let before = unneeded.len();
+        self.bytes += record.weight();
         self.order.insert(number, object.clone());
         let records = self.objects.entry(object).or_default();
         if let Some((before, _)) = records.back() {
             self.order.remove(before);
         }
         records.push_back((number, record));
-        let oldest = if records.len() > KEPT_PER_OBJECT { records.pop_front() } else { None };
-        if self.objects.len() > KEPT_OBJECTS
-            && let Some((_, object)) = self.order.pop_first()
-        {
-            self.objects.remove(&object);
+        if records.len() > KEPT_PER_OBJECT {
+            unneeded.extend(records.pop_front().map(|(_, record)| record));
         }
-        oldest.map(|(_, record)| record)
+        let freed = |unneeded: &[Record]| unneeded[before..].iter().map(Record::weight).sum::<usize>();
+        while self.objects.len() > KEPT_OBJECTS || self.bytes - freed(unneeded) > KEPT_BYTES_MAX {
+            let Some((_, object)) = self.order.pop_first() else { break };
+            let records = self.objects.remove(&object).unwrap_or_default();
+            unneeded.extend(records.into_iter().map(|(_, record)| record));
+        }
+        self.bytes -= freed(unneeded);
     }
 }
 
@@ -185,6 +204,7 @@ impl std::fmt::Debug for Journal {
 mod tests {
     use std::time::Duration;
 
+    use homeostat_core::FieldDiff;
     use homeostat_core::journal::{Cause, FaultClass, Verb};
 
     use super::*;
@@ -204,7 +224,7 @@ mod tests {
 
     fn wrote(object: Key) -> Entry {
         let (target, outcome) = (object.clone(), WriteOutcome::Done { revision: None });
-        Entry::Wrote { object, verb: Verb::Apply, target, outcome, diff: Vec::new() }
+        Entry::Wrote { object, verb: Verb::Apply, target, outcome, diff: FieldDiff::default() }
     }
 
     fn fill(journal: &Journal, entry: impl Fn(usize) -> Entry, count: usize) {
@@ -263,6 +283,26 @@ mod tests {
     }
 
     #[test]
+    fn long_diffs_and_errors_do_not_take_more_memory() {
+        let journal = Journal::new(Clock::system());
+        let long = |number: usize| Entry::Failed {
+            object: thing(number),
+            error: "x".repeat(100_000),
+            fault: FaultClass::Terminal,
+            failures: 1,
+            took: Duration::ZERO,
+        };
+        fill(&journal, long, 400);
+        let held = journal.state();
+        let ring: usize = held.ring.iter().map(Record::weight).sum();
+        let kept = held.failures.objects.values().flatten().map(|(_, record)| record.weight()).sum::<usize>();
+        assert_eq!((ring, kept), (held.ring_bytes, held.failures.bytes));
+        assert!(ring <= RING_BYTES_MAX && kept <= KEPT_BYTES_MAX, "{ring} {kept}");
+        assert!(held.ring.len() > 60 && held.failures.objects.len() > 60, "most of the memory is used");
+        assert_eq!(held.failures.objects.len(), held.failures.order.len());
+    }
+
+    #[test]
     fn what_is_kept_is_bounded_and_the_longest_quiet_goes_first() {
         let journal = Journal::new(Clock::system());
         fill(&journal, |number| failed(thing(number), 1), KEPT_OBJECTS);
@@ -270,7 +310,7 @@ mod tests {
         fill(&journal, |number| failed(thing(KEPT_OBJECTS + number), 1), 10);
         fill(&journal, |_| looked_at(Key::new("", "things", "", "crowd")), RECORDS_MAX);
         let held = journal.state();
-        let KeptRecords { objects, order } = &held.failures;
+        let KeptRecords { objects, order, .. } = &held.failures;
         assert_eq!((objects.len(), order.len()), (KEPT_OBJECTS, KEPT_OBJECTS));
         drop(held);
         assert_eq!(journal.about(&thing(0)).len(), 2);

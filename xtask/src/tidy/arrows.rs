@@ -18,6 +18,7 @@ struct Row {
 }
 
 const CORE: &str = "homeostat-core";
+const EXPLAIN: &str = "homeostat-explain";
 const STORE: &str = "homeostat-store";
 const API: &str = "homeostat-api";
 const APISERVER: &str = "homeostat-apiserver";
@@ -30,14 +31,15 @@ const FACADE: &str = "homeostat";
 /// The whole drawing, bottom up. Packages of the design that do not exist yet have their row already.
 const TABLE: &[Row] = &[
     Row { package: CORE, always: &[], optional: &[], tests: &[] },
+    Row { package: EXPLAIN, always: &[CORE], optional: &[], tests: &[] },
     Row { package: STORE, always: &[CORE], optional: &[], tests: &[] },
     Row { package: API, always: &[CORE], optional: &[], tests: &[] },
     // Tests use `homeostat::testing`, a cluster in memory: the one arrow that points up.
     Row { package: APISERVER, always: &[CORE, STORE, API], optional: &[], tests: &[FACADE] },
-    Row { package: RUNTIME, always: &[CORE], optional: &[], tests: &[FACADE] },
+    Row { package: RUNTIME, always: &[CORE, EXPLAIN], optional: &[], tests: &[FACADE] },
     Row { package: WORKLOADS, always: &[CORE, RUNTIME], optional: &[], tests: &[STORE, APISERVER, FACADE] },
     Row { package: SIM, always: &[CORE, STORE, APISERVER, RUNTIME], optional: &[], tests: &[] },
-    Row { package: CONSOLE, always: &[CORE], optional: &[], tests: &[] },
+    Row { package: CONSOLE, always: &[CORE, EXPLAIN], optional: &[], tests: &[] },
     Row {
         package: FACADE,
         always: &[CORE, RUNTIME],
@@ -52,11 +54,12 @@ const TABLE: &[Row] = &[
     Row { package: "xtask", always: &[], optional: &[], tests: &[] },
 ];
 
-const EVERYTHING: &[&str] = &[CORE, STORE, API, APISERVER, RUNTIME, WORKLOADS, SIM, CONSOLE, FACADE];
+const EVERYTHING: &[&str] = &[CORE, EXPLAIN, STORE, API, APISERVER, RUNTIME, WORKLOADS, SIM, CONSOLE, FACADE];
 
 /// Everything, and the examples that `homeostat demo` shows.
 const EVERYTHING_AND_DEMO: &[&str] = &[
     CORE,
+    EXPLAIN,
     STORE,
     API,
     APISERVER,

@@ -169,8 +169,14 @@ pub(crate) enum DeletionOutcome {
 pub(super) async fn delete(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     let options = DeleteOptions::parse(call, body)?;
     check_delete(&call.resource, &call.path.name)?;
+    let before = call.backend.store.snapshot().get(&call.key()).cloned();
     let removed =
         remove(&call.backend, &call.resource, &call.path.namespace, &call.path.name, &options).await?;
+    match &removed {
+        DeletionOutcome::Marked(entry) => call.record_write(before.as_ref(), Some(entry)),
+        DeletionOutcome::Gone(entry, _) if !options.is_dry_run => call.record_write(Some(entry), None),
+        DeletionOutcome::Gone(..) | DeletionOutcome::DryRun(_) => {}
+    }
     let held = if options.must_report_if_kept { 202 } else { 200 };
     let answer = match removed {
         DeletionOutcome::Marked(entry) => Answer::entry(call, held, &entry),

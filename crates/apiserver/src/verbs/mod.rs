@@ -35,6 +35,7 @@ use homeostat_api::resource::declaration::PostAction;
 use homeostat_api::resource::strategy::{Strategy, strategy};
 use homeostat_api::status::Status;
 use homeostat_core::{Key, Prefix};
+use homeostat_store::Entry;
 use http::HeaderMap;
 
 pub(crate) use answer::{Answer, add_warning, refusal_response};
@@ -47,6 +48,7 @@ use crate::backend::{Backend, key_of};
 use crate::expensive::{EXPENSIVE_BYTES, RequestCost, UserQueue};
 use crate::request::{Query, ResourcePath, Verb};
 use crate::stored::convert;
+use crate::write_history::{KeptWrite, verb_name};
 
 /// The memory of smaller texts is not worth computing: a hundred times their size at worst.
 const SMALL_BYTES: usize = 4 * 1024;
@@ -152,6 +154,25 @@ impl Call {
     fn check_may_create(&self) -> Result<(), Status> {
         let attributes = self.path.attributes(Verb::Create.name(), &self.path.name);
         self.backend.authorizer.authorize(&self.who, &attributes)
+    }
+
+    /// Keeps who wrote the object, and its states before and after.
+    fn record_write(&self, before: Option<&Arc<Entry>>, after: Option<&Arc<Entry>>) {
+        let Some(stored) = after.or(before).map(|entry| &entry.key) else { return };
+        // As the API calls it: custom objects are stored under a name that their definition alone has.
+        let target = Key::new(&self.resource.group, &self.resource.plural, stored.namespace(), stored.name());
+        self.backend.writes.record(KeptWrite {
+            at: self.backend.clock.now(),
+            user: self.who.name.clone(),
+            agent: self.headers.get(http::header::USER_AGENT).cloned(),
+            verb: verb_name(self.verb.name(), &self.headers),
+            target,
+            subresource: self.path.subresource.clone(),
+            manager: self.query.get("fieldManager").to_owned(),
+            before: before.cloned(),
+            after: after.cloned(),
+            refusal: None,
+        });
     }
 
     fn not_found(&self) -> Status {

@@ -22,4 +22,5 @@ mod server;
 mod sim;
 mod up;
 mod walks;
+mod why;
 mod wire;

@@ -6,6 +6,7 @@
 //! survives that as it survives a kill.
 
 mod error;
+mod journals;
 mod logs;
 mod run;
 mod workloads;
@@ -18,6 +19,7 @@ use futures::future::BoxFuture;
 use homeostat_apiserver::serve::{self, CredentialStorage, Server};
 use homeostat_apiserver::{ApiServer, data_formats};
 use homeostat_core::{Clock, Entropy};
+use homeostat_runtime::Operator;
 use homeostat_store::{Disk, Limits, Memory, SharedStore, disk};
 use homeostat_workloads::controllers;
 use homeostat_workloads::node::Node;
@@ -151,6 +153,7 @@ impl Builder {
         }
         if self.has_workloads {
             let operator = controllers::operator().time_and_chance(self.clock, self.entropy);
+            plane.serve_journal(&operator);
             let (client, stop) = (plane.client(), plane.users_stop.clone());
             plane.users.spawn(workloads::run(operator, client, Arc::clone(&plane.store), stop));
         }
@@ -230,6 +233,13 @@ impl ControlPlane {
         let stop = self.users_stop.clone();
         self.users.spawn(async move { Ok(node.run(stop).await?) });
         Ok(())
+    }
+
+    /// Tells what an operator that runs in this process does to those who ask `why`. Call it before the operator runs.
+    pub fn serve_journal(&self, operator: &Operator) {
+        let journal =
+            journals::LocalJournal { operator: operator.name().to_owned(), journal: operator.journal() };
+        self.api.serve_journal(Arc::new(journal));
     }
 
     /// Returns a client that calls the API in this process, as the administrator.

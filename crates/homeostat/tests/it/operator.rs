@@ -57,8 +57,8 @@ fn it_runs_against_a_server_of_its_own_and_survives_its_death() {
     assert!(
         metrics.contains("controller_runtime_reconcile_total{controller=\"greeting\",result=\"success\"}")
     );
-    let why = page(&operator, "/debug/why/Greeting/default/one");
-    assert!(why.contains("it was created") && why.contains("apply configmaps/default/one"), "{why}");
+    let journal = "/journal?group=demo.dev&resource=greetings&namespace=default&name=one";
+    assert!(page(&operator, journal).starts_with("HTTP/1.1 401"), "it says nothing to strangers");
 
     server.program.kill();
     eventually("it notices", || page(&operator, "/readyz").starts_with("HTTP/1.1 503").then_some(()));

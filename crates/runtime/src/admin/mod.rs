@@ -1,4 +1,4 @@
-//! The admin server: metrics, health, readiness, explanations. Read-only, plain HTTP, one page per path.
+//! The admin server: metrics, health, readiness, the journal of an object. Read-only, plain HTTP, one page per path.
 //!
 //! [`answer`] is a function of the [`AdminState`]; the shell around it only moves bytes.
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use homeostat_core::journal::WatchState;
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -19,9 +19,10 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
+mod journal;
 mod metrics;
-mod why;
 
+pub(crate) use journal::JOURNAL_PATH;
 use metrics::{CacheReading, Metrics, QueueReading, Reading};
 
 use crate::cache::caches::Caches;
@@ -29,7 +30,6 @@ use crate::controller::assemble::AssembledController;
 use crate::controller::health::WorldHealthSource;
 use crate::error::Error;
 use crate::handlers::OperatorHandlers;
-use crate::journal::Journal;
 use crate::rights::review::Rights;
 use crate::shared::OperatorShared;
 use crate::workers::controller_queue::ControllerQueue;
@@ -49,7 +49,6 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// Everything the admin server shows.
 pub(crate) struct AdminState {
     metrics: Arc<Metrics>,
-    journal: Journal,
     caches: Caches,
     probes: Option<Probes>,
     stage: Mutex<Stage>,
@@ -105,7 +104,6 @@ impl AdminState {
         }
         Arc::new(Self {
             metrics,
-            journal: shared.journal.clone(),
             caches: shared.caches.clone(),
             probes: Some(Probes { shared: shared.clone(), activities }),
             stage: Mutex::new(Stage::Starting("nothing is done yet".to_owned())),
@@ -177,21 +175,25 @@ impl AdminState {
         AdminPage::text(code, answers.iter().map(line).collect::<String>())
     }
 
-    fn answer(&self, path: &str, format: PageFormat) -> AdminPage {
-        let mut segments = path.trim_matches('/').split('/');
-        match (segments.next(), segments.next(), segments.next(), segments.next(), segments.next()) {
-            (Some("readyz"), ..) => self.readiness(),
-            (Some("metrics"), ..) => AdminPage {
+    /// Answers what the operator did about an object, to callers who may read it.
+    async fn journal(&self, headers: &HeaderMap, query: Option<&str>) -> AdminPage {
+        match &self.probes {
+            Some(probes) => journal::page(&probes.shared, headers, query).await,
+            None => AdminPage::text(StatusCode::NOT_FOUND, "there is no server to ask who may read what\n"),
+        }
+    }
+
+    fn answer(&self, path: &str) -> AdminPage {
+        match path.trim_matches('/').split('/').next() {
+            Some("readyz") => self.readiness(),
+            Some("metrics") => AdminPage {
                 code: StatusCode::OK,
                 content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
                 text: self.metrics.text(&self.reading()),
             },
-            (Some("debug"), Some("why"), Some(kind), Some(namespace), Some(name)) => {
-                why::page(&self.journal, kind, namespace, name, format)
-            }
             _ => AdminPage::text(
                 StatusCode::NOT_FOUND,
-                "try /metrics /healthz /readyz /debug/why/KIND/NAMESPACE/NAME\n",
+                "try /metrics /healthz /readyz, or the command `why KIND NAME` of this program\n",
             ),
         }
     }
@@ -302,6 +304,11 @@ impl Admin {
     }
 }
 
+/// Returns the address as others are told: that of this machine's loopback, if the server listens on all addresses.
+pub(crate) fn announced_address(listener: &TcpListener) -> Option<String> {
+    listener.local_addr().ok().map(|address| format!("http://{address}"))
+}
+
 /// Serves until dropped.
 pub(crate) async fn serve(listener: TcpListener, admin_state: Arc<AdminState>) {
     let mut connections = JoinSet::new();
@@ -344,7 +351,8 @@ async fn respond<B>(admin_state: &AdminState, request: &Request<B>) -> Response<
     let path = request.uri().path();
     let page = match path.trim_matches('/') {
         "healthz" | "livez" => admin_state.health(format).await,
-        _ => admin_state.answer(path, format),
+        "journal" => admin_state.journal(request.headers(), request.uri().query()).await,
+        _ => admin_state.answer(path),
     };
     page.response()
 }
@@ -356,9 +364,10 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
+    use crate::journal::Journal;
     use crate::watch::Scope;
 
-    fn admin_state() -> (AdminState, crate::cache::ObjectCache) {
+    fn admin_state() -> (AdminState, Journal, crate::cache::ObjectCache) {
         let caches = Caches::default();
         let cache = caches.declare(crate::kind::info::<ConfigMap>(), &Scope::default());
         let journal = Journal::new(Clock::system());
@@ -368,36 +377,36 @@ mod tests {
         (
             AdminState {
                 metrics,
-                journal,
                 caches,
                 probes: None,
                 stage: Mutex::new(Stage::Running { controllers: Vec::new(), worlds: Vec::new() }),
                 rights: Mutex::default(),
             },
+            journal,
             cache,
         )
     }
 
     #[test]
     fn ready_means_every_watch_is_fresh() {
-        let (admin_state, cache) = admin_state();
-        assert_eq!(admin_state.answer("/readyz", PageFormat::Text).code, StatusCode::SERVICE_UNAVAILABLE);
+        let (admin_state, _, cache) = admin_state();
+        assert_eq!(admin_state.answer("/readyz").code, StatusCode::SERVICE_UNAVAILABLE);
         cache.begin_list();
         cache.end_list(homeostat_core::Revision::new(1));
-        assert_eq!(admin_state.answer("/readyz", PageFormat::Text).code, StatusCode::OK);
+        assert_eq!(admin_state.answer("/readyz").code, StatusCode::OK);
         let retry = std::time::Duration::from_secs(1);
         cache.set_state(WatchState::Failing { error: "cannot watch configmaps: forbidden".into(), retry });
-        let page = admin_state.answer("/readyz", PageFormat::Text);
+        let page = admin_state.answer("/readyz");
         assert_eq!(page.code, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(page.text, "[-] configmaps cannot watch configmaps: forbidden\n");
     }
 
     #[test]
-    fn the_journal_becomes_metrics_and_explanations() {
-        let (admin_state, _) = admin_state();
+    fn the_journal_becomes_metrics() {
+        let (admin_state, journal, _) = admin_state();
         let object = Key::new("", "configmaps", "a", "x");
         let took = std::time::Duration::from_millis(3);
-        let record = |entry| admin_state.journal.record(&"maps".into(), entry);
+        let record = |entry| journal.record(&"maps".into(), entry);
         record(Entry::Queued { object: object.clone(), cause: Cause::Edited });
         record(Entry::Started {
             object: object.clone(),
@@ -406,7 +415,7 @@ mod tests {
             waited: took,
         });
         record(Entry::Settled { object, next: Next::AwaitChange, took });
-        let text = admin_state.answer("/metrics", PageFormat::Text).text;
+        let text = admin_state.answer("/metrics").text;
         for line in [
             "controller_runtime_reconcile_total{controller=\"maps\",result=\"success\"} 1",
             "workqueue_adds_total{name=\"maps\",controller=\"maps\"} 1",
@@ -416,12 +425,5 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
-        let why = admin_state.answer("/debug/why/configmaps/a/x", PageFormat::Text).text;
-        assert!(why.contains("edited") && why.contains("settled"), "{why}");
-        assert_eq!(
-            admin_state.answer("/debug/why/configmaps/a/y", PageFormat::Text).code,
-            StatusCode::NOT_FOUND
-        );
-        assert!(admin_state.answer("/debug/why/ConfigMap/a/x", PageFormat::Json).text.starts_with('['));
     }
 }

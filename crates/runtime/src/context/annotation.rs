@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use homeostat_core::FieldDiff;
 use homeostat_core::journal::{Verb, WriteOutcome};
 use serde_json::{Value, json};
 
@@ -38,7 +39,7 @@ impl Run {
             let patch = JsonPatch { verb: "annotate", subresource: None, operations };
             let refusal = match controller.send_patch(key, patch, self.info().decode).await {
                 Ok(object) => {
-                    self.note_annotated(object);
+                    self.note_annotated(object, annotation);
                     return Ok(());
                 }
                 Err(error) if error.is_not_found() => return Ok(()),
@@ -54,7 +55,7 @@ impl Run {
             if found == Some(annotation.new) {
                 // Our own write, whose answer was lost.
                 if let Ok(object) = (self.info().decode)(&object.to_string()) {
-                    self.note_annotated(object);
+                    self.note_annotated(object, annotation);
                 }
                 return Ok(());
             }
@@ -70,9 +71,12 @@ impl Run {
         unreachable!("the last try returns")
     }
 
-    fn note_annotated(&self, object: Arc<Object>) {
+    fn note_annotated(&self, object: Arc<Object>, AnnotationChange { name, old, new }: AnnotationChange<'_>) {
         let revision = Some(object.revision());
-        self.note(Verb::Patch, &self.key, WriteOutcome::Done { revision });
+        let (old, new) = (old.map(|old| json!(old)), json!(new));
+        let path = ["metadata", "annotations", name];
+        let diff = FieldDiff::of_field(&self.key, &path, old.as_ref(), Some(&new));
+        self.note_diff(Verb::Patch, &self.key, WriteOutcome::Done { revision }, diff);
         self.controller.cache.wrote(object, self.writer());
     }
 

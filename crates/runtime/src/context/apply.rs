@@ -12,8 +12,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use homeostat_core::Key;
 use homeostat_core::journal::{Entry, Verb, WriteOutcome};
+use homeostat_core::{FieldDiff, Key};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -117,13 +117,14 @@ impl Run {
     }
 
     async fn apply_prepared(&self, prepared: Prepared, stranger: Stranger) -> Result<Arc<Object>, Error> {
+        let diff = self.apply_diff(&prepared);
         let answer = match stranger {
             Stranger::Refused { is_owned } => self.apply_if_ours(&prepared, is_owned).await,
             Stranger::Adopted => self.send_apply(&prepared, &Standing::Free).await,
         };
         let object = self.record_failure(Verb::Apply, &prepared.key, answer)?;
         let revision = object.revision();
-        self.note(Verb::Apply, &prepared.key, WriteOutcome::Done { revision: Some(revision) });
+        self.note_diff(Verb::Apply, &prepared.key, WriteOutcome::Done { revision: Some(revision) }, diff);
         let applied = Applied { configuration: prepared.hash, revision };
         let (last_applied, uid) = (&self.controller.last_applied, object.meta().uid.as_deref());
         if self.is_watched(prepared.info, &prepared.key) {
@@ -135,6 +136,13 @@ impl Run {
             cache.wrote(object.clone(), self.writer());
         }
         Ok(object)
+    }
+
+    /// Returns what a configuration changes of the object as it is known here; nothing if it is not.
+    fn apply_diff(&self, prepared: &Prepared) -> FieldDiff {
+        let known = self.cache(prepared.info).ok().and_then(|cache| cache.get(&prepared.key));
+        let actual = known.and_then(|known| known.to_json().ok());
+        actual.map(|actual| FieldDiff::toward(&prepared.key, &actual, &prepared.body)).unwrap_or_default()
     }
 
     /// Applies a configuration unless the object is somebody else's. Usually one request: only what is not known here,
@@ -233,6 +241,10 @@ impl Run {
 
     pub(super) fn note(&self, verb: Verb, target: &Key, outcome: WriteOutcome) {
         self.controller.note(&self.key, verb, target, outcome);
+    }
+
+    pub(super) fn note_diff(&self, verb: Verb, target: &Key, outcome: WriteOutcome, diff: FieldDiff) {
+        self.controller.note_diff(&self.key, verb, target, outcome, diff);
     }
 
     pub(super) fn record_failure<T>(

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use homeostat_core::Key;
 use homeostat_core::journal::{Verb, WriteOutcome};
+use homeostat_core::{FieldDiff, Key};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ impl Run {
         let label = RequestLabel { verb: "create", target: target.as_str() };
         let answer = call_object(&self.controller.operator.client, label, kept_as, request).await;
         let object = self.record_failure(Verb::Create, &target, answer)?;
-        self.record_and_cache(kept_as, Verb::Create, &object);
+        self.record_and_cache(kept_as, Verb::Create, &object, FieldDiff::default());
         Ok(object)
     }
 
@@ -130,15 +130,16 @@ impl Run {
         };
         let label = RequestLabel { verb: "patch", target: target.as_str() };
         let answer = call_object(&self.controller.operator.client, label, info, request).await;
-        let object = self.record_failure(verb, &target, answer)?;
-        self.record_and_cache(info, verb, &object);
-        Ok(object)
+        let written = self.record_failure(verb, &target, answer)?;
+        let diff = patch_diff(&target, object, &patch);
+        self.record_and_cache(info, verb, &written, diff);
+        Ok(written)
     }
 
     /// Records the write and lays its outcome over the cache, if the kind is watched.
-    fn record_and_cache(&self, info: &KindInfo, verb: Verb, object: &Arc<Object>) {
+    fn record_and_cache(&self, info: &KindInfo, verb: Verb, object: &Arc<Object>, diff: FieldDiff) {
         let (key, meta) = (info.key_of(object.meta()), object.meta());
-        self.note(verb, &key, WriteOutcome::Done { revision: Some(object.revision()) });
+        self.note_diff(verb, &key, WriteOutcome::Done { revision: Some(object.revision()) }, diff);
         let is_last = meta.deletion_timestamp.is_some()
             && meta.finalizers.as_deref().unwrap_or_default().is_empty()
             && meta.deletion_grace_period_seconds.is_none_or(|seconds| seconds == 0);
@@ -148,6 +149,14 @@ impl Run {
             Ok(cache) => cache.wrote(object.clone(), self.writer()),
             Err(_) => {}
         }
+    }
+}
+
+/// Returns what a patch changes of the object it is for.
+fn patch_diff(target: &Key, object: &Object, patch: &Patch<Value>) -> FieldDiff {
+    match (patch, object.to_json()) {
+        (Patch::Merge(body) | Patch::Strategic(body), Ok(actual)) => FieldDiff::toward(target, &actual, body),
+        _ => FieldDiff::default(),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use homeostat_core::FieldDiff;
 use homeostat_core::journal::{Verb, WriteOutcome};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -64,7 +65,9 @@ impl Run {
         let _writing = self.controller.cache.writing(&self.key, self.writer());
         let answer = call_object(&self.controller.operator.client, label, self.info(), request).await;
         let object = self.record_failure(verb, &self.key, answer)?;
-        self.note(verb, &self.key, WriteOutcome::Done { revision: Some(object.revision()) });
+        let (old, new) = (json!(self.finalizers()), json!(names));
+        let diff = FieldDiff::of_field(&self.key, &["metadata", "finalizers"], Some(&old), Some(&new));
+        self.note_diff(verb, &self.key, WriteOutcome::Done { revision: Some(object.revision()) }, diff);
         Ok(object)
     }
 }

@@ -1,7 +1,7 @@
 //! Records writes in the journal: what was tried for which object, and how it ended.
 
-use homeostat_core::Key;
 use homeostat_core::journal::{Entry, Verb, WriteOutcome};
+use homeostat_core::{FieldDiff, Key};
 
 use crate::error::Error;
 use crate::fence::Claim;
@@ -19,9 +19,20 @@ impl ControllerShared {
 
     /// Records the result of a write for this object.
     pub(super) fn note(&self, object: &Key, verb: Verb, target: &Key, outcome: WriteOutcome) {
+        self.note_diff(object, verb, target, outcome, FieldDiff::default());
+    }
+
+    /// Records the result of a write for this object, and what it changed.
+    pub(super) fn note_diff(
+        &self,
+        object: &Key,
+        verb: Verb,
+        target: &Key,
+        outcome: WriteOutcome,
+        diff: FieldDiff,
+    ) {
         let (object, target) = (object.clone(), target.clone());
-        let entry = Entry::Wrote { object, verb, target, outcome, diff: Vec::new() };
-        self.operator.journal.record(&self.source, entry);
+        self.operator.journal.record(&self.source, Entry::Wrote { object, verb, target, outcome, diff });
     }
 
     /// Records a write that failed.

@@ -48,9 +48,9 @@ pub(crate) async fn report_undecodable(
         change.set("observedGeneration", json!(generation));
     }
     let written = controller.change_status(key, claim, &change, Snapshot::whole(object), as_json).await?;
-    if let StatusWriteOutcome::Done(object) = written {
+    if let StatusWriteOutcome::Done(object, diff) = written {
         let revision = Some(parse_revision(object["metadata"]["resourceVersion"].as_str()));
-        controller.note(key, Verb::Status, key, WriteOutcome::Done { revision });
+        controller.note_diff(key, Verb::Status, key, WriteOutcome::Done { revision }, diff);
     }
     Ok(())
 }

@@ -10,8 +10,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use homeostat_core::Key;
 use homeostat_core::journal::{Verb, WriteOutcome};
+use homeostat_core::{FieldDiff, Key};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -258,7 +258,9 @@ impl Run {
         // A parent that does not decode is reported by its own controller.
         let object = (report.info.decode)(&object.to_string()).ok();
         let revision = object.as_ref().map(|object| object.revision());
-        self.note(Verb::Status, &report.parent, WriteOutcome::Done { revision });
+        let path = ["status", CHILDREN, report.id];
+        let diff = FieldDiff::of_field(&report.parent, &path, None, report.value.as_ref());
+        self.note_diff(Verb::Status, &report.parent, WriteOutcome::Done { revision }, diff);
         if let (Some(object), Ok(cache)) = (object, self.cache(report.info)) {
             cache.wrote(object, self.writer());
         }

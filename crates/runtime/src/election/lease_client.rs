@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::agreement::COUNT_ANNOTATION;
+use super::announcement::ADDRESS_ANNOTATION;
 use super::lease_rules::{Candidate, Move, Terms, given_back};
 use crate::error::Error;
 use crate::request::{Built, RequestLabel, call_within};
@@ -31,6 +32,7 @@ pub(super) struct Replica {
     /// The operator's name as a Lease can have it.
     pub(super) operator: String,
     pub(super) identity: String,
+    pub(super) admin_address: Option<String>,
 }
 
 /// What is written on a lease.
@@ -47,14 +49,17 @@ pub(super) struct LeaseClient {
     pub(super) identity: String,
     pub(super) clock: Clock,
     pub(super) terms: Terms,
+    /// Where the admin server of this replica is, written on the leases it holds.
+    admin_address: Option<String>,
     has_reported_wait: AtomicBool,
 }
 
 impl LeaseClient {
     /// Creates the holder for the replica of this operator with this identity.
     pub(super) fn new(client: Client, replica: Replica, clock: Clock, terms: Terms) -> Self {
-        let Replica { operator, identity } = replica;
-        Self { client, operator, identity, clock, terms, has_reported_wait: AtomicBool::new(false) }
+        let Replica { operator, identity, admin_address } = replica;
+        let has_reported_wait = AtomicBool::new(false);
+        Self { client, operator, identity, clock, terms, admin_address, has_reported_wait }
     }
 
     /// Says, once, that a lease is held for a while before anything is done, and why.
@@ -189,6 +194,12 @@ impl LeaseClient {
         if let Some(count) = count {
             let annotations = lease.metadata.annotations.get_or_insert_default();
             annotations.insert(COUNT_ANNOTATION.to_owned(), count.to_string());
+        }
+        if let Some(address) = &self.admin_address {
+            let annotations = lease.metadata.annotations.get_or_insert_default();
+            annotations.insert(ADDRESS_ANNOTATION.to_owned(), address.clone());
+        } else if let Some(annotations) = &mut lease.metadata.annotations {
+            annotations.remove(ADDRESS_ANNOTATION);
         }
         let body = serde_json::to_vec(&lease).map_err(|error| Error::Invalid(error.to_string()))?;
         let params = PostParams::default();

@@ -15,10 +15,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 mod agreement;
+mod announcement;
 mod lease_client;
 mod lease_rules;
 mod shards;
 
+pub(crate) use announcement::{ADDRESS_ANNOTATION, announce};
 use lease_client::{LeaseClient, LeaseName, Replica};
 pub(crate) use lease_rules::TERM;
 use lease_rules::{Candidate, Terms};
@@ -98,7 +100,12 @@ pub(crate) async fn hold_leases(
 ) {
     let (operator, terms) = (object_name(shared.name.as_str()), Terms::new(part.term));
     let identity = replica_identity(shared.entropy.next_u64() >> 32);
-    let holder = LeaseClient::new(shared.client.clone(), Replica { operator, identity }, shared.clock, terms);
+    let holder = LeaseClient::new(
+        shared.client.clone(),
+        Replica { operator, identity, admin_address: shared.admin_address.clone() },
+        shared.clock,
+        terms,
+    );
     let ended = async {
         stop.cancelled().await;
         controllers.wait().await;

@@ -16,6 +16,8 @@ pub(crate) struct Connected {
     pub(crate) client: Client,
     /// Which server, as whom.
     pub(crate) words: String,
+    /// The token by which we are known, if it is one.
+    pub(crate) token: Option<String>,
 }
 
 /// Connects to the configured cluster; returns none when nothing is configured.
@@ -42,8 +44,18 @@ pub(crate) async fn connect(cluster: &Cluster) -> Result<Option<Connected>, Erro
         None => return Ok(None),
     };
     let words = format!("{} as {identity}", config.cluster_url.to_string().trim_end_matches('/'));
+    let token = token_of(&config);
     let client = Client::try_from(config).map_err(|error| refuse(error.to_string()))?;
-    Ok(Some(Connected { client, words }))
+    Ok(Some(Connected { client, words, token }))
+}
+
+/// Returns the token in a configuration, or in the file that it names.
+fn token_of(config: &Config) -> Option<String> {
+    // The type of the token can only be read by serializing it.
+    let shown = serde_json::to_value(&config.auth_info).ok()?;
+    let token = shown["token"].as_str().map(str::to_owned);
+    let token = token.or_else(|| std::fs::read_to_string(config.auth_info.token_file.as_ref()?).ok());
+    token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty())
 }
 
 /// Returns the user that the current context of a kubeconfig names.

@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 
 use crate::error::Error;
+use crate::why::WhyOptions;
 
 /// Letters of a namespace's name: a DNS label.
 const NAMESPACE_LETTERS_MAX: usize = 63;
@@ -63,6 +64,8 @@ pub(crate) enum Launch {
     Help,
     /// Print name and version.
     Version,
+    /// Explain an object of this cluster.
+    Why { cluster: Cluster, options: WhyOptions },
     /// Print CRDs, rights and a Deployment of this image in this namespace.
     Manifests { image: Option<String>, namespace: Option<String> },
 }
@@ -95,15 +98,27 @@ fn parse(arguments: &[String]) -> Result<Launch, String> {
             ("--help" | "-h" | "help", _) => return Ok(Launch::Help),
             ("--version" | "-V", _) => return Ok(Launch::Version),
             ("manifests", _) => launch = Launch::Manifests { image: None, namespace: None },
-            ("--kubeconfig", Launch::Run { cluster, .. }) => *cluster = Cluster::Of(value()?),
+            ("why", Launch::Run { cluster, .. }) => {
+                launch = Launch::Why { cluster: cluster.clone(), options: WhyOptions::default() };
+            }
+            ("--kubeconfig", Launch::Run { cluster, .. } | Launch::Why { cluster, .. }) => {
+                *cluster = Cluster::Of(value()?);
+            }
             ("--in-cluster", Launch::Run { cluster, .. }) => *cluster = Cluster::Own,
             ("--serve", Launch::Run { serve, .. }) => *serve = Some(parse_address(&value()?)?),
             ("--image", Launch::Manifests { image, .. }) => *image = Some(value()?),
             ("--namespace", Launch::Manifests { namespace, .. }) => {
                 *namespace = Some(check_namespace_name(value()?)?);
             }
+            ("--namespace" | "-n", Launch::Why { options, .. }) => options.namespace = Some(value()?),
+            ("--json", Launch::Why { options, .. }) => options.json = true,
+            ("--watch" | "-w", Launch::Why { options, .. }) => options.watch = true,
+            (word, Launch::Why { options, .. }) if !word.starts_with('-') => options.set_word(word)?,
             (unknown, _) => return Err(format!("unknown argument {unknown}")),
         }
+    }
+    if let Launch::Why { options, .. } = &launch {
+        options.check()?;
     }
     Ok(launch)
 }
@@ -136,12 +151,19 @@ pub(crate) fn help(operator: &str, own: &[String]) -> String {
         "The operator {operator}: keeps actual state equal to desired state.
 
 Usage: {program} [OPTIONS]            run until SIGTERM or ctrl-c
+       {program} why KIND NAME        explain why an object is as it is (also KIND/NAME)
        {program} manifests [OPTIONS]  print what a cluster needs to run it, for kubectl apply -f -
 
 Options of a run:
   --kubeconfig FILE      which cluster (otherwise KUBECONFIG, otherwise the account of the Pod)
   --in-cluster           only the cluster of the Pod it runs in (set by the manifests)
-  --serve ADDRESS        serve /metrics, /healthz, /readyz and /debug/why there, such as 127.0.0.1:8080
+  --serve ADDRESS        serve /metrics, /healthz, /readyz and the journal for `why` there, such as 127.0.0.1:8080
+
+Options of why:
+  --kubeconfig FILE      which cluster
+  -n, --namespace NAME   the namespace of the object (default: that of the kubeconfig)
+  --json                 print JSON
+  -w, --watch            go on, and print again whenever something changed
 
 Options of manifests:
   --image IMAGE          the image of its Deployment (default: {operator}:latest)
@@ -210,6 +232,18 @@ mod tests {
         check(&["--serve", "here"], None);
         let manifests = Launch::Manifests { image: Some("i:1".into()), namespace: Some("n".into()) };
         check(&["manifests", "--image", "i:1", "--namespace=n"], Some(manifests));
+        let why = |cluster: Cluster| {
+            let (kind, name, namespace) = ("deploy".into(), "web".into(), Some("a".into()));
+            Some(Launch::Why {
+                cluster,
+                options: WhyOptions { kind, name, namespace, json: true, watch: false },
+            })
+        };
+        check(&["why", "deploy", "web", "-n", "a", "--json"], why(Cluster::Any));
+        check(&["why", "deploy/web", "--namespace=a", "--json", "--kubeconfig", "k"], why(of_k()));
+        check(&["why", "deploy"], None);
+        check(&["why", "deploy", "web", "more"], None);
+        check(&["why", "--serve", "[::1]:80"], None);
         check(&["--kubeconfig"], None);
         check(&["--image", "i"], None);
         check(&["fly"], None);

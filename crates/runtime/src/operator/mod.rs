@@ -20,7 +20,7 @@ mod run;
 mod tasks;
 
 use connect::{Connected, connect};
-use launch::{Arguments, CommandLine, Launch, help};
+use launch::{Arguments, Cluster, CommandLine, Launch, help};
 use manifests::{HOME_NAMESPACE, ManifestInput, as_yaml, manifests};
 
 use crate::admin::Admin;
@@ -33,9 +33,33 @@ use crate::journal::Journal;
 use crate::rights::rule::{Rule, describe_reconciled_kinds};
 use crate::shared::states::States;
 use crate::watch::Scope;
+use crate::why::Asker;
 
 /// Provides the client if no cluster is configured.
 pub type Connect = Box<dyn FnOnce() -> BoxFuture<'static, Result<Client, BoxError>> + Send>;
+
+/// The kubeconfig of a control plane that was started in this folder.
+const LOCAL_KUBECONFIG: &str = ".homeostat/kubeconfig";
+
+/// Connects to the cluster of this kubeconfig, of `KUBECONFIG` or of the Pod, or to the control plane of this folder, in order
+/// to ask `why`.
+///
+/// # Errors
+/// Fails if there is none, or if the file is broken.
+pub async fn connect_asker(kubeconfig: Option<&str>) -> Result<Asker, Error> {
+    let cluster = kubeconfig.map_or(Cluster::Any, |file| Cluster::Of(file.to_owned()));
+    if let Some(connected) = connect(&cluster).await? {
+        return Ok(Asker::new(connected.client, connected.token));
+    }
+    let is_there = std::path::Path::new(LOCAL_KUBECONFIG).exists();
+    let local = if is_there { connect(&Cluster::Of(LOCAL_KUBECONFIG.to_owned())).await? } else { None };
+    let local = local.map(|connected| Asker::new(connected.client, connected.token));
+    local.ok_or_else(|| {
+        Error::NoCluster(format!(
+            "give --kubeconfig FILE, set KUBECONFIG, or go to a folder with {LOCAL_KUBECONFIG}"
+        ))
+    })
+}
 
 /// How long running reconciles may take after the stop: below the 30 s after which Kubernetes kills a Pod.
 const GRACE: Duration = Duration::from_secs(25);
@@ -147,7 +171,7 @@ impl Operator {
         self
     }
 
-    /// Serves `/metrics`, `/healthz`, `/readyz` and `/debug/why/{kind}/{namespace}/{name}` on this address. The
+    /// Serves `/metrics`, `/healthz`, `/readyz` and the journal for `why` on this address. The
     /// Deployment of the manifests probes them; if this address is a loopback address, the Deployment starts the
     /// operator with `--serve` on all addresses.
     pub fn serve(self, address: SocketAddr) -> Self {
@@ -192,6 +216,11 @@ impl Operator {
     /// Serves no admin pages, whatever was said before: for the simulator, which has no sockets.
     pub fn without_admin(self) -> Self {
         Self { admin: None, ..self }
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        self.name.as_str()
     }
 
     /// Returns the journal of what the operator does. Call it before the operator runs.
@@ -249,13 +278,18 @@ impl Operator {
                 print!("{}", self.manifests_as_yaml(&namespace, &image, &line.own));
                 Ok(())
             }
+            Launch::Why { cluster, options } => {
+                let kubeconfig = if let Cluster::Of(file) = &cluster { Some(file.as_str()) } else { None };
+                connect_asker(kubeconfig).await?.print(&options).await
+            }
             Launch::Run { cluster, serve } => {
                 self.verify()?;
                 let operator = match serve {
                     Some(address) => self.serve(address),
                     None => self,
                 };
-                let (client, place) = if let Some(Connected { client, words }) = connect(&cluster).await? {
+                let (client, place) = if let Some(Connected { client, words, .. }) = connect(&cluster).await?
+                {
                     (client, words)
                 } else {
                     let client = otherwise().await.map_err(|error| Error::NoCluster(error.to_string()))?;

@@ -22,7 +22,7 @@ use crate::admin::{self, AdminState};
 use crate::cache::Freshness;
 use crate::cache::caches::{Caches, Supply};
 use crate::controller::assemble::AssembledController;
-use crate::election::{self, Participation};
+use crate::election::{self, Election, Participation};
 use crate::error::Error;
 use crate::events::{self, Recorder};
 use crate::queue::Backoff;
@@ -42,6 +42,10 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     operator.verify()?;
     let rules = [operator.rules(), vec![Rule::events()]].concat();
     let lease_rules: Vec<Rule> = operator.election.rule().into_iter().collect();
+    let listener = match operator.admin {
+        Some(admin) => Some(admin.listen().await?),
+        None => None,
+    };
     let (recorder, notes) = Recorder::new();
     let shared = Arc::new(OperatorShared {
         name: operator.name.clone(),
@@ -55,11 +59,8 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
         recorder,
         fence: operator.election.fence(operator.term),
         declared: Declared::new(&rules),
+        admin_address: listener.as_ref().and_then(admin::announced_address),
     });
-    let listener = match operator.admin {
-        Some(admin) => Some(admin.listen().await?),
-        None => None,
-    };
     let activities = Arc::new(operator.activities);
     let admin_state = AdminState::new(&shared, activities.clone(), listener.is_some());
     let mut tasks = Tasks::new(stop.clone());
@@ -88,6 +89,9 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     let controllers = TaskTracker::new();
     let ended = flush_by(stop.clone(), controllers.clone(), shared.clock, operator.grace);
     tasks.spawn_heeding("events", events_of(&shared).run(notes, ended));
+    if operator.election == Election::None {
+        tasks.spawn_heeding("announcement", election::announce(shared.clone(), stop.clone()));
+    }
     let members = parts.iter().map(AssembledController::lease_member).collect();
     let held = election::hold_leases(
         Participation { election: operator.election, term: operator.term, grace: operator.grace },

@@ -34,6 +34,8 @@ pub(crate) struct OperatorShared {
     pub(crate) recorder: Recorder,
     pub(crate) fence: Fence,
     pub(crate) declared: Declared,
+    /// Where the admin server listens, as it is announced to others.
+    pub(crate) admin_address: Option<String>,
 }
 
 impl OperatorShared {

@@ -6,12 +6,13 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use homeostat_core::FieldDiff;
 use homeostat_core::journal::{Entry, Verb};
 
 use super::attempts::{DifferencePrint, Tried};
 use super::contract::{Change, World};
 use super::decide::Step;
-use super::difference::{Difference, describe_differences, paths};
+use super::difference::{Difference, describe_differences, field_diff, paths};
 use super::failure::Failure;
 use super::inventory::Intent;
 use super::limiter::Stopped;
@@ -90,7 +91,7 @@ impl<W: World> WorldRun<W> {
     }
 
     fn outside_write<'a>(&'a self, verb: Verb, name: &'a str) -> OutsideWrite<'a> {
-        OutsideWrite { object: &self.key, verb, name }
+        OutsideWrite { object: &self.key, verb, name, diff: FieldDiff::default() }
     }
 
     /// Deals with a name that is taken by something that a look a moment ago did not show.
@@ -168,7 +169,9 @@ impl<W: World> WorldRun<W> {
         if let (Some(want), Some(have)) = (thing.want, thing.have) {
             let mark = self.parts.mark(&self.object);
             let update = self.parts.world.update(thing.name, Change { have, want, mark: &mark });
-            self.parts.write(self.outside_write(Verb::Update, thing.name), update).await?;
+            let diff = field_diff(&WorldParts::<W>::target(thing.name), thing.differences);
+            let write = OutsideWrite { diff, ..self.outside_write(Verb::Update, thing.name) };
+            self.parts.write(write, update).await?;
         }
         Ok(self.parts.ledger.sent(&self.key, thing.name, thing.print))
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use homeostat_core::{FieldDiff, Key};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -44,6 +45,15 @@ pub fn compare(want: &impl Serialize, have: &impl Serialize) -> Vec<Difference> 
 /// Returns all differences in one line.
 pub(super) fn describe_differences(differences: &[Difference]) -> String {
     differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Returns the differences as what a write that ends them changes.
+pub(super) fn field_diff(target: &Key, differences: &[Difference]) -> FieldDiff {
+    let mut diff = FieldDiff::default();
+    for Difference { path, want, have } in differences {
+        diff.extend(FieldDiff::of_text(target, path, have, want));
+    }
+    diff
 }
 
 pub(super) fn paths(differences: &[Difference]) -> Vec<String> {

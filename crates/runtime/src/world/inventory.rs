@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_core::Key;
 use homeostat_core::journal::{Entry, Verb, WriteOutcome};
+use homeostat_core::{FieldDiff, Key};
 use jiff::Timestamp;
 use kube::Resource;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
@@ -255,7 +255,8 @@ impl<W: World> WorldParts<W> {
 
     fn wrote(&self, object: &Key, verb: Verb, target: Key, revision: Option<homeostat_core::Revision>) {
         let outcome = WriteOutcome::Done { revision };
-        let entry = Entry::Wrote { object: object.clone(), verb, target, outcome, diff: vec![] };
+        let entry =
+            Entry::Wrote { object: object.clone(), verb, target, outcome, diff: FieldDiff::default() };
         self.shared.journal.record(&self.source, entry);
     }
 }

@@ -1,8 +1,8 @@
 //! The end of a pass: deleting what leaked, as far as `leaks` allows, and only after a last look at the object that
 //! should own it (on the server, not in the cache) and at the thing itself.
 
-use homeostat_core::Key;
 use homeostat_core::journal::Verb;
+use homeostat_core::{FieldDiff, Key};
 use tokio::time::Instant;
 
 use super::contract::World;
@@ -86,7 +86,7 @@ impl<W: World> WorldParts<W> {
         if self.count_deletion().is_err() {
             return Ok(Removal::Later("the limit of deletions per minute was reached"));
         }
-        let write = OutsideWrite { object, verb: Verb::Delete, name };
+        let write = OutsideWrite { object, verb: Verb::Delete, name, diff: FieldDiff::default() };
         self.write(write, self.world.delete(name, &have)).await?;
         tracing::info!(world = W::NAME, name, ?suspicion, "a leak was deleted");
         self.forget_gone(name, suspicion).await?;

@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use homeostat_core::Key;
 use homeostat_core::journal::{Entry, Source, Verb, WatchState, WriteOutcome};
+use homeostat_core::{FieldDiff, Key};
 use kube::Resource;
 use serde::Serialize;
 use tokio::sync::Notify;
@@ -144,13 +144,13 @@ impl<W: World> WorldParts<W> {
     /// Sends a write outside for this object, if this process may still act for it after all waiting.
     pub(super) async fn write(
         &self,
-        OutsideWrite { object, verb, name }: OutsideWrite<'_>,
+        OutsideWrite { object, verb, name, diff }: OutsideWrite<'_>,
         call: impl Future<Output = Answer<()>>,
     ) -> std::result::Result<(), Stopped> {
         let target = Self::target(name);
         let check_right = || self.admit(object, verb, &target).map_err(Stopped::Cluster);
         let answer = self.limiter.write(check_right, call).await;
-        self.record_result(object, verb, &target, answer)
+        self.record_result(object, verb, (&target, diff), answer)
     }
 
     /// Returns the thing as the journal names it.
@@ -159,9 +159,12 @@ impl<W: World> WorldParts<W> {
     }
 
     pub(super) fn note(&self, object: &Key, verb: Verb, target: &Key, outcome: WriteOutcome) {
+        self.note_diff(object, verb, target, outcome, FieldDiff::default());
+    }
+
+    fn note_diff(&self, object: &Key, verb: Verb, target: &Key, outcome: WriteOutcome, diff: FieldDiff) {
         let (object, target) = (object.clone(), target.clone());
-        let entry = Entry::Wrote { object, verb, target, outcome, diff: vec![] };
-        self.shared.journal.record(&self.source, entry);
+        self.shared.journal.record(&self.source, Entry::Wrote { object, verb, target, outcome, diff });
     }
 
     /// Records the result of a write outside.
@@ -169,13 +172,14 @@ impl<W: World> WorldParts<W> {
         &self,
         object: &Key,
         verb: Verb,
-        target: &Key,
+        (target, diff): (&Key, FieldDiff),
         answer: std::result::Result<(), Stopped>,
     ) -> std::result::Result<(), Stopped> {
         match &answer {
-            Ok(()) => self.note(object, verb, target, WriteOutcome::Done { revision: None }),
+            Ok(()) => self.note_diff(object, verb, target, WriteOutcome::Done { revision: None }, diff),
             Err(Stopped::Failed(failure)) => {
-                self.note(object, verb, target, WriteOutcome::Failed { error: failure.to_string() });
+                let outcome = WriteOutcome::Failed { error: failure.to_string() };
+                self.note_diff(object, verb, target, outcome, diff);
             }
             Err(Stopped::Blocked(_) | Stopped::Cluster(_)) => {}
         }
@@ -184,11 +188,11 @@ impl<W: World> WorldParts<W> {
 }
 
 /// A write outside: for which object, what, and to which thing.
-#[derive(Clone, Copy)]
 pub(super) struct OutsideWrite<'a> {
     pub(super) object: &'a Key,
     pub(super) verb: Verb,
     pub(super) name: &'a str,
+    pub(super) diff: FieldDiff,
 }
 
 /// Returns what the object wants. If the world's code panics on it, that is this object's failure.

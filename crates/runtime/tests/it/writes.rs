@@ -63,6 +63,35 @@ async fn children_follow_the_spec_and_rest_is_quiet() {
     assert_eq!(sent(&running, "w").len(), written, "nothing is written when nothing changed");
 }
 
+/// What was changed by each write for the object of this name that was sent.
+fn diffs(running: &Running, name: &str) -> Vec<String> {
+    entries(running, name, |entry| match entry {
+        Entry::Wrote { verb, outcome: WriteOutcome::Done { .. }, diff, .. } => {
+            Some(format!("{verb:?} {diff}"))
+        }
+        _ => None,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_journal_says_what_each_write_changed() {
+    let mut lab = Lab::new().await;
+    let running = lab.run_with(reconcile).await;
+    lab.widget("w").await;
+    lab.patch::<Widget>("w", json!({"spec": {"size": 1}})).await;
+    lab.pass(1).await;
+    let before = diffs(&running, "w").len();
+    lab.patch::<ConfigMap>("w-0", json!({"data": {"number": "seven", "extra": "theirs"}})).await;
+    lab.patch::<Widget>("w", json!({"spec": {"size": 2}})).await;
+    lab.pass(1).await;
+    let after = diffs(&running, "w").split_off(before);
+    assert_eq!(after[0], "Apply data.number \"seven\" → \"0\"", "a repair: {after:?}");
+    assert!(after.contains(&"Apply ".to_owned()), "a new object has no diff: {after:?}");
+    let status = after.iter().find(|diff| diff.starts_with("Status")).expect("its status is written");
+    assert!(status.contains("status.seen 1 → 2"), "{status}");
+    assert!(status.contains("status.conditions[Ready].message \"1 maps\" → \"2 maps\""), "{status}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn drift_is_repaired_and_noted() {
     let mut lab = Lab::new().await;

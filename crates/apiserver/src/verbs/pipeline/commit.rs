@@ -39,6 +39,7 @@ pub(super) async fn insert(
     match call.backend.create(key, Op::Put(value), condition).await {
         Ok(committed) => {
             let entry = committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");
+            call.record_write(None, Some(entry));
             follow_up(call, entry).await?;
             Answer::entry(call, 201, entry).map(Some)
         }
@@ -70,9 +71,10 @@ pub(super) async fn replace(
     drop((old, object));
     match call.backend.commit(entry.key.clone(), Some(entry), Op::Put(value)).await {
         Ok(committed) => {
-            let entry = committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");
-            follow_up(call, entry).await?;
-            answer_entry(call, entry).map(Some)
+            let written = committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");
+            call.record_write(Some(entry), Some(written));
+            follow_up(call, written).await?;
+            answer_entry(call, written).map(Some)
         }
         Err(StoreError::Conflict { .. }) => Ok(None),
         Err(error) => Err(commit_refusal(&error)),
@@ -88,7 +90,7 @@ async fn remove(
 ) -> Result<Option<Answer>, Status> {
     if !options.is_dry_run {
         match call.backend.commit(entry.key.clone(), Some(entry), Op::Delete).await {
-            Ok(_) => {}
+            Ok(_) => call.record_write(Some(entry), None),
             Err(StoreError::Conflict { .. }) => return Ok(None),
             Err(error) => return Err(commit_refusal(&error)),
         }

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 mod change;
+mod diff;
 mod json_patch;
 mod send;
 
@@ -174,12 +175,13 @@ impl Run {
         }
         controller.operator.declared.warn_unless_declared(self.info(), WriteVerb::PatchStatus);
         let (known, decode) = (snapshot(&*newest), self.info().decode);
-        let object = match controller.change_status(&self.key, &self.claim, change, known, decode).await? {
-            StatusWriteOutcome::Done(object) => object,
-            StatusWriteOutcome::Already | StatusWriteOutcome::Gone => return Ok(()),
-        };
+        let (object, diff) =
+            match controller.change_status(&self.key, &self.claim, change, known, decode).await? {
+                StatusWriteOutcome::Done(object, diff) => (object, diff),
+                StatusWriteOutcome::Already | StatusWriteOutcome::Gone => return Ok(()),
+            };
         let revision = object.revision();
-        self.note(Verb::Status, &self.key, WriteOutcome::Done { revision: Some(revision) });
+        self.note_diff(Verb::Status, &self.key, WriteOutcome::Done { revision: Some(revision) }, diff);
         controller.last_applied.set(memo_key, Applied::new(&words, revision), None);
         controller.cache.wrote(object.clone(), self.writer());
         *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(object);

@@ -8,10 +8,11 @@
 //!
 //! **Invariant:** nothing is sent when nothing would change, and nothing of another writer is ever part of a request.
 
-use homeostat_core::Key;
 use homeostat_core::journal::Verb;
+use homeostat_core::{FieldDiff, Key};
 
 use super::change::StatusChange;
+use super::diff::operations_diff;
 use super::json_patch::Snapshot;
 use crate::cache::Writer;
 use crate::context::raw::{JsonPatch, is_stale};
@@ -26,8 +27,8 @@ const TRIES_MAX: usize = 5;
 
 /// The result of a change.
 pub(crate) enum StatusWriteOutcome<T> {
-    /// It was sent, and this is the object now.
-    Done(T),
+    /// It was sent; the object as it is now, and what changed.
+    Done(T, FieldDiff),
     /// The object says so already.
     Already,
     /// The object is gone, or its kind has no status.
@@ -52,9 +53,10 @@ impl ControllerShared {
                 return Ok(StatusWriteOutcome::Already);
             }
             self.admit(claim, key, Verb::Status, key)?;
+            let diff = operations_diff(key, &snapshot, &operations);
             let patch = JsonPatch { verb: "write the status of", subresource: Some("status"), operations };
             let refusal = match self.send_patch(key, patch, decode).await {
-                Ok(object) => return Ok(StatusWriteOutcome::Done(object)),
+                Ok(object) => return Ok(StatusWriteOutcome::Done(object, diff)),
                 Err(error) if error.is_not_found() => return Ok(StatusWriteOutcome::Gone),
                 Err(error) if is_stale(&error) && tries < TRIES_MAX => error,
                 Err(error) => return self.noting(key, Verb::Status, key, Err(error)),

@@ -1,0 +1,48 @@
+//! `homeostat why` on real processes: each test plants faults, as they happen to people, and the first line must name the
+//! true cause.
+
+mod faulty_operator;
+mod operators;
+mod pods;
+mod readers;
+
+use std::path::Path;
+use std::process::Stdio;
+
+use tokio::process::Command;
+
+use crate::server::{PATIENCE, eventually};
+
+/// What `homeostat why` prints, whatever its exit code.
+pub(crate) async fn why(kubeconfig: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_homeostat"));
+    command
+        .arg("why")
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    let output = tokio::time::timeout(PATIENCE, command.output()).await.expect("it ends").expect("it starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+/// Waits until the first line of the explanation has all these words; returns all of it.
+pub(crate) async fn names(kubeconfig: &Path, arguments: &[&str], words: &[&str]) -> String {
+    let last = std::sync::Mutex::new(String::new());
+    let what = format!("why {arguments:?} says {words:?}");
+    let asked = eventually(&what, || async {
+        let text = why(kubeconfig, arguments).await;
+        let first = text.lines().next().unwrap_or_default();
+        let is_named = words.iter().all(|word| first.contains(word));
+        last.lock().unwrap().clone_from(&text);
+        is_named.then_some(text)
+    });
+    tokio::select! {
+        text = asked => text,
+        () = tokio::time::sleep(PATIENCE - std::time::Duration::from_secs(1)) => {
+            panic!("why {arguments:?} does not say {words:?} in its first line but:\n{}", last.lock().unwrap())
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What an API server and an operator tell about one object: who wrote it, and what was done about it. Data only, in the
+//! form in which it is sent.
+//!
+//! **Invariant:** whoever sends these has checked that the receiver may read the object, and every other object that is
+//! named with more than its name.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::journal::Record;
+use crate::{FieldDiff, Key, Revision};
+
+/// One write that a server received.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WriteRecord {
+    /// When it was answered.
+    pub at: Timestamp,
+    /// Who sent it.
+    pub user: String,
+    /// With which program.
+    pub agent: String,
+    /// `create`, `update`, `patch`, `apply`, `delete`.
+    pub verb: String,
+    /// What was written.
+    pub target: Key,
+    /// Which part of it; empty for the object itself.
+    pub subresource: String,
+    /// Its field manager; empty if it named none.
+    pub manager: String,
+    /// The revision it replaced; none for a new object.
+    pub before: Option<Revision>,
+    /// The revision it made; none when the object is gone, or when the write was refused.
+    pub after: Option<Revision>,
+    /// What it changed.
+    pub diff: FieldDiff,
+    /// Why it was refused, if it was.
+    pub refusal: Option<Refusal>,
+}
+
+/// Why a server refused a write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The HTTP status code.
+    pub code: u16,
+    /// The server's words.
+    pub message: String,
+}
+
+/// What one operator did about one object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperatorJournal {
+    /// The operator.
+    pub operator: String,
+    /// What it did, oldest first.
+    pub records: Vec<Record>,
+    /// Before this time, only the last changes and failures are known; none when nothing was dropped.
+    pub since: Option<Timestamp>,
+    /// How many records of all objects were dropped.
+    pub dropped: u64,
+}
+
+/// What a server knows about one object besides the object itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectHistory {
+    /// Writes to it, oldest first.
+    pub writes: Vec<WriteRecord>,
+    /// Earlier writes are not known.
+    pub since: Option<Timestamp>,
+    /// How many writes of all objects were dropped.
+    pub dropped: u64,
+    /// What the operators in the process of the server did about it.
+    pub operators: Vec<OperatorJournal>,
+}

@@ -1,0 +1,159 @@
+//! Journals of operators: the last run of each controller on each object, if it failed, hangs or was never possible.
+
+use std::collections::BTreeMap;
+
+use homeostat_core::Key;
+use homeostat_core::journal::{Entry, FaultClass, HandlerOutcome, Record, WriteOutcome};
+use jiff::{SignedDuration, Timestamp};
+
+use super::Finding;
+use crate::evidence::Evidence;
+use crate::explanation::CauseCode;
+use crate::times;
+
+/// A run that takes longer is told: most end in milliseconds.
+const SLOW: SignedDuration = SignedDuration::from_secs(5);
+
+/// What the last run of one controller on one object came to.
+#[derive(Default)]
+struct LastRun<'a> {
+    started: Option<Timestamp>,
+    ended: Option<Timestamp>,
+    undecodable: Option<&'a str>,
+    failure: Option<Failure<'a>>,
+    /// The failed write that the failure came from.
+    write: Option<(&'a Key, &'a str)>,
+}
+
+/// A failure that is not over.
+struct Failure<'a> {
+    at: Timestamp,
+    error: &'a str,
+    failures: u32,
+    retry: Option<Timestamp>,
+    handler: Option<&'a str>,
+}
+
+pub(super) fn find(evidence: &Evidence) -> Vec<Finding> {
+    let runs = last_runs(evidence);
+    let is_below =
+        |object: &Key| *object == evidence.subject || evidence.below().any(|seen| seen.key == *object);
+    let runs = runs.into_iter().filter(|((_, object), _)| is_below(object));
+    runs.filter_map(|((source, object), run)| judge(evidence, source, object, &run)).collect()
+}
+
+/// Returns why an operator fails on this object at present, and what is next.
+pub(super) fn describe_current_failure(
+    evidence: &Evidence,
+    object: &Key,
+) -> Option<(String, Option<String>)> {
+    let runs = last_runs(evidence);
+    let mut runs = runs.into_iter().filter(|((_, about), _)| *about == object);
+    runs.find_map(|((source, object), run)| {
+        judge(evidence, source, object, &run).map(|finding| (finding.text, finding.next))
+    })
+}
+
+fn last_runs(evidence: &Evidence) -> BTreeMap<(&str, &Key), LastRun<'_>> {
+    let mut runs: BTreeMap<(&str, &Key), LastRun<'_>> = BTreeMap::new();
+    for (_, record) in evidence.records() {
+        if let Some(object) = record.entry.object() {
+            observe(runs.entry((record.source.as_str(), object)).or_default(), record);
+        }
+    }
+    runs
+}
+
+fn observe<'a>(run: &mut LastRun<'a>, record: &'a Record) {
+    match &record.entry {
+        Entry::Quarantined { error, .. } => run.undecodable = Some(error),
+        Entry::Observed { .. } => run.undecodable = None,
+        // A failure lasts until a run ends well.
+        Entry::Started { .. } => (run.started, run.ended, run.write) = (Some(record.at), None, None),
+        Entry::Wrote { target, outcome: WriteOutcome::Failed { error }, .. } => {
+            run.write = Some((target, error));
+        }
+        Entry::Failed { error, fault, failures, .. } => {
+            let retry = match fault {
+                FaultClass::Retry { after } | FaultClass::Panic { after } => {
+                    record.at.checked_add(*after).ok()
+                }
+                FaultClass::Terminal => None,
+            };
+            run.ended = Some(record.at);
+            run.failure = Some(Failure { at: record.at, error, failures: *failures, retry, handler: None });
+        }
+        Entry::Handled { handler, outcome, .. } => {
+            let failing = |error: &'a str, retry| {
+                let handler = Some(handler.as_str());
+                Some(Failure { at: record.at, error, failures: 1, retry, handler })
+            };
+            run.failure = match outcome {
+                HandlerOutcome::Done => run.failure.take().filter(|failure| failure.handler != Some(handler)),
+                HandlerOutcome::Retry { after, error } => failing(error, record.at.checked_add(*after).ok()),
+                HandlerOutcome::GaveUp { error } => failing(error, None),
+            };
+        }
+        Entry::Settled { .. } => {
+            run.ended = Some(record.at);
+            run.failure = run.failure.take().filter(|failure| failure.handler.is_some());
+        }
+        Entry::Cancelled { .. } => run.ended = Some(record.at),
+        _ => {}
+    }
+}
+
+fn judge(evidence: &Evidence, source: &str, object: &Key, run: &LastRun<'_>) -> Option<Finding> {
+    if let Some(error) = run.undecodable {
+        let text = format!("cannot be decoded by {source}, so nothing is done about it: {error}");
+        return Some(Finding::new(CauseCode::Undecodable, object, text));
+    }
+    if let Some(failure) = &run.failure {
+        return Some(describe_failure(evidence, source, object, (failure, run.write)));
+    }
+    if let Some((target, error)) = run.write.filter(|_| run.ended.is_some()) {
+        let text = format!("could not be brought about by the controller {source}: {target}: {error}");
+        return Some(Finding::new(code_of(error, Some(target)), object, text));
+    }
+    let started = run.started.filter(|_| run.ended.is_none())?;
+    (evidence.now.duration_since(started) > SLOW).then(|| {
+        let since = times::both(evidence.now, started);
+        let text =
+            format!("is being reconciled by the controller {source} since {since}, which has not ended yet");
+        Finding::new(CauseCode::SlowRun, object, text)
+    })
+}
+
+fn describe_failure(
+    evidence: &Evidence,
+    source: &str,
+    object: &Key,
+    (failure, write): (&Failure<'_>, Option<(&Key, &str)>),
+) -> Finding {
+    let attempt = match failure.failures {
+        0 | 1 => String::new(),
+        count => format!(", attempt {count}"),
+    };
+    let what = failure.handler.map(|handler| format!("handler {handler} of ")).unwrap_or_default();
+    let when = times::both(evidence.now, failure.at);
+    let text = format!("fails in {what}the controller {source} ({when}{attempt}): {}", failure.error);
+    let next = match failure.retry {
+        Some(at) => format!("it tries again {}", times::both(evidence.now, at)),
+        None => "it does not try again until the object changes".to_owned(),
+    };
+    Finding::new(code_of(failure.error, write.map(|(target, _)| target)), object, text).with_next(Some(next))
+}
+
+/// Returns the sort of a failure, from the words of the runtime and of the server.
+fn code_of(error: &str, target: Option<&Key>) -> CauseCode {
+    let is_outside = target.is_some_and(|target| target.group() == "outside");
+    let says = |words: &[&str]| words.iter().any(|words| error.contains(words));
+    match () {
+        () if says(&["no answer within"]) => CauseCode::SlowOutside,
+        () if is_outside || says(&["the API outside"]) => CauseCode::FailingWorld,
+        () if says(&["is not ours"]) => CauseCode::ConflictingOwner,
+        () if says(&["(403)", "forbidden"]) => CauseCode::MissingRight,
+        () if says(&["(422)", "is invalid", "(400)"]) => CauseCode::InvalidObject,
+        () => CauseCode::Failing,
+    }
+}

@@ -1,0 +1,123 @@
+//! Pods: what keeps their containers from running, as the status of the Pod and the references in its spec show it.
+
+use serde_json::Value;
+
+use super::Finding;
+use crate::evidence::{Evidence, SeenObject};
+use crate::explanation::CauseCode;
+use crate::times;
+
+/// Reasons of a container that waits because its image cannot be used.
+const IMAGE_REASONS: [&str; 5] =
+    ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"];
+
+pub(super) fn find(evidence: &Evidence) -> Vec<Finding> {
+    let pods =
+        evidence.below().filter(|object| object.key.resource() == "pods" && object.key.group().is_empty());
+    pods.flat_map(|pod| find_in_pod(evidence, pod)).collect()
+}
+
+fn find_in_pod(evidence: &Evidence, pod: &SeenObject) -> Vec<Finding> {
+    let status = &pod.value["status"];
+    if pod.deleted_at().is_some() || status["phase"] == "Succeeded" {
+        return Vec::new();
+    }
+    let missing = evidence.missing.iter().filter(|missing| missing.from == pod.key).map(|missing| {
+        let text = format!("refers to {} {}, which does not exist", missing.kind, missing.name);
+        Finding::new(CauseCode::MissingReference, &pod.key, text)
+    });
+    let statuses = ["initContainerStatuses", "containerStatuses"];
+    let containers = statuses.iter().flat_map(|list| status[list].as_array().into_iter().flatten());
+    let containers = containers.filter_map(|container| find_in_container(evidence, pod, container));
+    let found: Vec<Finding> = missing.chain(containers).collect();
+    if found.is_empty() { find_in_whole(pod).into_iter().collect() } else { found }
+}
+
+fn find_in_container(evidence: &Evidence, pod: &SeenObject, status: &Value) -> Option<Finding> {
+    let name = status["name"].as_str().unwrap_or_default();
+    let waiting = &status["state"]["waiting"];
+    let reason = waiting["reason"].as_str().unwrap_or_default();
+    let message = waiting["message"].as_str().unwrap_or_default();
+    let about = &pod.key;
+    if IMAGE_REASONS.contains(&reason) {
+        let image = status["image"].as_str().filter(|image| !image.is_empty());
+        let image = image.or_else(|| image_in_spec(pod, name)).unwrap_or_default();
+        let text = format!("cannot use the image {image:?} of container {name} ({reason}): {message}");
+        return Some(Finding::new(CauseCode::BadImage, about, text));
+    }
+    let ended = [&status["lastState"]["terminated"], &status["state"]["terminated"]];
+    let ended = ended.into_iter().find(|ended| ended.is_object());
+    let restarts = status["restartCount"].as_u64().unwrap_or_default();
+    if reason == "CrashLoopBackOff" || (restarts > 2 && status["ready"] == false) {
+        let how = ended.map(|ended| describe_end(evidence, ended)).unwrap_or_default();
+        let text = format!("is in a crash loop: container {name} has restarted {restarts} times{how}");
+        return Some(Finding::new(CauseCode::CrashLoop, about, text).with_next(next_start(message)));
+    }
+    if reason == "CreateContainerConfigError" {
+        let text = format!("cannot start container {name}: {message}");
+        return Some(Finding::new(CauseCode::MissingReference, about, text));
+    }
+    if let Some(ended) = ended.filter(|ended| status["ready"] == false && ended["exitCode"] != 0) {
+        let text = format!("failed: container {name}{}", describe_end(evidence, ended));
+        return Some(Finding::new(CauseCode::CrashLoop, about, text));
+    }
+    let is_running = status["state"]["running"].is_object();
+    (is_running && status["ready"] == false).then(|| unready(evidence, pod, name)).or_else(|| {
+        let text = format!("has not started container {name} ({reason}): {message}");
+        let is_stuck = !reason.is_empty() && !matches!(reason, "ContainerCreating" | "PodInitializing");
+        is_stuck.then(|| Finding::new(CauseCode::NotReady, about, text))
+    })
+}
+
+/// Returns why a running container is not ready: the last event about its probe, if there is one.
+fn unready(evidence: &Evidence, pod: &SeenObject, container: &str) -> Finding {
+    let is_probe = |event: &&Value| {
+        event["reason"] == "Unhealthy" && event["involvedObject"]["uid"].as_str() == Some(pod.uid())
+    };
+    let Some(event) = evidence.events.iter().rev().find(is_probe) else {
+        let text = format!("is not Ready: container {container} runs, but is not ready");
+        return Finding::new(CauseCode::NotReady, &pod.key, text);
+    };
+    let count = event["count"].as_u64().or_else(|| event["series"]["count"].as_u64()).unwrap_or(1);
+    let message = event["message"].as_str().unwrap_or_default();
+    let text = format!("is not Ready: container {container}: {message} ({count}×)");
+    Finding::new(CauseCode::ProbeFailed, &pod.key, text)
+}
+
+fn find_in_whole(pod: &SeenObject) -> Option<Finding> {
+    let status = &pod.value["status"];
+    let about = &pod.key;
+    if status["phase"] == "Failed" {
+        let words =
+            status["message"].as_str().or_else(|| status["reason"].as_str()).unwrap_or("no reason is given");
+        return Some(Finding::new(CauseCode::CrashLoop, about, format!("failed: {words}")));
+    }
+    let is_waiting = pod.value["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
+    is_waiting.then(|| {
+        let condition =
+            pod.conditions().find(|one| one["type"] == "PodScheduled" && one["status"] == "False");
+        let words = condition.and_then(|one| one["message"].as_str()).unwrap_or("no node has taken it");
+        Finding::new(CauseCode::Unscheduled, about, format!("is not assigned to a node: {words}"))
+    })
+}
+
+fn describe_end(evidence: &Evidence, ended: &Value) -> String {
+    let reason = ended["reason"].as_str().filter(|reason| *reason != "Error" && !reason.is_empty());
+    let code = ended["exitCode"].as_i64().map(|code| format!(", last exit code {code}")).unwrap_or_default();
+    let at = ended["finishedAt"].as_str().and_then(|at| at.parse().ok());
+    let at = at.map(|at| format!(" ({})", times::both(evidence.now, at))).unwrap_or_default();
+    let message = ended["message"].as_str().filter(|message| !message.is_empty());
+    let message = message.map(|message| format!(": {}", message.trim())).unwrap_or_default();
+    format!("{code}{}{at}{message}", reason.map(|reason| format!(", {reason}")).unwrap_or_default())
+}
+
+fn next_start(message: &str) -> Option<String> {
+    (!message.is_empty()).then(|| message.to_owned())
+}
+
+fn image_in_spec<'a>(pod: &'a SeenObject, container: &str) -> Option<&'a str> {
+    let lists = ["initContainers", "containers"];
+    let mut containers =
+        lists.iter().flat_map(|list| pod.value["spec"][list].as_array().into_iter().flatten());
+    containers.find(|one| one["name"] == container)?["image"].as_str()
+}

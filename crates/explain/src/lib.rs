@@ -1,0 +1,23 @@
+//! Why an object is as it is. [`Evidence`] is what was collected: objects, events, the journals of operators, the history of
+//! the server, leases. [`explain`] folds it into an [`Explanation`]: the true cause first, then the way it came about.
+//! The command line prints it ([`render`]), and a console can draw the same data.
+//!
+//! **Invariant:** everything here is a function of the evidence: no I/O, no clock, no chance. It explains only what the
+//! evidence shows, and says what it could not see.
+
+#![deny(clippy::exit)]
+
+mod describe;
+mod evidence;
+mod explanation;
+mod findings;
+mod render;
+#[cfg(test)]
+mod tests;
+mod timeline;
+mod times;
+
+pub use describe::{describe_cause, describe_entry};
+pub use evidence::{Evidence, MissingReference, SeenObject};
+pub use explanation::{Cause, CauseCode, Explanation, Health, Step, StepKind, explain};
+pub use render::render;

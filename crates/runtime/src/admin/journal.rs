@@ -1,0 +1,156 @@
+//! What this operator did about one object: `/journal?group=G&resource=R&namespace=N&name=X`, as JSON.
+//!
+//! **Invariant:** the caller shows a token, the API server says whose it is and whether they may get the object. Who may
+//! not gets the same answer whether the object exists or not. Records that name other objects are left out unless the
+//! caller may get those, too.
+
+use std::collections::BTreeMap;
+
+use homeostat_core::Key;
+use homeostat_core::journal::Record;
+use homeostat_core::write_history::OperatorJournal;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
+
+use super::AdminPage;
+use crate::error::Error;
+use crate::request::{RequestLabel, call};
+use crate::shared::OperatorShared;
+
+/// Where the journal is served.
+pub(crate) const JOURNAL_PATH: &str = "/journal";
+
+/// Other objects for which the server is asked in one answer; records about more are left out.
+const REVIEWS_MAX: usize = 50;
+
+/// Returns what the journal says about the object that the query names.
+pub(super) async fn page(shared: &OperatorShared, headers: &HeaderMap, query: Option<&str>) -> AdminPage {
+    let Some(object) = query.and_then(parse_query) else {
+        let usage =
+            format!("try {JOURNAL_PATH}?group=GROUP&resource=RESOURCE&namespace=NAMESPACE&name=NAME\n");
+        return AdminPage::text(StatusCode::BAD_REQUEST, usage);
+    };
+    let Some(token) = bearer(headers) else {
+        return AdminPage::text(
+            StatusCode::UNAUTHORIZED,
+            "send a token of the cluster: authorization: Bearer TOKEN\n",
+        );
+    };
+    match answer(shared, token, &object).await {
+        Ok(page) => page,
+        Err(error) => {
+            let text = format!("the API server was not asked who you are and what you may read: {error}\n");
+            AdminPage::text(StatusCode::SERVICE_UNAVAILABLE, text)
+        }
+    }
+}
+
+async fn answer(shared: &OperatorShared, token: &str, object: &Key) -> Result<AdminPage, Error> {
+    let Some(user) = review_token(shared, token).await? else {
+        return Ok(AdminPage::text(StatusCode::UNAUTHORIZED, "the API server does not know this token\n"));
+    };
+    if !may_get(shared, &user, object).await? {
+        return Ok(AdminPage::text(StatusCode::NOT_FOUND, "nothing is known about it\n"));
+    }
+    let reach = shared.journal.reach();
+    let records = shared.journal.about(object);
+    let mut verdicts = BTreeMap::from([(object.clone(), true)]);
+    for other in records.iter().flat_map(|record| record.entry.mentioned()) {
+        if !verdicts.contains_key(&other) && verdicts.len() <= REVIEWS_MAX {
+            let verdict = is_outside(&other) || may_get(shared, &user, &other).await?;
+            verdicts.insert(other, verdict);
+        }
+    }
+    let may_see =
+        |record: &Record| record.entry.mentioned().iter().all(|key| verdicts.get(key) == Some(&true));
+    let journal = OperatorJournal {
+        operator: shared.name.to_string(),
+        records: records.into_iter().filter(may_see).collect(),
+        since: reach.since.filter(|_| reach.dropped > 0),
+        dropped: reach.dropped,
+    };
+    let text = serde_json::to_string(&journal).unwrap_or_default();
+    Ok(AdminPage { code: StatusCode::OK, content_type: "application/json", text })
+}
+
+/// Returns whether a key names a thing outside the cluster, which belongs to the object itself.
+fn is_outside(key: &Key) -> bool {
+    key.group() == "outside"
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    headers
+        .get(AUTHORIZATION)?
+        .to_str()
+        .ok()?
+        .strip_prefix("Bearer ")
+        .map(str::trim)
+        .filter(|token| !token.is_empty())
+}
+
+fn parse_query(query: &str) -> Option<Key> {
+    let fields: BTreeMap<&str, &str> = query.split('&').filter_map(|field| field.split_once('=')).collect();
+    let field = |name: &str| fields.get(name).copied().unwrap_or_default();
+    let key = Key::new(field("group"), field("resource"), field("namespace"), field("name"));
+    (!key.resource().is_empty() && !key.name().is_empty() && key.is_well_formed()).then_some(key)
+}
+
+/// Asks the server whose token it is; none if it is nobody's.
+async fn review_token(shared: &OperatorShared, token: &str) -> Result<Option<Value>, Error> {
+    let question = json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
+    });
+    let answer = ask(shared, "/apis/authentication.k8s.io/v1/tokenreviews", &question).await?;
+    let is_known = answer["status"]["authenticated"] == true;
+    Ok(is_known.then(|| answer["status"]["user"].clone()))
+}
+
+/// Asks the server whether a user may get an object.
+async fn may_get(shared: &OperatorShared, user: &Value, key: &Key) -> Result<bool, Error> {
+    let attributes = json!({
+        "verb": "get",
+        "group": key.group(),
+        "resource": key.resource(),
+        "namespace": key.namespace(),
+        "name": key.name(),
+    });
+    let spec = json!({
+        "user": user["username"], "groups": user["groups"], "uid": user["uid"], "extra": user["extra"],
+        "resourceAttributes": attributes,
+    });
+    let question = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": without_nulls(spec),
+    });
+    let answer = ask(shared, "/apis/authorization.k8s.io/v1/subjectaccessreviews", &question).await?;
+    Ok(answer["status"]["allowed"] == true)
+}
+
+fn without_nulls(spec: Value) -> Value {
+    crate::json_diff::without_nulls(spec)
+}
+
+async fn ask(shared: &OperatorShared, path: &str, question: &Value) -> Result<Value, Error> {
+    let request = http::Request::post(path)
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(question.to_string().into_bytes())
+        .map_err(|error| Error::Invalid(error.to_string()))?;
+    call(&shared.client, RequestLabel { verb: "ask", target: path }, Ok(request)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_names_one_object() {
+        let check = |query: &str, expected: Option<&str>| {
+            assert_eq!(parse_query(query).as_ref().map(Key::as_str), expected, "{query}");
+        };
+        check("group=apps&resource=deployments&namespace=a&name=web", Some("apps/deployments/a/web"));
+        check("resource=nodes&name=n", Some("/nodes//n"));
+        check("resource=pods", None);
+        check("resource=pods&name=a/b", None);
+        check("", None);
+    }
+}

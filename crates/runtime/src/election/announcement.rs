@@ -1,0 +1,51 @@
+//! Announces where the admin server of this operator is, so that `why` finds it: in an annotation of the Leases it holds,
+//! or, without an election, of a Lease made for that.
+//!
+//! Not being allowed to is no failure: `why` then does without this operator's journal, and says so.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Resource;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::core::Request as Path;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::fault::Fault;
+use crate::kind::object_name;
+use crate::request::{RequestLabel, call};
+use crate::shared::OperatorShared;
+
+/// The annotation of a Lease in which an operator announces where its admin server is.
+pub(crate) const ADDRESS_ANNOTATION: &str = "homeostat.dev/admin-address";
+
+/// Announces the admin server of an operator without an election until `stop`, then takes the announcement back.
+pub(crate) async fn announce(shared: Arc<OperatorShared>, stop: CancellationToken) {
+    let Some(address) = &shared.admin_address else { return };
+    let name = format!("{}-admin", object_name(shared.name.as_str()));
+    let path = Path::new(Lease::url_path(&(), Some(shared.client.default_namespace())));
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "annotations": {ADDRESS_ANNOTATION: address}},
+    });
+    let params = PatchParams::apply(shared.name.as_str()).force();
+    let label = RequestLabel { verb: "announce in the lease", target: &name };
+    let request = path.patch(&name, &params, &Patch::Apply(&lease));
+    let sent = stop.run_until_cancelled(call::<Value>(&shared.client, label, request)).await;
+    match sent {
+        Some(Ok(_)) => {}
+        None => return,
+        Some(Err(error)) => {
+            tracing::debug!(error = %Fault::from(error), "the admin server is not announced; `why` does not find it");
+            return;
+        }
+    }
+    stop.cancelled().await;
+    let label = RequestLabel { verb: "remove the lease", target: &name };
+    let removed = call::<Value>(&shared.client, label, path.delete(&name, &DeleteParams::default())).await;
+    if let Err(error) = removed {
+        tracing::debug!(error = %Fault::from(error), "the announcement of the admin server is left behind");
+    }
+}

@@ -1,0 +1,148 @@
+//! `why KIND NAME`: explains an object on the command line, of this operator or of any other.
+//!
+//! [`collect`] reads, `homeostat-explain` folds what was read into an explanation, this file prints it. Nothing here writes
+//! to the cluster.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use homeostat_core::Clock;
+use homeostat_explain::{Explanation, Health, explain, render};
+use kube::Client;
+
+mod admin_client;
+mod collect;
+mod journals;
+mod read;
+mod references;
+mod served_kinds;
+
+use collect::{Credentials, Question, collect};
+
+use crate::error::Error;
+
+/// The pause between two looks of `--watch`.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What is asked, and how it is to be answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WhyOptions {
+    /// The kind: `deploy`, `Deployment`, `deployments.apps`.
+    pub kind: String,
+    /// The name of the object.
+    pub name: String,
+    /// Its namespace; the one of the kubeconfig by default.
+    pub namespace: Option<String>,
+    /// Prints JSON.
+    pub json: bool,
+    /// Goes on and prints again whenever something changed.
+    pub watch: bool,
+}
+
+impl WhyOptions {
+    /// Takes a word of the command line: of `KIND NAME`, or `KIND/NAME`.
+    ///
+    /// # Errors
+    /// Says which word is one too many.
+    pub fn set_word(&mut self, word: &str) -> Result<(), String> {
+        match word.split_once('/') {
+            Some((kind, name)) if self.kind.is_empty() => {
+                (self.kind, self.name) = (kind.to_owned(), name.to_owned());
+            }
+            None if self.kind.is_empty() => word.clone_into(&mut self.kind),
+            None if self.name.is_empty() => word.clone_into(&mut self.name),
+            _ => return Err(format!("unexpected argument {word}")),
+        }
+        Ok(())
+    }
+
+    /// Checks that it names an object.
+    ///
+    /// # Errors
+    /// Says what is missing.
+    pub fn check(&self) -> Result<(), String> {
+        match (self.kind.is_empty(), self.name.is_empty()) {
+            (false, false) => Ok(()),
+            _ => Err("why needs a kind and a name, as in: why deployment web".to_owned()),
+        }
+    }
+}
+
+/// A cluster, and the token by which its operators learn who asks.
+pub struct Asker {
+    client: Client,
+    credentials: Credentials,
+    clock: Clock,
+}
+
+impl Asker {
+    /// Creates one for a client; operators that run as other processes answer only if there is a token.
+    pub fn new(client: Client, token: Option<String>) -> Self {
+        Self { client, credentials: Credentials { token }, clock: Clock::system() }
+    }
+
+    /// Explains an object.
+    ///
+    /// # Errors
+    /// Fails if the server cannot be asked, or has no such kind.
+    pub fn explain(&self, options: &WhyOptions) -> BoxFuture<'_, Result<Explanation, Error>> {
+        let WhyOptions { kind, name, namespace, .. } = options.clone();
+        let question = Question { kind, name, namespace };
+        // Boxed here, so that it is compiled here and not in every operator.
+        Box::pin(async move {
+            let evidence = collect(&self.client, &self.credentials, &question, self.clock).await?;
+            Ok(explain(&evidence))
+        })
+    }
+
+    /// Explains an object to standard output, once or until it is interrupted.
+    ///
+    /// # Errors
+    /// Fails like [`explain`](Self::explain), and if there is no such object.
+    pub async fn print(&self, options: &WhyOptions) -> Result<(), Error> {
+        let mut shown = None;
+        loop {
+            let explanation = self.explain(options).await?;
+            let news = what_counts(&explanation);
+            if shown.as_ref() != Some(&news) {
+                let text = answer_text(&explanation, options.json);
+                let separator = if shown.is_some() && !options.json { "\n---\n" } else { "" };
+                write_out(&format!("{separator}{text}"))?;
+                shown = Some(news);
+            }
+            if !options.watch {
+                return match explanation.health {
+                    Health::Absent => Err(Error::NotThere { subject: explanation.subject }),
+                    Health::Healthy | Health::Failing => Ok(()),
+                };
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+/// Returns what makes an explanation worth showing again: everything but the time that passes.
+fn what_counts(explanation: &Explanation) -> String {
+    let Explanation { health, causes, timeline, gaps, .. } = explanation;
+    let codes: Vec<_> = causes.iter().map(|cause| (cause.code, &cause.about)).collect();
+    serde_json::json!([health, codes, timeline, gaps]).to_string()
+}
+
+fn answer_text(explanation: &Explanation, is_json: bool) -> String {
+    if is_json {
+        let text = serde_json::to_string_pretty(explanation).unwrap_or_default();
+        return text + "\n";
+    }
+    render(explanation)
+}
+
+fn write_out(text: &str) -> Result<(), Error> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(source) if source.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::Local { what: "cannot write to standard output".to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}
