@@ -12,6 +12,7 @@ use homeostat_api::kinds::apiregistration::api_service::API_SERVICE;
 use homeostat_api::kinds::core::config_map::{CONFIG_MAP, ROOT_CA};
 use homeostat_api::kinds::core::endpoints::ENDPOINTS;
 use homeostat_api::kinds::core::namespace::NAMESPACE;
+use homeostat_api::kinds::core::node::NODE;
 use homeostat_api::kinds::core::persistent_volume::PERSISTENT_VOLUME;
 use homeostat_api::kinds::core::persistent_volume_claim::PERSISTENT_VOLUME_CLAIM;
 use homeostat_api::kinds::core::pod::POD;
@@ -35,6 +36,7 @@ const SERVICE_ACCOUNTS: Storage<'static> = SERVICE_ACCOUNT.storage();
 const CONFIG_MAPS: Storage<'static> = CONFIG_MAP.storage();
 const CLUSTER_ROLES: Storage<'static> = CLUSTER_ROLE.storage();
 const API_SERVICES: Storage<'static> = API_SERVICE.storage();
+const NODES: Storage<'static> = NODE.storage();
 const PODS: Storage<'static> = POD.storage();
 const CLAIMS: Storage<'static> = PERSISTENT_VOLUME_CLAIM.storage();
 const VOLUMES: Storage<'static> = PERSISTENT_VOLUME.storage();
@@ -50,6 +52,8 @@ pub(crate) enum Notice {
     Namespace(Box<str>),
     /// A definition.
     Definition(Box<str>),
+    /// A Node.
+    Node(Box<str>),
     /// All ClusterRoles: one of them changed, and others may aggregate it.
     ClusterRoles,
     /// The server's own Service and endpoints: one is gone.
@@ -68,10 +72,13 @@ pub(crate) struct Notices {
     left: Notify,
 }
 
+/// A key that is written, and the entry that was there.
+pub(crate) type ReplacedEntry = (Key, Option<Arc<Entry>>);
+
 /// A submitted commit whose outcome is not known yet.
 pub(crate) struct AbandonedCommit {
-    pub(crate) key: Key,
-    pub(crate) old: Option<Arc<Entry>>,
+    /// The keys of its steps, each with the entry that it replaces.
+    pub(crate) replaced: Vec<ReplacedEntry>,
     pub(crate) outcome: BoxFuture<'static, Result<Committed, StoreError>>,
 }
 
@@ -327,6 +334,9 @@ impl NoticeState {
             }
             crd::STORAGE => {
                 self.waiting.insert(Notice::Definition(key.name().into()));
+            }
+            NODES if new.is_some() => {
+                self.waiting.insert(Notice::Node(key.name().into()));
             }
             CLUSTER_ROLES => {
                 self.waiting.insert(Notice::ClusterRoles);

@@ -26,6 +26,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use tokio::time::Instant;
 
+use crate::admission::{Admission, AdmissionPlugins};
 use crate::auth::{Attributes, Authenticator, Authorizer, Identity, Reviewer, impersonate};
 use crate::backend::{Backend, STORE_BYTES_MAX, StoreSize};
 use crate::background::BackgroundWorker;
@@ -74,6 +75,7 @@ pub struct Builder {
     root_ca: String,
     address: Option<SocketAddr>,
     store_bytes_max: usize,
+    admission: AdmissionPlugins,
 }
 
 impl Builder {
@@ -120,6 +122,14 @@ impl Builder {
         self
     }
 
+    /// Sets the admission plugins. By default they are those of Kubernetes, except that Pods get no ServiceAccount: tests
+    /// of operators rarely want one. A control plane for everybody's use wants `AdmissionPlugins::default()`.
+    #[must_use]
+    pub fn admission(mut self, plugins: AdmissionPlugins) -> Self {
+        self.admission = plugins;
+        self
+    }
+
     /// Sets the address on which the server listens, for programs that look it up; none by default.
     #[must_use]
     pub fn address(mut self, address: SocketAddr) -> Self {
@@ -143,6 +153,7 @@ impl Builder {
         let authenticator = self.authenticator.unwrap_or_else(|| Arc::new(Authenticator::new(self.clock)));
         let backend = Arc::new(Backend {
             authorizer: Authorizer::new(Arc::clone(&self.store)),
+            admission: Admission::new(self.admission),
             store: self.store,
             clock: self.clock,
             entropy: self.entropy,
@@ -181,6 +192,7 @@ impl ApiServer {
             root_ca: String::new(),
             address: None,
             store_bytes_max: STORE_BYTES_MAX,
+            admission: AdmissionPlugins::without_service_accounts(),
         }
     }
 
@@ -269,6 +281,7 @@ impl ApiServer {
             backend: Arc::clone(backend),
             headers: parts.headers.clone(),
             queue: self.shared.expensive.user_queue(user),
+            warnings: Arc::default(),
             is_expensive: false,
             verb,
             resource,
@@ -298,7 +311,7 @@ impl ApiServer {
         let expensive = &self.shared.expensive;
         let cost = if is_write { expensive.cost_of_write(cost, user, &call.resource) } else { cost };
         let call = Call { is_expensive: cost.is_expensive(), ..call };
-        let resource = Arc::clone(&call.resource);
+        let (resource, warnings) = (Arc::clone(&call.resource), Arc::clone(&call.warnings));
         let work = Box::pin(call.run(body));
         let done = if is_write {
             expensive.run_write(cost, user, &resource, work).await
@@ -306,8 +319,8 @@ impl ApiServer {
             expensive.run(cost, user, work).await
         };
         let mut response = match done {
-            Ok(answer) => answer.into_response(),
-            Err(status) => refusal_response(&status, refusal_representation(parts)),
+            Ok(answer) => answer.warned(warnings.take()).into_response(),
+            Err(status) => refusal_response(&status.warned(warnings.take()), refusal_representation(parts)),
         };
         if let Some(warning) = deprecation {
             crate::verbs::add_warning(&mut response, &warning);

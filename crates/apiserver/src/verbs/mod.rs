@@ -42,6 +42,7 @@ pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN, PropagationPolicy, re
 pub(crate) use pipeline::stamp_new;
 pub(crate) use review::Review;
 
+use crate::admission::AdmissionWarnings;
 use crate::auth::Identity;
 use crate::backend::{Backend, key_of};
 use crate::expensive::{EXPENSIVE_BYTES, RequestCost, UserQueue};
@@ -68,6 +69,8 @@ pub(crate) struct Call {
     pub(crate) verb: Verb,
     /// Whether each attempt is expensive. Then there are few.
     pub(crate) is_expensive: bool,
+    /// Warnings of admission for the client, whatever becomes of the request.
+    pub(crate) warnings: Arc<AdmissionWarnings>,
     /// The queue for expensive work that is done while the answer is sent.
     pub(crate) queue: UserQueue,
 }

@@ -9,7 +9,7 @@ use crate::resource::declaration::{BuiltInKind, warn_only_stored};
 use crate::resource::strategy::PLAIN;
 
 /// Changes objects by expressions when they are written.
-pub(crate) static MUTATING_ADMISSION_POLICY: BuiltInKind = BuiltInKind {
+pub static MUTATING_ADMISSION_POLICY: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     strategy: PLAIN.counted().conditional(),
     defaults: Some(validating_admission_policy::defaults),

@@ -6,7 +6,7 @@ use crate::resource::declaration::{BuiltInKind, warn_only_stored};
 use crate::resource::strategy::PLAIN;
 
 /// Where a mutating admission policy applies.
-pub(crate) static MUTATING_ADMISSION_POLICY_BINDING: BuiltInKind = BuiltInKind {
+pub static MUTATING_ADMISSION_POLICY_BINDING: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     strategy: PLAIN.counted().conditional(),
     defaults: Some(validating_admission_policy_binding::defaults),

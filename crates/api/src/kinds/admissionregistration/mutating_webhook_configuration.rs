@@ -7,7 +7,7 @@ use crate::resource::declaration::{BuiltInKind, warn_only_stored};
 use crate::resource::strategy::PLAIN;
 
 /// The servers that may change objects when they are written.
-pub(crate) static MUTATING_WEBHOOK_CONFIGURATION: BuiltInKind = BuiltInKind {
+pub static MUTATING_WEBHOOK_CONFIGURATION: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     old_versions: &["v1beta1"],
     strategy: PLAIN.counted().conditional(),

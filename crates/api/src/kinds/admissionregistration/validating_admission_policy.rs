@@ -12,7 +12,7 @@ use crate::resource::declaration::{BuiltInKind, warn_only_stored};
 use crate::resource::strategy::{ALL_BUT_STATUS, PLAIN};
 
 /// Refuses objects by expressions when they are written.
-pub(crate) static VALIDATING_ADMISSION_POLICY: BuiltInKind = BuiltInKind {
+pub static VALIDATING_ADMISSION_POLICY: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     subresources: &[STATUS],
     strategy: PLAIN.counted().conditional().with_status(ALL_BUT_STATUS),

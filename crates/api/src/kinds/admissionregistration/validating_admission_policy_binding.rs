@@ -11,7 +11,7 @@ use crate::resource::declaration::{BuiltInKind, warn_only_stored};
 use crate::resource::strategy::PLAIN;
 
 /// Where a validating admission policy applies.
-pub(crate) static VALIDATING_ADMISSION_POLICY_BINDING: BuiltInKind = BuiltInKind {
+pub static VALIDATING_ADMISSION_POLICY_BINDING: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     strategy: PLAIN.counted().conditional(),
     defaults: Some(defaults),

@@ -21,7 +21,7 @@ const WEBHOOK_TIMEOUT_S_MAX: i64 = 30;
 const WEBHOOK_TIMEOUT_S: u32 = 10;
 
 /// The servers that may refuse objects when they are written.
-pub(crate) static VALIDATING_WEBHOOK_CONFIGURATION: BuiltInKind = BuiltInKind {
+pub static VALIDATING_WEBHOOK_CONFIGURATION: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     old_versions: &["v1beta1"],
     strategy: PLAIN.counted().conditional(),

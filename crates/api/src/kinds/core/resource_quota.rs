@@ -30,7 +30,7 @@ const POD_RESOURCES: [&str; 7] =
 const SCOPE_OPERATOR_TEXT: &str = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
 
 /// How much a namespace may use.
-pub(crate) static RESOURCE_QUOTA: BuiltInKind = BuiltInKind {
+pub static RESOURCE_QUOTA: BuiltInKind = BuiltInKind {
     short_names: &["quota"],
     subresources: &[STATUS],
     strategy: PLAIN.returned().with_status(SPEC),
