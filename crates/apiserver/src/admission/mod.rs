@@ -22,6 +22,7 @@ mod pod_resources;
 mod pod_security;
 mod priority;
 mod request;
+mod resource_quota;
 mod runtime_class;
 mod service_account;
 mod storage_object_in_use_protection;
@@ -31,13 +32,16 @@ use homeostat_api::resource::Resource;
 use homeostat_api::status::Status;
 use serde_json::Value;
 
+use crate::backend::CommitStep;
+
 pub use config::{AdmissionPlugins, PluginNameError};
 use plugin::{Mutate, Plugin, Validate};
 use pod_security::PodSecurityConfig;
 pub(crate) use request::{AdmissionRequest, AdmissionWarnings, Operation, RequestOptions};
+pub(crate) use resource_quota::recalculate as recalculate_quotas;
 
 /// All plugins, in the order of kube-apiserver.
-static PLUGINS: [&Plugin; 14] = [
+static PLUGINS: [&Plugin; 15] = [
     &namespace_lifecycle::PLUGIN,
     &limit_ranger::PLUGIN,
     &service_account::PLUGIN,
@@ -52,6 +56,7 @@ static PLUGINS: [&Plugin; 14] = [
     &certificate_signing::PLUGIN,
     &certificate_subject_restriction::PLUGIN,
     &default_ingress_class::PLUGIN,
+    &resource_quota::PLUGIN,
 ];
 
 /// The plugins of a server.
@@ -113,6 +118,20 @@ impl Admission {
             }
         }
         Ok(())
+    }
+
+    /// Returns the steps that charge a write to the quotas of its namespace, to be committed with it. This is the last
+    /// of the validating plugins.
+    pub(crate) fn charge_quotas(
+        &self,
+        request: &AdmissionRequest<'_>,
+        object: &Value,
+    ) -> Result<Vec<CommitStep>, Status> {
+        if self.is_enabled(resource_quota::NAME) {
+            resource_quota::charge(request, object)
+        } else {
+            Ok(Vec::new())
+        }
     }
 
     /// Returns the enabled plugins that are interested in a resource.

@@ -9,6 +9,7 @@ mod events;
 mod garbage_collector;
 mod namespaces;
 mod nodes;
+mod quotas;
 mod removal;
 mod roles;
 mod storage;
@@ -71,6 +72,7 @@ impl BackgroundWorker {
             Notice::Definition(name) => format!("look after definition {name}"),
             Notice::ClusterRoles => "aggregate roles".to_owned(),
             Notice::Node(name) => format!("look after node {name}"),
+            Notice::Quotas(namespace) => format!("count for quotas of {namespace}"),
             Notice::ApiServer | Notice::ApiServices => "restore objects of the server".to_owned(),
         })
     }
@@ -137,6 +139,7 @@ impl BackgroundWorker {
                 namespaces::reconcile(&self.backend, name, &self.bootstrap.ca_pem).await
             }
             Notice::Node(name) => nodes::reconcile(&self.backend, name).await,
+            Notice::Quotas(namespace) => quotas::reconcile(&self.backend, namespace).await,
             Notice::ApiServer => bootstrap::restore_api_server(&self.backend, &self.bootstrap)
                 .await
                 .map_err(|error| commit_refusal(&error)),

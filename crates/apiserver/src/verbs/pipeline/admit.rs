@@ -8,6 +8,7 @@ use homeostat_api::status::Status;
 use serde_json::Value;
 
 use crate::admission::{AdmissionRequest, Operation, RequestOptions};
+use crate::backend::CommitStep;
 use crate::verbs::Call;
 use crate::verbs::options::WriteOptions;
 
@@ -46,6 +47,19 @@ pub(super) async fn validate(
         return call.backend.admission.validate(&request, &shown_scale(call, object)).await;
     }
     call.backend.admission.validate(&write_request(call, options, old), object).await
+}
+
+/// Returns the steps that charge a write to the quotas of its namespace.
+pub(super) fn charge_quotas(
+    call: &Call,
+    options: &WriteOptions,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<Vec<CommitStep>, Status> {
+    if is_admitted_before(call) || call.path.subresource == "scale" {
+        return Ok(Vec::new());
+    }
+    call.backend.admission.charge_quotas(&write_request(call, options, old), object)
 }
 
 /// Returns the Scale of an object; null if it has none, which is refused elsewhere.

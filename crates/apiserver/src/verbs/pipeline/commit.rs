@@ -12,6 +12,7 @@ use homeostat_api::status::Status;
 use homeostat_store::{Entry, Error as StoreError, Op};
 use serde_json::Value;
 
+use super::admit::charge_quotas;
 use crate::admission::namespace_lifecycle;
 use crate::backend::{CommitStep, commit_refusal, key_of};
 use crate::crd;
@@ -29,14 +30,15 @@ pub(super) async fn insert(
     let key = key_of(&call.resource, &call.path.namespace, meta::name(&object));
     let value = convert::encode(&call.resource, &object);
     loop {
-        let conditions = conditions_of_insert(call, meta::name(&object))?;
+        let mut others = conditions_of_insert(call, meta::name(&object))?;
+        others.extend(charge_quotas(call, options, &object, None)?);
         if call.backend.store.snapshot().get(&key).is_some() {
             return Ok(None);
         }
         if options.is_dry_run {
             return Answer::object(call, 201, &object).map(Some);
         }
-        match call.backend.commit_with(key.clone(), None, Op::Put(value.clone()), conditions).await {
+        match call.backend.commit_with(key.clone(), None, Op::Put(value.clone()), others).await {
             Ok(committed) => {
                 let entry =
                     committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");
@@ -44,7 +46,7 @@ pub(super) async fn insert(
                 return Answer::entry(call, 201, entry).map(Some);
             }
             Err(StoreError::Conflict { key: other, .. }) if other == key => return Ok(None),
-            // The namespace changed; it is checked again.
+            // The namespace or a quota changed; it is checked again.
             Err(StoreError::Conflict { .. }) => tokio::task::yield_now().await,
             Err(error) => return Err(commit_refusal(&error)),
         }
@@ -76,13 +78,14 @@ pub(super) async fn replace(
     if encode::is_same(entry, &value) {
         return answer_entry(call, entry).map(Some);
     }
+    let charges = charge_quotas(call, options, &object, Some(&old))?;
     if options.is_dry_run {
         meta::set(&mut object, "resourceVersion", Some(entry.revision.to_string().into()));
         return answer_object(call, &object).map(Some);
     }
     // While the commit waits for the disk, hundreds of others may wait, too; their objects need not stay in memory.
     drop((old, object));
-    match call.backend.commit(entry.key.clone(), Some(entry), Op::Put(value)).await {
+    match call.backend.commit_with(entry.key.clone(), Some(entry), Op::Put(value), charges).await {
         Ok(committed) => {
             let entry = committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");
             follow_up(call, entry).await?;

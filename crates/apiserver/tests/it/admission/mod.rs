@@ -6,6 +6,7 @@ mod limit_ranger;
 mod namespace_lifecycle;
 mod pod_security;
 mod priority;
+mod resource_quota;
 mod runtime_class;
 mod service_account;
 
