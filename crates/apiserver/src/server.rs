@@ -41,6 +41,7 @@ use crate::request::{
     AnyBody, BoxError, Query, Target, Verb, accept_headers, collect_body, decode_path,
     negotiate_representation, refusal_representation, routing, text_header, timeout,
 };
+use crate::serve::SlotHandle;
 use crate::stored::encode;
 use crate::verbs::{Answer, Call, refusal_response};
 
@@ -282,6 +283,7 @@ impl ApiServer {
             headers: parts.headers.clone(),
             queue: self.shared.expensive.user_queue(user),
             warnings: Arc::default(),
+            slot: parts.extensions.get::<SlotHandle>().cloned(),
             is_expensive: false,
             verb,
             resource,

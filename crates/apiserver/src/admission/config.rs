@@ -11,7 +11,7 @@ use super::PLUGINS;
 use super::pod_security::PodSecurityConfig;
 
 /// The plugins of kube-apiserver that do not exist here. They are off, or have nothing to do.
-const OTHERS: [&str; 26] = [
+const OTHERS: [&str; 22] = [
     "AlwaysAdmit",
     "NamespaceAutoProvision",
     "NamespaceExists",
@@ -33,10 +33,6 @@ const OTHERS: [&str; 26] = [
     "NodeDeclaredFeatureValidator",
     "JobValidation",
     "PodResizeValidator",
-    "MutatingAdmissionPolicy",
-    "MutatingAdmissionWebhook",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionWebhook",
     "AlwaysDeny",
 ];
 

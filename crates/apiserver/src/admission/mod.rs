@@ -15,18 +15,23 @@ mod default_class;
 mod default_ingress_class;
 mod default_storage_class;
 mod default_toleration_seconds;
+mod expressions;
 mod limit_ranger;
+mod matching;
 pub(crate) mod namespace_lifecycle;
 mod plugin;
 mod pod_resources;
 mod pod_security;
+mod policy;
 mod priority;
+mod reinvocation;
 mod request;
 mod resource_quota;
 mod runtime_class;
 mod service_account;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
+mod webhook;
 
 use homeostat_api::resource::Resource;
 use homeostat_api::status::Status;
@@ -35,13 +40,15 @@ use serde_json::Value;
 use crate::backend::CommitStep;
 
 pub use config::{AdmissionPlugins, PluginNameError};
+use expressions::Expressions;
 use plugin::{Mutate, Plugin, Validate};
 use pod_security::PodSecurityConfig;
-pub(crate) use request::{AdmissionRequest, AdmissionWarnings, Operation, RequestOptions};
+pub(crate) use request::{AdmissionRequest, AdmissionWarnings, Operation, ReinvocationState, RequestOptions};
 pub(crate) use resource_quota::recalculate as recalculate_quotas;
+use webhook::WebhookCalls;
 
 /// All plugins, in the order of kube-apiserver.
-static PLUGINS: [&Plugin; 15] = [
+static PLUGINS: [&Plugin; 19] = [
     &namespace_lifecycle::PLUGIN,
     &limit_ranger::PLUGIN,
     &service_account::PLUGIN,
@@ -56,6 +63,10 @@ static PLUGINS: [&Plugin; 15] = [
     &certificate_signing::PLUGIN,
     &certificate_subject_restriction::PLUGIN,
     &default_ingress_class::PLUGIN,
+    &policy::MUTATING,
+    &webhook::MUTATING,
+    &policy::VALIDATING,
+    &webhook::VALIDATING,
     &resource_quota::PLUGIN,
 ];
 
@@ -64,18 +75,31 @@ pub(crate) struct Admission {
     /// Which plugins are on: a bit for each of [`PLUGINS`].
     enabled: u32,
     plugins: AdmissionPlugins,
+    webhook_calls: WebhookCalls,
+    expressions: Expressions,
 }
 
 impl Admission {
     /// Creates the admission of a server.
     pub(crate) fn new(plugins: AdmissionPlugins) -> Self {
         let enabled = mask_of(|plugin| plugins.is_enabled(plugin.name));
-        Self { enabled, plugins }
+        let (webhook_calls, expressions) = (WebhookCalls::default(), Expressions::default());
+        Self { enabled, plugins, webhook_calls, expressions }
     }
 
     /// Returns the same plugins for a server over a copy of the store.
     pub(crate) fn forked(&self) -> Self {
         Self::new(self.plugins.clone())
+    }
+
+    /// Returns the calls of webhooks under way.
+    fn webhook_calls(&self) -> &WebhookCalls {
+        &self.webhook_calls
+    }
+
+    /// Returns the compiled expressions of webhooks and policies.
+    fn expressions(&self) -> &Expressions {
+        &self.expressions
     }
 
     /// Returns the configuration of PodSecurity.
@@ -94,6 +118,12 @@ impl Admission {
         request: &AdmissionRequest<'_>,
         object: &mut Value,
     ) -> Result<(), Status> {
+        self.mutate_once(request, object).await?;
+        let is_again = request.reinvocation().begin_second_round();
+        if is_again { self.mutate_once(request, object).await } else { Ok(()) }
+    }
+
+    async fn mutate_once(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<(), Status> {
         for plugin in self.concerned(request.resource) {
             match plugin.mutate {
                 Mutate::Never => {}

@@ -10,9 +10,11 @@ use homeostat_api::storage::Storage;
 use homeostat_store::Snapshot;
 use serde_json::Value;
 
+use super::reinvocation::Reinvocation;
 use crate::auth::Identity;
 use crate::backend::Backend;
 use crate::request::Query;
+use crate::serve::SlotHandle;
 use crate::stored::encode;
 
 /// What is done to an object.
@@ -55,7 +57,15 @@ pub(crate) struct AdmissionRequest<'a> {
     pub(crate) options: RequestOptions<'a>,
     /// Warnings for the client, whatever becomes of the request.
     pub(crate) warnings: &'a AdmissionWarnings,
+    /// The slot of the request, which it gives away while it waits for others.
+    pub(crate) slot: Option<&'a SlotHandle>,
+    /// What is known of earlier rounds of mutating plugins.
+    pub(crate) state: ReinvocationState,
 }
+
+/// What is known of earlier rounds of mutating plugins.
+#[derive(Debug, Default)]
+pub(crate) struct ReinvocationState(Mutex<Reinvocation>);
 
 /// The options of a request.
 #[derive(Clone, Copy)]
@@ -105,6 +115,11 @@ impl AdmissionRequest<'_> {
         let given = || Some(meta::name(object)).filter(|name| !name.is_empty());
         let on_path = Some(self.name).filter(|name| !name.is_empty());
         on_path.or_else(given).or_else(generated).unwrap_or("Unknown")
+    }
+
+    /// Returns what is known of earlier rounds of mutating plugins.
+    pub(super) fn reinvocation(&self) -> MutexGuard<'_, Reinvocation> {
+        self.state.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a warning for the client.

@@ -38,6 +38,7 @@ use homeostat_core::{Key, Prefix};
 use http::HeaderMap;
 
 pub(crate) use answer::{Answer, add_warning, refusal_response};
+pub(crate) use decode_body::normalize_mutated;
 pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN, PropagationPolicy, remove};
 pub(crate) use pipeline::stamp_new;
 pub(crate) use review::Review;
@@ -47,6 +48,7 @@ use crate::auth::Identity;
 use crate::backend::{Backend, key_of};
 use crate::expensive::{EXPENSIVE_BYTES, RequestCost, UserQueue};
 use crate::request::{Query, ResourcePath, Verb};
+use crate::serve::SlotHandle;
 use crate::stored::convert;
 
 /// The memory of smaller texts is not worth computing: a hundred times their size at worst.
@@ -71,6 +73,8 @@ pub(crate) struct Call {
     pub(crate) is_expensive: bool,
     /// Warnings of admission for the client, whatever becomes of the request.
     pub(crate) warnings: Arc<AdmissionWarnings>,
+    /// Its slot among the requests in flight, if it came over the network.
+    pub(crate) slot: Option<SlotHandle>,
     /// The queue for expensive work that is done while the answer is sent.
     pub(crate) queue: UserQueue,
 }

@@ -3,7 +3,7 @@
 use crate::kinds::admissionregistration::validating_webhook_configuration;
 use crate::object::fill::{JsonObject, objects_mut, set_if_absent};
 use crate::printing::Column;
-use crate::resource::declaration::{BuiltInKind, warn_only_stored};
+use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::PLAIN;
 
 /// The servers that may change objects when they are written.
@@ -13,7 +13,6 @@ pub static MUTATING_WEBHOOK_CONFIGURATION: BuiltInKind = BuiltInKind {
     strategy: PLAIN.counted().conditional(),
     defaults: Some(defaults),
     validate: Some(validating_webhook_configuration::validate),
-    warn_unenforced: Some(warn_only_stored),
     columns: &[Column::NAME, Column::number("Webhooks"), Column::text("Age")],
     cells: Some(validating_webhook_configuration::cells),
     ..BuiltInKind::cluster_scoped(

@@ -9,7 +9,7 @@ use crate::names;
 use crate::object::fill::{JsonObject, object_mut, objects_mut, set_if_absent};
 use crate::object::read;
 use crate::printing::{Column, age};
-use crate::resource::declaration::{BuiltInKind, warn_only_stored};
+use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::PLAIN;
 use crate::resource::value_at::{Errors, ValueAt};
 
@@ -27,7 +27,6 @@ pub static VALIDATING_WEBHOOK_CONFIGURATION: BuiltInKind = BuiltInKind {
     strategy: PLAIN.counted().conditional(),
     defaults: Some(defaults),
     validate: Some(validate),
-    warn_unenforced: Some(warn_only_stored),
     columns: &[Column::NAME, Column::number("Webhooks"), Column::text("Age")],
     cells: Some(cells),
     ..BuiltInKind::cluster_scoped(

@@ -7,7 +7,7 @@ use homeostat_api::kinds::subresource::scale_of;
 use homeostat_api::status::Status;
 use serde_json::Value;
 
-use crate::admission::{AdmissionRequest, Operation, RequestOptions};
+use crate::admission::{AdmissionRequest, Operation, ReinvocationState, RequestOptions};
 use crate::backend::CommitStep;
 use crate::verbs::Call;
 use crate::verbs::options::WriteOptions;
@@ -94,6 +94,8 @@ fn request<'a>(call: &'a Call, name: &'a str) -> AdmissionRequest<'a> {
         is_dry_run: false,
         options: RequestOptions::Write(&call.query),
         warnings: &call.warnings,
+        slot: call.slot.as_ref(),
+        state: ReinvocationState::default(),
     }
 }
 

@@ -5,10 +5,13 @@ mod classes;
 mod limit_ranger;
 mod namespace_lifecycle;
 mod pod_security;
+mod policies;
 mod priority;
 mod resource_quota;
 mod runtime_class;
 mod service_account;
+mod webhook_server;
+mod webhooks;
 
 use std::sync::Arc;
 
