@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** every refusal of the server is made here, so code, reason, message and details agree everywhere.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
@@ -19,7 +20,7 @@ pub struct Status {
     /// HTTP status code.
     pub code: u16,
     /// Machine-readable reason; empty when Kubernetes gives none.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// Message for people.
     pub message: String,
     /// The object or resource it is about.
@@ -111,7 +112,7 @@ impl Status {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         let (mut message, warnings) = (message.into(), Vec::new());
         field::cut_text(&mut message, MESSAGE_BYTES_MAX);
-        Self { code, reason, message, details: None, next: None, is_plain: false, warnings }
+        Self { code, reason: reason.into(), message, details: None, next: None, is_plain: false, warnings }
     }
 
     fn about(mut self, about: &ResourceName<'_>) -> Self {
@@ -353,6 +354,12 @@ impl Status {
         Self::new(503, "ServiceUnavailable", message).retry_after(1)
     }
 
+    /// The refusal of a webhook or a policy, with the code, reason and causes that it chose.
+    pub fn denied(code: u16, reason: String, message: impl Into<String>, details: Option<Details>) -> Self {
+        let status = Self::new(code, "", message);
+        Self { reason: reason.into(), details, ..status }
+    }
+
     /// Returns the JSON as text.
     pub fn to_text(&self) -> String {
         let object = self.to_json();
@@ -369,7 +376,7 @@ impl Status {
         object.insert("status".into(), "Failure".into());
         object.insert("message".into(), self.message.clone().into());
         if !self.reason.is_empty() {
-            object.insert("reason".into(), self.reason.into());
+            object.insert("reason".into(), self.reason.as_ref().into());
         }
         if let Some(details) = &self.details {
             object.insert("details".into(), details.to_json());

@@ -17,9 +17,10 @@ use homeostat_api::storage::Storage;
 use homeostat_core::{Clock, Entropy, Key};
 use homeostat_store::{Committed, Entry, Error, Expect, Op, SharedStore, Snapshot, Txn};
 
+use crate::admission::Admission;
 use crate::auth::Authorizer;
 use crate::logs::LogSource;
-use crate::notices::{AbandonedCommit, Notices};
+use crate::notices::{AbandonedCommit, Notices, ReplacedEntry};
 use crate::registry::Registry;
 use crate::stored::encode;
 use crate::write_history::WriteHistory;
@@ -71,6 +72,23 @@ impl StoreSize {
     }
 }
 
+/// A step of a commit beside its main one: a condition, or a write that belongs to it.
+#[derive(Clone, Debug)]
+pub(crate) struct CommitStep {
+    pub(crate) key: Key,
+    pub(crate) expect: Expect,
+    pub(crate) op: Op,
+    /// The entry that a write replaces.
+    pub(crate) old: Option<Arc<Entry>>,
+}
+
+impl CommitStep {
+    /// Expects something of another key.
+    pub(crate) fn check(key: Key, expect: Expect) -> Self {
+        Self { key, expect, op: Op::Check, old: None }
+    }
+}
+
 /// The shared state of a server.
 pub(crate) struct Backend {
     pub(crate) store: SharedStore,
@@ -78,6 +96,7 @@ pub(crate) struct Backend {
     pub(crate) entropy: Entropy,
     pub(crate) registry: Registry,
     pub(crate) authorizer: Authorizer,
+    pub(crate) admission: Admission,
     pub(crate) notices: Notices,
     /// Allocator of addresses and ports for Services.
     pub(crate) services: ServiceAllocator,
@@ -94,6 +113,7 @@ impl Backend {
     pub(crate) fn forked(&self, store: SharedStore, clock: Clock, entropy: Entropy) -> Result<Self, Error> {
         Ok(Self {
             authorizer: Authorizer::new(Arc::clone(&store)),
+            admission: self.admission.forked(),
             registry: self.registry.forked(Arc::clone(&store))?,
             notices: self.notices.forked(),
             services: self.services.forked(),
@@ -113,26 +133,17 @@ impl Backend {
         old: Option<&Arc<Entry>>,
         op: Op,
     ) -> Result<Committed, Error> {
-        self.commit_with(key, old, op, None, expect_unchanged(old)).await
+        self.commit_with(key, old, op, Vec::new()).await
     }
 
-    /// Creates one key, if `condition` on another key still holds at that moment.
-    pub(crate) async fn create(
-        &self,
-        key: Key,
-        op: Op,
-        condition: Option<(Key, Expect)>,
-    ) -> Result<Committed, Error> {
-        self.commit_with(key, None, op, condition, Expect::Absent).await
-    }
-
-    async fn commit_with(
+    /// Commits one write of one key together with steps for other keys: all of them or none. If `old` is `None`, the
+    /// key must be absent.
+    pub(crate) async fn commit_with(
         &self,
         key: Key,
         old: Option<&Arc<Entry>>,
         op: Op,
-        condition: Option<(Key, Expect)>,
-        expect: Expect,
+        others: Vec<CommitStep>,
     ) -> Result<Committed, Error> {
         if let Op::Put(value) = &op
             && value.bytes.len() > OBJECT_BYTES_MAX
@@ -144,29 +155,37 @@ impl Backend {
         {
             return Err(Error::Full);
         }
-        let mut txn = Txn::one(key.clone(), expect, op);
-        if let Some((key, expect)) = condition {
-            txn.steps.push((key, expect, Op::Check));
+        let mut txn = Txn::one(key.clone(), expect_unchanged(old), op);
+        let mut replaced = vec![(key, old.cloned())];
+        for step in others {
+            replaced.push((step.key.clone(), step.old));
+            txn.steps.push((step.key, step.expect, step.op));
         }
-        let commit = AbandonedCommit { key: key.clone(), old: old.cloned(), outcome: self.store.commit(txn) };
+        let commit = AbandonedCommit { replaced: replaced.clone(), outcome: self.store.commit(txn) };
         let committed = PendingCommit { notices: &self.notices, commit: Some(commit) }.await?;
-        self.observe_commit(&key, old, &committed);
+        self.observe_commit(&replaced, &committed);
         Ok(committed)
     }
 
     /// Waits for a commit whose client disconnected, and does what would have followed it.
     pub(crate) async fn finish(&self, commit: AbandonedCommit) {
-        let AbandonedCommit { key, old, outcome } = commit;
+        let AbandonedCommit { replaced, outcome } = commit;
         if let Ok(committed) = outcome.await {
-            self.observe_commit(&key, old.as_ref(), &committed);
+            self.observe_commit(&replaced, &committed);
         }
     }
 
-    fn observe_commit(&self, key: &Key, old: Option<&Arc<Entry>>, committed: &Committed) {
-        let new = committed.entries.first().and_then(Option::as_ref);
-        self.size.record_change(old, new);
-        self.update_addresses(key, old, new);
-        self.notices.observe(key, old, new, || self.store.snapshot().get(key).cloned());
+    fn observe_commit(&self, replaced: &[ReplacedEntry], committed: &Committed) {
+        for (at, ((key, old), new)) in replaced.iter().zip(&committed.entries).enumerate() {
+            // Beside the first step, only those that wrote something are of interest.
+            if at > 0 && new.is_none() {
+                continue;
+            }
+            let (old, new) = (old.as_ref(), new.as_ref());
+            self.size.record_change(old, new);
+            self.update_addresses(key, old, new);
+            self.notices.observe(key, old, new, || self.store.snapshot().get(key).cloned());
+        }
     }
 
     /// Frees the addresses that a Service no longer holds, and takes those that it holds now.

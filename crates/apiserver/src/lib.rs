@@ -4,9 +4,11 @@
 //! Reading order: [`server`] (from request to response), `request` (parsing of requests), `verbs` (one file each,
 //! with the write path in `verbs/pipeline.rs`), `registry` (the served resources), `stored` (objects as entries of
 //! the store) and [`migration`] (earlier formats), `backend` (the shared parts of every request), `notices` and
-//! [`background`] (work after a write), [`bootstrap`] (default objects), [`auth`] (authentication and authorization),
+//! [`background`] (work after a write), [`bootstrap`] (default objects), [`auth`] (authentication and authorization), [`admission`] (who else may change or
+//! refuse a write),
 //! `expensive` (requests that take long), then the network side: [`serve`] within [`limits`], `health`, `metrics`.
 
+pub mod admission;
 mod api_services;
 pub mod auth;
 mod backend;
@@ -22,7 +24,6 @@ mod history;
 pub mod limits;
 pub mod logs;
 mod metrics;
-mod namespace;
 mod notices;
 mod refusals;
 mod registry;

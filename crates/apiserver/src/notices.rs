@@ -12,9 +12,11 @@ use homeostat_api::kinds::apiregistration::api_service::API_SERVICE;
 use homeostat_api::kinds::core::config_map::{CONFIG_MAP, ROOT_CA};
 use homeostat_api::kinds::core::endpoints::ENDPOINTS;
 use homeostat_api::kinds::core::namespace::NAMESPACE;
+use homeostat_api::kinds::core::node::NODE;
 use homeostat_api::kinds::core::persistent_volume::PERSISTENT_VOLUME;
 use homeostat_api::kinds::core::persistent_volume_claim::PERSISTENT_VOLUME_CLAIM;
 use homeostat_api::kinds::core::pod::POD;
+use homeostat_api::kinds::core::resource_quota::RESOURCE_QUOTA;
 use homeostat_api::kinds::core::service::SERVICE;
 use homeostat_api::kinds::core::service_account::SERVICE_ACCOUNT;
 use homeostat_api::kinds::discovery::endpoint_slice::ENDPOINT_SLICE;
@@ -35,6 +37,9 @@ const SERVICE_ACCOUNTS: Storage<'static> = SERVICE_ACCOUNT.storage();
 const CONFIG_MAPS: Storage<'static> = CONFIG_MAP.storage();
 const CLUSTER_ROLES: Storage<'static> = CLUSTER_ROLE.storage();
 const API_SERVICES: Storage<'static> = API_SERVICE.storage();
+const QUOTAS: Storage<'static> = RESOURCE_QUOTA.storage();
+const SERVICES: Storage<'static> = SERVICE.storage();
+const NODES: Storage<'static> = NODE.storage();
 const PODS: Storage<'static> = POD.storage();
 const CLAIMS: Storage<'static> = PERSISTENT_VOLUME_CLAIM.storage();
 const VOLUMES: Storage<'static> = PERSISTENT_VOLUME.storage();
@@ -50,6 +55,10 @@ pub(crate) enum Notice {
     Namespace(Box<str>),
     /// A definition.
     Definition(Box<str>),
+    /// A Node.
+    Node(Box<str>),
+    /// The quotas of a namespace: something in it became less, or one of them changed.
+    Quotas(Box<str>),
     /// All ClusterRoles: one of them changed, and others may aggregate it.
     ClusterRoles,
     /// The server's own Service and endpoints: one is gone.
@@ -68,10 +77,13 @@ pub(crate) struct Notices {
     left: Notify,
 }
 
+/// A key that is written, and the entry that was there.
+pub(crate) type ReplacedEntry = (Key, Option<Arc<Entry>>);
+
 /// A submitted commit whose outcome is not known yet.
 pub(crate) struct AbandonedCommit {
-    pub(crate) key: Key,
-    pub(crate) old: Option<Arc<Entry>>,
+    /// The keys of its steps, each with the entry that it replaces.
+    pub(crate) replaced: Vec<ReplacedEntry>,
     pub(crate) outcome: BoxFuture<'static, Result<Committed, StoreError>>,
 }
 
@@ -89,6 +101,8 @@ struct NoticeState {
     waiting_owners: BTreeMap<Box<str>, Key>,
     /// Claims, volumes and classes that are deleted once nobody uses them.
     waiting_storage: BTreeSet<Key>,
+    /// Namespaces with quotas: whatever leaves one is a reason to count again.
+    quota_namespaces: BTreeSet<Box<str>>,
 }
 
 /// Notices in the order of their arrival, each once: a definition gets its turn even while many objects change.
@@ -124,6 +138,7 @@ impl Notices {
             ending_resources: state.ending_resources.clone(),
             waiting_owners: state.waiting_owners.clone(),
             waiting_storage: state.waiting_storage.clone(),
+            quota_namespaces: state.quota_namespaces.clone(),
         };
         Self { state: Mutex::new(copy), arrived: Notify::new(), left: Notify::new() }
     }
@@ -215,6 +230,11 @@ impl Notices {
         self.state().waiting_storage.remove(key);
     }
 
+    /// Forgets a namespace that has no quotas any more.
+    pub(crate) fn forget_quotas(&self, namespace: &str) {
+        self.state().quota_namespaces.remove(namespace);
+    }
+
     /// Remembers that a namespace is being deleted.
     pub(crate) fn add_ending_namespace(&self, name: &str) {
         self.state().ending_namespaces.insert(name.into());
@@ -254,6 +274,7 @@ impl Notices {
         let before = state.waiting.queue.len();
         state.observe_owners(key, old, new, current);
         state.observe_kind(key, old, new);
+        state.observe_quotas(key, old, new);
         let is_more = state.waiting.queue.len() > before;
         drop(state);
         if is_more {
@@ -319,6 +340,24 @@ impl NoticeState {
         }
     }
 
+    /// Leaves a notice if the quotas of the namespace may say more than is used. What is used more is charged with its
+    /// own commit.
+    fn observe_quotas(&mut self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
+        let is_reason = match (Storage::of_key(key), old, new) {
+            (QUOTAS, old, Some(new)) => {
+                self.quota_namespaces.insert(key.namespace().into());
+                is_uncounted(old, new)
+            }
+            _ if self.quota_namespaces.is_empty() => return,
+            (_, _, None) | (SERVICES | CLAIMS, Some(_), _) => true,
+            (PODS, Some(old), Some(new)) => has_ended(new) && !has_ended(old),
+            _ => false,
+        };
+        if is_reason && self.quota_namespaces.contains(key.namespace()) {
+            self.waiting.insert(Notice::Quotas(key.namespace().into()));
+        }
+    }
+
     fn observe_kind(&mut self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
         let storage = Storage::of_key(key);
         match storage {
@@ -327,6 +366,9 @@ impl NoticeState {
             }
             crd::STORAGE => {
                 self.waiting.insert(Notice::Definition(key.name().into()));
+            }
+            NODES if new.is_some() => {
+                self.waiting.insert(Notice::Node(key.name().into()));
             }
             CLUSTER_ROLES => {
                 self.waiting.insert(Notice::ClusterRoles);
@@ -358,6 +400,19 @@ impl NoticeState {
             }
         }
     }
+}
+
+/// Returns whether a quota was written by somebody who did not count: its limits are new.
+fn is_uncounted(old: Option<&Arc<Entry>>, new: &Entry) -> bool {
+    let (new, old) = (encode::decode(new), old.map(|old| encode::decode(old)));
+    old.is_none_or(|old| old["spec"] != new["spec"]) || new["status"]["hard"] != new["spec"]["hard"]
+}
+
+/// Returns whether a Pod has ended.
+fn has_ended(pod: &Entry) -> bool {
+    [&b"\"phase\":\"Succeeded\""[..], b"\"phase\":\"Failed\""]
+        .iter()
+        .any(|phase| memmem::find(&pod.bytes, phase).is_some())
 }
 
 /// Returns whether this is one of the server's own Service and endpoints.

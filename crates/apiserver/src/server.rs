@@ -27,6 +27,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use tokio::time::Instant;
 
+use crate::admission::{Admission, AdmissionPlugins};
 use crate::auth::{Attributes, Authenticator, Authorizer, Identity, Reviewer, impersonate};
 use crate::backend::{Backend, STORE_BYTES_MAX, StoreSize};
 use crate::background::BackgroundWorker;
@@ -41,6 +42,7 @@ use crate::request::{
     AnyBody, BoxError, Query, Target, Verb, accept_headers, collect_body, decode_path,
     negotiate_representation, refusal_representation, routing, text_header, timeout,
 };
+use crate::serve::SlotHandle;
 use crate::stored::encode;
 use crate::verbs::{Answer, Call, refusal_response};
 use crate::write_history::{JournalSource, WriteHistory};
@@ -76,6 +78,7 @@ pub struct Builder {
     root_ca: String,
     address: Option<SocketAddr>,
     store_bytes_max: usize,
+    admission: AdmissionPlugins,
 }
 
 impl Builder {
@@ -122,6 +125,14 @@ impl Builder {
         self
     }
 
+    /// Sets the admission plugins. By default they are those of Kubernetes, except that Pods get no ServiceAccount: tests
+    /// of operators rarely want one. A control plane for everybody's use wants `AdmissionPlugins::default()`.
+    #[must_use]
+    pub fn admission(mut self, plugins: AdmissionPlugins) -> Self {
+        self.admission = plugins;
+        self
+    }
+
     /// Sets the address on which the server listens, for programs that look it up; none by default.
     #[must_use]
     pub fn address(mut self, address: SocketAddr) -> Self {
@@ -145,6 +156,7 @@ impl Builder {
         let authenticator = self.authenticator.unwrap_or_else(|| Arc::new(Authenticator::new(self.clock)));
         let backend = Arc::new(Backend {
             authorizer: Authorizer::new(Arc::clone(&self.store)),
+            admission: Admission::new(self.admission),
             store: self.store,
             clock: self.clock,
             entropy: self.entropy,
@@ -184,6 +196,7 @@ impl ApiServer {
             root_ca: String::new(),
             address: None,
             store_bytes_max: STORE_BYTES_MAX,
+            admission: AdmissionPlugins::without_service_accounts(),
         }
     }
 
@@ -279,6 +292,8 @@ impl ApiServer {
             backend: Arc::clone(backend),
             headers: parts.headers.clone(),
             queue: self.shared.expensive.user_queue(user),
+            warnings: Arc::default(),
+            slot: parts.extensions.get::<SlotHandle>().cloned(),
             is_expensive: false,
             verb,
             resource,
@@ -308,7 +323,7 @@ impl ApiServer {
         let expensive = &self.shared.expensive;
         let cost = if is_write { expensive.cost_of_write(cost, user, &call.resource) } else { cost };
         let call = Call { is_expensive: cost.is_expensive(), ..call };
-        let resource = Arc::clone(&call.resource);
+        let (resource, warnings) = (Arc::clone(&call.resource), Arc::clone(&call.warnings));
         let work = Box::pin(call.run(body));
         let done = if is_write {
             expensive.run_write(cost, user, &resource, work).await
@@ -316,10 +331,10 @@ impl ApiServer {
             expensive.run(cost, user, work).await
         };
         let mut response = match done {
-            Ok(answer) => answer.into_response(),
+            Ok(answer) => answer.warned(warnings.take()).into_response(),
             Err(status) => {
                 self.record_refusal(parts, &status);
-                refusal_response(&status, refusal_representation(parts))
+                refusal_response(&status.warned(warnings.take()), refusal_representation(parts))
             }
         };
         if let Some(warning) = deprecation {

@@ -74,6 +74,19 @@ impl Quantity {
         (divisor.nanos > 0).then(|| div_ceil(self.nanos, divisor.nanos))
     }
 
+    /// Returns the sum, in the units of this amount, or of the other one if this is zero.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let units = if self.nanos == 0 { other.units } else { self.units };
+        Self { nanos: self.nanos.saturating_add(other.nanos).clamp(-AMOUNT_MAX, AMOUNT_MAX), units }
+    }
+
+    /// Returns the difference, in the units of this amount, or of the other one if this is zero.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        self.plus(Self { nanos: -other.nanos, units: other.units })
+    }
+
     /// Returns whether the amount, rounded up to thousandths, is not a whole number.
     pub fn is_fractional(self) -> bool {
         const NANOS_PER_MILLI: i128 = 1_000_000;

@@ -58,6 +58,7 @@ pub fn bare_row(definition: &Value) -> Resource {
         categories: Vec::new(),
         subresources: Vec::new(),
         source: KindSource::Custom(Arc::new(CustomKind { is_terminating: true, ..CustomKind::default() })),
+        interested_plugins: OnceLock::new(),
     }
 }
 
@@ -107,6 +108,7 @@ fn row(definition: &Value, version: &Value, custom: CustomKind) -> Resource {
         categories: texts(&names["categories"]),
         subresources: subresources(version, kind),
         source: KindSource::Custom(Arc::new(custom)),
+        interested_plugins: OnceLock::new(),
     }
 }
 

@@ -237,6 +237,7 @@ mod tests {
                 storage_version: "v1".into(),
                 ..CustomKind::default()
             })),
+            interested_plugins: std::sync::OnceLock::new(),
         })
     }
 

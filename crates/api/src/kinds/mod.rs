@@ -5,15 +5,15 @@
 //!
 //! **Invariant:** everything here is a function of the objects it is given; nothing reads or writes the store.
 
-pub(crate) mod admissionregistration;
+pub mod admissionregistration;
 pub mod apiextensions;
 pub mod apiregistration;
 pub(crate) mod apps;
 pub(crate) mod authentication;
-pub(crate) mod authorization;
+pub mod authorization;
 pub(crate) mod autoscaling;
 pub(crate) mod batch;
-pub(crate) mod certificates;
+pub mod certificates;
 pub(crate) mod coordination;
 pub mod core;
 pub mod defaults;
@@ -21,9 +21,9 @@ pub mod discovery;
 pub mod events;
 pub(crate) mod flowcontrol;
 mod kind_warnings;
-pub(crate) mod networking;
+pub mod networking;
 pub mod node;
-mod pem;
+pub mod pem;
 pub mod policy;
 pub mod rbac;
 pub(crate) mod resource;

@@ -66,7 +66,7 @@ pub(crate) fn certificate_fault(encoded: &str) -> Option<String> {
 /// Returns the organizations that a request names: the groups its holder would be in. `None` if that is not certain.
 /// Others parse PEM and names a little differently, so there must be one block that cannot be confused with another,
 /// and every name must be parsed.
-pub(crate) fn organizations(encoded: &str) -> Option<Vec<String>> {
+pub fn organizations(encoded: &str) -> Option<Vec<String>> {
     let text = text(encoded);
     let blocks = blocks(&text);
     let [block] = &*blocks else { return None };

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::read;
 
 /// A JSON object.
-pub(crate) type JsonObject = Map<String, Value>;
+pub type JsonObject = Map<String, Value>;
 
 /// Returns the object at `name`, inserting an empty one if it is absent: a struct that is always present in Go.
 pub(crate) fn object_or_insert<'a>(parent: &'a mut JsonObject, name: &str) -> Option<&'a mut JsonObject> {
@@ -49,7 +49,7 @@ pub(crate) fn set_if_zero(parent: &mut JsonObject, name: &str, value: impl Into<
 }
 
 /// Returns whether the value is absent or the zero of its type, such as an empty list or map.
-pub(crate) fn is_zero(value: Option<&Value>) -> bool {
+pub fn is_zero(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null | Value::Bool(false)) => true,
         Some(Value::String(text)) => text.is_empty(),
@@ -66,6 +66,6 @@ pub(crate) fn first_by_name(list: &[Value]) -> HashMap<&str, &Value> {
 }
 
 /// Returns whether two values are the same to Go, where absent, null, zero and empty are alike.
-pub(crate) fn is_same(left: &Value, right: &Value) -> bool {
+pub fn is_same(left: &Value, right: &Value) -> bool {
     left == right || (is_zero(Some(left)) && is_zero(Some(right)))
 }

@@ -54,6 +54,8 @@ pub struct Resource {
     pub subresources: Vec<Subresource>,
     /// Where it comes from.
     pub source: KindSource,
+    /// The admission plugins that are interested in its objects: a bit for each, set by the server at the first write.
+    pub interested_plugins: OnceLock<u32>,
 }
 
 /// One subresource.
@@ -147,6 +149,7 @@ impl Resource {
             categories: boxed(kind.categories),
             subresources: kind.subresources.iter().map(|part| Subresource::declared(kind, part)).collect(),
             source: KindSource::BuiltIn(BuiltInRow { kind, schema: OnceLock::new() }),
+            interested_plugins: OnceLock::new(),
         }
     }
 

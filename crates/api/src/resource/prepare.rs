@@ -1,5 +1,5 @@
 //! Sets the fields of an object that the server decides before the object is validated and stored: statuses cleared
-//! or kept, finalizers, generated selectors, additions of mutating admission.
+//! or kept, generated selectors.
 //!
 //! **Invariant:** this runs after the defaults and before validation; what a client may not set is overwritten here,
 //! so validation never sees it. Metadata that every kind has (uid, times, generation) belongs to the generic verbs.
@@ -14,12 +14,6 @@ use crate::identity::Identity;
 use crate::object::fill::{JsonObject, object_or_insert};
 use crate::status::Status;
 
-/// Looks up a PriorityClass by name; the empty name asks for the global default.
-pub type PriorityClasses<'a> = dyn Fn(&str) -> Option<Value> + 'a;
-
-/// Looks up a RuntimeClass by name.
-pub type RuntimeClasses<'a> = dyn Fn(&str) -> Option<Value> + 'a;
-
 /// What preparing an object needs to know beside the object.
 pub struct PrepareContext<'a> {
     /// The clock.
@@ -28,12 +22,6 @@ pub struct PrepareContext<'a> {
     pub uid: &'a str,
     /// The user that sends the request.
     pub identity: &'a Identity,
-    /// The existing PriorityClasses.
-    pub priority_classes: &'a PriorityClasses<'a>,
-    /// Looks up the existing RuntimeClasses.
-    pub runtime_classes: &'a RuntimeClasses<'a>,
-    /// Whether this cluster runs Pods.
-    pub has_node: bool,
 }
 
 /// Moves the values of write-only fields into the fields they stand for, before ownership is recorded.
@@ -100,13 +88,6 @@ pub(crate) fn keep(fields: &mut JsonObject, old: &Value, path: &str) {
 /// Returns the current time as Kubernetes writes it: whole seconds, UTC.
 pub(crate) fn now(clock: &Clock) -> Value {
     clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into()
-}
-
-/// Adds a finalizer that the object's controller removes.
-pub(crate) fn add_finalizer(object: &mut JsonObject, finalizer: &str) {
-    if let Some(metadata) = object_or_insert(object, "metadata") {
-        push_once(metadata, "finalizers", finalizer);
-    }
 }
 
 pub(crate) fn push_once(parent: &mut JsonObject, list: &str, item: &str) {

@@ -25,7 +25,7 @@ pub mod validate;
 
 pub use always_written::add_always_written;
 pub use built_in::{built_in, built_in_type, object_meta, raw, raw_all, type_name};
-pub use cel::{CelRules, rule_errors as cel_rule_errors};
+pub use cel::{CelData, CelExpression, CelFailure, CelRules, rule_errors as cel_rule_errors};
 pub use constraints::ValueConstraints;
 pub use custom::custom;
 pub use default::{TooLarge, default, drop_nulls};

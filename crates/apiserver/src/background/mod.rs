@@ -8,6 +8,8 @@ mod definitions;
 mod events;
 mod garbage_collector;
 mod namespaces;
+mod nodes;
+mod quotas;
 mod removal;
 mod roles;
 mod storage;
@@ -25,6 +27,8 @@ use tokio_util::sync::CancellationToken;
 use crate::backend::{Backend, commit_refusal};
 use crate::notices::Notice;
 use crate::{api_services, bootstrap, history};
+
+pub(crate) use namespaces::create_default_account;
 
 /// How often expired events are deleted.
 const EXPIRY_PERIOD: Duration = Duration::from_mins(1);
@@ -67,6 +71,8 @@ impl BackgroundWorker {
             Notice::Namespace(name) => format!("look after namespace {name}"),
             Notice::Definition(name) => format!("look after definition {name}"),
             Notice::ClusterRoles => "aggregate roles".to_owned(),
+            Notice::Node(name) => format!("look after node {name}"),
+            Notice::Quotas(namespace) => format!("count for quotas of {namespace}"),
             Notice::ApiServer | Notice::ApiServices => "restore objects of the server".to_owned(),
         })
     }
@@ -132,6 +138,8 @@ impl BackgroundWorker {
             Notice::Namespace(name) => {
                 namespaces::reconcile(&self.backend, name, &self.bootstrap.ca_pem).await
             }
+            Notice::Node(name) => nodes::reconcile(&self.backend, name).await,
+            Notice::Quotas(namespace) => quotas::reconcile(&self.backend, namespace).await,
             Notice::ApiServer => bootstrap::restore_api_server(&self.backend, &self.bootstrap)
                 .await
                 .map_err(|error| commit_refusal(&error)),

@@ -15,8 +15,8 @@ use homeostat_store::{Error as StoreError, Op};
 use serde_json::{Value, json};
 
 use super::removal::remove_under;
+use crate::admission::namespace_lifecycle;
 use crate::backend::{Backend, commit_refusal, key_of};
-use crate::namespace;
 use crate::registry::ResourceTable;
 use crate::rewrite::rewrite;
 use crate::stored::encode;
@@ -33,7 +33,7 @@ const ROOT_CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to veri
 /// Reconciles a namespace.
 pub(super) async fn reconcile(backend: &Backend, name: &str, root_ca: &str) -> Result<(), Status> {
     let snapshot = backend.store.snapshot();
-    let Some(entry) = snapshot.get(&namespace::key(name)) else {
+    let Some(entry) = snapshot.get(&namespace_lifecycle::key(name)) else {
         backend.notices.remove_ending_namespace(name);
         return Ok(());
     };
@@ -47,13 +47,18 @@ pub(super) async fn reconcile(backend: &Backend, name: &str, root_ca: &str) -> R
 
 /// Creates the objects that every namespace has, and restores the ConfigMap with the certificate authority.
 async fn create_default_objects(backend: &Backend, name: &str, root_ca: &str) -> Result<(), Status> {
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
-    ensure_object(backend, name, &SERVICE_ACCOUNT, account).await?;
+    create_default_account(backend, name).await?;
     let authority = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": ROOT_CA, "annotations": {"kubernetes.io/description": ROOT_CA_DESCRIPTION}},
         "data": {"ca.crt": root_ca}});
     ensure_object(backend, name, &CONFIG_MAP, authority).await?;
     restore_root_ca(backend, name, root_ca).await
+}
+
+/// Creates the account of Pods that name none.
+pub(crate) async fn create_default_account(backend: &Backend, namespace: &str) -> Result<(), Status> {
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+    ensure_object(backend, namespace, &SERVICE_ACCOUNT, account).await
 }
 
 /// Restores the content of the ConfigMap with the certificate authority. Labels and other annotations stay.
@@ -115,7 +120,7 @@ async fn terminate(backend: &Backend, name: &str) -> Result<(), Status> {
     let namespaces = table.built_in(&NAMESPACE);
     let now = backend.now_text();
     let is_empty = left.objects.is_empty();
-    rewrite(backend, namespaces, &namespace::key(name), |object| {
+    rewrite(backend, namespaces, &namespace_lifecycle::key(name), |object| {
         if is_empty {
             let finalizers = object["spec"]["finalizers"].as_array().into_iter().flatten();
             let finalizers = finalizers.filter(|one| *one != FINALIZER).cloned().collect::<Vec<_>>();

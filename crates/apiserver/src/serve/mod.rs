@@ -38,7 +38,7 @@ mod listener;
 mod machine_addresses;
 mod request;
 mod request_filter;
-mod request_slots;
+pub(crate) mod request_slots;
 mod response;
 mod sliced_writes;
 mod tls;
@@ -48,6 +48,7 @@ pub use credentials::{CertificateNames, CredentialStorage, Credentials};
 pub use error::Error;
 pub use request::RequestBody;
 pub use request_filter::{ConnectionLoss, Handler};
+pub(crate) use request_slots::SlotHandle;
 
 pub use crate::request::BodyError;
 

@@ -133,6 +133,7 @@ impl RequestFilter {
         let body_reservation = has_body.then(|| Arc::new(self.body_memory.open(&identity)));
         request.body_mut().occupy(Some(&slot));
         request.body_mut().count_in(body_reservation.clone());
+        request.extensions_mut().insert(slot.handle());
         request.extensions_mut().insert(identity);
         let response = self.handle(request, class).await;
         drop(body_reservation);

@@ -116,7 +116,7 @@ impl Answer {
     }
 
     /// Adds warnings.
-    pub(super) fn warned(mut self, warnings: Vec<String>) -> Self {
+    pub(crate) fn warned(mut self, warnings: Vec<String>) -> Self {
         self.warnings.extend(warnings);
         self
     }

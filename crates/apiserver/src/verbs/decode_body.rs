@@ -286,6 +286,11 @@ fn cannot_be_handled(resource: &Resource) -> String {
     format!("{kind} in version {:?} cannot be handled as a {kind}: ", &*resource.version)
 }
 
+/// Decodes an object that admission changed: removes unknown fields, and fills in defaults again.
+pub(crate) fn normalize_mutated(resource: &Resource, object: &mut Value) -> Result<(), Status> {
+    normalize(resource, object, Strictness::Ignore, false).map(drop)
+}
+
 /// Removes fields that the schema does not know (returning them as problems) and fills in defaults.
 fn normalize(
     resource: &Resource,

@@ -14,6 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::decode_body::decode_document;
+use super::pipeline::admit_deletion;
 use super::{Answer, Call};
 use crate::backend::{Backend, commit_refusal};
 use crate::stored::convert;
@@ -47,6 +48,8 @@ pub(crate) struct DeleteOptions {
     pub(crate) is_dry_run: bool,
     /// Whether it said `orphanDependents: false`. Then the answer says if the object still exists.
     pub(crate) must_report_if_kept: bool,
+    /// The options as they were sent, for admission.
+    pub(crate) sent: Value,
 }
 
 impl DeleteOptions {
@@ -131,6 +134,7 @@ impl DeleteOptions {
             resource_version: precondition("resourceVersion"),
             is_dry_run: !dry_run.is_empty(),
             must_report_if_kept: orphan == Some(false),
+            sent: options.clone(),
         })
     }
 }
@@ -170,8 +174,7 @@ pub(super) async fn delete(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     let options = DeleteOptions::parse(call, body)?;
     check_delete(&call.resource, &call.path.name)?;
     let before = call.backend.store.snapshot().get(&call.key()).cloned();
-    let removed =
-        remove(&call.backend, &call.resource, &call.path.namespace, &call.path.name, &options).await?;
+    let removed = remove_admitted(call, &call.path.namespace, &call.path.name, &options).await?;
     match &removed {
         DeletionOutcome::Marked(entry) => call.record_write(before.as_ref(), Some(entry)),
         DeletionOutcome::Gone(entry, _) if !options.is_dry_run => call.record_write(Some(entry), None),
@@ -213,7 +216,17 @@ fn success_status(call: &Call, object: &Value) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details.to_json()})
 }
 
-/// Deletes one object: the only way in which objects are deleted, for clients and for the background tasks.
+/// Deletes one object for a client, if admission has no objection.
+pub(super) async fn remove_admitted(
+    call: &Call,
+    namespace: &str,
+    name: &str,
+    options: &DeleteOptions,
+) -> Result<DeletionOutcome, Status> {
+    remove_for((&call.backend, &call.resource), (namespace, name), options, Some(call)).await
+}
+
+/// Deletes one object without asking admission: for the background tasks, and after it was asked about an eviction.
 pub(crate) async fn remove(
     backend: &Backend,
     resource: &Resource,
@@ -221,12 +234,25 @@ pub(crate) async fn remove(
     name: &str,
     options: &DeleteOptions,
 ) -> Result<DeletionOutcome, Status> {
+    remove_for((backend, resource), (namespace, name), options, None).await
+}
+
+/// The only way in which objects are deleted. Admission is asked about deletions for a `call`.
+async fn remove_for(
+    (backend, resource): (&Backend, &Resource),
+    (namespace, name): (&str, &str),
+    options: &DeleteOptions,
+    call: Option<&Call>,
+) -> Result<DeletionOutcome, Status> {
     let key = crate::backend::key_of(resource, namespace, name);
     loop {
         let snapshot = backend.store.snapshot();
         let entry = snapshot.get(&key).ok_or_else(|| Status::not_found(&resource.about(name)))?;
         let object = convert::decode_stored(resource, entry);
         check_preconditions(resource, &object, entry, options)?;
+        if let Some(call) = call {
+            admit_deletion(call, name, &convert::decode(resource, entry), &options.sent).await?;
+        }
         let (op, marked) = plan_deletion(backend, resource, &object, options);
         let is_last_mark = marked
             .as_ref()

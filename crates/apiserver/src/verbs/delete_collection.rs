@@ -2,7 +2,7 @@
 
 use homeostat_api::status::Status;
 
-use super::delete::{DeleteOptions, remove};
+use super::delete::{DeleteOptions, remove_admitted};
 use super::list::SelectedEntries;
 use super::{Answer, Call};
 
@@ -15,7 +15,7 @@ pub(super) async fn delete_collection(call: &Call, body: &[u8]) -> Result<Answer
     let chosen = SelectedEntries::to_delete(call)?;
     let options = DeleteOptions::parse(call, body)?;
     for key in chosen.entries.iter().map(|entry| &entry.key) {
-        match remove(&call.backend, &call.resource, key.namespace(), key.name(), &options).await {
+        match remove_admitted(call, key.namespace(), key.name(), &options).await {
             Ok(_) => {}
             Err(status) if status.code == 404 => {}
             Err(status) => return Err(status),

@@ -39,14 +39,17 @@ use homeostat_store::Entry;
 use http::HeaderMap;
 
 pub(crate) use answer::{Answer, add_warning, refusal_response};
+pub(crate) use decode_body::normalize_mutated;
 pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN, PropagationPolicy, remove};
 pub(crate) use pipeline::stamp_new;
 pub(crate) use review::Review;
 
+use crate::admission::AdmissionWarnings;
 use crate::auth::Identity;
 use crate::backend::{Backend, key_of};
 use crate::expensive::{EXPENSIVE_BYTES, RequestCost, UserQueue};
 use crate::request::{Query, ResourcePath, Verb};
+use crate::serve::SlotHandle;
 use crate::stored::convert;
 use crate::write_history::{KeptWrite, verb_name};
 
@@ -70,6 +73,10 @@ pub(crate) struct Call {
     pub(crate) verb: Verb,
     /// Whether each attempt is expensive. Then there are few.
     pub(crate) is_expensive: bool,
+    /// Warnings of admission for the client, whatever becomes of the request.
+    pub(crate) warnings: Arc<AdmissionWarnings>,
+    /// Its slot among the requests in flight, if it came over the network.
+    pub(crate) slot: Option<SlotHandle>,
     /// The queue for expensive work that is done while the answer is sent.
     pub(crate) queue: UserQueue,
 }

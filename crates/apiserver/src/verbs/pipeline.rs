@@ -42,9 +42,9 @@ use serde_json::Value;
 use super::answer::add_warnings;
 use super::options::WriteOptions;
 use super::{Answer, Call};
-use crate::namespace;
 use crate::stored::convert;
 
+pub(super) use admit::{admit_deletion, admit_document};
 pub(crate) use metadata::stamp_new;
 pub(super) use metadata::wrong_uid;
 
@@ -120,20 +120,20 @@ pub(super) async fn change(
 }
 
 /// Runs a new object through the stages up to mutating admission, once for all attempts at a name.
-fn begin(call: &Call, options: &WriteOptions, draft: Draft) -> Result<Value, Status> {
+async fn begin(call: &Call, options: &WriteOptions, draft: Draft) -> Result<Value, Status> {
     let Draft { mut object, has_managers, .. } = draft;
     metadata::check_new(call, &object)?;
     metadata::clear(&mut object);
     if !has_managers {
         managers::record(call, None, &mut object, &options.manager);
     }
-    admit::mutate(call, &mut object, None)?;
+    admit::mutate(call, options, &mut object, None).await?;
     Ok(object)
 }
 
 /// Writes a new object, retrying until a generated name is free if it asks for one.
 async fn insert_under_any_name(call: &Call, options: &WriteOptions, draft: Draft) -> Result<Answer, Status> {
-    let mut object = begin(call, options, draft)?;
+    let mut object = begin(call, options, draft).await?;
     let is_generated = metadata::wants_name(&object);
     let template = is_generated.then(|| object.clone());
     for attempt in 1.. {
@@ -154,17 +154,16 @@ async fn insert_under_any_name(call: &Call, options: &WriteOptions, draft: Draft
 
 /// Writes a new object under the name in the path; returns `None` if the object exists by now.
 async fn insert_missing(call: &Call, options: &WriteOptions, draft: Draft) -> Result<Option<Answer>, Status> {
-    let object = begin(call, options, draft)?;
+    let object = begin(call, options, draft).await?;
     insert(call, options, object).await
 }
 
 /// Runs the remaining stages of a new object; returns `None` if its name is taken.
 async fn insert(call: &Call, options: &WriteOptions, mut object: Value) -> Result<Option<Answer>, Status> {
     let (resource, namespace) = (&call.resource, &*call.path.namespace);
-    let condition = namespace::check_create(&call.backend, resource, namespace, meta::name(&object))?;
     metadata::stamp(&call.backend, resource, namespace, &mut object);
-    let warnings = finish(call, options, &mut object, None)?;
-    let written = commit::insert(call, options, condition, object).await?;
+    let warnings = finish(call, options, &mut object, None).await?;
+    let written = commit::insert(call, options, object).await?;
     Ok(written.map(|answer| answer.warned(warnings)))
 }
 
@@ -182,14 +181,14 @@ async fn replace(
     if !draft.has_managers {
         managers::record(call, Some(&old), &mut object, &options.manager);
     }
-    admit::mutate(call, &mut object, Some(&old))?;
-    let warnings = finish(call, options, &mut object, Some(&old))?;
+    admit::mutate(call, options, &mut object, Some(&old)).await?;
+    let warnings = finish(call, options, &mut object, Some(&old)).await?;
     let written = commit::replace(call, options, entry, old, object).await?;
     Ok(written.map(|answer| answer.warned(warnings)))
 }
 
 /// Runs the stages between mutating admission and the commit. Returns the warnings of the kind.
-fn finish(
+async fn finish(
     call: &Call,
     options: &WriteOptions,
     object: &mut Value,
@@ -204,6 +203,6 @@ fn finish(
     }
     validate::check_depth(object)?;
     let warnings = validate::warnings(call, options, object, old);
-    admit::validate(call, object, old)?;
+    admit::validate(call, options, object, old).await?;
     Ok(warnings)
 }

@@ -16,9 +16,10 @@ use serde_json::Value;
 use super::decode_body::decode_document;
 use super::delete::{DeleteOptions, check_preconditions, remove};
 use super::options::WriteOptions;
-use super::pipeline::{self, Draft, OnMissing};
+use super::pipeline::{self, Draft, OnMissing, admit_document};
 use super::update::OTHER_NAMESPACE;
 use super::{Answer, Call};
+use crate::admission::Operation;
 use crate::backend::commit_refusal;
 use crate::rewrite::rewrite;
 use crate::stored::encode;
@@ -53,6 +54,9 @@ async fn run_named(call: &Call, body: &Value, kind: &str) -> Result<Answer, Stat
     if meta::name(body) != &*call.path.name {
         return Err(Status::bad_request(format!("name in URL does not match name in {kind} object")));
     }
+    let mut body = body.clone();
+    admit_document(call, Operation::Create, &mut body, options.is_dry_run).await?;
+    let body = &body;
     if kind == "Binding" {
         subresource::check_binding(body)?;
         let clock = call.backend.clock;

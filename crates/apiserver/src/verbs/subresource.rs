@@ -2,8 +2,11 @@
 
 use bytes::Bytes;
 use homeostat_api::status::Status;
+use serde_json::{Value, json};
 
+use super::pipeline::admit_document;
 use super::{Answer, Call, get, log, patch, scale, update};
+use crate::admission::Operation;
 use crate::request::Verb;
 use crate::stored::encode;
 
@@ -13,12 +16,35 @@ pub(super) async fn handle_subresource(call: Call, body: Bytes) -> Result<Answer
         ("scale", _) => scale::handle_scale(&call, &body).await,
         ("binding" | "eviction", Verb::Create) => super::pod::bind_or_evict(&call, &body).await,
         ("log", Verb::Get) => log::log(&call).await,
-        ("log" | "exec" | "attach" | "portforward" | "proxy", _) => Err(no_connection(&call)),
+        ("exec" | "attach" | "portforward" | "proxy", _) => {
+            admit_document(&call, Operation::Connect, &mut connect_options(&call), false).await?;
+            Err(no_connection(&call))
+        }
+        ("log", _) => Err(no_connection(&call)),
         (_, Verb::Get) => get::get(&call),
         (_, Verb::Update) => update::update(&call, &body).await,
         (_, Verb::Patch) => patch::patch(&call, &body).await,
         _ => Err(Status::method_not_allowed()),
     }
+}
+
+/// Returns the options of a connection as plugins see them.
+fn connect_options(call: &Call) -> Value {
+    let kind = call.resource.subresource(&call.path.subresource).map_or("", |part| &*part.kind);
+    let mut options = json!({"kind": kind, "apiVersion": "v1"});
+    for flag in ["stdin", "stdout", "stderr", "tty"] {
+        if call.query.flag(flag) {
+            options[flag] = true.into();
+        }
+    }
+    if let Some(container) = call.query.value("container") {
+        options["container"] = container.into();
+    }
+    let command = call.query.all("command").map(Value::from).collect::<Vec<_>>();
+    if !command.is_empty() {
+        options["command"] = command.into();
+    }
+    options
 }
 
 /// Returns why there is no connection into this Pod: what Kubernetes would check before it opens one, otherwise that

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod admission;
 mod adversarial;
 mod authorization;
 mod background;

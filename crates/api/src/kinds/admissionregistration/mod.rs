@@ -1,12 +1,12 @@
 //! Admission: the kinds of `admissionregistration.k8s.io`, one file each.
 
 mod matching;
-pub(crate) mod mutating_admission_policy;
-pub(crate) mod mutating_admission_policy_binding;
-pub(crate) mod mutating_webhook_configuration;
-pub(crate) mod validating_admission_policy;
-pub(crate) mod validating_admission_policy_binding;
-pub(crate) mod validating_webhook_configuration;
+pub mod mutating_admission_policy;
+pub mod mutating_admission_policy_binding;
+pub mod mutating_webhook_configuration;
+pub mod validating_admission_policy;
+pub mod validating_admission_policy_binding;
+pub mod validating_webhook_configuration;
 
 use crate::resource::declaration::BuiltInKind;
 

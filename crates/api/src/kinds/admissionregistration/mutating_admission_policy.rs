@@ -5,15 +5,14 @@ use serde_json::Value;
 
 use crate::kinds::admissionregistration::validating_admission_policy;
 use crate::printing::Column;
-use crate::resource::declaration::{BuiltInKind, warn_only_stored};
+use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::PLAIN;
 
 /// Changes objects by expressions when they are written.
-pub(crate) static MUTATING_ADMISSION_POLICY: BuiltInKind = BuiltInKind {
+pub static MUTATING_ADMISSION_POLICY: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     strategy: PLAIN.counted().conditional(),
     defaults: Some(validating_admission_policy::defaults),
-    warn_unenforced: Some(warn_only_stored),
     columns: &[Column::NAME, Column::number("Mutations"), Column::text("ParamKind"), Column::text("Age")],
     cells: Some(cells),
     ..BuiltInKind::cluster_scoped(

@@ -2,15 +2,14 @@
 
 use crate::kinds::admissionregistration::validating_admission_policy_binding;
 use crate::printing::Column;
-use crate::resource::declaration::{BuiltInKind, warn_only_stored};
+use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::PLAIN;
 
 /// Where a mutating admission policy applies.
-pub(crate) static MUTATING_ADMISSION_POLICY_BINDING: BuiltInKind = BuiltInKind {
+pub static MUTATING_ADMISSION_POLICY_BINDING: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     strategy: PLAIN.counted().conditional(),
     defaults: Some(validating_admission_policy_binding::defaults),
-    warn_unenforced: Some(warn_only_stored),
     columns: &[Column::NAME, Column::text("PolicyName"), Column::text("ParamRef"), Column::text("Age")],
     cells: Some(validating_admission_policy_binding::cells),
     ..BuiltInKind::cluster_scoped(

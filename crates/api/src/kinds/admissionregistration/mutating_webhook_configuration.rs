@@ -3,17 +3,16 @@
 use crate::kinds::admissionregistration::validating_webhook_configuration;
 use crate::object::fill::{JsonObject, objects_mut, set_if_absent};
 use crate::printing::Column;
-use crate::resource::declaration::{BuiltInKind, warn_only_stored};
+use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::PLAIN;
 
 /// The servers that may change objects when they are written.
-pub(crate) static MUTATING_WEBHOOK_CONFIGURATION: BuiltInKind = BuiltInKind {
+pub static MUTATING_WEBHOOK_CONFIGURATION: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     old_versions: &["v1beta1"],
     strategy: PLAIN.counted().conditional(),
     defaults: Some(defaults),
     validate: Some(validating_webhook_configuration::validate),
-    warn_unenforced: Some(warn_only_stored),
     columns: &[Column::NAME, Column::number("Webhooks"), Column::text("Age")],
     cells: Some(validating_webhook_configuration::cells),
     ..BuiltInKind::cluster_scoped(

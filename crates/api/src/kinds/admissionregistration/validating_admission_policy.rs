@@ -8,16 +8,15 @@ use crate::kinds::subresource::STATUS;
 use crate::object::fill::{JsonObject, object_mut, object_or_insert, set_if_absent};
 use crate::object::read;
 use crate::printing::{Column, age};
-use crate::resource::declaration::{BuiltInKind, warn_only_stored};
+use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::{ALL_BUT_STATUS, PLAIN};
 
 /// Refuses objects by expressions when they are written.
-pub(crate) static VALIDATING_ADMISSION_POLICY: BuiltInKind = BuiltInKind {
+pub static VALIDATING_ADMISSION_POLICY: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     subresources: &[STATUS],
     strategy: PLAIN.counted().conditional().with_status(ALL_BUT_STATUS),
     defaults: Some(defaults),
-    warn_unenforced: Some(warn_only_stored),
     columns: &[Column::NAME, Column::number("Validations"), Column::text("ParamKind"), Column::text("Age")],
     cells: Some(cells),
     ..BuiltInKind::cluster_scoped(

@@ -7,15 +7,14 @@ use crate::kinds::admissionregistration::matching;
 use crate::object::fill::{JsonObject, object_mut};
 use crate::object::read;
 use crate::printing::{Column, age, selectors};
-use crate::resource::declaration::{BuiltInKind, warn_only_stored};
+use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::PLAIN;
 
 /// Where a validating admission policy applies.
-pub(crate) static VALIDATING_ADMISSION_POLICY_BINDING: BuiltInKind = BuiltInKind {
+pub static VALIDATING_ADMISSION_POLICY_BINDING: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     strategy: PLAIN.counted().conditional(),
     defaults: Some(defaults),
-    warn_unenforced: Some(warn_only_stored),
     columns: &[Column::NAME, Column::text("PolicyName"), Column::text("ParamRef"), Column::text("Age")],
     cells: Some(cells),
     ..BuiltInKind::cluster_scoped(

@@ -9,7 +9,7 @@ use crate::names;
 use crate::object::fill::{JsonObject, object_mut, objects_mut, set_if_absent};
 use crate::object::read;
 use crate::printing::{Column, age};
-use crate::resource::declaration::{BuiltInKind, warn_only_stored};
+use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::PLAIN;
 use crate::resource::value_at::{Errors, ValueAt};
 
@@ -21,13 +21,12 @@ const WEBHOOK_TIMEOUT_S_MAX: i64 = 30;
 const WEBHOOK_TIMEOUT_S: u32 = 10;
 
 /// The servers that may refuse objects when they are written.
-pub(crate) static VALIDATING_WEBHOOK_CONFIGURATION: BuiltInKind = BuiltInKind {
+pub static VALIDATING_WEBHOOK_CONFIGURATION: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     old_versions: &["v1beta1"],
     strategy: PLAIN.counted().conditional(),
     defaults: Some(defaults),
     validate: Some(validate),
-    warn_unenforced: Some(warn_only_stored),
     columns: &[Column::NAME, Column::number("Webhooks"), Column::text("Age")],
     cells: Some(cells),
     ..BuiltInKind::cluster_scoped(

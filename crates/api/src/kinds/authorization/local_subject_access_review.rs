@@ -3,7 +3,7 @@
 use crate::resource::declaration::{BuiltInKind, PostAction};
 
 /// Asks what a user may do in one namespace.
-pub(crate) static LOCAL_SUBJECT_ACCESS_REVIEW: BuiltInKind = BuiltInKind {
+pub static LOCAL_SUBJECT_ACCESS_REVIEW: BuiltInKind = BuiltInKind {
     verbs: &["create"],
     post: PostAction::Review,
     ..BuiltInKind::namespaced(

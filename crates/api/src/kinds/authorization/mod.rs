@@ -1,6 +1,6 @@
 //! Questions about permissions: the kinds of `authorization.k8s.io`, one file each. None of them is stored.
 
-pub(crate) mod local_subject_access_review;
+pub mod local_subject_access_review;
 pub(crate) mod self_subject_access_review;
 pub(crate) mod self_subject_rules_review;
 pub(crate) mod subject_access_review;

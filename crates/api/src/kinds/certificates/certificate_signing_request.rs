@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::field::Error;
-use crate::identity::{Identity, MASTERS};
+use crate::identity::Identity;
 use crate::kinds::pem;
 use crate::kinds::subresource;
 use crate::kinds::subresource::STATUS;
@@ -15,12 +15,11 @@ use crate::names::NameRule;
 use crate::object::fill::{JsonObject, object_or_insert};
 use crate::object::read;
 use crate::printing::{Column, age};
-use crate::resource::Resource;
+
 use crate::resource::declaration::{BuiltInKind, CHANGE, ObjectWrite, SubresourceDeclaration};
 use crate::resource::selectable::{AbsentValue, SelectableFields};
 use crate::resource::strategy::{PLAIN, Strategy};
 use crate::resource::value_at::{Errors, ValueAt};
-use crate::status::Status;
 
 /// Sorted, as errors list them.
 const USAGES: [&str; 23] = [
@@ -64,15 +63,12 @@ const DECISIONS: [&str; 2] = ["Approved", "Denied"];
 
 const EXCLUSIVE: &str = "Approved and Denied conditions are mutually exclusive";
 
-/// The signer of client certificates that this server accepts.
-const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
-
 /// The prefix of signers that Kubernetes' own controllers implement; none of them runs here. Other signers belong to
 /// operators.
 const KUBERNETES_SIGNERS: &str = "kubernetes.io/";
 
 /// A request for a certificate, and the decision on it.
-pub(crate) static CERTIFICATE_SIGNING_REQUEST: BuiltInKind = BuiltInKind {
+pub static CERTIFICATE_SIGNING_REQUEST: BuiltInKind = BuiltInKind {
     short_names: &["csr"],
     subresources: &[
         SubresourceDeclaration::own("approval", CHANGE)
@@ -85,8 +81,7 @@ pub(crate) static CERTIFICATE_SIGNING_REQUEST: BuiltInKind = BuiltInKind {
         reset_on_main: &["spec", "status"],
         ..PLAIN.named(NameRule::Any).with_status(&["spec", "status.conditions"])
     },
-    prepare_create: Some(|resource, fields, with| {
-        check_request_subject(resource, fields)?;
+    prepare_create: Some(|_, fields, with| {
         request_created(fields, with.identity);
         Ok(())
     }),
@@ -263,26 +258,6 @@ fn refuse_removed_decisions(status: &ValueAt<'_>, before: &Value, errors: &mut E
         let detail = format!("updates may not remove a condition of type {kind:?}");
         status.field("conditions").forbidden(&detail, errors);
     }
-}
-
-/// Refuses a request for a client certificate of this server that would put its holder into `system:masters`.
-fn check_request_subject(resource: &Resource, request: &JsonObject) -> Result<(), Status> {
-    let (spec, metadata) = (request.get("spec"), request.get("metadata"));
-    let said = |name: &str| spec.map_or("", |spec| read::text(spec, name));
-    // A malformed request is refused as invalid later.
-    if said("signerName") != CLIENT_SIGNER || !pem::is_request(said("request")) {
-        return Ok(());
-    }
-    let why = match pem::organizations(said("request")) {
-        Some(groups) if !groups.iter().any(|group| group == MASTERS) => return Ok(()),
-        Some(_) => format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"),
-        None => {
-            "failed to parse CSR: it must be one PEM block, and organizations must be UTF-8 or printable text"
-                .into()
-        }
-    };
-    let name = metadata.map_or("", |metadata| read::text(metadata, "name"));
-    Err(Status::forbidden(&resource.about(name), &why))
 }
 
 /// Records the user that sent a certificate signing request; what the client says about that is ignored.

@@ -1,6 +1,6 @@
 //! The kind of `certificates.k8s.io`.
 
-pub(crate) mod certificate_signing_request;
+pub mod certificate_signing_request;
 
 use crate::resource::declaration::BuiltInKind;
 

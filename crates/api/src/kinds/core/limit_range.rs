@@ -8,7 +8,7 @@ use crate::field::Error;
 use crate::kinds::validate::resources;
 use crate::kinds::validate::resources::nanos;
 use crate::object::fill::{JsonObject, object_or_insert, objects_mut};
-use crate::resource::declaration::{BuiltInKind, warn_only_stored};
+use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::PLAIN;
 use crate::resource::value_at::{Errors, ValueAt};
 
@@ -34,12 +34,11 @@ const ORDER: [(&str, &str, &str, &str, &str, &str); 6] = [
 ];
 
 /// Bounds and defaults for resources in a namespace.
-pub(crate) static LIMIT_RANGE: BuiltInKind = BuiltInKind {
+pub static LIMIT_RANGE: BuiltInKind = BuiltInKind {
     short_names: &["limits"],
     strategy: PLAIN.created_by_update(),
     defaults: Some(defaults),
     validate: Some(validate),
-    warn_unenforced: Some(warn_only_stored),
     ..BuiltInKind::namespaced("", "v1", "limitranges", "LimitRange")
 };
 

@@ -10,22 +10,11 @@ use crate::names::NameRule;
 use crate::object::fill::{JsonObject, is_zero, object_mut, object_or_insert, set_if_zero};
 use crate::object::read;
 use crate::printing::{Column, age};
-use crate::resource::declaration::{
-    BuiltInKind, DeletionRules, InitialStatus, ObjectWrite, ProtectedNames, SubresourceDeclaration,
-};
+use crate::resource::declaration::{BuiltInKind, DeletionRules, InitialStatus, SubresourceDeclaration};
 use crate::resource::prepare;
 use crate::resource::selectable::{AbsentValue, SelectableFields};
 use crate::resource::strategy::{PLAIN, SPEC};
 use crate::resource::value_at::{Errors, ValueAt};
-
-/// The prefix of the labels by which a namespace asks for the Pod Security Standards.
-const POD_SECURITY: &str = "pod-security.kubernetes.io";
-/// The modes of those labels, and what this server does not do about each.
-const POD_SECURITY_MODES: [(&str, &str); 3] = [
-    ("enforce", "enforce it: Pods of any sort can be created"),
-    ("warn", "act on it: nobody is warned about Pods that violate it"),
-    ("audit", "act on it: there is no audit log"),
-];
 
 /// A scope for the names of objects.
 pub static NAMESPACE: BuiltInKind = BuiltInKind {
@@ -47,11 +36,6 @@ pub static NAMESPACE: BuiltInKind = BuiltInKind {
     prepare_update: Some(|fields, old| prepare::keep(fields, old, "spec.finalizers")),
     validate: Some(validate),
     validate_status: Some(validate_status),
-    warn_unenforced: Some(warn_unenforced),
-    protected: ProtectedNames {
-        names: &["default", "kube-system", "kube-public"],
-        why: "this namespace may not be deleted",
-    },
     deletion: DeletionRules {
         begin: None,
         mark: Some(|namespace| namespace["status"]["phase"] = json!("Terminating")),
@@ -128,25 +112,6 @@ pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
         read::text(object, "status.phase").into(),
         age::age_of_object(object, now).into(),
     ]
-}
-
-/// Returns a warning about labels that ask for the Pod Security Standards, once for each mode whose labels are new:
-/// they are only stored here.
-fn warn_unenforced(_: &BuiltInKind, write: &ObjectWrite<'_>) -> Vec<String> {
-    if !write.subresource.is_empty() {
-        return Vec::new();
-    }
-    let label = |object: &Value, name: &str| object["metadata"]["labels"].get(name).cloned();
-    let is_new = |name: &String| {
-        let given = label(write.new, name);
-        given.is_some() && given != write.old.and_then(|old| label(old, name))
-    };
-    let warning = |(mode, effect): (&str, &str)| {
-        let both = [format!("{POD_SECURITY}/{mode}"), format!("{POD_SECURITY}/{mode}-version")];
-        let named = both.into_iter().find(is_new)?;
-        Some(format!("the label {named} is stored, but this server does not {effect}"))
-    };
-    POD_SECURITY_MODES.into_iter().filter_map(warning).collect()
 }
 
 #[cfg(test)]

@@ -161,11 +161,10 @@ fn defaults(object: &mut JsonObject) {
     }
 }
 
-/// Records when the phase of a volume last changed, and adds the finalizer that protects it while in use.
+/// Records when the phase of a volume last changed.
 fn volume_created(volume: &mut JsonObject, clock: &Clock) {
     volume
         .insert("status".into(), json!({"phase": "Pending", "lastPhaseTransitionTime": prepare::now(clock)}));
-    prepare::add_finalizer(volume, "kubernetes.io/pv-protection");
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {

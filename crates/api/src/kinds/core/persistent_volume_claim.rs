@@ -13,7 +13,6 @@ use crate::object::fill::{JsonObject, is_zero, object_or_insert, set_if_absent, 
 use crate::object::read;
 use crate::printing::{Column, age};
 use crate::resource::declaration::{BuiltInKind, InitialStatus};
-use crate::resource::prepare;
 use crate::resource::strategy::{PLAIN, SPEC};
 use crate::resource::value_at::{Errors, ValueAt};
 
@@ -26,10 +25,6 @@ pub static PERSISTENT_VOLUME_CLAIM: BuiltInKind = BuiltInKind {
     strategy: PLAIN.returned().with_status(SPEC),
     defaults: Some(defaults),
     first_status: InitialStatus::Fixed(|| json!({"phase": "Pending"})),
-    prepare_create: Some(|_, fields, _| {
-        prepare::add_finalizer(fields, "kubernetes.io/pvc-protection");
-        Ok(())
-    }),
     validate: Some(validate),
     validate_update: Some(validate_update),
     warn: Some(kind_warnings::persistent_volume_claim),

@@ -49,7 +49,6 @@ pub static POD: BuiltInKind = BuiltInKind {
     ]),
     defaults: Some(defaults),
     prepare_create: Some(preparation::prepare_create),
-    prepare_update: Some(preparation::prepare_update),
     prepare_status: Some(preparation::prepare_status),
     validate_create: Some(validation::validate_create),
     validate_update: Some(validation::validate_update),

@@ -13,7 +13,7 @@ use crate::resource::strategy::PLAIN;
 use crate::resource::value_at::{Errors, ValueAt};
 
 /// A template for Pods.
-pub(crate) static POD_TEMPLATE: BuiltInKind = BuiltInKind {
+pub static POD_TEMPLATE: BuiltInKind = BuiltInKind {
     strategy: PLAIN.counted().returned(),
     defaults: Some(defaults),
     validate: Some(validate),

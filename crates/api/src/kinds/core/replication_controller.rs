@@ -15,7 +15,7 @@ use crate::resource::strategy::WORKLOAD;
 use crate::resource::value_at::{Errors, ValueAt};
 
 /// Runs a number of Pods; the predecessor of ReplicaSet.
-pub(crate) static REPLICATION_CONTROLLER: BuiltInKind = BuiltInKind {
+pub static REPLICATION_CONTROLLER: BuiltInKind = BuiltInKind {
     short_names: &["rc"],
     categories: &["all"],
     subresources: &[SCALE, STATUS],

@@ -10,7 +10,7 @@ use crate::kinds::subresource::STATUS;
 use crate::kinds::validate::resources;
 use crate::object::read;
 use crate::printing::{Column, age};
-use crate::resource::declaration::{BuiltInKind, warn_only_stored};
+use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::{PLAIN, SPEC};
 use crate::resource::value_at::{Errors, ValueAt};
 
@@ -30,13 +30,12 @@ const POD_RESOURCES: [&str; 7] =
 const SCOPE_OPERATOR_TEXT: &str = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
 
 /// How much a namespace may use.
-pub(crate) static RESOURCE_QUOTA: BuiltInKind = BuiltInKind {
+pub static RESOURCE_QUOTA: BuiltInKind = BuiltInKind {
     short_names: &["quota"],
     subresources: &[STATUS],
     strategy: PLAIN.returned().with_status(SPEC),
     validate: Some(validate),
     validate_update: Some(validate_update),
-    warn_unenforced: Some(warn_only_stored),
     columns: &[Column::NAME, Column::text("Request"), Column::text("Limit"), Column::text("Age")],
     cells: Some(cells),
     ..BuiltInKind::namespaced("", "v1", "resourcequotas", "ResourceQuota")

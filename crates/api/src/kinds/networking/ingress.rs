@@ -22,7 +22,7 @@ use crate::resource::value_at::{Errors, ValueAt};
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
 /// Routes from outside to Services, by host and path.
-pub(crate) static INGRESS: BuiltInKind = BuiltInKind {
+pub static INGRESS: BuiltInKind = BuiltInKind {
     short_names: &["ing"],
     subresources: &[STATUS],
     registry_name: Some("ingress"),

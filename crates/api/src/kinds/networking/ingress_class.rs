@@ -17,7 +17,7 @@ const CONTROLLER_BYTES_MAX: usize = 250;
 const PATH_TEXT: &str = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
 
 /// Which controller serves Ingresses of a class.
-pub(crate) static INGRESS_CLASS: BuiltInKind = BuiltInKind {
+pub static INGRESS_CLASS: BuiltInKind = BuiltInKind {
     old_versions: &["v1beta1"],
     strategy: PLAIN.counted(),
     defaults: Some(defaults),

@@ -1,7 +1,7 @@
 //! Network traffic to Pods: the kinds of `networking.k8s.io`, one file each.
 
-pub(crate) mod ingress;
-pub(crate) mod ingress_class;
+pub mod ingress;
+pub mod ingress_class;
 pub(crate) mod ip_address;
 pub(crate) mod network_policy;
 pub(crate) mod service_cidr;

@@ -3,7 +3,7 @@
 pub(crate) mod csi_driver;
 pub(crate) mod csi_node;
 pub(crate) mod csi_storage_capacity;
-pub(crate) mod storage_class;
+pub mod storage_class;
 pub(crate) mod volume_attachment;
 pub mod volume_attributes_class;
 

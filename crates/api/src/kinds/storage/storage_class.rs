@@ -18,7 +18,7 @@ const DEFAULT_ANNOTATIONS: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 
 /// How storage of a class is provisioned.
-pub(crate) static STORAGE_CLASS: BuiltInKind = BuiltInKind {
+pub static STORAGE_CLASS: BuiltInKind = BuiltInKind {
     short_names: &["sc"],
     old_versions: &["v1beta1"],
     strategy: PLAIN.returned(),

@@ -6,17 +6,12 @@ use serde_json::Value;
 use crate::object::read;
 use crate::printing::{Column, age};
 use crate::resource::declaration::BuiltInKind;
-use crate::resource::prepare;
 use crate::resource::strategy::PLAIN;
 
 /// Attributes of volumes that can be changed.
 pub static VOLUME_ATTRIBUTES_CLASS: BuiltInKind = BuiltInKind {
     short_names: &["vac"],
     strategy: PLAIN.returned(),
-    prepare_create: Some(|_, fields, _| {
-        prepare::add_finalizer(fields, "kubernetes.io/vac-protection");
-        Ok(())
-    }),
     columns: &[Column::NAME, Column::text("DriverName"), Column::text("Age")],
     cells: Some(cells),
     ..BuiltInKind::cluster_scoped("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass")

@@ -15,11 +15,17 @@ use super::position::SchemaPosition;
 use super::update::{is_same_object, release};
 use super::{FieldManager, ResetFields, last_applied, merge, owned_fields, path_step, remove, validate};
 use crate::field::cut_text;
+use crate::resource::Resource;
 use crate::schema::Schema;
 use crate::status::{Cause, Status};
 
 /// The manager that owns the fields of an untracked object once somebody applies.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// Merges a configuration into an object as an apply would, without recording who owns what.
+pub fn merge_configuration(resource: &Resource, object: &mut Value, config: &Value) {
+    merge::merge(object, config, SchemaPosition::root(resource.schema().as_deref()));
+}
 
 /// Applies `config` to `live` (`None` if it is to be created), and returns the merged object with its managedFields.
 ///

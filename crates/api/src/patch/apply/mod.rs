@@ -22,7 +22,7 @@ mod validate;
 
 use jiff::Timestamp;
 
-pub use apply_request::apply;
+pub use apply_request::{apply, merge_configuration};
 use field_set::FieldSet;
 use managed_fields::{ManagerEntry, ManagerOperation};
 pub use update::{keep_times, track_update};

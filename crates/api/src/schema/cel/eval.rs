@@ -55,6 +55,11 @@ fn no_overload() -> Failure {
     error("no such overload")
 }
 
+/// Returns whether a type stands for a part of the object that a mutation makes, or for an operation of a patch.
+fn is_mutation_type(name: &str) -> bool {
+    name == "Object" || name.starts_with("Object.") || name == "JSONPatch"
+}
+
 /// One evaluation of an expression.
 pub(super) struct Evaluation<'a> {
     pub(super) program: &'a Program,
@@ -78,6 +83,16 @@ impl<'a> Evaluation<'a> {
     ) -> Self {
         let old = old.map(|old| ("oldSelf", old));
         let scope = std::iter::once(("self", this)).chain(old).collect();
+        Self::with_variables(program, scope, work, lists)
+    }
+
+    /// Evaluates with any variables.
+    pub(super) fn with_variables(
+        program: &'a Program,
+        scope: Vec<(&'a str, Value)>,
+        work: u64,
+        lists: TypedLists,
+    ) -> Self {
         Self { program, scope, cost: 0, work, text_made: 0, lists }
     }
 
@@ -105,6 +120,10 @@ impl<'a> Evaluation<'a> {
             Expr::List(list) => self.list(list),
             Expr::Map(map) => self.map(map.entries.iter().map(|entry| &entry.expr)),
             Expr::Comprehension(fold) => self.comprehension(fold),
+            // The types of mutations are maps with fixed keys.
+            Expr::Struct(made) if is_mutation_type(&made.type_name) => {
+                self.map(made.entries.iter().map(|entry| &entry.expr))
+            }
             Expr::Struct(_) | Expr::Unspecified => Err(no_overload()),
         }
     }
@@ -234,10 +253,17 @@ impl<'a> Evaluation<'a> {
         self.charge(MAP)?;
         let mut made = HashMap::new();
         for entry in entries {
-            let EntryExpr::MapEntry(entry) = entry else { return Err(no_overload()) };
-            let key = as_key(&self.eval(&entry.key)?).ok_or_else(|| error("unsupported key type"))?;
-            let value = self.eval(&entry.value)?;
-            if !entry.optional {
+            let (key, value, is_optional) = match entry {
+                EntryExpr::MapEntry(entry) => {
+                    let key = as_key(&self.eval(&entry.key)?).ok_or_else(|| error("unsupported key type"))?;
+                    (key, &entry.value, entry.optional)
+                }
+                EntryExpr::StructField(field) => {
+                    (Key::String(Arc::new(field.field.clone())), &field.value, field.optional)
+                }
+            };
+            let value = self.eval(value)?;
+            if !is_optional {
                 made.insert(key, value);
             } else if let Some(value) = as_optional(&value).ok_or_else(no_overload)? {
                 made.insert(key, value.clone());

@@ -14,6 +14,7 @@ mod defaults;
 mod eval;
 mod evaluate_rules;
 mod expand;
+mod expression;
 mod lists;
 mod overloads;
 mod program;
@@ -26,6 +27,7 @@ mod unify;
 mod value;
 
 pub use check_rules::rule_errors;
+pub use expression::{CelData, CelExpression, CelFailure};
 
 use serde_json::Value;
 

@@ -9,11 +9,12 @@ use homeostat_api::kinds::subresource::scale_of;
 use homeostat_api::object::meta;
 use homeostat_api::resource::deletion;
 use homeostat_api::status::Status;
-use homeostat_core::Key;
-use homeostat_store::{Entry, Error as StoreError, Expect, Op};
+use homeostat_store::{Entry, Error as StoreError, Op};
 use serde_json::Value;
 
-use crate::backend::{commit_refusal, key_of};
+use super::admit::charge_quotas;
+use crate::admission::namespace_lifecycle;
+use crate::backend::{CommitStep, commit_refusal, key_of};
 use crate::crd;
 use crate::stored::convert;
 use crate::stored::encode;
@@ -24,28 +25,43 @@ use crate::verbs::{Answer, Call};
 pub(super) async fn insert(
     call: &Call,
     options: &WriteOptions,
-    condition: Option<(Key, Expect)>,
     object: Value,
 ) -> Result<Option<Answer>, Status> {
     let key = key_of(&call.resource, &call.path.namespace, meta::name(&object));
-    if call.backend.store.snapshot().get(&key).is_some() {
-        return Ok(None);
-    }
-    if options.is_dry_run {
-        return Answer::object(call, 201, &object).map(Some);
-    }
     let value = convert::encode(&call.resource, &object);
-    drop(object);
-    match call.backend.create(key, Op::Put(value), condition).await {
-        Ok(committed) => {
-            let entry = committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");
-            call.record_write(None, Some(entry));
-            follow_up(call, entry).await?;
-            Answer::entry(call, 201, entry).map(Some)
+    loop {
+        let mut others = conditions_of_insert(call, meta::name(&object))?;
+        others.extend(charge_quotas(call, options, &object, None)?);
+        if call.backend.store.snapshot().get(&key).is_some() {
+            return Ok(None);
         }
-        Err(StoreError::Conflict { .. }) => Ok(None),
-        Err(error) => Err(commit_refusal(&error)),
+        if options.is_dry_run {
+            return Answer::object(call, 201, &object).map(Some);
+        }
+        match call.backend.commit_with(key.clone(), None, Op::Put(value.clone()), others).await {
+            Ok(committed) => {
+                let entry =
+                    committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");
+                call.record_write(None, Some(entry));
+                follow_up(call, entry).await?;
+                return Answer::entry(call, 201, entry).map(Some);
+            }
+            Err(StoreError::Conflict { key: other, .. }) if other == key => return Ok(None),
+            // The namespace or a quota changed; it is checked again.
+            Err(StoreError::Conflict { .. }) => tokio::task::yield_now().await,
+            Err(error) => return Err(commit_refusal(&error)),
+        }
     }
+}
+
+/// Returns what must hold when a new object is committed: its namespace is still there, and not being deleted.
+fn conditions_of_insert(call: &Call, name: &str) -> Result<Vec<CommitStep>, Status> {
+    if !call.backend.admission.is_enabled(namespace_lifecycle::NAME) {
+        return Ok(Vec::new());
+    }
+    let (resource, namespace) = (&call.resource, &*call.path.namespace);
+    let condition = namespace_lifecycle::check_create(&call.backend, resource, namespace, name)?;
+    Ok(condition.into_iter().map(|(key, expect)| CommitStep::check(key, expect)).collect())
 }
 
 /// Commits a changed object; returns `None` if another write came between.
@@ -63,13 +79,14 @@ pub(super) async fn replace(
     if encode::is_same(entry, &value) {
         return answer_entry(call, entry).map(Some);
     }
+    let charges = charge_quotas(call, options, &object, Some(&old))?;
     if options.is_dry_run {
         meta::set(&mut object, "resourceVersion", Some(entry.revision.to_string().into()));
         return answer_object(call, &object).map(Some);
     }
     // While the commit waits for the disk, hundreds of others may wait, too; their objects need not stay in memory.
     drop((old, object));
-    match call.backend.commit(entry.key.clone(), Some(entry), Op::Put(value)).await {
+    match call.backend.commit_with(entry.key.clone(), Some(entry), Op::Put(value), charges).await {
         Ok(committed) => {
             let written = committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");
             call.record_write(Some(entry), Some(written));

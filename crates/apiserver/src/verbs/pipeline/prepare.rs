@@ -1,20 +1,15 @@
 //! Sets the fields that the server itself decides: those of the kind, the generation, addresses and ports.
 //!
-//! Also checks the permissions needed beyond that on the object: to grant with a role, to sign a certificate request.
+//! Also checks the permission needed beyond that on the object: to grant with a role.
 
 use homeostat_api::kinds::core::service::allocator::AllocationMode;
-use homeostat_api::kinds::node::runtime_class::RUNTIME_CLASS;
-use homeostat_api::kinds::scheduling::priority_class::PRIORITY_CLASS;
 use homeostat_api::object::meta;
 use homeostat_api::resource::prepare::{PrepareContext, prepare_for_create, prepare_for_update};
 use homeostat_api::schema;
 use homeostat_api::status::Status;
-use homeostat_api::storage::Storage;
-use homeostat_store::Snapshot;
 use serde_json::Value;
 
 use crate::auth::RoleWrite;
-use crate::stored::encode;
 use crate::verbs::Call;
 use crate::verbs::decode_body::defaults_too_large;
 use crate::verbs::options::WriteOptions;
@@ -36,18 +31,7 @@ pub(super) fn prepare(call: &Call, object: &mut Value, old: Option<&Value>) -> R
 fn prepare_new(call: &Call, object: &mut Value) -> Result<(), Status> {
     let (resource, backend) = (&call.resource, &call.backend);
     let uid = meta::uid(object).to_owned();
-    let snapshot = backend.store.snapshot();
-    let priority_class = |name: &str| priority_class(&snapshot, name);
-    let runtime_class =
-        |name: &str| snapshot.get(&RUNTIME_CLASS.storage().key("", name)).map(|entry| encode::decode(entry));
-    let with = PrepareContext {
-        clock: &backend.clock,
-        uid: &uid,
-        identity: &call.who,
-        priority_classes: &priority_class,
-        runtime_classes: &runtime_class,
-        has_node: backend.logs.get().is_some(),
-    };
+    let with = PrepareContext { clock: &backend.clock, uid: &uid, identity: &call.who };
     prepare_for_create(resource, object, &with)?;
     if let Some(schema) = resource.custom().and_then(|custom| custom.schema.as_ref()) {
         // The status was removed; its defaults are added again.
@@ -63,9 +47,6 @@ fn prepare_change(call: &Call, new: &mut Value, old: &Value) -> Result<(), Statu
     if changes_content(call) && call.strategy().generation.rises(new, old) {
         meta::set_generation(new, meta::generation(old).saturating_add(1));
     }
-    if call.resource.declaration().is_some_and(|kind| kind.has_signer) {
-        call.backend.authorizer.check_signing(&call.who, &call.path.subresource, new, old)?;
-    }
     Ok(())
 }
 
@@ -76,18 +57,6 @@ fn changes_content(call: &Call) -> bool {
         (name, Some(kind)) => kind.subresource(name).is_some_and(|part| part.changes_content),
         (name, None) => name == "scale",
     }
-}
-
-/// Returns the PriorityClass of this name; the empty name stands for the global default.
-fn priority_class(snapshot: &Snapshot, name: &str) -> Option<Value> {
-    const CLASSES: Storage<'static> = PRIORITY_CLASS.storage();
-    if !name.is_empty() {
-        return snapshot.get(&CLASSES.key("", name)).map(|entry| encode::decode(entry));
-    }
-    snapshot
-        .range(&CLASSES.prefix(), "")
-        .map(|entry| encode::decode(entry))
-        .find(|class| class["globalDefault"] == true)
 }
 
 /// Gives a valid object the addresses and ports that it still needs, if its kind has any.

@@ -1,0 +1,175 @@
+//! Single expressions, as match conditions and admission policies have them: compiled once, evaluated with any
+//! variables, within a budget of cost and work.
+//!
+//! Objects are plain here: names of fields are not escaped and texts are texts, whatever their format.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cel::Value;
+use cel::objects::{Key, Map};
+use kube_cel::cel;
+use serde_json::Value as Json;
+
+use super::eval::{Evaluation, Failure};
+use super::lists::TypedLists;
+use super::program::Program;
+use super::source::on_deep_stack;
+use super::value::as_optional;
+
+/// The work that one evaluation may take, whatever it costs: some ten milliseconds.
+const WORK_MAX: u64 = 2_000_000;
+
+/// A compiled expression.
+#[derive(Debug)]
+pub struct CelExpression(Program);
+
+/// A value of an expression or of a variable.
+#[derive(Clone, Debug)]
+pub struct CelData(Value);
+
+/// Why an expression has no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CelFailure {
+    /// It cannot be evaluated for these variables.
+    Error(String),
+    /// It costs too much.
+    Budget,
+}
+
+impl CelExpression {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// If it is not one; the text says where.
+    pub fn compile(text: &str) -> Result<Self, String> {
+        on_deep_stack(|| Program::read(text)).map(Self)
+    }
+
+    /// Evaluates the expression. Its cost is taken from the budget.
+    ///
+    /// # Errors
+    /// If it has no value, or costs more than the budget or one evaluation may.
+    pub fn evaluate(&self, variables: &[(&str, CelData)], budget: &mut u64) -> Result<CelData, CelFailure> {
+        let scope = variables.iter().map(|(name, data)| (*name, data.0.clone())).collect();
+        let mut evaluation = Evaluation::with_variables(&self.0, scope, WORK_MAX, TypedLists::default());
+        let outcome = evaluation.run();
+        *budget = budget.checked_sub(evaluation.cost).ok_or(CelFailure::Budget)?;
+        match outcome {
+            Ok(value) => Ok(CelData(value)),
+            Err(Failure::Error(why)) => Err(CelFailure::Error(why)),
+            Err(Failure::Limit) => Err(CelFailure::Budget),
+        }
+    }
+}
+
+impl CelData {
+    /// Converts JSON.
+    pub fn from_json(json: &Json) -> Self {
+        Self(convert(json))
+    }
+
+    /// Makes a map of named values.
+    pub fn from_fields(fields: &[(String, Self)]) -> Self {
+        let entries = fields.iter().map(|(name, data)| (Key::String(Arc::new(name.clone())), data.0.clone()));
+        Self(Value::Map(Map { map: Arc::new(entries.collect::<HashMap<_, _>>()) }))
+    }
+
+    /// Returns the truth value; `None` if it is of another type.
+    pub fn as_bool(&self) -> Option<bool> {
+        if let Value::Bool(is) = self.0 { Some(is) } else { None }
+    }
+
+    /// Returns the text; `None` if it is of another type.
+    pub fn as_text(&self) -> Option<&str> {
+        if let Value::String(text) = &self.0 { Some(text) } else { None }
+    }
+
+    /// Returns whether it is null.
+    pub fn is_null(&self) -> bool {
+        matches!(self.0, Value::Null)
+    }
+
+    /// Converts to JSON; `None` if there is no JSON for it. Absent optional values are left out of maps.
+    pub fn to_json(&self) -> Option<Json> {
+        to_json(&self.0)
+    }
+}
+
+fn convert(json: &Json) -> Value {
+    match json {
+        Json::Null => Value::Null,
+        Json::Bool(is) => Value::Bool(*is),
+        Json::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => Value::Int(number),
+            (None, Some(number)) => Value::UInt(number),
+            _ => Value::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Json::String(text) => Value::String(Arc::new(text.clone())),
+        Json::Array(items) => Value::List(Arc::new(items.iter().map(convert).collect())),
+        Json::Object(fields) => {
+            let entries =
+                fields.iter().map(|(name, field)| (Key::String(Arc::new(name.clone())), convert(field)));
+            Value::Map(Map { map: Arc::new(entries.collect()) })
+        }
+    }
+}
+
+fn to_json(value: &Value) -> Option<Json> {
+    if let Some(inner) = as_optional(value) {
+        return inner.and_then(to_json);
+    }
+    Some(match value {
+        Value::Null => Json::Null,
+        Value::Bool(is) => (*is).into(),
+        Value::Int(number) => (*number).into(),
+        Value::UInt(number) => (*number).into(),
+        Value::Float(number) => serde_json::Number::from_f64(*number).map(Json::Number)?,
+        Value::String(text) => Json::String((**text).clone()),
+        Value::List(items) => Json::Array(items.iter().map(to_json).collect::<Option<_>>()?),
+        Value::Map(map) => {
+            let mut fields = serde_json::Map::new();
+            for (key, value) in map.map.iter() {
+                if as_optional(value).is_some_and(|inner| inner.is_none()) {
+                    continue;
+                }
+                fields.insert(key.to_string(), to_json(value)?);
+            }
+            Json::Object(fields)
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn evaluate(text: &str, object: &Json) -> Result<Json, CelFailure> {
+        let expression = CelExpression::compile(text).expect("it compiles");
+        let variables = [("object", CelData::from_json(object))];
+        expression.evaluate(&variables, &mut 10_000_000).map(|value| value.to_json().unwrap_or_default())
+    }
+
+    #[test]
+    fn fields_and_keys_are_read_by_their_names() {
+        let object =
+            json!({"metadata": {"labels": {"a-b/c": "d"}, "namespace": "n"}, "spec": {"replicas": 3}});
+        let check = |text: &str, expected: Json| assert_eq!(evaluate(text, &object), Ok(expected), "{text}");
+        check("object.metadata.labels['a-b/c'] == 'd'", json!(true));
+        check("object.metadata.namespace", json!("n"));
+        check("object.spec.replicas <= 2", json!(false));
+        check("has(object.spec.paused) ? 1 : {'a': [1, 2]}", json!({"a": [1, 2]}));
+        assert!(matches!(evaluate("object.spec.none == 1", &object), Err(CelFailure::Error(_))));
+    }
+
+    #[test]
+    fn a_budget_ends() {
+        let expression =
+            CelExpression::compile("object.all(a, object.all(b, a == b || true))").expect("fine");
+        let object = CelData::from_json(&json!((0..300).collect::<Vec<_>>()));
+        assert_eq!(expression.evaluate(&[("object", object)], &mut 1000).err(), Some(CelFailure::Budget));
+    }
+}

@@ -1,0 +1,184 @@
+//! Admission: parties other than the kind itself that may change or refuse a write.
+//!
+//! Reading order: [`request`] (what plugins are told about a write), [`plugin`] (what a plugin is), [`config`] (which
+//! of them are on), then one file per plugin, in the order in which kube-apiserver runs them ([`PLUGINS`]).
+//!
+//! **Invariant:** every mutating plugin runs before every validating one, each sort in the order of [`PLUGINS`].
+//! **Invariant:** a plugin is only called for resources it is interested in; that is decided once for each row, so a
+//! write pays for the plugins that concern it and for no others.
+
+mod certificate_approval;
+mod certificate_signing;
+mod certificate_subject_restriction;
+mod config;
+mod default_class;
+mod default_ingress_class;
+mod default_storage_class;
+mod default_toleration_seconds;
+mod expressions;
+mod limit_ranger;
+mod matching;
+pub(crate) mod namespace_lifecycle;
+mod plugin;
+mod pod_resources;
+mod pod_security;
+mod policy;
+mod priority;
+mod reinvocation;
+mod request;
+mod resource_quota;
+mod runtime_class;
+mod service_account;
+mod storage_object_in_use_protection;
+mod taint_nodes_by_condition;
+mod webhook;
+
+use homeostat_api::resource::Resource;
+use homeostat_api::status::Status;
+use serde_json::Value;
+
+use crate::backend::CommitStep;
+
+pub use config::{AdmissionPlugins, PluginNameError};
+use expressions::Expressions;
+use plugin::{Mutate, Plugin, Validate};
+use pod_security::PodSecurityConfig;
+pub(crate) use request::{AdmissionRequest, AdmissionWarnings, Operation, ReinvocationState, RequestOptions};
+pub(crate) use resource_quota::recalculate as recalculate_quotas;
+use webhook::WebhookCalls;
+
+/// All plugins, in the order of kube-apiserver.
+static PLUGINS: [&Plugin; 19] = [
+    &namespace_lifecycle::PLUGIN,
+    &limit_ranger::PLUGIN,
+    &service_account::PLUGIN,
+    &taint_nodes_by_condition::PLUGIN,
+    &pod_security::PLUGIN,
+    &priority::PLUGIN,
+    &default_toleration_seconds::PLUGIN,
+    &default_storage_class::PLUGIN,
+    &storage_object_in_use_protection::PLUGIN,
+    &runtime_class::PLUGIN,
+    &certificate_approval::PLUGIN,
+    &certificate_signing::PLUGIN,
+    &certificate_subject_restriction::PLUGIN,
+    &default_ingress_class::PLUGIN,
+    &policy::MUTATING,
+    &webhook::MUTATING,
+    &policy::VALIDATING,
+    &webhook::VALIDATING,
+    &resource_quota::PLUGIN,
+];
+
+/// The plugins of a server.
+pub(crate) struct Admission {
+    /// Which plugins are on: a bit for each of [`PLUGINS`].
+    enabled: u32,
+    plugins: AdmissionPlugins,
+    webhook_calls: WebhookCalls,
+    expressions: Expressions,
+}
+
+impl Admission {
+    /// Creates the admission of a server.
+    pub(crate) fn new(plugins: AdmissionPlugins) -> Self {
+        let enabled = mask_of(|plugin| plugins.is_enabled(plugin.name));
+        let (webhook_calls, expressions) = (WebhookCalls::default(), Expressions::default());
+        Self { enabled, plugins, webhook_calls, expressions }
+    }
+
+    /// Returns the same plugins for a server over a copy of the store.
+    pub(crate) fn forked(&self) -> Self {
+        Self::new(self.plugins.clone())
+    }
+
+    /// Returns the calls of webhooks under way.
+    fn webhook_calls(&self) -> &WebhookCalls {
+        &self.webhook_calls
+    }
+
+    /// Returns the compiled expressions of webhooks and policies.
+    fn expressions(&self) -> &Expressions {
+        &self.expressions
+    }
+
+    /// Returns the configuration of PodSecurity.
+    fn pod_security(&self) -> &PodSecurityConfig {
+        &self.plugins.pod_security
+    }
+
+    /// Returns whether a plugin is on.
+    pub(crate) fn is_enabled(&self, name: &str) -> bool {
+        self.plugins.is_enabled(name)
+    }
+
+    /// Lets every mutating plugin change or refuse the object. It is null for a deletion.
+    pub(crate) async fn mutate(
+        &self,
+        request: &AdmissionRequest<'_>,
+        object: &mut Value,
+    ) -> Result<(), Status> {
+        self.mutate_once(request, object).await?;
+        let is_again = request.reinvocation().begin_second_round();
+        if is_again { self.mutate_once(request, object).await } else { Ok(()) }
+    }
+
+    async fn mutate_once(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<(), Status> {
+        for plugin in self.concerned(request.resource) {
+            match plugin.mutate {
+                Mutate::Never => {}
+                Mutate::Now(mutate) => mutate(request, object)?,
+                Mutate::Waiting(mutate) => mutate(request, object).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets every validating plugin refuse the object. It is null for a deletion.
+    pub(crate) async fn validate(
+        &self,
+        request: &AdmissionRequest<'_>,
+        object: &Value,
+    ) -> Result<(), Status> {
+        for plugin in self.concerned(request.resource) {
+            match plugin.validate {
+                Validate::Never => {}
+                Validate::Now(validate) => validate(request, object)?,
+                Validate::Waiting(validate) => validate(request, object).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the steps that charge a write to the quotas of its namespace, to be committed with it. This is the last
+    /// of the validating plugins.
+    pub(crate) fn charge_quotas(
+        &self,
+        request: &AdmissionRequest<'_>,
+        object: &Value,
+    ) -> Result<Vec<CommitStep>, Status> {
+        if self.is_enabled(resource_quota::NAME) {
+            resource_quota::charge(request, object)
+        } else {
+            Ok(Vec::new())
+        }
+    }
+
+    /// Returns the enabled plugins that are interested in a resource.
+    fn concerned(&self, resource: &Resource) -> impl Iterator<Item = &'static Plugin> + use<> {
+        let interested =
+            resource.interested_plugins.get_or_init(|| mask_of(|plugin| (plugin.is_interested)(resource)));
+        let mut left = interested & self.enabled;
+        std::iter::from_fn(move || {
+            let at = left.trailing_zeros() as usize;
+            left &= left.wrapping_sub(1);
+            PLUGINS.get(at).copied()
+        })
+    }
+}
+
+/// Returns a bit for each plugin that is meant.
+fn mask_of(is_meant: impl Fn(&Plugin) -> bool) -> u32 {
+    let bits = PLUGINS.iter().enumerate().filter(|(_, plugin)| is_meant(plugin));
+    bits.fold(0, |mask, (at, _)| mask | 1 << at)
+}

@@ -1,0 +1,44 @@
+//! LimitRanger: Pods and claims keep within the limits of their namespace.
+
+use serde_json::json;
+
+use super::{PODS, message, pod, start_without, warnings};
+
+const LIMITS: &str = "/api/v1/namespaces/default/limitranges";
+
+#[tokio::test]
+async fn containers_get_defaults_and_keep_within_limits() {
+    let plane = start_without(&["ServiceAccount"]).await;
+    let limits = json!({"metadata": {"name": "l"}, "spec": {"limits": [{"type": "Container",
+        "default": {"cpu": "2"}, "defaultRequest": {"cpu": "1"}, "max": {"cpu": "3"}}]}});
+    let created = plane.post(LIMITS, limits).await;
+    assert_eq!(warnings(&created), Vec::<String>::new(), "limits are enforced now");
+    created.expect(201);
+    let made = plane.post(PODS, pod("a", &json!({}))).await.expect(201);
+    let resources = json!({"limits": {"cpu": "2"}, "requests": {"cpu": "1"}});
+    assert_eq!(made["spec"]["containers"][0]["resources"], resources);
+    assert_eq!(made["status"]["qosClass"], "Burstable");
+    let hungry = json!({"containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "4"}}}]});
+    assert_eq!(
+        message(plane.post(PODS, pod("b", &hungry)).await, 403),
+        "pods \"b\" is forbidden: maximum cpu usage per Container is 3, but limit is 4"
+    );
+}
+
+#[tokio::test]
+async fn claims_keep_within_limits_too() {
+    let plane = start_without(&[]).await;
+    let limits = json!({"metadata": {"name": "l"}, "spec": {"limits": [
+        {"type": "PersistentVolumeClaim", "min": {"storage": "2Gi"}, "max": {"storage": "3Gi"}}]}});
+    plane.post(LIMITS, limits).await.expect(201);
+    let claim = |storage: &str| {
+        json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": storage}}}})
+    };
+    let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
+    assert_eq!(
+        message(plane.post(claims, claim("1Gi")).await, 403),
+        "persistentvolumeclaims \"c\" is forbidden: minimum storage usage per PersistentVolumeClaim is 2Gi, but request is 1Gi"
+    );
+    plane.post(claims, claim("2Gi")).await.expect(201);
+}

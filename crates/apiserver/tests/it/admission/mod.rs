@@ -1,0 +1,54 @@
+//! Admission from outside: real requests, one file for each plugin.
+
+mod certificates;
+mod classes;
+mod limit_ranger;
+mod namespace_lifecycle;
+mod pod_security;
+mod policies;
+mod priority;
+mod resource_quota;
+mod runtime_class;
+mod service_account;
+mod webhook_server;
+mod webhooks;
+
+use std::sync::Arc;
+
+use homeostat_apiserver::ApiServer;
+use homeostat_apiserver::admission::AdmissionPlugins;
+use homeostat_store::Memory;
+use serde_json::{Value, json};
+
+use crate::plane::{Answer, Plane};
+
+pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// Starts a server with all plugins of Kubernetes, except those that are disabled.
+pub(crate) async fn start_without(disabled: &[&str]) -> Plane {
+    let disabled = disabled.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    let plugins = AdmissionPlugins::new(&[], &disabled).unwrap();
+    Plane::start_with(ApiServer::builder(Arc::new(Memory::new())).admission(plugins)).await
+}
+
+/// Returns a Pod with one container, and what is given in its spec.
+pub(crate) fn pod(name: &str, spec: &Value) -> Value {
+    let mut pod = json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    for (field, value) in spec.as_object().unwrap() {
+        pod["spec"][field] = value.clone();
+    }
+    pod
+}
+
+pub(crate) fn warnings(answer: &Answer) -> Vec<String> {
+    let warnings = answer.headers.get_all("warning").iter();
+    let text = |warning: &http::HeaderValue| warning.to_str().unwrap().replace('\\', "");
+    let inner = |text: String| text["299 - \"".len()..text.len() - 1].to_owned();
+    warnings.map(|one| inner(text(one))).collect()
+}
+
+/// Returns the message of a refusal with this code.
+#[track_caller]
+pub(crate) fn message(answer: Answer, code: u16) -> String {
+    answer.expect(code)["message"].as_str().unwrap().to_owned()
+}

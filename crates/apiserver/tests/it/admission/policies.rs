@@ -1,0 +1,162 @@
+//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy.
+
+use serde_json::{Value, json};
+
+use super::{PODS, message, pod, start_without, warnings};
+use crate::plane::Plane;
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+
+fn config_map(name: &str, value: &str) -> Value {
+    json!({"metadata": {"name": name}, "data": {"a": value}})
+}
+
+/// Starts a server with a policy of this sort for ConfigMaps and Pods, bound everywhere.
+async fn start(sort: &str, spec: &Value, binding: &Value) -> Plane {
+    let plane = start_without(&["ServiceAccount"]).await;
+    let rules = json!([{"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"],
+        "resources": ["configmaps", "pods"]}]);
+    let mut policy =
+        json!({"metadata": {"name": "p"}, "spec": {"matchConstraints": {"resourceRules": rules}}});
+    for (field, value) in spec.as_object().unwrap() {
+        policy["spec"][field] = value.clone();
+    }
+    let created = plane.post(&format!("{GROUP}/{sort}policies"), policy).await;
+    assert_eq!(warnings(&created), Vec::<String>::new(), "policies are enforced now");
+    created.expect(201);
+    let mut bound = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p"}});
+    for (field, value) in binding.as_object().unwrap() {
+        bound["spec"][field] = value.clone();
+    }
+    plane.post(&format!("{GROUP}/{sort}policybindings"), bound).await.expect(201);
+    plane
+}
+
+async fn validating(spec: &Value, actions: &[&str]) -> Plane {
+    start("validatingadmission", spec, &json!({"validationActions": actions})).await
+}
+
+#[tokio::test]
+async fn a_validation_refuses_with_its_message_and_reason() {
+    let validations = json!([
+        {"expression": "variables.value != 'bad'", "messageExpression": "'no ' + variables.value"},
+        {"expression": "variables.value != 'worse'", "message": "not at all", "reason": "Forbidden"},
+        {"expression": "variables.value != 'odd'"}]);
+    let variables = json!([{"name": "value", "expression": "object.data.a"}]);
+    let plane = validating(&json!({"validations": validations, "variables": variables}), &["Deny"]).await;
+    plane.post(CONFIG_MAPS, config_map("good", "good")).await.expect(201);
+    let refused = plane.post(CONFIG_MAPS, config_map("x", "bad")).await.expect(422);
+    let why = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no bad";
+    assert_eq!(refused["message"], format!("configmaps \"x\" is forbidden: {why}"));
+    assert_eq!(
+        (&refused["reason"], &refused["details"]["causes"]),
+        (&json!("Invalid"), &json!([{"message": why}]))
+    );
+    let refused = plane.post(CONFIG_MAPS, config_map("x", "worse")).await.expect(403);
+    assert_eq!(refused["reason"], "Forbidden");
+    let refused = message(plane.post(CONFIG_MAPS, config_map("x", "odd")).await, 422);
+    assert!(refused.ends_with("denied request: failed expression: variables.value != 'odd'"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_policy_can_warn_instead() {
+    let validations = json!([{"expression": "object.data.a != 'bad'", "message": "not so"}]);
+    let plane = validating(&json!({"validations": validations}), &["Warn"]).await;
+    let made = plane.post(CONFIG_MAPS, config_map("x", "bad")).await;
+    let warning = "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': not so";
+    assert_eq!((made.code, warnings(&made)), (201, vec![warning.to_owned()]));
+}
+
+#[tokio::test]
+async fn a_failure_refuses_unless_it_is_ignored() {
+    let spec = |policy: &str| json!({"failurePolicy": policy, "validations": [{"expression": "object.data.none == 'x'"}]});
+    let plane = validating(&spec("Fail"), &["Deny"]).await;
+    let refused = message(plane.post(CONFIG_MAPS, config_map("x", "y")).await, 422);
+    assert!(
+        refused.contains("expression 'object.data.none == 'x'' resulted in error: no such key"),
+        "{refused}"
+    );
+    let plane = validating(&spec("Ignore"), &["Deny"]).await;
+    plane.post(CONFIG_MAPS, config_map("x", "y")).await.expect(201);
+}
+
+#[tokio::test]
+async fn conditions_and_the_request_decide_where_a_policy_applies() {
+    let spec = json!({"matchConditions": [{"name": "c", "expression": "request.userInfo.username != 'system:jane'"}],
+        "validations": [{"expression": "oldObject == null && namespaceObject.metadata.name != 'default'"}]});
+    let plane = validating(&spec, &["Deny"]).await;
+    plane.post(CONFIG_MAPS, config_map("x", "y")).await.expect(422);
+    plane
+        .acting_as("system:jane", &["system:masters"])
+        .post(CONFIG_MAPS, config_map("x", "y"))
+        .await
+        .expect(201);
+}
+
+#[tokio::test]
+async fn parameters_come_from_objects() {
+    let spec = json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "validations": [{"expression": "object.metadata.name == 'limits' || object.data.a == params.data.only"}]});
+    let reference = json!({"name": "limits", "parameterNotFoundAction": "Deny"});
+    let binding = json!({"validationActions": ["Deny"], "paramRef": reference});
+    let plane = start("validatingadmission", &spec, &binding).await;
+    let refused = message(plane.post(CONFIG_MAPS, config_map("x", "this")).await, 422);
+    let why =
+        "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
+    assert!(refused.ends_with(why), "{refused}");
+    let other = "/api/v1/namespaces/kube-public/configmaps";
+    let limits = json!({"metadata": {"name": "limits"}, "data": {"only": "this"}});
+    plane.post(other, limits.clone()).await.expect(422);
+    plane.delete(&format!("{GROUP}/validatingadmissionpolicybindings/b")).await.expect(200);
+    plane.post(CONFIG_MAPS, limits).await.expect(201);
+    let bound = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Deny"],
+        "paramRef": reference}});
+    plane.post(&format!("{GROUP}/validatingadmissionpolicybindings"), bound).await.expect(201);
+    plane.post(CONFIG_MAPS, config_map("x", "this")).await.expect(201);
+    plane.post(CONFIG_MAPS, config_map("y", "that")).await.expect(422);
+}
+
+#[tokio::test]
+async fn an_expensive_policy_is_stopped() {
+    let numbers = (0..200).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
+    let expression = format!("[{numbers}].all(a, [{numbers}].all(b, [{numbers}].all(c, a + b + c >= 0)))");
+    let plane = validating(&json!({"validations": [{"expression": expression}]}), &["Deny"]).await;
+    let refused = message(plane.post(CONFIG_MAPS, config_map("x", "y")).await, 422);
+    assert!(refused.contains("running out of cost budget"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_mutating_policy_merges_a_configuration() {
+    let expression = "Object{metadata: Object.metadata{labels: {'added': object.metadata.name}}, spec: Object.spec{\
+        containers: [Object.spec.containers{name: 'c', env: [Object.spec.containers.env{name: 'A', value: 'b'}]}]}}";
+    let mutations =
+        json!([{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}]);
+    let conditions = json!([{"name": "c", "expression": "request.resource.resource == 'pods'"}]);
+    let spec = json!({"mutations": mutations, "matchConditions": conditions, "reinvocationPolicy": "Never"});
+    let plane = start("mutatingadmission", &spec, &json!({})).await;
+    let made = plane.post(PODS, pod("a", &json!({}))).await.expect(201);
+    assert_eq!(made["metadata"]["labels"], json!({"added": "a"}));
+    let container = &made["spec"]["containers"][0];
+    assert_eq!(
+        (&container["image"], &container["env"]),
+        (&json!("i"), &json!([{"name": "A", "value": "b"}]))
+    );
+    assert_eq!(made["spec"]["containers"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_mutating_policy_patches() {
+    let expression = "[JSONPatch{op: 'add', path: '/data/new', value: object.data.a + '!'}]";
+    let mutations = json!([{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}]);
+    let spec = json!({"mutations": mutations, "reinvocationPolicy": "Never"});
+    let plane = start("mutatingadmission", &spec, &json!({})).await;
+    let made = plane.post(CONFIG_MAPS, config_map("a", "b")).await.expect(201);
+    assert_eq!(made["data"], json!({"a": "b", "new": "b!"}));
+    let broken = json!({"metadata": {"name": "x"}});
+    let refused = message(plane.post(CONFIG_MAPS, broken).await, 403);
+    assert!(
+        refused.starts_with("configmaps \"x\" is forbidden: policy 'p' with binding 'b' denied request: "),
+        "{refused}"
+    );
+}
