@@ -103,7 +103,7 @@ function ObjectHead({ model, object, row, now }: { model: Model; object: ObjectN
 function OwnTree({ model, row, now }: { model: Model; row: Row; now: number }) {
   const root = rootOf(model, row);
   const lines = (flips: ReadonlySet<string>) => useKept(() => treeLines(model, root, flips), [model.version, root.u, flips]);
-  return <TreeView model={model} now={now} label="Tree of owners" lines={lines} current={row.u} />;
+  return <TreeView model={model} now={now} label="Tree of owners" lines={lines} current={row.u} rootDepth={0} />;
 }
 
 /** Follows the object: its revisions in the window, its Events, and what operators did. */

@@ -30,10 +30,7 @@ export function ObjectsPage({ model }: { model: Model }) {
 }
 
 export function Forest({ model, now, filter }: { model: Model; now: number; filter: string }) {
-  const computed = { flips: undefined as ReadonlySet<string> | undefined };
-  const lines = (flips: ReadonlySet<string>) => {
-    computed.flips = flips;
-    return useKept(() => forestLines(model, filter, flips), [model.version, filter, flips]);
-  };
-  return <TreeView model={model} now={now} label="Objects" lines={lines} />;
+  const lines = (flips: ReadonlySet<string>) =>
+    useKept(() => forestLines(model, filter, flips), [model.version, filter, flips]);
+  return <TreeView model={model} now={now} label="Objects" lines={lines} rootDepth={1} />;
 }

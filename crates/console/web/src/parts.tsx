@@ -36,11 +36,11 @@ export function StoryPart({ steps, now, isRead }: { steps: StoryStep[]; now: num
 }
 
 function Step({ step, now }: { step: StoryStep; now: number }) {
-  const isShort = step.lines.length <= 4;
+  const isShort = step.lines.length <= 4 && step.kind !== "quiet";
   const head = (
     <>
       <time dateTime={isoTime(step.until)} title={isoTime(step.until)}>
-        {clock(step.until, step.kind === "run")}
+        {clock(step.until, step.until % 1000 !== 0)}
       </time>
       <span class={`mark ${step.state}`} aria-hidden="true" />
       <span class="who">{step.who || "somebody"}</span>
@@ -51,7 +51,7 @@ function Step({ step, now }: { step: StoryStep; now: number }) {
         </span>
       )}
       <span class="ago">{ago(now - step.until)} ago</span>
-      {step.trigger && <span class="trigger">because {step.trigger}</span>}
+      {step.trigger && step.kind !== "quiet" && <span class="trigger">because {step.trigger}</span>}
     </>
   );
   if (step.lines.length === 0) return <li class={`step ${step.kind}`}>{head}</li>;
@@ -60,6 +60,12 @@ function Step({ step, now }: { step: StoryStep; now: number }) {
       <details open={isShort || step.state === "bad"}>
         <summary>{head}</summary>
         <dl>
+          {step.trigger && step.kind === "quiet" && (
+            <div>
+              <dt>because</dt>
+              <dd>{step.trigger}</dd>
+            </div>
+          )}
           {step.lines.slice(0, 100).map((line, index) => (
             <div key={index} class={line.state}>
               <dt>{line.label}</dt>

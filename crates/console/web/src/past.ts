@@ -80,6 +80,7 @@ export class Past {
 
   /** Inserts a change where its revision belongs: kinds are watched apart and may arrive out of order. */
   private add(change: Change): void {
+    if (this.isRenewal(change)) return;
     let place = this.log.length;
     while (place > 0 && this.log[place - 1]!.change.r > change.r) place--;
     const resume = this.isLive ? Infinity : this.position >= place ? this.position + 1 : this.position;
@@ -95,6 +96,14 @@ export class Past {
       this.log.shift();
       this.position -= 1;
     }
+  }
+
+  /** A Lease that is renewed is no event; it happens all the time. */
+  private isRenewal(change: Change): boolean {
+    const before = this.model.rows.get(change.u);
+    if (!change.e || change.gone || !this.isLive || !before || before.w !== change.w) return false;
+    this.model.set(change);
+    return true;
   }
 
   private rewind(place: number): void {

@@ -83,7 +83,7 @@ function* problemsOfRows(model: Model, now: number): Generator<Problem> {
     const root = rootOf(model, row);
     const cause = (row.e && row.e < now ? `${row.x}, since ${ago(now - row.e)}` : row.x) || row.w || "";
     yield {
-      id: `row ${root.u} ${row.k} ${row.w} ${withoutName(row.x ?? "", row.n)}`,
+      id: `row ${root.u} ${row.k} ${row.w} ${withoutName(row)}`,
       severity,
       object: rowName(row),
       count: 1,
@@ -107,8 +107,8 @@ function hasTroubledChild(model: Model, row: Row, now: number, failing: Map<stri
 }
 
 /** The same failure of several Pods differs in their names only. */
-function withoutName(cause: string, name: string): string {
-  return cause.replaceAll(name, "…");
+function withoutName(row: Row): string {
+  return (row.x ?? "").replaceAll(row.n, "…").replaceAll(row.u, "…");
 }
 
 function nameOf(row: Row): string {

@@ -20,7 +20,7 @@ export interface StoryStep {
   /** The last time, if it happened several times. */
   until: number;
   count: number;
-  kind: "edit" | "run" | "event";
+  kind: "edit" | "run" | "event" | "quiet";
   state: "good" | "bad" | "wait" | "none";
   who: string;
   title: string;
@@ -38,21 +38,32 @@ export function makeRevision(object: JsonObject, gone: boolean, at: number): Rev
 }
 
 export function tellStory(revisions: readonly Revision[], records: readonly JournalRecord[], events: readonly ObjectEvent[]): StoryStep[] {
-  const steps = [...stepsOfRevisions(revisions), ...stepsOfRecords(records), ...stepsOfEvents(events)];
+  const steps = [...stepsOfRevisions(revisions, timesOfWrites(records)), ...stepsOfRecords(records), ...stepsOfEvents(events)];
   steps.sort((one, other) => one.at - other.at);
   return groupSame(steps).reverse();
 }
 
-function stepsOfRevisions(revisions: readonly Revision[]): StoryStep[] {
+/** Returns when each revision was written, where a controller of ours wrote it: managed fields know only the second. */
+function timesOfWrites(records: readonly JournalRecord[]): Map<number, number> {
+  const times = new Map<number, number>();
+  for (const { at, entry } of records) {
+    const outcome = entry.outcome as { revision?: unknown } | undefined;
+    if (entry.entry === "wrote" && outcome?.revision) times.set(Number(outcome.revision), Date.parse(at));
+  }
+  return times;
+}
+
+function stepsOfRevisions(revisions: readonly Revision[], times: Map<number, number>): StoryStep[] {
   return revisions.map((revision, index) => {
+    const at = times.get(revision.number) ?? revision.at;
     const before = revisions[index - 1];
     const changes = before ? diffObjects(before.object, revision.object) : [];
     const isNew = !before;
     const title = revision.gone ? "was deleted" : isNew ? `is at revision ${revision.number}` : `changed to revision ${revision.number}`;
     return {
       id: `revision ${revision.number} ${revision.gone}`,
-      at: revision.at,
-      until: revision.at,
+      at,
+      until: at,
       count: 1,
       kind: "edit",
       state: "none",
@@ -163,7 +174,8 @@ function addRecord(step: StoryStep, entry: JournalRecord["entry"]): void {
       const next = entry.next as { next: string; after?: unknown };
       const wrote = step.lines.some((line) => line.label === "wrote" && !line.text.endsWith("nothing to change"));
       step.state = "good";
-      step.title = wrote ? `acted, in ${duration(entry.took)}` : `looked and had nothing to do`;
+      step.title = wrote ? `acted, in ${duration(entry.took)}` : "had nothing to do";
+      if (!wrote && !step.lines.some((line) => line.state === "bad")) step.kind = "quiet";
       step.lines.push({ label: "next", text: next.next === "requeue" ? `again in ${duration(next.after)}` : next.next === "gone" ? "it is gone" : "waits for a change" });
       break;
     }
@@ -188,7 +200,11 @@ function groupSame(steps: StoryStep[]): StoryStep[] {
   const grouped: StoryStep[] = [];
   for (const step of steps) {
     const last = grouped.at(-1);
-    if (last && last.kind === "run" && step.kind === "run" && last.who === step.who && last.state === step.state && sameness(last) === sameness(step)) {
+    if (last?.kind === "quiet" && step.kind === "quiet") {
+      const names = last.who.split(", ");
+      const who = names.includes(step.who) ? last.who : `${last.who}, ${step.who}`;
+      grouped[grouped.length - 1] = { ...step, id: last.id, at: last.at, count: last.count + step.count, who };
+    } else if (last && last.kind === "run" && step.kind === "run" && last.who === step.who && last.state === step.state && sameness(last) === sameness(step)) {
       grouped[grouped.length - 1] = { ...step, id: last.id, at: last.at, count: last.count + step.count };
     } else grouped.push(step);
   }

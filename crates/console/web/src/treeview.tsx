@@ -17,9 +17,11 @@ interface Properties {
   label: string;
   lines: (flips: ReadonlySet<string>) => TreeLine[];
   current?: string | undefined;
+  /** The depth of lines that stand below the name of their kind. */
+  rootDepth: number;
 }
 
-export function TreeView({ model, now, label, lines: linesOf, current }: Properties) {
+export function TreeView({ model, now, label, lines: linesOf, current, rootDepth }: Properties) {
   const [flips, setFlips] = useState<ReadonlySet<string>>(new Set());
   const lines = linesOf(flips);
   const flip = (id: string): void => {
@@ -52,7 +54,7 @@ export function TreeView({ model, now, label, lines: linesOf, current }: Propert
         line.is === "kind" ? (
           <KindLine model={model} line={line} isSelected={index === selected} onFlip={flip} />
         ) : (
-          <ObjectLine model={model} line={line} now={now} isSelected={index === selected} isCurrent={line.id === current} onFlip={flip} />
+          <ObjectLine model={model} line={line} now={now} isSelected={index === selected} isCurrent={line.id === current} isRoot={line.depth === rootDepth} onFlip={flip} />
         )
       }
     />
@@ -86,10 +88,11 @@ interface ObjectLineProperties {
   now: number;
   isSelected: boolean;
   isCurrent: boolean;
+  isRoot: boolean;
   onFlip: (id: string) => void;
 }
 
-function ObjectLine({ model, line, now, isSelected, isCurrent, onFlip }: ObjectLineProperties) {
+function ObjectLine({ model, line, now, isSelected, isCurrent, isRoot, onFlip }: ObjectLineProperties) {
   const { row, depth } = line;
   return (
     <div
@@ -116,9 +119,9 @@ function ObjectLine({ model, line, now, isSelected, isCurrent, onFlip }: ObjectL
         {line.children > 0 ? (line.isOpen ? "▾" : "▸") : ""}
       </span>
       <span class={`mark ${markOf(row, now)}`} aria-hidden="true" />
-      {depth !== 1 && <span class="kind">{model.kindName(row.k)}</span>}
+      {(!isRoot || depth === 0) && <span class="kind">{model.kindName(row.k)}</span>}
       <span class="name">{row.n}</span>
-      {row.ns && depth <= 1 && <span class="ns">{row.ns}</span>}
+      {row.ns && isRoot && <span class="ns">{row.ns}</span>}
       <span class="words">{row.w}</span>
     </div>
   );

@@ -65,7 +65,7 @@ function addItem(item: Json, indent: number, path: string, claims: Claim[], owne
   } else addValue("-", item, indent, path, inner, by, lines);
 }
 
-/** Returns the claims on a part, and who owns it: the deepest claim counts. */
+/** Returns the claims on a part, and who owns it: who claims exactly this part, or all of a larger one. */
 function descend(claims: Claim[], step: string | ((name: string) => boolean), owner: string): [Claim[], string] {
   const inner: Claim[] = [];
   for (const { manager, fields } of claims) {
@@ -73,7 +73,9 @@ function descend(claims: Claim[], step: string | ((name: string) => boolean), ow
     const found = name === undefined ? undefined : fields[name];
     if (found !== undefined && found !== null) inner.push({ manager, fields: found as JsonObject });
   }
-  return [inner, inner.length > 0 ? inner.map((claim) => claim.manager).join(", ") : owner];
+  const owners = inner.filter(({ fields }) => "." in fields || Object.keys(fields).length === 0);
+  const whole = inner.filter(({ fields }) => Object.keys(fields).length === 0);
+  return [inner, owners.length > 0 ? owners.map((claim) => claim.manager).join(", ") : inner.length > 0 && whole.length === 0 ? "" : owner];
 }
 
 /** Returns whether a claim's name, `k:{"name":"app"}` or `v:"text"`, means this item. */
