@@ -82,7 +82,9 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
 fn parse_console_address(text: &str) -> Result<SocketAddr, String> {
     let address = parse_address(text)?;
     if !address.ip().is_loopback() {
-        return Err("the console is for this machine only: write an address such as 127.0.0.1:8080".to_owned());
+        return Err(
+            "the console is for this machine only: write an address such as 127.0.0.1:8080".to_owned()
+        );
     }
     Ok(address)
 }

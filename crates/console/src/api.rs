@@ -171,7 +171,8 @@ mod tests {
         let text = "{\"type\":\"ADDED\",\"object\":{\"a\":1}}\n{\"type\":\"BOOKMARK\",\"object\":{}}\n\
                     {\"type\":\"DELETED\",\"object\":{\"a\":2}}\n{\"type\":\"ERROR\",\"object\":{\"code\":410,\"message\":\"old\"}}\n";
         for size in [1, 7, 1000] {
-            let pieces: Vec<_> = text.as_bytes().chunks(size).map(|piece| Ok(Bytes::from(piece.to_vec()))).collect();
+            let pieces: Vec<_> =
+                text.as_bytes().chunks(size).map(|piece| Ok(Bytes::from(piece.to_vec()))).collect();
             let items: Vec<WatchItem> = watch_items(stream::iter(pieces).boxed()).collect().await;
             let expected = [
                 WatchItem::Set(serde_json::json!({"a": 1})),

@@ -48,7 +48,12 @@ struct ConsoleState {
 
 impl Console {
     /// Creates a console. Let [`Activity::observe`] see every record of the operators that it should show.
-    pub fn new(source: Arc<dyn ConsoleSource>, activity: Arc<Activity>, clock: Clock, title: impl Into<String>) -> Self {
+    pub fn new(
+        source: Arc<dyn ConsoleSource>,
+        activity: Arc<Activity>,
+        clock: Clock,
+        title: impl Into<String>,
+    ) -> Self {
         let (title, hosts, slots) = (title.into(), Vec::new(), StreamSlots::default());
         Self(Arc::new(ConsoleState { source, activity, clock, title, hosts, slots }))
     }
@@ -63,9 +68,17 @@ impl Console {
         response
     }
 
-    async fn route(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Response<ConsoleBody>, Refusal> {
+    async fn route(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Response<ConsoleBody>, Refusal> {
         if !guard::is_meant_for_us(headers, &self.0.hosts) {
-            return Err(refusal(StatusCode::MISDIRECTED_REQUEST, "this console does not answer to that host name"));
+            return Err(refusal(
+                StatusCode::MISDIRECTED_REQUEST,
+                "this console does not answer to that host name",
+            ));
         }
         if method != Method::GET && method != Method::HEAD {
             return Err(refusal(StatusCode::METHOD_NOT_ALLOWED, "the console only reads"));
@@ -80,7 +93,8 @@ impl Console {
         if !guard::is_from_our_page(headers) {
             return Err(refusal(StatusCode::FORBIDDEN, "only the console's own page may ask for data"));
         }
-        let token = guard::bearer_token(headers).ok_or_else(|| refusal(StatusCode::UNAUTHORIZED, "no token was sent"))?;
+        let token = guard::bearer_token(headers)
+            .ok_or_else(|| refusal(StatusCode::UNAUTHORIZED, "no token was sent"))?;
         let api = ViewerApi::new(Arc::clone(&self.0.source), token.to_owned());
         let query = Query::parse(uri.query().unwrap_or_default());
         match page {
@@ -97,7 +111,12 @@ impl Console {
         slot.ok_or_else(|| refusal(StatusCode::TOO_MANY_REQUESTS, "too many pages are open: close one"))
     }
 
-    async fn open_live(&self, api: ViewerApi, query: &Query, from: Option<u64>) -> Result<Response<ConsoleBody>, Refusal> {
+    async fn open_live(
+        &self,
+        api: ViewerApi,
+        query: &Query,
+        from: Option<u64>,
+    ) -> Result<Response<ConsoleBody>, Refusal> {
         let slot = self.take_slot()?;
         let viewer = Viewer::load(&api, query.get("namespace")).await?;
         let now = self.0.clock.now().as_millisecond();
@@ -110,7 +129,8 @@ impl Console {
     async fn open_past(&self, api: ViewerApi, query: &Query) -> Result<Response<ConsoleBody>, Refusal> {
         let kinds = load_kinds(&api).await?;
         let from = load_window_start(&api, &kinds).await;
-        let from = from.ok_or_else(|| refusal(StatusCode::NOT_FOUND, "the server keeps no history that you may read"))?;
+        let from = from
+            .ok_or_else(|| refusal(StatusCode::NOT_FOUND, "the server keeps no history that you may read"))?;
         self.open_live(api, query, Some(from)).await
     }
 
@@ -129,7 +149,8 @@ impl Console {
 fn story_object(kinds: &[WatchedKind], query: &Query) -> Result<StoryObject, Refusal> {
     let part = |name: &str| query.get(name).unwrap_or_default().to_owned();
     let (kind, namespace, name) = (part("kind"), part("namespace"), part("name"));
-    let is_path_segment = |text: &str| !text.contains(['/', '?', '#', '%', '&', ',', '=']) && text != "." && text != "..";
+    let is_path_segment =
+        |text: &str| !text.contains(['/', '?', '#', '%', '&', ',', '=']) && text != "." && text != "..";
     if name.is_empty() || !is_path_segment(&name) || !is_path_segment(&namespace) {
         return Err(refusal(StatusCode::BAD_REQUEST, "name an object: kind, namespace and name"));
     }
@@ -141,13 +162,17 @@ fn story_object(kinds: &[WatchedKind], query: &Query) -> Result<StoryObject, Ref
 /// Passes the log of a Pod on as it is.
 async fn open_log(api: &ViewerApi, query: &Query) -> Result<Response<ConsoleBody>, Refusal> {
     let part = |name: &str| query.get(name).unwrap_or_default();
-    let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte)) && !text.contains("..");
+    let is_name = |text: &str| {
+        text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte)) && !text.contains("..")
+    };
     if !["namespace", "name", "container"].iter().all(|name| is_name(part(name))) {
         return Err(refusal(StatusCode::BAD_REQUEST, "name a Pod: namespace, name and container"));
     }
     let (namespace, name, container) = (part("namespace"), part("name"), part("container"));
     let previous = if part("previous") == "true" { "&previous=true" } else { "&follow=true" };
-    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/log?container={container}&tailLines={LOG_LINES}{previous}");
+    let path = format!(
+        "/api/v1/namespaces/{namespace}/pods/{name}/log?container={container}&tailLines={LOG_LINES}{previous}"
+    );
     let answer = api.open(&path).await;
     let code = StatusCode::from_u16(answer.code).unwrap_or(StatusCode::BAD_GATEWAY);
     let frames = answer.body.filter_map(|piece| async move { piece.ok().map(Frame::data).map(Ok) });

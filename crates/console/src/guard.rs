@@ -32,7 +32,9 @@ pub(crate) fn add_headers(headers: &mut HeaderMap) {
 /// Returns whether the request was sent to this machine by name or by one of the allowed names.
 pub(crate) fn is_meant_for_us(headers: &HeaderMap, allowed: &[String]) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
-    let (Some(host), None) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) else { return false };
+    let (Some(host), None) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) else {
+        return false;
+    };
     let name = host_name(host);
     ["127.0.0.1", "localhost", "[::1]"].contains(&name) || allowed.iter().any(|one| one == name)
 }
@@ -69,10 +71,14 @@ mod tests {
             headers.insert(header::HOST, host.parse().unwrap());
             assert_eq!(is_meant_for_us(&headers, &["console.example".to_owned()]), expected, "{host}");
         };
-        for host in ["127.0.0.1:8080", "localhost:1", "localhost", "[::1]:8080", "[::1]", "console.example:443"] {
+        for host in
+            ["127.0.0.1:8080", "localhost:1", "localhost", "[::1]:8080", "[::1]", "console.example:443"]
+        {
             check(host, true);
         }
-        for host in ["evil.example:8080", "127.0.0.1.evil.example", "localhost.evil.example", "127.0.0.2", "", "::1"] {
+        for host in
+            ["evil.example:8080", "127.0.0.1.evil.example", "localhost.evil.example", "127.0.0.2", "", "::1"]
+        {
             check(host, false);
         }
         assert!(!is_meant_for_us(&HeaderMap::new(), &[]));

@@ -9,7 +9,8 @@ use crate::api::{Refusal, ViewerApi};
 const LEFT_OUT: &[&str] = &["events"];
 
 /// Kinds in which people look first; they are sent first.
-const FIRST: &[&str] = &["pods", "deployments", "statefulsets", "daemonsets", "replicasets", "jobs", "cronjobs"];
+const FIRST: &[&str] =
+    &["pods", "deployments", "statefulsets", "daemonsets", "replicasets", "jobs", "cronjobs"];
 
 /// A kind that can be listed and watched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -27,7 +28,11 @@ pub(crate) struct WatchedKind {
 impl WatchedKind {
     /// Returns the name under which the page knows the kind: `apps/deployments`, or `pods` in the core group.
     pub(crate) fn id(&self) -> String {
-        if self.group.is_empty() { self.resource.clone() } else { format!("{}/{}", self.group, self.resource) }
+        if self.group.is_empty() {
+            self.resource.clone()
+        } else {
+            format!("{}/{}", self.group, self.resource)
+        }
     }
 
     /// Returns the path of the collection, in one namespace if there is one.
@@ -110,6 +115,9 @@ mod tests {
             {"version": "v1", "resources": [resource("things", &["list", "watch"]), resource("reviews", &["create"]), resource("events", &["list", "watch"])]},
         ]}]});
         let kinds = kinds_of_document(&document);
-        assert_eq!(kinds.iter().map(|kind| kind.path(Some("a"))).collect::<Vec<_>>(), ["/apis/demo.dev/v2/namespaces/a/things"]);
+        assert_eq!(
+            kinds.iter().map(|kind| kind.path(Some("a"))).collect::<Vec<_>>(),
+            ["/apis/demo.dev/v2/namespaces/a/things"]
+        );
     }
 }

@@ -49,7 +49,11 @@ impl StoryObject {
 
     /// Returns the path of its states from a revision on.
     fn watch_path(&self, from: u64) -> String {
-        format!("{}?watch=true&resourceVersion={from}&fieldSelector=metadata.name%3D{}", self.collection(), self.name)
+        format!(
+            "{}?watch=true&resourceVersion={from}&fieldSelector=metadata.name%3D{}",
+            self.collection(),
+            self.name
+        )
     }
 
     fn list_path(&self, at: u64) -> String {
@@ -107,7 +111,9 @@ pub(crate) async fn object_story(
     };
     let shown = |value: &Value| redact(&object.kind, value.clone());
     let before = match from {
-        Some(from) => api.load(&object.list_path(from)).await.ok().and_then(|page| page["items"].get(0).map(shown)),
+        Some(from) => {
+            api.load(&object.list_path(from)).await.ok().and_then(|page| page["items"].get(0).map(shown))
+        }
         None => None,
     };
     let watched_from = match (from, &current) {
@@ -137,7 +143,11 @@ pub(crate) async fn object_story(
         next_look,
         quiet_looks: 0,
     };
-    let frames = stream::unfold(story, |mut story| async move { story.next_frame().await.map(|bytes| (bytes, story)) });
+    let frames =
+        stream::unfold(
+            story,
+            |mut story| async move { story.next_frame().await.map(|bytes| (bytes, story)) },
+        );
     Ok(frames.boxed())
 }
 
@@ -199,7 +209,8 @@ impl ObjectStory {
 /// Returns what the page shows of an Event.
 fn shorten_event(event: &Value) -> Value {
     let count = event["count"].as_i64().or(event["series"]["count"].as_i64()).unwrap_or(1);
-    let last = ["lastTimestamp", "eventTime", "firstTimestamp"].into_iter().find(|name| event[*name].is_string());
+    let last =
+        ["lastTimestamp", "eventTime", "firstTimestamp"].into_iter().find(|name| event[*name].is_string());
     json!({
         "uid": event["metadata"]["uid"], "type": event["type"], "reason": event["reason"], "message": event["message"],
         "count": count, "at": last.map(|name| event[name].clone()),

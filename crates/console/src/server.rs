@@ -43,7 +43,9 @@ pub async fn serve(listener: TcpListener, console: Console, stop: CancellationTo
 async fn serve_connection(stream: TcpStream, console: Console) {
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let console = console.clone();
-        async move { Ok::<_, Infallible>(console.answer(request.method(), request.uri(), request.headers()).await) }
+        async move {
+            Ok::<_, Infallible>(console.answer(request.method(), request.uri(), request.headers()).await)
+        }
     });
     let _ = stream.set_nodelay(true);
     let mut server = http1::Builder::new();

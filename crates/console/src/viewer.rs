@@ -50,7 +50,9 @@ pub(crate) struct StreamSlot(Arc<AtomicUsize>);
 impl StreamSlots {
     /// Takes a slot; none if all are taken.
     pub(crate) fn take(&self) -> Option<StreamSlot> {
-        let taken = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| (open < STREAMS_MAX).then_some(open + 1));
+        let taken = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| {
+            (open < STREAMS_MAX).then_some(open + 1)
+        });
         taken.is_ok().then(|| StreamSlot(Arc::clone(&self.0)))
     }
 }

@@ -20,7 +20,8 @@ pub(crate) async fn load_window_start(api: &ViewerApi, kinds: &[WatchedKind]) ->
     for kind in kinds {
         let Ok(page) = api.load(&format!("{}?limit=1", kind.path(None))).await else { continue };
         let newest = revision(&page["metadata"]);
-        let mut watch = api.watch(format!("{}?watch=true&resourceVersion=1&timeoutSeconds=1", kind.path(None)));
+        let mut watch =
+            api.watch(format!("{}?watch=true&resourceVersion=1&timeoutSeconds=1", kind.path(None)));
         let first = tokio::time::timeout(ANSWER_MAX, watch.next()).await;
         return match first {
             Ok(Some(WatchItem::Ended(refusal))) if refusal.code == 410 => {

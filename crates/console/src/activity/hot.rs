@@ -53,6 +53,8 @@ impl HotLoops {
     /// Returns the alarms: object, controller, runs per second.
     pub(super) fn alarms(&self) -> impl Iterator<Item = (&Key, &str, f64)> {
         let seconds = f64::from(10_u32);
-        self.alarms.iter().map(move |((key, source), runs)| (key, source.as_str(), f64::from(*runs) / seconds))
+        self.alarms
+            .iter()
+            .map(move |((key, source), runs)| (key, source.as_str(), f64::from(*runs) / seconds))
     }
 }

@@ -87,11 +87,17 @@ impl Activity {
     }
 
     /// Returns what a viewer may see: what is about objects only where `is_visible`, the rest only if `may_see_operators`.
-    pub(crate) fn view(&self, now_ms: i64, may_see_operators: bool, is_visible: impl Fn(&Key) -> bool) -> Value {
+    pub(crate) fn view(
+        &self,
+        now_ms: i64,
+        may_see_operators: bool,
+        is_visible: impl Fn(&Key) -> bool,
+    ) -> Value {
         let mut state = self.state();
         state.hot.close_window(now_ms);
         let failures = state.failures.iter().filter(|((key, _), _)| is_visible(key));
-        let failures = failures.map(|((key, source), failure)| json!({"key": key, "by": source, "failure": failure}));
+        let failures =
+            failures.map(|((key, source), failure)| json!({"key": key, "by": source, "failure": failure}));
         let failures: Vec<Value> = failures.collect();
         let hot = state.hot.alarms().filter(|(key, ..)| is_visible(key));
         let hot = hot.map(|(key, source, rate)| json!({"key": key, "by": source, "perSecond": rate}));
@@ -101,7 +107,9 @@ impl Activity {
         }
         let controllers = state.controllers.iter_mut();
         let controllers: Vec<Value> = controllers.map(|(name, one)| one.view(name, now_ms)).collect();
-        let watches = state.watches.iter().map(|((source, resource), failing)| json!({"by": source, "resource": resource, "failing": failing}));
+        let watches = state.watches.iter().map(
+            |((source, resource), failing)| json!({"by": source, "resource": resource, "failing": failing}),
+        );
         let watches: Vec<Value> = watches.collect();
         json!({"failures": failures, "hot": hot, "controllers": controllers, "watches": watches, "worlds": &state.worlds})
     }
@@ -119,7 +127,15 @@ impl ActivityState {
             Entry::Watched { resource, state } => self.observe_watch(source, resource, state, at),
             Entry::Surveyed { world, things, owned, suspects, leaks, deleted, withheld } => {
                 let (things, owned, suspects) = (*things, *owned, *suspects);
-                let pass = WorldActivity { at, things, owned, suspects, leaks: *leaks, deleted: *deleted, withheld: withheld.clone() };
+                let pass = WorldActivity {
+                    at,
+                    things,
+                    owned,
+                    suspects,
+                    leaks: *leaks,
+                    deleted: *deleted,
+                    withheld: withheld.clone(),
+                };
                 insert_bounded(&mut self.worlds, world.clone(), pass, NAMES_MAX);
             }
             Entry::Led { .. } => {}
@@ -137,7 +153,12 @@ impl ActivityState {
 
     fn controller(&mut self, source: &str) -> Option<&mut ControllerActivity> {
         if !self.controllers.contains_key(source) {
-            insert_bounded(&mut self.controllers, source.to_owned(), ControllerActivity::default(), NAMES_MAX);
+            insert_bounded(
+                &mut self.controllers,
+                source.to_owned(),
+                ControllerActivity::default(),
+                NAMES_MAX,
+            );
         }
         self.controllers.get_mut(source)
     }
@@ -159,7 +180,9 @@ impl ActivityState {
     fn observe_failure(&mut self, source: &str, entry: &Entry, at: i64) {
         let (object, what, error, failures, next) = match entry {
             Entry::Failed { object, error, fault, failures, .. } => {
-                let after = |after: &std::time::Duration| at + i64::try_from(after.as_millis()).unwrap_or(i64::MAX / 2);
+                let after = |after: &std::time::Duration| {
+                    at + i64::try_from(after.as_millis()).unwrap_or(i64::MAX / 2)
+                };
                 let (what, next) = match fault {
                     FaultClass::Retry { after: wait } => ("failed", Some(after(wait))),
                     FaultClass::Panic { after: wait } => ("panicked", Some(after(wait))),
@@ -175,7 +198,8 @@ impl ActivityState {
             Entry::Observed { object, change, .. } => {
                 // It decodes again, or is gone: no operator has anything to say about it any more.
                 let is_gone = matches!(change, Change::Deleted | Change::Missed);
-                self.failures.retain(|(key, _), failure| key != object || !(is_gone || failure.what == "undecodable"));
+                self.failures
+                    .retain(|(key, _), failure| key != object || !(is_gone || failure.what == "undecodable"));
                 return;
             }
             _ => return,
@@ -222,7 +246,13 @@ mod tests {
 
     fn failed(failures: u32) -> Entry {
         let fault = FaultClass::Retry { after: Duration::from_secs(5) };
-        Entry::Failed { object: thing(), error: "the cloud says no".into(), fault, failures, took: Duration::ZERO }
+        Entry::Failed {
+            object: thing(),
+            error: "the cloud says no".into(),
+            fault,
+            failures,
+            took: Duration::ZERO,
+        }
     }
 
     fn settled() -> Entry {
@@ -235,7 +265,10 @@ mod tests {
         observe(&activity, 1_000, failed(1));
         observe(&activity, 9_000, failed(2));
         let view = activity.view(10_000, false, |_| true);
-        assert_eq!(view["failures"][0]["failure"], json!({"what": "failed", "error": "the cloud says no", "failures": 2, "since": 1_000, "next": 14_000}));
+        assert_eq!(
+            view["failures"][0]["failure"],
+            json!({"what": "failed", "error": "the cloud says no", "failures": 2, "since": 1_000, "next": 14_000})
+        );
         assert_eq!(view.get("controllers"), None, "of operators only those may know who may read metrics");
         assert_eq!(activity.view(10_000, false, |_| false)["failures"], json!([]));
         observe(&activity, 11_000, settled());
@@ -245,12 +278,25 @@ mod tests {
     #[test]
     fn controllers_are_counted() {
         let activity = Activity::default();
-        let queued = |name: &str| Entry::Queued { object: Key::new("demo.dev", "things", "a", name), cause: Cause::Edited };
+        let queued = |name: &str| Entry::Queued {
+            object: Key::new("demo.dev", "things", "a", name),
+            cause: Cause::Edited,
+        };
         for second in 0..10 {
             observe(&activity, second * 1_000, queued("x"));
             observe(&activity, second * 1_000, started());
             let outcome = WriteOutcome::Done { revision: None };
-            observe(&activity, second * 1_000, Entry::Wrote { object: thing(), verb: Verb::Apply, target: thing(), outcome, diff: Vec::new() });
+            observe(
+                &activity,
+                second * 1_000,
+                Entry::Wrote {
+                    object: thing(),
+                    verb: Verb::Apply,
+                    target: thing(),
+                    outcome,
+                    diff: Vec::new(),
+                },
+            );
             observe(&activity, second * 1_000, settled());
         }
         observe(&activity, 9_500, queued("x"));
@@ -258,7 +304,10 @@ mod tests {
         observe(&activity, 9_500, queued("y"));
         observe(&activity, 9_600, started());
         let view = activity.view(10_000, true, |_| true);
-        assert_eq!(view["controllers"], json!([{"name": "thing", "running": 1, "queued": 1, "backoff": 0, "reconciles": 10, "failures": 0, "writes": 10, "reconcilesPerSecond": 1.0, "writesPerSecond": 1.0, "slowestMs": 0}]));
+        assert_eq!(
+            view["controllers"],
+            json!([{"name": "thing", "running": 1, "queued": 1, "backoff": 0, "reconciles": 10, "failures": 0, "writes": 10, "reconcilesPerSecond": 1.0, "writesPerSecond": 1.0, "slowestMs": 0}])
+        );
         let later = activity.view(60_000, true, |_| true);
         assert_eq!(later["controllers"][0]["reconcilesPerSecond"], 0.0);
     }
@@ -277,9 +326,21 @@ mod tests {
     #[test]
     fn what_cannot_be_decoded_is_a_failure_until_it_changes() {
         let activity = Activity::default();
-        observe(&activity, 1_000, Entry::Quarantined { object: thing(), error: "missing field `text`".into() });
+        observe(
+            &activity,
+            1_000,
+            Entry::Quarantined { object: thing(), error: "missing field `text`".into() },
+        );
         assert_eq!(activity.view(0, false, |_| true)["failures"][0]["failure"]["what"], "undecodable");
-        observe(&activity, 2_000, Entry::Observed { object: thing(), revision: homeostat_core::Revision::new(7), change: Change::Modified });
+        observe(
+            &activity,
+            2_000,
+            Entry::Observed {
+                object: thing(),
+                revision: homeostat_core::Revision::new(7),
+                change: Change::Modified,
+            },
+        );
         assert_eq!(activity.view(0, false, |_| true)["failures"], json!([]));
     }
 

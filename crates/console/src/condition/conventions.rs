@@ -7,10 +7,20 @@ use super::pods::words_of;
 use crate::row::seconds;
 
 /// Conditions that should be true.
-const SHOULD_BE_TRUE: &[&str] =
-    &["Ready", "Available", "Synced", "Healthy", "Established", "NamesAccepted", "Succeeded", "Accepted", "Programmed"];
+const SHOULD_BE_TRUE: &[&str] = &[
+    "Ready",
+    "Available",
+    "Synced",
+    "Healthy",
+    "Established",
+    "NamesAccepted",
+    "Succeeded",
+    "Accepted",
+    "Programmed",
+];
 /// Conditions that should not be true.
-const SHOULD_BE_FALSE: &[&str] = &["Failed", "Degraded", "Stalled", "Error", "Failing", "MemoryPressure", "DiskPressure"];
+const SHOULD_BE_FALSE: &[&str] =
+    &["Failed", "Degraded", "Stalled", "Error", "Failing", "MemoryPressure", "DiskPressure"];
 /// Phases that mean failure, and those that mean that something is under way.
 const BAD_PHASES: &[&str] = &["Failed", "Error", "Lost", "Unknown"];
 const WAITING_PHASES: &[&str] = &["Pending", "Creating", "Provisioning", "Terminating", "Progressing"];

@@ -100,13 +100,15 @@ fn judge_deletion(object: &Value) -> Option<Condition> {
     let finalizers: Vec<&str> =
         meta["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-    let remains = conditions
-        .filter(|one| one["status"] == "True")
-        .find(|one| one["type"] == "NamespaceContentRemaining" || one["type"] == "NamespaceFinalizersRemaining");
+    let remains = conditions.filter(|one| one["status"] == "True").find(|one| {
+        one["type"] == "NamespaceContentRemaining" || one["type"] == "NamespaceFinalizersRemaining"
+    });
     let cause = match (remains, finalizers.as_slice()) {
         (Some(condition), _) => condition["message"].as_str().unwrap_or_default().to_owned(),
         (None, []) => "it is being deleted and waits for its processes to end".to_owned(),
-        (None, names) => format!("it is being deleted and waits for {} to remove the finalizer", names.join(", ")),
+        (None, names) => {
+            format!("it is being deleted and waits for {} to remove the finalizer", names.join(", "))
+        }
     };
     Some(Condition::waiting("deleting", cause).since(since))
 }

@@ -26,11 +26,16 @@ fn judge_running(phase: &str, status: &Value) -> Condition {
     let is_ready = condition(status, "Ready").is_some_and(|ready| ready["status"] == "True");
     let unscheduled = condition(status, "PodScheduled").filter(|one| one["status"] == "False");
     match (phase, unscheduled) {
-        (_, Some(unscheduled)) => Condition::waiting("Pending", format!("no node takes it: {}", words_of(unscheduled))),
+        (_, Some(unscheduled)) => {
+            Condition::waiting("Pending", format!("no node takes it: {}", words_of(unscheduled)))
+        }
         ("Running", _) if is_ready => Condition::good(with_restarts("Running", status)),
         ("Running", _) => {
             let cause = condition(status, "Ready").map(words_of).unwrap_or_default();
-            Condition::waiting(with_restarts("not ready", status), format!("it runs and is not ready: {cause}"))
+            Condition::waiting(
+                with_restarts("not ready", status),
+                format!("it runs and is not ready: {cause}"),
+            )
         }
         _ => Condition::waiting(phase, "no node has started it yet"),
     }
@@ -47,7 +52,8 @@ fn broken_container(status: &Value) -> Option<Condition> {
         let name = container["name"].as_str().unwrap_or_default();
         let message = waiting["message"].as_str().unwrap_or_default();
         let last = describe_end(&container["lastState"]["terminated"]);
-        let cause = [message, &last].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
+        let cause =
+            [message, &last].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
         Some(Condition::bad(with_restarts(reason, status), format!("container {name}: {cause}")))
     })
 }
@@ -137,11 +143,15 @@ mod tests {
         let mut running = pod("Running", &fine);
         running["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
         check("pods", &running, "good | Running | ");
-        running["status"]["conditions"] = json!([{"type": "Ready", "status": "False", "message": "probe failed"}]);
+        running["status"]["conditions"] =
+            json!([{"type": "Ready", "status": "False", "message": "probe failed"}]);
         check("pods", &running, "wait | not ready | it runs and is not ready: probe failed");
         let unscheduled = json!({"status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "no nodes"}]}});
         check("pods", &unscheduled, "wait | Pending | no node takes it: no nodes");
-        let failed = pod("Failed", &json!({"name": "app", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}));
+        let failed = pod(
+            "Failed",
+            &json!({"name": "app", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}),
+        );
         check("pods", &failed, "bad | Failed | container app: ended with 1 (Error)");
     }
 }

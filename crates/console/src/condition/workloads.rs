@@ -39,8 +39,11 @@ fn judge_counts(object: &Value, wanted: i64, ready: i64) -> Condition {
     let since = find(object, |one| one["type"] == "Available" && one["status"] == "False")
         .map_or(0, |one| seconds(&one["lastTransitionTime"]));
     let missing = wanted - ready;
-    Condition::waiting(words, format!("{missing} of its Pods {} not ready", if missing == 1 { "is" } else { "are" }))
-        .since(since)
+    Condition::waiting(
+        words,
+        format!("{missing} of its Pods {} not ready", if missing == 1 { "is" } else { "are" }),
+    )
+    .since(since)
 }
 
 /// Judges a Job.
@@ -71,9 +74,14 @@ mod tests {
         let deployment = |ready: i64, observed: i64| json!({"metadata": {"generation": 2}, "spec": {"replicas": 3}, "status": {"readyReplicas": ready, "observedGeneration": observed}});
         check("apps/deployments", &deployment(3, 2), "good | 3/3 ready | ");
         check("apps/deployments", &deployment(2, 2), "wait | 2/3 ready | 1 of its Pods is not ready");
-        check("apps/deployments", &deployment(3, 1), "wait | 3/3 ready | its controller has not seen the last edit yet");
+        check(
+            "apps/deployments",
+            &deployment(3, 1),
+            "wait | 3/3 ready | its controller has not seen the last edit yet",
+        );
         let mut failing = deployment(0, 2);
-        failing["status"]["conditions"] = json!([{"type": "ReplicaFailure", "status": "True", "message": "pods is forbidden"}]);
+        failing["status"]["conditions"] =
+            json!([{"type": "ReplicaFailure", "status": "True", "message": "pods is forbidden"}]);
         check("apps/replicasets", &failing, "bad | 0/3 ready | pods is forbidden");
     }
 
@@ -82,6 +90,10 @@ mod tests {
         let job = |kind: &str| json!({"status": {"conditions": [{"type": kind, "status": "True", "message": "too often"}]}});
         check("batch/jobs", &job("Failed"), "bad | Failed | too often");
         check("batch/jobs", &job("Complete"), "good | Complete | ");
-        check("batch/jobs", &json!({"status": {"active": 1}}), "wait | 1 active, 0 failed | its Pods have not finished yet");
+        check(
+            "batch/jobs",
+            &json!({"status": {"active": 1}}),
+            "wait | 1 active, 0 failed | its Pods have not finished yet",
+        );
     }
 }

@@ -175,7 +175,9 @@ impl LiveStream {
             self.ready.push_back(frame("list", &head));
         }
         match next {
-            Some(token) => self.to_list.push_front(Listing { scope: listing.scope, next: Some(token.to_owned()) }),
+            Some(token) => {
+                self.to_list.push_front(Listing { scope: listing.scope, next: Some(token.to_owned()) })
+            }
             None => {
                 let from = match self.start {
                     StreamStart::Past(from) => from,
@@ -205,10 +207,17 @@ impl LiveStream {
             410 => self.to_list.push_front(Listing { scope: listing.scope, next: None }),
             401 | 403 => {
                 let (kind, namespace) = (scope.kind.clone(), scope.namespace.clone());
-                self.ready.push_back(frame("hidden", &json!({"kind": kind.id(), "ns": namespace, "message": refusal.message})));
+                self.ready.push_back(frame(
+                    "hidden",
+                    &json!({"kind": kind.id(), "ns": namespace, "message": refusal.message}),
+                ));
                 if namespace.is_none() && kind.is_namespaced {
                     for namespace in self.viewer.namespaces.clone() {
-                        self.scopes.push(KindScope { kind: kind.clone(), namespace: Some(namespace), is_open: false });
+                        self.scopes.push(KindScope {
+                            kind: kind.clone(),
+                            namespace: Some(namespace),
+                            is_open: false,
+                        });
                         self.to_list.push_back(Listing { scope: self.scopes.len() - 1, next: None });
                     }
                 }
@@ -279,7 +288,9 @@ impl LiveStream {
         let is_quiet = self.seen_records == Some(records);
         let now = self.clock.now().as_millisecond();
         let scopes = &self.scopes;
-        let view = self.activity.view(now, self.viewer.may_see_operators, |key| scopes.iter().any(|scope| scope.covers(key)));
+        let view = self
+            .activity
+            .view(now, self.viewer.may_see_operators, |key| scopes.iter().any(|scope| scope.covers(key)));
         if self.start == StreamStart::Now && (!is_quiet || view != self.seen_view) && view != self.seen_view {
             self.ready.push_back(frame("operators", &view));
             self.seen_view = view;

@@ -100,7 +100,7 @@ function Operators({ model, now }: { model: Model; now: number }) {
       <h2 id="operators-title">Controllers</h2>
       {!controllers?.length && <p class="calm">No controller of this process has had anything to do yet.</p>}
       {!!controllers?.length && (
-        <div class="scroll-x" tabIndex={0} role="region" aria-label="Controllers">
+        <div class="scroll-x" tabIndex={0} role="region" aria-label="Table of controllers">
           <table>
             <thead>
               <tr>
@@ -147,7 +147,7 @@ function Worlds({ worlds, now }: { worlds: [string, World][]; now: number }) {
   return (
     <>
       <h2>Worlds</h2>
-      <div class="scroll-x" tabIndex={0} role="region" aria-label="Worlds">
+      <div class="scroll-x" tabIndex={0} role="region" aria-label="Table of worlds">
         <table>
           <thead>
             <tr>

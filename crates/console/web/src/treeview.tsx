@@ -70,7 +70,6 @@ function KindLine(properties: { model: Model; line: Extract<TreeLine, { is: "kin
       aria-level={1}
       aria-expanded={line.isOpen}
       aria-selected={isSelected}
-      aria-label={`${model.kindName(line.kind)}, ${line.count}`}
       onClick={() => onFlip(line.id)}
     >
       <span class="twist" aria-hidden="true">
@@ -101,7 +100,6 @@ function ObjectLine({ model, line, now, isSelected, isCurrent, isRoot, onFlip }:
       aria-level={depth + 1}
       aria-selected={isSelected || isCurrent}
       {...(line.children > 0 ? { "aria-expanded": line.isOpen } : {})}
-      aria-label={`${model.kindName(row.k)} ${row.n} ${row.w ?? ""}`}
       style={{ paddingLeft: `${depth * 18 + 4}px` }}
       onClick={() => {
         location.hash = objectHash(rowName(row));

@@ -54,6 +54,8 @@ export class Browser {
     const page = new Page(this, sessionId);
     this.#listeners.add((message) => message.sessionId === sessionId && page.observe(message));
     for (const domain of ["Page", "Runtime", "Performance", "Network", "HeapProfiler", "Log"]) await page.send(`${domain}.enable`);
+    await page.send("Page.bringToFront");
+    await page.send("Emulation.setFocusEmulationEnabled", { enabled: true });
     await page.send("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: false });
     await page.send("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: dark ? "dark" : "light" }] });
     return page;

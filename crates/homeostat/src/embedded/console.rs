@@ -23,6 +23,9 @@ use tower::ServiceExt as _;
 
 use super::Error;
 
+/// There is a console to ask for.
+pub(super) const IS_BUILT: bool = true;
+
 /// Letters of the console's token: some 165 bits, which nobody guesses.
 const TOKEN_LETTERS: usize = 32;
 
@@ -131,7 +134,8 @@ impl ConsoleSource for EmbeddedSource {
             };
             let Ok(response) = api.oneshot(call).await;
             let code = response.status().as_u16();
-            let pieces = BodyStream::new(response.into_body()).map_ok(|frame| frame.into_data().unwrap_or_else(|_| Bytes::new()));
+            let pieces = BodyStream::new(response.into_body())
+                .map_ok(|frame| frame.into_data().unwrap_or_else(|_| Bytes::new()));
             ApiAnswer { code, body: pieces.map_err(|never| match never {}).boxed() }
         })
     }

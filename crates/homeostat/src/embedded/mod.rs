@@ -153,11 +153,23 @@ impl Builder {
             Ok(())
         });
         let (users, users_stop) = (JoinSet::new(), CancellationToken::new());
-        let mut plane =
-            ControlPlane { api, store, url: None, kubeconfig: None, console_url: None, console: None, users, users_stop, tasks, stop };
+        let mut plane = ControlPlane {
+            api,
+            store,
+            url: None,
+            kubeconfig: None,
+            console_url: None,
+            console: None,
+            users,
+            users_stop,
+            tasks,
+            stop,
+        };
         if let Some(address) = self.console {
             let (api, clock) = (plane.api.clone(), self.clock);
-            plane.start_console(BoundConsole::bind(address, api, authenticator.clone(), clock, &self.entropy).await?);
+            plane.start_console(
+                BoundConsole::bind(address, api, authenticator.clone(), clock, &self.entropy).await?,
+            );
         }
         if let Some(mut options) = self.node_options() {
             if let Some(server) = &server {

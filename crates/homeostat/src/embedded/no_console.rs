@@ -11,6 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::Error;
 
+/// There is no console to ask for.
+pub(super) const IS_BUILT: bool = false;
+
 /// No console.
 pub(super) enum BoundConsole {}
 
