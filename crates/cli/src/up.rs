@@ -22,6 +22,7 @@ use crate::temporary_folder::TemporaryFolder;
 #[derive(clap::Args)]
 #[command(
     after_help = "Prints one line as soon as it answers requests:\n    ready https://127.0.0.1:PORT kubeconfig=FILE\n\
+    With --console the line ends with console=URL; whoever has that URL can read everything except the values of Secrets.\n\
     Stops on ctrl-c and SIGTERM; a second one ends it immediately. HOMEOSTAT_LOG=debug logs more, to stderr."
 )]
 pub(crate) struct Up {
@@ -58,6 +59,11 @@ pub(crate) struct Up {
     #[arg(long, value_name = "USER")]
     node_as: Option<String>,
 
+    /// Also serve the web console, over plain HTTP: at this address of the machine, or at any free port
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:0", require_equals = true,
+        value_parser = parse_console_address)]
+    console: Option<SocketAddr>,
+
     /// Command for containers that use this image and have no command; words are split at spaces
     #[arg(long, value_name = "NAME=COMMAND", value_parser = parse_image)]
     image: Vec<(String, Vec<String>)>,
@@ -70,6 +76,17 @@ const NODES_MAX: i64 = 100;
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let resolved = text.to_socket_addrs().ok().and_then(|mut found| found.next());
     resolved.ok_or_else(|| "write an address and a port, as in 127.0.0.1:6443 or localhost:0".to_owned())
+}
+
+/// Parses an address of this machine: the console speaks plain HTTP, which must not leave it.
+fn parse_console_address(text: &str) -> Result<SocketAddr, String> {
+    let address = parse_address(text)?;
+    if !address.ip().is_loopback() {
+        return Err(
+            "the console is for this machine only: write an address such as 127.0.0.1:8080".to_owned()
+        );
+    }
+    Ok(address)
 }
 
 /// Parses `NAME=COMMAND WORDS`. The command may contain `=`, the name may not.
@@ -111,6 +128,9 @@ impl Up {
             ControlPlane::builder().listen(self.listen, kubeconfig).workloads(!self.no_workloads);
         if let DataLocation::Folder(folder) = &location {
             builder = builder.data_dir(folder);
+        }
+        if let Some(address) = self.console {
+            builder = builder.console(address);
         }
         if self.node {
             builder = builder.node(self.node_options(&location));
@@ -206,7 +226,8 @@ async fn end_on_signal() -> std::io::Result<()> {
 /// Prints the only line on stdout. It does not matter if nobody reads it.
 fn print_ready_line(plane: &ControlPlane) -> std::io::Result<()> {
     let kubeconfig = plane.kubeconfig().unwrap_or(Path::new("")).display();
-    let line = format!("ready {} kubeconfig={kubeconfig}\n", plane.url().unwrap_or_default());
+    let console = plane.console_url().map(|url| format!(" console={url}")).unwrap_or_default();
+    let line = format!("ready {} kubeconfig={kubeconfig}{console}\n", plane.url().unwrap_or_default());
     match std::io::stdout().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),

@@ -52,11 +52,13 @@ impl DemoEnvironment {
         let plane = ControlPlane::builder()
             .listen(anywhere, home.path().join("kubeconfig"))
             .workloads(true)
+            .console(anywhere)
             // Only the demo creates Pods here, and its databases outlive them in a folder of this user.
             .node(NodeOptions::new().folder(home.node()).run_as(getuid().as_raw().to_string()).ephemeral())
             .start()
             .await?;
         timeline.line(LineKind::Healed, "control plane", plane.url().unwrap_or_default());
+        timeline.line(LineKind::Healed, "console", plane.console_url().unwrap_or_default());
         let cloud = server::start(anywhere).await?;
         timeline.line(LineKind::Healed, "cloud of shapes", &cloud.url());
         let settings = Settings::in_folder(databases.path());
@@ -75,6 +77,7 @@ impl DemoEnvironment {
     }
 
     fn run(&mut self, operator: Operator) {
+        self.plane.show_on_console(&operator.journal());
         self.operators.spawn(operator.run_on(self.plane.client(), self.stop.clone()));
     }
 
@@ -113,6 +116,7 @@ impl DemoEnvironment {
         let kubeconfig = self.plane.kubeconfig().map(|file| file.display().to_string()).unwrap_or_default();
         let lines = [
             format!("  export KUBECONFIG={kubeconfig}"),
+            format!("  open {}", self.plane.console_url().unwrap_or_default()),
             "  kubectl get ats,databases,shapes,deployments,pods".to_owned(),
             "  kubectl describe database orders".to_owned(),
             "  kubectl delete pod --all".to_owned(),

@@ -23,6 +23,8 @@ pub(crate) struct Server {
     log: File,
     pub(crate) url: String,
     pub(crate) kubeconfig: PathBuf,
+    /// Where its console is, with the token, if it has one.
+    pub(crate) console_url: Option<String>,
 }
 
 impl AsRef<Path> for Server {
@@ -60,7 +62,12 @@ impl Server {
         let Some((url, kubeconfig)) = ready else {
             panic!("no ready line ({read:?}) but {line:?}; the log says:\n{}", whole(&mut log));
         };
-        Self { process, url: url.to_owned(), kubeconfig: folder.join(kubeconfig), output, log }
+        let (kubeconfig, console) = match kubeconfig.split_once(" console=") {
+            Some((kubeconfig, console)) => (kubeconfig, Some(console.to_owned())),
+            None => (kubeconfig, None),
+        };
+        let kubeconfig = folder.join(kubeconfig);
+        Self { process, url: url.to_owned(), kubeconfig, console_url: console, output, log }
     }
 
     /// All it wrote to stderr so far.

@@ -16,6 +16,14 @@ pub enum Error {
     /// The node cannot run Pods.
     #[error(transparent)]
     Node(#[from] homeostat_workloads::node::Error),
+    /// The console cannot listen on its address.
+    #[error("cannot serve the console on {address}: {source}")]
+    Console {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// A part of it panicked, which is a bug in this crate.
     #[error("a part of the control plane panicked: {0}")]
     Panicked(String),

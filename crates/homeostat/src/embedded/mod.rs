@@ -5,6 +5,11 @@
 //! that every acknowledged write is on disk when it returns. Dropping it instead aborts the tasks; the disk store
 //! survives that as it survives a kill.
 
+#[cfg(feature = "console")]
+mod console;
+#[cfg(not(feature = "console"))]
+#[path = "no_console.rs"]
+mod console;
 mod error;
 mod journals;
 mod logs;
@@ -19,7 +24,7 @@ use futures::future::BoxFuture;
 use homeostat_apiserver::serve::{self, CredentialStorage, Server};
 use homeostat_apiserver::{ApiServer, data_formats};
 use homeostat_core::{Clock, Entropy};
-use homeostat_runtime::Operator;
+use homeostat_runtime::{Journal, Operator};
 use homeostat_store::{Disk, Limits, Memory, SharedStore, disk};
 use homeostat_workloads::controllers;
 use homeostat_workloads::node::Node;
@@ -27,6 +32,7 @@ use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use console::{BoundConsole, ConsoleOperators};
 pub use error::Error;
 pub use homeostat_workloads::controllers::operator as workload_controllers;
 pub use homeostat_workloads::node::{
@@ -46,6 +52,7 @@ pub struct Builder {
     clock: Clock,
     entropy: Entropy,
     node: Option<NodeOptions>,
+    console: Option<SocketAddr>,
 }
 
 /// A running control plane.
@@ -54,6 +61,8 @@ pub struct ControlPlane {
     store: SharedStore,
     url: Option<String>,
     kubeconfig: Option<PathBuf>,
+    console_url: Option<String>,
+    console: Option<ConsoleOperators>,
     /// The tasks in this process that use the API; they end first.
     users: JoinSet<Result<(), Error>>,
     users_stop: CancellationToken,
@@ -102,6 +111,14 @@ impl Builder {
         self
     }
 
+    /// Also serves the web console at this address of the machine (port 0: any free one), over plain HTTP:
+    /// [`ControlPlane::console_url`] has its address and its token. It needs the feature `console`.
+    #[must_use]
+    pub fn console(mut self, address: SocketAddr) -> Self {
+        self.console = Some(address);
+        self
+    }
+
     /// Starts the control plane. When this returns, requests are answered.
     ///
     /// # Errors
@@ -137,8 +154,24 @@ impl Builder {
             Ok(())
         });
         let (users, users_stop) = (JoinSet::new(), CancellationToken::new());
-        let mut plane =
-            ControlPlane { api, store, url: None, kubeconfig: None, users, users_stop, tasks, stop };
+        let mut plane = ControlPlane {
+            api,
+            store,
+            url: None,
+            kubeconfig: None,
+            console_url: None,
+            console: None,
+            users,
+            users_stop,
+            tasks,
+            stop,
+        };
+        if let Some(address) = self.console {
+            let (api, clock) = (plane.api.clone(), self.clock);
+            plane.start_console(
+                BoundConsole::bind(address, api, authenticator.clone(), clock, &self.entropy).await?,
+            );
+        }
         if let Some(mut options) = self.node_options() {
             if let Some(server) = &server {
                 options = options.server(server.reached_at());
@@ -154,6 +187,7 @@ impl Builder {
         if self.has_workloads {
             let operator = controllers::operator().time_and_chance(self.clock, self.entropy);
             plane.serve_journal(&operator);
+            plane.show_on_console(&operator.journal());
             let (client, stop) = (plane.client(), plane.users_stop.clone());
             plane.users.spawn(workloads::run(operator, client, Arc::clone(&plane.store), stop));
         }
@@ -223,6 +257,7 @@ impl ControlPlane {
             clock: Clock::system(),
             entropy: Entropy::system(),
             node: None,
+            console: None,
         }
     }
 
@@ -240,6 +275,29 @@ impl ControlPlane {
         let journal =
             journals::LocalJournal { operator: operator.name().to_owned(), journal: operator.journal() };
         self.api.serve_journal(Arc::new(journal));
+    }
+
+    fn start_console(&mut self, console: BoundConsole) {
+        self.console_url = Some(console.url().to_owned());
+        self.console = Some(console.operators());
+        let stop = self.users_stop.clone();
+        self.users.spawn(async move {
+            console.run(stop).await;
+            Ok(())
+        });
+    }
+
+    /// Shows on the console, if there is one, what an operator with this journal does. Call it before the operator runs.
+    pub fn show_on_console(&self, journal: &Journal) {
+        if let Some(console) = &self.console {
+            console.show(journal.clone());
+        }
+    }
+
+    /// Returns where the web console is, with its token; `None` without one. Whoever has it can read everything here
+    /// except the values of Secrets, until this process ends.
+    pub fn console_url(&self) -> Option<&str> {
+        self.console_url.as_deref()
     }
 
     /// Returns a client that calls the API in this process, as the administrator.

@@ -8,13 +8,14 @@ use futures::future::BoxFuture;
 use homeostat_runtime::{Error, Operator};
 use kube::Client;
 
-use super::ControlPlane;
+use super::{ControlPlane, console};
 
 /// Where an operator without a cluster keeps its objects: the same folder that `homeostat up` uses.
 const FOLDER: &str = ".homeostat";
 
 /// Runs the operator until SIGTERM or ctrl-c: on the cluster of `--kubeconfig`, `KUBECONFIG` or the Pod's account if
-/// there is one, otherwise on an embedded, durable control plane in `.homeostat`, and prints its kubeconfig on stderr.
+/// there is one, otherwise on an embedded, durable control plane in `.homeostat`, and prints its kubeconfig on stderr; with the
+/// feature `console`, also the address of its web console.
 /// Logs to stderr (`HOMEOSTAT_LOG=debug` or `RUST_LOG=debug` logs more), unless the program has set its own `tracing`
 /// subscriber.
 ///
@@ -29,10 +30,12 @@ async fn run_somewhere(operator: Operator) -> Result<(), Error> {
     crate::log::start();
     let slot = Arc::new(Mutex::new(None));
     let keep = Arc::clone(&slot);
+    let journal = operator.journal();
     let outcome = operator
         .run_or(Box::new(|| {
             Box::pin(async move {
                 let (plane, client) = start().await?;
+                plane.show_on_console(&journal);
                 *keep.lock().unwrap_or_else(PoisonError::into_inner) = Some(plane);
                 Ok(client)
             })
@@ -48,11 +51,15 @@ async fn run_somewhere(operator: Operator) -> Result<(), Error> {
 async fn start() -> Result<(ControlPlane, Client), super::Error> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let kubeconfig = Path::new(FOLDER).join("kubeconfig");
-    let builder = ControlPlane::builder().data_dir(FOLDER).listen(address, &kubeconfig).workloads(true);
+    let mut builder = ControlPlane::builder().data_dir(FOLDER).listen(address, &kubeconfig).workloads(true);
+    if console::IS_BUILT {
+        builder = builder.console(address);
+    }
     let plane = builder.start().await?;
     let url = plane.url().unwrap_or_default();
     eprintln!("no cluster is configured: running on an embedded control plane");
-    eprintln!("ready {url} kubeconfig={}", kubeconfig.display());
+    let console = plane.console_url().map(|url| format!(" console={url}")).unwrap_or_default();
+    eprintln!("ready {url} kubeconfig={}{console}", kubeconfig.display());
     let client = plane.client();
     Ok((plane, client))
 }

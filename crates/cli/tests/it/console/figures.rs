@@ -1,0 +1,101 @@
+//! What the page costs with 10 000 objects and a thousand changes a second, in a real browser.
+//!
+//! Times on a busy machine say nothing, so by default only what is counted is judged: the page shows all objects and its
+//! memory does not grow with the number of changes. `HOMEOSTAT_CONSOLE_FIGURES=1` judges times, too, and prints everything.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::{ConsoleServer, browser_script};
+
+/// Objects without an owner, and objects that one of them owns: a tree.
+const FLAT: usize = 8_000;
+const OWNED: usize = 2_000;
+
+/// Requests at a time.
+const CONCURRENT: usize = 16;
+
+async fn create_objects(maps: &Api<ConfigMap>) {
+    let post = PostParams::default();
+    let map = |value: Value| serde_json::from_value::<ConfigMap>(value).unwrap();
+    let root = maps.create(&post, &map(json!({"metadata": {"name": "root"}}))).await.unwrap();
+    let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "root", "uid": root.metadata.uid}]);
+    let flat = (0..FLAT)
+        .map(|number| json!({"metadata": {"name": format!("flat-{number}")}, "data": {"text": "some text"}}));
+    let owned = (0..OWNED)
+        .map(|number| json!({"metadata": {"name": format!("owned-{number}"), "ownerReferences": owner}}));
+    let creations = flat.chain(owned).map(|value| {
+        let (maps, post, object) = (maps.clone(), post.clone(), map(value));
+        async move { drop(maps.create(&post, &object).await.unwrap()) }
+    });
+    futures::stream::iter(creations).buffer_unordered(CONCURRENT).collect::<Vec<()>>().await;
+    // Something that fails: the first page begins with it.
+    let stuck = json!({"metadata": {"name": "stuck", "finalizers": ["example.com/wait"]}});
+    maps.create(&post, &map(stuck)).await.unwrap();
+    maps.delete("stuck", &kube::api::DeleteParams::default()).await.unwrap();
+}
+
+/// Changes objects in turn, at most so many a second.
+async fn make_changes(maps: &Api<ConfigMap>, first: usize, count: usize, per_second: usize) {
+    let mut ticks = tokio::time::interval_at(Instant::now(), Duration::from_millis(10));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    for start in (first..first + count).step_by(per_second / 100) {
+        ticks.tick().await;
+        let changes = (start..start + per_second / 100).map(|number| {
+            let maps = maps.clone();
+            let patch = Patch::Merge(json!({"data": {"count": number.to_string()}}));
+            async move {
+                drop(
+                    maps.patch(&format!("flat-{}", number % FLAT), &PatchParams::default(), &patch)
+                        .await
+                        .unwrap(),
+                )
+            }
+        });
+        futures::stream::iter(changes).buffer_unordered(CONCURRENT).collect::<Vec<()>>().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_stays_quick_and_small() {
+    let Some(mut script) = browser_script("measure.mjs") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let console = ConsoleServer::start(folder.path(), &["--no-workloads"]).await;
+    let maps = Api::<ConfigMap>::namespaced(console.server.client().await, "default");
+    create_objects(&maps).await;
+    let mut script = script.args([&console.url, "#/object/configmaps/default/root"]).spawn().unwrap();
+    let mut input = script.stdin.take().unwrap();
+    let mut lines = BufReader::new(script.stdout.take().unwrap()).lines();
+    let mut made = 0;
+    let figures: Value = loop {
+        let line = lines.next_line().await.unwrap().expect("the script ends with its figures");
+        let Some(asked) = line.strip_prefix("changes ") else { break serde_json::from_str(&line).unwrap() };
+        let (count, per_second) = asked.split_once(' ').unwrap();
+        let count: usize = count.parse().unwrap();
+        make_changes(&maps, made, count, per_second.parse().unwrap()).await;
+        made += count;
+        input.write_all(b"done\n").await.unwrap();
+    };
+    judge(&figures);
+}
+
+fn judge(figures: &Value) {
+    let number =
+        |name: &str| figures[name].as_f64().unwrap_or_else(|| panic!("{name} is missing in {figures}"));
+    assert!(number("objects") >= 10_000.0 && number("treeLines") >= 2_001.0, "{figures}");
+    assert_eq!(figures["complaints"], json!([]), "{figures}");
+    let growth = number("heapAfter60000") / number("heapAfter6000");
+    assert!(growth <= 1.1, "the heap grew to {growth:.2} of what it was: {figures}");
+    if std::env::var_os("HOMEOSTAT_CONSOLE_FIGURES").is_some() {
+        eprintln!("{figures:#}");
+        assert!(number("beforeFirstPaintMs") <= 200.0, "{figures}");
+        assert!(number("scrollLongestTaskMs") <= 50.0, "{figures}");
+        assert!(number("nowLongestTaskMs") <= 200.0 && number("objectsLongestTaskMs") <= 200.0, "{figures}");
+    }
+}

@@ -1,0 +1,206 @@
+//! What the console's listener answers to strangers, to other sites' pages, and to tokens with fewer rights.
+
+use http::Request;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, RoleBinding};
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+
+use super::ConsoleServer;
+use crate::server::PATIENCE;
+
+/// An answer: its head, and the stream of what follows.
+struct WireAnswer {
+    head: String,
+    body: BufReader<TcpStream>,
+}
+
+impl WireAnswer {
+    fn code(&self) -> &str {
+        self.head.split(' ').nth(1).unwrap()
+    }
+
+    /// Reads frames until one of this name comes; returns all data lines read.
+    async fn read_until(&mut self, event: &str) -> String {
+        let mut text = String::new();
+        let reading = async {
+            while !text.contains(&format!("event: {event}\n")) {
+                assert_ne!(self.body.read_line(&mut text).await.unwrap(), 0, "ended before {event}: {text}");
+            }
+            self.body.read_line(&mut text).await.unwrap();
+        };
+        tokio::time::timeout(PATIENCE, reading).await.unwrap_or_else(|_| panic!("no {event}"));
+        text
+    }
+}
+
+async fn ask(console: &ConsoleServer, path: &str, headers: &[(&str, &str)]) -> WireAnswer {
+    let (address, _) = console.address_and_token();
+    let mut stream = TcpStream::connect(address.trim_start_matches("http://")).await.unwrap();
+    let has_host = headers.iter().any(|(name, _)| *name == "Host");
+    let host = if has_host { String::new() } else { "Host: localhost\r\n".to_owned() };
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\n{host}{headers}\r\n").as_bytes()).await.unwrap();
+    let mut body = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(body.read_line(&mut head).await.unwrap(), 0, "the head ends: {head:?}");
+    }
+    WireAnswer { head, body }
+}
+
+#[tokio::test]
+async fn only_this_machine_s_own_page_with_a_token_gets_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let console = ConsoleServer::start(folder.path(), &[]).await;
+    let (_, token) = console.address_and_token();
+    let bearer = format!("Bearer {token}");
+    let check = async |path: &str, headers: &[(&str, &str)], code: &str| {
+        let answer = ask(&console, path, headers).await;
+        assert_eq!(answer.code(), code, "{path} {headers:?}");
+        let head = answer.head.to_lowercase();
+        for header in [
+            "content-security-policy: default-src 'none'; script-src 'self'",
+            "x-content-type-options: nosniff",
+            "frame-ancestors 'none'",
+        ] {
+            assert!(head.contains(header), "{path} lacks {header}: {head}");
+        }
+        assert!(!head.contains("set-cookie"), "{head}");
+    };
+    check("/", &[], "200").await;
+    check("/console.js", &[], "200").await;
+    check("/api/now", &[("Authorization", &bearer)], "200").await;
+    check("/api/now", &[], "401").await;
+    check("/api/now", &[("Authorization", "Bearer wrong")], "401").await;
+    check("/api/object?kind=pods&namespace=a&name=b", &[("Authorization", "Bearer wrong")], "401").await;
+    check("/api/log?namespace=a&name=b&container=c", &[("Authorization", "Bearer wrong")], "401").await;
+    check("/api/log?namespace=a%2F..&name=b&container=c", &[("Authorization", &bearer)], "400").await;
+    check("/api/object?kind=pods&namespace=a&name=..%2F..%2Fsecrets", &[("Authorization", &bearer)], "400")
+        .await;
+    // A page of another site that resolves its name to this machine, and one that sends requests here.
+    check("/", &[("Host", "evil.example")], "421").await;
+    check("/api/now", &[("Host", "evil.example"), ("Authorization", &bearer)], "421").await;
+    check("/api/now", &[("Authorization", &bearer), ("Sec-Fetch-Site", "cross-site")], "403").await;
+    console.server.stop().await;
+}
+
+#[tokio::test]
+async fn the_console_s_token_is_no_token_of_the_api() {
+    let folder = tempfile::tempdir().unwrap();
+    let console = ConsoleServer::start(folder.path(), &[]).await;
+    let (_, token) = console.address_and_token();
+    let review =
+        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
+    let request = Request::post("/apis/authentication.k8s.io/v1/tokenreviews")
+        .header("content-type", "application/json");
+    let request = request.body(serde_json::to_vec(&review).unwrap()).unwrap();
+    let answer: Value = console.server.client().await.request(request).await.unwrap();
+    assert_ne!(answer["status"]["authenticated"], true, "{answer}");
+}
+
+#[tokio::test]
+async fn a_viewer_sees_what_its_token_may_read_and_no_secret_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let console = ConsoleServer::start(folder.path(), &[]).await;
+    let client = console.server.client().await;
+    let post = PostParams::default();
+    let from = |value: Value| serde_json::from_value(value).unwrap();
+    let map = |namespace: &str| json!({"metadata": {"name": "map", "namespace": namespace}});
+    for namespace in ["default", "kube-system"] {
+        Api::<ConfigMap>::namespaced(client.clone(), namespace)
+            .create(&post, &serde_json::from_value(map(namespace)).unwrap())
+            .await
+            .unwrap();
+    }
+    let secret: Secret = serde_json::from_value(json!({"metadata": {"name": "password", "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "hunter2-plain"}}, "stringData": {"password": "hunter2-plain"}})).unwrap();
+    Api::<Secret>::namespaced(client.clone(), "default").create(&post, &secret).await.unwrap();
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "default");
+    accounts
+        .create(&post, &serde_json::from_value(json!({"metadata": {"name": "viewer"}})).unwrap())
+        .await
+        .unwrap();
+    let role: ClusterRole = serde_json::from_value(json!({"metadata": {"name": "maps"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}]})).unwrap();
+    Api::<ClusterRole>::all(client.clone()).create(&post, &role).await.unwrap();
+    let binding: RoleBinding = serde_json::from_value(json!({"metadata": {"name": "maps"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "maps"}, "subjects": [{"kind": "ServiceAccount", "name": "viewer", "namespace": "default"}]})).unwrap();
+    Api::<RoleBinding>::namespaced(client.clone(), "default").create(&post, &binding).await.unwrap();
+    let token = accounts
+        .create_token_request("viewer", &post, &from(json!({"metadata": {}, "spec": {"audiences": []}})))
+        .await
+        .unwrap();
+    let viewer = format!("Bearer {}", token.status.unwrap().token.unwrap());
+
+    let seen = ask(&console, "/api/now", &[("Authorization", &viewer)]).await.read_until("synced").await;
+    assert!(
+        seen.contains("\"user\":\"system:serviceaccount:default:viewer\"")
+            && seen.contains("\"operators\":false"),
+        "{seen}"
+    );
+    assert!(seen.contains("\"n\":\"map\",\"ns\":\"default\""), "{seen}");
+    assert!(
+        !seen.contains("\"n\":\"map\",\"ns\":\"kube-system\"") && !seen.contains("\"n\":\"password\""),
+        "{seen}"
+    );
+    let refused = ask(
+        &console,
+        "/api/object?kind=secrets&namespace=default&name=password",
+        &[("Authorization", &viewer)],
+    )
+    .await;
+    assert_eq!(refused.code(), "403");
+
+    let own = format!("Bearer {}", console.address_and_token().1);
+    let mut story =
+        ask(&console, "/api/object?kind=secrets&namespace=default&name=password", &[("Authorization", &own)])
+            .await;
+    let told = story.read_until("revision").await;
+    assert!(told.contains("(13 bytes, not shown)"), "{told}");
+    // The value as it was sent, and as it is stored.
+    assert!(!told.contains("hunter2-plain") && !told.contains("aHVudGVyMi1wbGFpbg"), "{told}");
+    console.server.stop().await;
+}
+
+#[tokio::test]
+async fn changes_arrive_as_increments() {
+    let folder = tempfile::tempdir().unwrap();
+    let console = ConsoleServer::start(folder.path(), &[]).await;
+    let own = format!("Bearer {}", console.address_and_token().1);
+    let mut live = ask(&console, "/api/now", &[("Authorization", &own)]).await;
+    live.read_until("synced").await;
+    let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "new-map"}})).unwrap();
+    let maps = Api::<ConfigMap>::namespaced(console.server.client().await, "default");
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    let told = live.read_until("changes").await;
+    assert!(told.contains("\"n\":\"new-map\"") && !told.contains("kube-root-ca"), "{told}");
+    let mut past = ask(&console, "/api/past", &[("Authorization", &own)]).await;
+    let told = past.read_until("changes").await;
+    assert!(told.contains("\"n\":\"new-map\""), "{told}");
+    // An open stream must not hold up the stop.
+    console.server.stop().await;
+    let mut rest = Vec::new();
+    let _ = live.body.read_to_end(&mut rest).await;
+}
+
+#[tokio::test]
+async fn open_streams_are_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let console = ConsoleServer::start(folder.path(), &[]).await;
+    let own = format!("Bearer {}", console.address_and_token().1);
+    let mut open = Vec::new();
+    loop {
+        let answer = ask(&console, "/api/now", &[("Authorization", &own)]).await;
+        match answer.code() {
+            "200" => open.push(answer),
+            code => break assert_eq!(code, "429"),
+        }
+        assert!(open.len() <= 24, "streams are counted");
+    }
+    drop(open);
+    crate::server::eventually("a slot is free again", async || {
+        let answer = ask(&console, "/api/now", &[("Authorization", &own)]).await;
+        (answer.code() == "200").then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,162 @@
+//! How an object is doing, from what it says itself: one file per family of kinds, and `conventions` for all others.
+//!
+//! **Invariant:** a function of the object alone. That something takes too long is for the page to say, which has a clock.
+
+mod conventions;
+mod pods;
+mod workloads;
+
+use serde_json::Value;
+
+use crate::kinds::WatchedKind;
+use crate::row::{milliseconds, seconds};
+
+/// How an object is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ObjectState {
+    /// Its status says nothing about that.
+    Unknown,
+    /// As desired.
+    Good,
+    /// On the way; stuck if that takes long.
+    Waiting,
+    /// Something is wrong.
+    Bad,
+}
+
+impl ObjectState {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "",
+            Self::Good => "good",
+            Self::Waiting => "wait",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// How an object is doing, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Condition {
+    pub(crate) state: ObjectState,
+    /// A few words: `2/3 ready`.
+    pub(crate) words: String,
+    /// Why it is not good.
+    pub(crate) cause: String,
+    /// Since when, in seconds since 1970; 0 if unknown.
+    pub(crate) since: i64,
+    /// When it lapses, in milliseconds since 1970; 0 if it does not.
+    pub(crate) lapses: i64,
+}
+
+impl Condition {
+    fn new(state: ObjectState, words: impl Into<String>, cause: impl Into<String>) -> Self {
+        Self { state, words: words.into(), cause: cause.into(), since: 0, lapses: 0 }
+    }
+
+    fn unknown() -> Self {
+        Self::new(ObjectState::Unknown, "", "")
+    }
+
+    fn good(words: impl Into<String>) -> Self {
+        Self::new(ObjectState::Good, words, "")
+    }
+
+    fn waiting(words: impl Into<String>, cause: impl Into<String>) -> Self {
+        Self::new(ObjectState::Waiting, words, cause)
+    }
+
+    fn bad(words: impl Into<String>, cause: impl Into<String>) -> Self {
+        Self::new(ObjectState::Bad, words, cause)
+    }
+
+    fn since(self, since: i64) -> Self {
+        Self { since, ..self }
+    }
+}
+
+/// Judges an object by what it says of itself.
+pub(crate) fn judge_object(kind: &WatchedKind, object: &Value) -> Condition {
+    if let Some(deleting) = judge_deletion(object) {
+        return deleting;
+    }
+    match (kind.group.as_str(), kind.resource.as_str()) {
+        ("", "pods") => pods::judge_pod(object),
+        ("apps", "deployments" | "replicasets" | "statefulsets") => workloads::judge_replicas(object),
+        ("apps", "daemonsets") => workloads::judge_daemon_set(object),
+        ("batch", "jobs") => workloads::judge_job(object),
+        ("coordination.k8s.io", "leases") => judge_lease(object),
+        _ => conventions::judge(object),
+    }
+}
+
+/// Judges an object that is being deleted: what it waits for.
+fn judge_deletion(object: &Value) -> Option<Condition> {
+    let meta = &object["metadata"];
+    let since = seconds(&meta["deletionTimestamp"]);
+    if since == 0 {
+        return None;
+    }
+    let finalizers: Vec<&str> =
+        meta["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    let remains = conditions.filter(|one| one["status"] == "True").find(|one| {
+        one["type"] == "NamespaceContentRemaining" || one["type"] == "NamespaceFinalizersRemaining"
+    });
+    let cause = match (remains, finalizers.as_slice()) {
+        (Some(condition), _) => condition["message"].as_str().unwrap_or_default().to_owned(),
+        (None, []) => "it is being deleted and waits for its processes to end".to_owned(),
+        (None, names) => {
+            format!("it is being deleted and waits for {} to remove the finalizer", names.join(", "))
+        }
+    };
+    Some(Condition::waiting("deleting", cause).since(since))
+}
+
+/// Judges a Lease: held until its term ends.
+fn judge_lease(object: &Value) -> Condition {
+    let spec = &object["spec"];
+    let holder = spec["holderIdentity"].as_str().unwrap_or_default();
+    let (renewed, term) = (milliseconds(&spec["renewTime"]), spec["leaseDurationSeconds"].as_i64());
+    let Some(term) = term.filter(|_| renewed > 0 && !holder.is_empty()) else { return Condition::unknown() };
+    let cause = format!("the lease has lapsed: {holder} does not renew it");
+    Condition { lapses: renewed + term * 1000, cause, ..Condition::good(format!("held by {holder}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    pub(super) fn check(id: &str, object: &Value, expected: &str) {
+        let (group, resource) = id.split_once('/').unwrap_or(("", id));
+        let kind = WatchedKind {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            resource: resource.to_owned(),
+            kind: String::new(),
+            is_namespaced: true,
+        };
+        let Condition { state, words, cause, .. } = judge_object(&kind, object);
+        assert_eq!(format!("{} | {words} | {cause}", state.name()), expected);
+    }
+
+    #[test]
+    fn what_a_deletion_waits_for_is_named() {
+        let meta = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.dev/x", "b.dev/y"]});
+        check(
+            "configmaps",
+            &json!({"metadata": meta}),
+            "wait | deleting | it is being deleted and waits for a.dev/x, b.dev/y to remove the finalizer",
+        );
+    }
+
+    #[test]
+    fn a_lease_lapses_with_its_term() {
+        let lease = json!({"spec": {"holderIdentity": "a", "renewTime": "1970-01-01T00:00:10.000000Z", "leaseDurationSeconds": 15}});
+        assert_eq!(judge_lease(&lease).lapses, 25_000);
+        assert_eq!(judge_lease(&json!({"spec": {}})).state, ObjectState::Unknown);
+    }
+}

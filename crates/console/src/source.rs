@@ -1,0 +1,50 @@
+//! What the console needs of the process it runs in. The façade implements it: this crate knows neither the server nor the
+//! runtime.
+//!
+//! **Invariant:** everything about objects is asked of the API with the viewer's own token, so the server's rules decide
+//! what a viewer sees. The journal has no rules of its own: see [`crate::object_story`] for what guards it.
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use homeostat_core::Key;
+use homeostat_core::journal::Record;
+
+/// The process whose objects and operators the console shows.
+pub trait ConsoleSource: Send + Sync + 'static {
+    /// Sends a request to the API as the holder of its token.
+    fn call(&self, request: ApiRequest) -> BoxFuture<'static, ApiAnswer>;
+
+    /// Returns what the operators of this process did about an object, oldest first.
+    fn records_about(&self, object: &Key) -> Vec<Record>;
+}
+
+/// A request of the console: a GET, or a review of the viewer's own rights. Nothing else is ever sent.
+#[derive(Clone, Debug)]
+pub struct ApiRequest {
+    /// The viewer's token.
+    pub token: String,
+    /// Path and query.
+    pub path: String,
+    /// What is accepted.
+    pub accept: &'static str,
+    /// The body of a review; none for a GET.
+    pub review: Option<Bytes>,
+}
+
+/// The answer to an [`ApiRequest`].
+pub struct ApiAnswer {
+    /// The HTTP status; 502 when the server cannot be reached.
+    pub code: u16,
+    /// The body as it arrives.
+    pub body: BoxStream<'static, Result<Bytes, String>>,
+}
+
+impl ApiAnswer {
+    /// Returns an answer that says why there is no other one.
+    pub fn failure(code: u16, message: impl Into<String>) -> Self {
+        let status = serde_json::json!({"kind": "Status", "code": code, "message": message.into()});
+        let bytes = Bytes::from(status.to_string());
+        Self { code, body: Box::pin(futures::stream::once(async move { Ok(bytes) })) }
+    }
+}

@@ -1,0 +1,2 @@
+// The bundler takes style sheets along; the compiler need not know them.
+declare module "*.css";

@@ -1,0 +1,73 @@
+// A list of which only the visible lines exist. All lines have the same height, so that the place of each is known.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+
+/** Lines drawn beyond the visible ones, so that scrolling shows no gap. */
+const OVERSCAN = 12;
+
+interface Properties<T> {
+  items: readonly T[];
+  height: number;
+  label: string;
+  role?: "list" | "tree";
+  /** The line that is kept in view when it changes. */
+  focus?: number;
+  class?: string;
+  keyOf: (item: T, index: number) => string;
+  line: (item: T, index: number) => ComponentChildren;
+}
+
+export function VirtualList<T>(properties: Properties<T>) {
+  const { items, height, focus } = properties;
+  const box = useRef<HTMLDivElement>(null);
+  const [view, setView] = useState({ top: 0, lines: 40 });
+
+  const measure = (): void => {
+    const element = box.current;
+    if (!element) return;
+    const top = Math.floor(element.scrollTop / height);
+    const lines = Math.ceil(element.clientHeight / height);
+    setView((old) => (old.top === top && old.lines === lines ? old : { top, lines }));
+  };
+  useLayoutEffect(measure, [items.length]);
+  useEffect(() => {
+    addEventListener("resize", measure);
+    return () => removeEventListener("resize", measure);
+  }, []);
+  useEffect(() => {
+    const element = box.current;
+    if (!element || focus === undefined || focus < 0) return;
+    const [start, end] = [focus * height, (focus + 1) * height];
+    if (start < element.scrollTop) element.scrollTop = start;
+    else if (end > element.scrollTop + element.clientHeight) element.scrollTop = end - element.clientHeight;
+  }, [focus]);
+
+  const first = Math.max(0, Math.min(view.top, items.length - 1) - OVERSCAN);
+  const last = Math.min(items.length, view.top + view.lines + OVERSCAN);
+  return (
+    <div
+      ref={box}
+      class={`virtual ${properties.class ?? ""}`}
+      role={properties.role ?? "list"}
+      aria-label={properties.label}
+      tabIndex={0}
+      onScroll={measure}
+    >
+      <div class="virtual-all" role="presentation" style={{ height: `${items.length * height}px` }}>
+        <div role="presentation" style={{ transform: `translateY(${first * height}px)` }}>
+          {items.slice(first, last).map((item, index) => (
+            <div
+              key={properties.keyOf(item, first + index)}
+              class="virtual-line"
+              role={properties.role === "tree" ? "presentation" : "listitem"}
+              style={{ height: `${height}px` }}
+            >
+              {properties.line(item, first + index)}
+            </div>
+          ))}
+        </div>
+      </div>
+    </div>
+  );
+}

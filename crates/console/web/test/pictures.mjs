@@ -1,0 +1,23 @@
+// Draws pictures of the console's pages: `node test/pictures.mjs URL FOLDER [NAME=HASH]…`.
+import { Browser } from "./browser.mjs";
+
+const [url, folder, ...pages] = process.argv.slice(2);
+const browser = await Browser.launch();
+try {
+  for (const [variant, width, height, dark] of [["light", 1280, 800, false], ["dark", 1280, 800, true], ["phone", 360, 740, false]]) {
+    const page = await browser.open(width, height, { dark });
+    await page.go(url);
+    await page.until("window.homeostat?.isSynced", "the page has read everything");
+    for (const item of pages) {
+      const [name, hash, key] = item.split("=");
+      await page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
+      await new Promise((done) => setTimeout(done, 1500));
+      if (key) await page.press(key);
+      await new Promise((done) => setTimeout(done, 500));
+      await page.picture(`${folder}/${name}-${variant}.png`);
+    }
+    if (page.complaints.length > 0) console.log(variant, page.complaints);
+  }
+} finally {
+  await browser.close();
+}

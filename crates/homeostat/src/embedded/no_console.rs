@@ -1,0 +1,55 @@
+//! Stands in for `console.rs` without the feature `console`: nobody can ask for one.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use homeostat_apiserver::ApiServer;
+use homeostat_apiserver::auth::Authenticator;
+use homeostat_core::{Clock, Entropy};
+use homeostat_runtime::Journal;
+use tokio_util::sync::CancellationToken;
+
+use super::Error;
+
+/// There is no console to ask for.
+pub(super) const IS_BUILT: bool = false;
+
+/// No console.
+pub(super) enum BoundConsole {}
+
+/// Nothing to show operators on.
+#[derive(Clone)]
+pub(super) enum ConsoleOperators {}
+
+impl BoundConsole {
+    #[expect(clippy::unused_async, reason = "the same signature as with the feature")]
+    pub(super) async fn bind(
+        address: SocketAddr,
+        _api: ApiServer,
+        _authenticator: Option<Arc<Authenticator>>,
+        _clock: Clock,
+        _entropy: &Entropy,
+    ) -> Result<Self, Error> {
+        let source = std::io::Error::other("this program was built without the feature `console`");
+        Err(Error::Console { address, source })
+    }
+
+    pub(super) fn url(&self) -> &str {
+        match *self {}
+    }
+
+    pub(super) fn operators(&self) -> ConsoleOperators {
+        match *self {}
+    }
+
+    #[expect(clippy::unused_async, reason = "the same signature as with the feature")]
+    pub(super) async fn run(self, _stop: CancellationToken) {
+        match self {}
+    }
+}
+
+impl ConsoleOperators {
+    pub(super) fn show(&self, _journal: Journal) {
+        match *self {}
+    }
+}
