@@ -9,9 +9,9 @@ use crate::step::{Ending, Step, next};
 /// The image that runs the command on nodes with images; a node of processes runs the host's own shell.
 const IMAGE: &str = "busybox";
 
-/// Returns the operator.
+/// Returns the operator. It starts fresh: a command that was run twice because a cache was old cannot be taken back.
 pub fn operator() -> Operator {
-    let ats = Controller::<At>::new().owns::<Pod>().reconcile(reconcile);
+    let ats = Controller::<At>::new().owns::<Pod>().starts_fresh().reconcile(reconcile);
     Operator::new("at.cnat.programming-kubernetes.info").crd::<At>().control(ats)
 }
 
@@ -30,6 +30,10 @@ async fn reconcile(at: Arc<At>, cx: Context<At>) -> Result<Action> {
         Step::Launch => launch(&at, &cx).await?,
         Step::Finish(ending) => finish(&cx, ending),
         Step::Watch | Step::Rest => {}
+    }
+    // A process that ended after it created the Pod has not named it.
+    if let Some(pod) = pod {
+        cx.status(|status| status.pod = Some(pod.name_any()));
     }
     Ok(Action::await_change())
 }

@@ -17,15 +17,12 @@ pub(crate) const LABEL: &str = "database.example.com/name";
 /// The name of the container that creates the data folder.
 pub(crate) const PREPARE: &str = "prepare";
 
-/// The length of a password: with 27 letters to choose from, 142 bits.
-const PASSWORD_LETTERS: usize = 30;
-
 /// What the children are built from.
 pub(crate) struct Plan<'a> {
     pub(crate) database: &'a Database,
     pub(crate) settings: &'a Settings,
     pub(crate) port: u16,
-    /// Changes with the Secret, so that the Pod is replaced and gets the new password.
+    /// Changes with the content of the Secret, so that the Pod is replaced and gets the new password.
     pub(crate) secret_version: String,
 }
 
@@ -47,13 +44,13 @@ pub(crate) fn labels(database: &Database) -> Value {
 }
 
 /// Returns a Secret with a new random password.
-pub(crate) fn secret(database: &Database, settings: &Settings) -> Result<Secret> {
+pub(crate) fn secret(database: &Database, password: &str) -> Result<Secret> {
     Ok(from_json(&json!({
         "metadata": {"name": secret_name(database), "labels": labels(database)},
         "stringData": {
             "username": database.spec.username,
             "database": database.spec.database_name,
-            "password": settings.entropy.suffix(PASSWORD_LETTERS),
+            "password": password,
         },
     }))?)
 }

@@ -3,15 +3,19 @@
 //! Pods that are processes share the machine's ports, so a free one is found by asking the machine. Somebody else may
 //! take it before PostgreSQL starts; the Pod then reports it, and another one is chosen unless the port was requested.
 
-use std::net::{Ipv4Addr, TcpListener};
-
 use homeostat::prelude::*;
 
 use crate::database::Database;
 use crate::problem::Problem;
+use crate::settings::Settings;
 
 /// Returns a port that no other Database has; `lost` is one that another program turned out to have.
-pub(crate) fn choose(database: &Database, all: &[Arc<Database>], lost: Option<u16>) -> Result<u16, Problem> {
+pub(crate) fn choose(
+    database: &Database,
+    all: &[Arc<Database>],
+    lost: Option<u16>,
+    settings: &Settings,
+) -> Result<u16, Problem> {
     let taken = |port: u16| {
         all.iter().find(|other| {
             let is_rival = port_of(other) == Some(port) && !is_same(other, database);
@@ -25,7 +29,7 @@ pub(crate) fn choose(database: &Database, all: &[Arc<Database>], lost: Option<u1
             None => Ok(port),
         },
         (None, Some(port)) if taken(port).is_none() => Ok(port),
-        (None, _) => free(|port| taken(port).is_none()),
+        (None, _) => free(settings, |port| taken(port).is_none()),
     }
 }
 
@@ -47,14 +51,11 @@ fn is_same(one: &Database, other: &Database) -> bool {
     one.metadata.uid == other.metadata.uid
 }
 
-fn free(is_fine: impl Fn(u16) -> bool) -> Result<u16, Problem> {
+fn free(settings: &Settings, is_fine: impl Fn(u16) -> bool) -> Result<u16, Problem> {
     /// Any port the system offers is fine unless another Database is about to use it: rare, and not twice in a row.
-    const ATTEMPTS: usize = 8;
-    for _ in 0..ATTEMPTS {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .and_then(|listener| listener.local_addr())
-            .map_err(Problem::NoPort)?
-            .port();
+    const ATTEMPTS: u16 = 8;
+    for attempt in 0..ATTEMPTS {
+        let port = (settings.free_port)(attempt).map_err(Problem::NoPort)?;
         if is_fine(port) {
             return Ok(port);
         }
@@ -66,6 +67,10 @@ fn free(is_fine: impl Fn(u16) -> bool) -> Result<u16, Problem> {
 mod tests {
     use super::*;
     use crate::database::{DatabaseSpec, DatabaseStatus};
+
+    fn settings() -> Settings {
+        Settings::in_folder("/data")
+    }
 
     fn database(name: &str, asked: Option<u16>, kept: Option<u16>) -> Arc<Database> {
         let mut database = Database::new(name, DatabaseSpec { port: asked, ..DatabaseSpec::default() });
@@ -79,7 +84,7 @@ mod tests {
         let ours = database("ours", ours.0, ours.1);
         let mut all = vec![ours.clone()];
         all.extend(others.iter().map(|other| database("other", other.0, other.1)));
-        assert_eq!(choose(&ours, &all, None).ok(), expected);
+        assert_eq!(choose(&ours, &all, None, &settings()).ok(), expected);
     }
 
     #[test]
@@ -106,23 +111,27 @@ mod tests {
         let older = age(database("z", Some(5432), Some(5432)), "2026-01-01T00:00:00Z");
         let younger = age(database("a", Some(5432), Some(5432)), "2026-01-01T00:00:01Z");
         let all = [younger.clone(), older.clone()];
-        assert_eq!(choose(&older, &all, None).ok(), Some(5432));
-        assert_eq!(choose(&younger, &all, None).ok(), None);
+        assert_eq!(choose(&older, &all, None, &settings()).ok(), Some(5432));
+        assert_eq!(choose(&younger, &all, None, &settings()).ok(), None);
         check((Some(5432), Some(5432)), &[(Some(5432), Some(5432))], None);
     }
 
     #[test]
     fn without_any_it_is_a_free_one() {
         let ours = database("ours", None, None);
-        assert!(choose(&ours, &[], None).unwrap() > 0);
+        assert!(choose(&ours, &[], None, &settings()).unwrap() > 0);
     }
 
     #[test]
     fn one_that_was_chosen_and_lost_is_given_up() {
         let kept = database("ours", None, Some(6000));
-        assert_ne!(choose(&kept, &[], Some(6000)).unwrap(), 6000);
-        assert_eq!(choose(&kept, &[], Some(6001)).unwrap(), 6000);
+        assert_ne!(choose(&kept, &[], Some(6000), &settings()).unwrap(), 6000);
+        assert_eq!(choose(&kept, &[], Some(6001), &settings()).unwrap(), 6000);
         let asked = database("ours", Some(6000), Some(6000));
-        assert_eq!(choose(&asked, &[], Some(6000)).unwrap(), 6000, "who asks for it gets it or nothing");
+        assert_eq!(
+            choose(&asked, &[], Some(6000), &settings()).unwrap(),
+            6000,
+            "who asks for it gets it or nothing"
+        );
     }
 }

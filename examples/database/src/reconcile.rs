@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** the password is created once. Everything else can be built again from the spec; the password cannot.
 
+use homeostat::core::hash::fnv_64;
 use homeostat::core::selector::LabelSelector;
 use homeostat::prelude::*;
 use serde_json::json;
@@ -34,7 +35,7 @@ fn pods_of(database: &Database) -> Option<LabelSelector> {
 
 async fn reconcile(database: Arc<Database>, cx: Context<Database>) -> Result<Action> {
     let settings = cx.state::<Settings>();
-    let port = match plan_port(&database, &cx)? {
+    let port = match plan_port(&database, &cx, &settings)? {
         Ok(port) => port,
         Err(problem) => {
             give_up(&database, &cx, &problem).await?;
@@ -42,7 +43,7 @@ async fn reconcile(database: Arc<Database>, cx: Context<Database>) -> Result<Act
         }
     };
     let secret = reconcile_secret(&database, &cx, &settings).await?;
-    let secret_version = secret.resource_version().unwrap_or_default();
+    let secret_version = version_of(&secret);
     let plan = Plan { database: &database, settings: &settings, port, secret_version };
     reconcile_service(&plan, &cx).await?;
     cx.apply(children::stateful_set(&plan)?).await?;
@@ -52,12 +53,16 @@ async fn reconcile(database: Arc<Database>, cx: Context<Database>) -> Result<Act
 }
 
 /// Chooses the port, if the spec is valid.
-fn plan_port(database: &Database, cx: &Context<Database>) -> Result<Result<u16, Problem>> {
+fn plan_port(
+    database: &Database,
+    cx: &Context<Database>,
+    settings: &Settings,
+) -> Result<Result<u16, Problem>> {
     let all = cx.list::<Database>()?;
     let lost = cx.get::<Pod>(&*pod_name(database))?.and_then(|pod| taken_port(&pod));
     Ok(check_name(&database.name_any())
         .and_then(|()| check_parameters(database.spec.parameters.keys()))
-        .and_then(|()| port::choose(database, &all, lost)))
+        .and_then(|()| port::choose(database, &all, lost, settings)))
 }
 
 /// Gives up a port that belongs to another, and deletes what would listen on it; the data stays.
@@ -88,7 +93,7 @@ async fn reconcile_secret(
     cx: &Context<Database>,
     settings: &Settings,
 ) -> Result<Arc<Secret>> {
-    let wanted = children::secret(database, settings)?;
+    let wanted = children::secret(database, &(settings.new_password)(cx.entropy()))?;
     let Some(secret) = cx.get::<Secret>(&*secret_name(database))? else {
         cx.event(Severity::Normal, "SecretCreated", "created a password");
         return Ok(cx.create(wanted).await?);
@@ -112,6 +117,11 @@ async fn reconcile_secret(
         return Ok(secret);
     }
     Ok(cx.patch(&*secret, json!({ "stringData": patch })).await?)
+}
+
+/// Returns a digest of the Secret's content: what others write into its metadata is no reason to replace the Pod.
+fn version_of(secret: &Secret) -> String {
+    format!("{:016x}", fnv_64(json!(secret.data).to_string().as_bytes()))
 }
 
 /// Applies the Service. First removes what others added to our ports and our selector: an apply would leave it there,

@@ -1,26 +1,15 @@
-//! A directory as a world: what a file should be, what it is, and what the kernel's errors mean. `tree` does the work
-//! on the disk.
-//!
-//! Hidden files are ignored, links are not followed, empty directories are left behind. Files that are not ours are
-//! never written; those we may not read are skipped.
+//! A directory as a world: what a file should be and what it is. [`directory`](crate::directory) does the work on the disk.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::future::Future;
 
-use futures::stream::{BoxStream, StreamExt};
+use futures::stream::BoxStream;
 use homeostat::prelude::*;
-use homeostat::world::{Answer, Change, Difference, Failure, Mark, Page, Push, World};
+use homeostat::world::{Answer, Change, Difference, Mark, Page, Push, World};
 use rustix::fs::Mode;
 
-use crate::drafts;
 use crate::file::{File, FileSpec};
-use crate::tree::{self, Found, Placing, Trace};
-
-/// How often the directory is checked for changes: a `stat` per file.
-const LOOK: Duration = Duration::from_secs(1);
+use crate::tree::{self, Found};
 
 /// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -37,58 +26,32 @@ impl From<Found> for Content {
     }
 }
 
+/// What a directory of files can do. Tests stand in for the disk behind it.
+pub trait Disk: Send + Sync + 'static {
+    /// Returns every file, by path.
+    fn list(&self) -> impl Future<Output = Answer<Vec<(String, Content)>>> + Send;
+
+    /// Returns the file at this path.
+    fn look(&self, path: &str) -> impl Future<Output = Answer<Option<Content>>> + Send;
+
+    /// Creates a file; fails with [`Failure::Exists`](homeostat::world::Failure::Exists) if something is there.
+    fn create(&self, path: &str, want: &FileSpec) -> impl Future<Output = Answer<()>> + Send;
+
+    /// Replaces whatever is at this path, unless it is a directory.
+    fn replace(&self, path: &str, want: &FileSpec) -> impl Future<Output = Answer<()>> + Send;
+
+    /// Removes the file at this path, if there is one.
+    fn remove(&self, path: &str) -> impl Future<Output = Answer<()>> + Send;
+
+    /// Returns a stream of the paths that changed, if there is one.
+    fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>>;
+}
+
 /// A directory of files.
 #[derive(Clone, Debug)]
-pub struct Folder {
-    root: Arc<Path>,
-}
+pub struct Folder<D>(pub D);
 
-impl Folder {
-    /// Uses this directory, which is created with the first file.
-    pub fn new(root: &Path) -> Self {
-        Self { root: root.into() }
-    }
-
-    /// Runs `work` on the directory where it may block; `verb` and `name` describe it in errors.
-    async fn run_blocking<T: Send + 'static>(
-        &self,
-        verb: &'static str,
-        name: &str,
-        work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
-    ) -> Answer<T> {
-        let (root, path) = (self.root.clone(), self.root.join(name));
-        tokio::task::spawn_blocking(move || work(&root))
-            .await?
-            .map_err(|error| describe_failure(verb, &path, &error))
-    }
-
-    async fn put(&self, name: &str, want: &FileSpec, placing: Placing) -> Answer<()> {
-        let (path, want) = (name.to_owned(), want.clone());
-        let mode = mode(&want.mode).map_err(Failure::refused)?;
-        self.run_blocking("write", name, move |root| tree::put(root, &path, &want.content, mode, placing))
-            .await
-    }
-}
-
-/// Converts a kernel error to a refusal of this file or a failure that concerns all. The message says what could not be
-/// done to what.
-fn describe_failure(verb: &str, path: &Path, error: &io::Error) -> Failure {
-    let kind = error.kind();
-    let error = io::Error::new(kind, format!("cannot {verb} {}: {error}", path.display()));
-    match kind {
-        io::ErrorKind::AlreadyExists => Failure::Exists,
-        io::ErrorKind::PermissionDenied
-        | io::ErrorKind::IsADirectory
-        | io::ErrorKind::NotADirectory
-        | io::ErrorKind::InvalidFilename
-        | io::ErrorKind::InvalidInput
-        | io::ErrorKind::FileTooLarge
-        | io::ErrorKind::NotFound => Failure::refused(error),
-        _ => error.into(),
-    }
-}
-
-impl World for Folder {
+impl<D: Disk> World for Folder<D> {
     type Kind = File;
     type Want = FileSpec;
     type Have = Content;
@@ -115,47 +78,32 @@ impl World for Folder {
     }
 
     async fn list(&self, _: Option<&str>) -> Answer<Page<Content>> {
-        let things = self.run_blocking("list", "", |root| {
-            drafts::sweep(root)?;
-            let names = tree::scan(root)?.into_keys();
-            // What cannot be read now is skipped: each of our files is also looked at on its own.
-            let found = names.filter_map(|name| Some((tree::look(root, &name).ok()??.into(), name)));
-            Ok(found.map(|(content, name)| (name, content)).collect())
-        });
-        Ok(Page { things: things.await?, next: None })
+        Ok(Page { things: self.0.list().await?, next: None })
     }
 
     async fn get(&self, name: &str) -> Answer<Option<Content>> {
-        let path = name.to_owned();
-        Ok(self.run_blocking("read", name, move |root| tree::look(root, &path)).await?.map(Content::from))
+        self.0.look(name).await
     }
 
     async fn create(&self, name: &str, want: &FileSpec, _: &Mark) -> Answer<()> {
-        self.put(name, want, Placing::New).await
+        self.0.create(name, want).await
     }
 
     async fn update(&self, name: &str, change: Change<'_, Self>) -> Answer<()> {
-        self.put(name, change.want, Placing::Over).await
+        self.0.replace(name, change.want).await
     }
 
     async fn delete(&self, name: &str, _: &Content) -> Answer<()> {
-        let path = name.to_owned();
-        self.run_blocking("remove", name, move |root| tree::remove(root, &path)).await
+        self.0.remove(name).await
     }
 
     fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>> {
-        let looks = futures::stream::unfold((self.clone(), None), |(folder, before)| async move {
-            tokio::time::sleep(LOOK).await;
-            let after = folder.run_blocking("list", "", tree::scan).await.unwrap_or_default();
-            let pushes = changed(before.as_ref(), &after);
-            Some((futures::stream::iter(pushes), (folder, Some(after))))
-        });
-        Some(looks.flatten().map(|name| Ok(Push::Changed(name))).boxed())
+        self.0.watch()
     }
 }
 
 /// Parses a mode in octal digits. A file that its owner may not read could not be maintained.
-fn mode(text: &str) -> Result<Mode, String> {
+pub(crate) fn mode(text: &str) -> Result<Mode, String> {
     const BITS_MAX: u32 = 0o7777;
     let is_octal = !text.is_empty() && text.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
     let bits = u32::from_str_radix(text, 8).ok().filter(|bits| is_octal && *bits <= BITS_MAX);
@@ -173,18 +121,8 @@ fn octal(mode: Mode) -> String {
     format!("{:04o}", mode.as_raw_mode())
 }
 
-/// Returns the names that appeared, disappeared or changed. The first look returns nothing.
-fn changed(before: Option<&BTreeMap<String, Trace>>, after: &BTreeMap<String, Trace>) -> Vec<String> {
-    let Some(before) = before else { return vec![] };
-    let gone = before.keys().filter(|name| !after.contains_key(*name));
-    let other = after.iter().filter(|(name, trace)| before.get(*name) != Some(trace)).map(|(name, _)| name);
-    gone.chain(other).cloned().collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use rustix::io::Errno;
-
     use super::*;
 
     #[test]
@@ -195,29 +133,5 @@ mod tests {
         for text in ["", "+644", "0x1ff", "0888", "10644", "0000", "0200", "rw-r--r--", "-1"] {
             assert!(mode(text).is_err(), "{text:?}");
         }
-    }
-
-    #[test]
-    fn bad_values_are_no_outage() {
-        let failure = |errno: io::Error| describe_failure("write", Path::new("/dir/x"), &errno);
-        for errno in [Errno::NAMETOOLONG, Errno::INVAL, Errno::NOTDIR, Errno::ISDIR] {
-            assert!(matches!(failure(errno.into()), Failure::Refused(_)), "{errno:?}");
-        }
-        assert!(matches!(failure(Errno::NOSPC.into()), Failure::Unavailable(_)));
-        assert!(matches!(failure(Errno::IO.into()), Failure::Unavailable(_)));
-    }
-
-    #[tokio::test]
-    async fn an_error_says_what_could_not_be_done_to_what() {
-        let place = tempfile::TempDir::new().unwrap();
-        std::fs::write(place.path().join("file"), "").unwrap();
-        let folder = Folder::new(place.path());
-        let want = FileSpec { path: "file/x".into(), content: String::new(), mode: "0644".into() };
-        let failure = folder.put("file/x", &want, Placing::New).await.unwrap_err();
-        let path = place.path().join("file/x");
-        assert!(failure.to_string().starts_with(&format!("cannot write {}: ", path.display())), "{failure}");
-        let failure = Folder::new(&place.path().join("file")).list(None).await.unwrap_err();
-        let root = place.path().join("file");
-        assert!(failure.to_string().starts_with(&format!("cannot list {}/: ", root.display())), "{failure}");
     }
 }

@@ -4,14 +4,16 @@
 //! A file cannot carry a mark that every file system keeps, so this world is owned by records: the cluster has an
 //! `OutsideRecord` for each of our files.
 
+mod directory;
 mod drafts;
 mod file;
 mod folder;
 mod tree;
 mod walk;
 
+pub use directory::Directory;
 pub use file::{File, FileSpec, FileStatus};
-pub use folder::{Content, Folder};
+pub use folder::{Content, Disk, Folder};
 
 use std::path::Path;
 
@@ -25,9 +27,14 @@ const CALLS_PER_SECOND: u32 = 5_000;
 
 /// Returns the operator that keeps the files in this directory.
 pub fn operator(root: &Path) -> Operator {
+    operator_on(Directory::new(root))
+}
+
+/// Returns the operator that keeps the files on this disk.
+pub fn operator_on(disk: impl Disk) -> Operator {
     let limits =
         Limits { per_second: f64::from(CALLS_PER_SECOND), burst: CALLS_PER_SECOND, ..Limits::default() };
-    let files = Outside::new(Folder::new(root))
+    let files = Outside::new(Folder(disk))
         .ownership(Ownership::Records)
         .limits(limits)
         // A local directory shows immediately what was written.

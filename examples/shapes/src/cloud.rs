@@ -1,20 +1,12 @@
-//! The cloud's API as a world: forty lines describe a shape, the rest is HTTP.
+//! The cloud's API as a world: what a shape should be, what it is, and whose. [`client`](crate::client) does the HTTP.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 
-use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 use homeostat::kube::ResourceExt;
-use homeostat::runtime::{BoxError, Result};
-use homeostat::world::{Answer, Change, Difference, Failure, Mark, Page, Push, World};
-use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt, BodyStream, Full};
-use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use tokio::net::TcpStream;
+use homeostat::runtime::Result;
+use homeostat::world::{Answer, Change, Difference, Mark, Page, Push, World};
 
 use crate::api::{CloudShape, Event, Shapes};
 use crate::shape::{Shape, ShapeSpec};
@@ -22,20 +14,32 @@ use crate::shape::{Shape, ShapeSpec};
 /// The label that carries our mark.
 const OWNER: &str = "owner";
 
-/// A client of the cloud.
+/// The calls of the cloud's API. Tests stand in for the cloud behind it.
+pub trait ShapesApi: Send + Sync + 'static {
+    /// Returns a page of all shapes; `from` is the `next` of the page before.
+    fn list(&self, from: Option<&str>) -> impl Future<Output = Answer<Shapes>> + Send;
+
+    /// Returns the shape with this name.
+    fn get(&self, name: &str) -> impl Future<Output = Answer<Option<CloudShape>>> + Send;
+
+    /// Creates a shape; fails with [`Failure::Exists`](homeostat::world::Failure::Exists) if the name is taken.
+    fn create(&self, shape: CloudShape) -> impl Future<Output = Answer<()>> + Send;
+
+    /// Replaces the shape with this name.
+    fn update(&self, shape: CloudShape) -> impl Future<Output = Answer<()>> + Send;
+
+    /// Deletes the shape with this name, if there is one.
+    fn delete(&self, name: &str) -> impl Future<Output = Answer<()>> + Send;
+
+    /// Returns a stream of changes, if there is one.
+    fn watch(&self) -> Option<BoxStream<'static, Answer<Event>>>;
+}
+
+/// The cloud behind its API.
 #[derive(Clone, Debug)]
-pub struct Cloud {
-    authority: String,
-}
+pub struct Cloud<A>(pub A);
 
-impl Cloud {
-    /// Uses the cloud at this address: `http://127.0.0.1:8080`.
-    pub fn new(url: &str) -> Self {
-        Self { authority: url.trim_start_matches("http://").trim_end_matches('/').to_owned() }
-    }
-}
-
-impl World for Cloud {
+impl<A: ShapesApi> World for Cloud<A> {
     type Kind = Shape;
     type Want = ShapeSpec;
     type Have = CloudShape;
@@ -62,124 +66,36 @@ impl World for Cloud {
     }
 
     async fn list(&self, from: Option<&str>) -> Answer<Page<CloudShape>> {
-        let query = from.map(|from| format!("?from={}", escaped(from))).unwrap_or_default();
-        let page: Shapes = read(self.send(Method::GET, &format!("/shapes{query}"), &()).await?).await?;
+        let page = self.0.list(from).await?;
         let things = page.shapes.into_iter().map(|shape| (shape.name.clone(), shape)).collect();
         Ok(Page { things, next: page.next })
     }
 
     async fn get(&self, name: &str) -> Answer<Option<CloudShape>> {
-        let answer = self.send(Method::GET, &path(name), &()).await?;
-        if answer.status() == StatusCode::NOT_FOUND { Ok(None) } else { read(answer).await.map(Some) }
+        self.0.get(name).await
     }
 
     async fn create(&self, name: &str, want: &ShapeSpec, mark: &Mark) -> Answer<()> {
         let labels = [(OWNER.to_owned(), mark.to_string())].into();
-        done(self.send(Method::POST, "/shapes", &shape(name, want, labels)).await?).await
+        self.0.create(shape(name, want, labels)).await
     }
 
     async fn update(&self, name: &str, change: Change<'_, Self>) -> Answer<()> {
         let mut labels = change.have.labels.clone();
         labels.insert(OWNER.to_owned(), change.mark.to_string());
-        done(self.send(Method::PUT, &path(name), &shape(name, change.want, labels)).await?).await
+        self.0.update(shape(name, change.want, labels)).await
     }
 
     async fn delete(&self, name: &str, _: &CloudShape) -> Answer<()> {
-        let answer = self.send(Method::DELETE, &path(name), &()).await?;
-        if answer.status() == StatusCode::NOT_FOUND { Ok(()) } else { done(answer).await }
+        self.0.delete(name).await
     }
 
     fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>> {
-        let cloud = self.clone();
-        let lines = async move {
-            let answer = cloud.send(Method::GET, "/watch", &()).await?;
-            Ok::<_, Failure>(lines(answer.into_body()))
-        };
-        let stream = futures::stream::once(lines).try_flatten();
-        Some(stream.try_filter_map(|line| async move { Ok(push(&line)) }).boxed())
+        let changes = self.0.watch()?;
+        Some(changes.map_ok(|event| Push::Changed(event.name)).boxed())
     }
 }
 
 fn shape(name: &str, want: &ShapeSpec, labels: BTreeMap<String, String>) -> CloudShape {
     CloudShape { name: name.to_owned(), form: want.form, color: want.color.clone(), labels }
-}
-
-fn path(name: &str) -> String {
-    format!("/shapes/{}", escaped(name))
-}
-
-fn escaped(name: &str) -> String {
-    utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
-}
-
-fn push(line: &str) -> Option<Push> {
-    let event: Event = serde_json::from_str(line.strip_prefix("data: ")?).ok()?;
-    Some(Push::Changed(event.name))
-}
-
-impl Cloud {
-    /// Sends one request on its own connection: the cloud is near, and a kept connection would need care.
-    async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        body: &impl Serialize,
-    ) -> Answer<http::Response<Incoming>> {
-        let stream = TcpStream::connect(&self.authority).await?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        let body = if method == Method::GET || method == Method::DELETE {
-            Bytes::new()
-        } else {
-            Bytes::from(serde_json::to_vec(body)?)
-        };
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(http::header::HOST, &self.authority)
-            .header("x-by", "operator")
-            .body(Full::new(body))?;
-        // The connection lives as long as somebody reads its answer, and ends on its own.
-        tokio::spawn(connection);
-        Ok(sender.send_request(request).await?)
-    }
-}
-
-/// Converts the cloud's status codes.
-async fn done(answer: http::Response<Incoming>) -> Answer<()> {
-    let code = answer.status();
-    if code.is_success() {
-        return Ok(());
-    }
-    if code == StatusCode::CONFLICT {
-        return Err(Failure::Exists);
-    }
-    let words = answer.into_body().collect().await?.to_bytes();
-    let error = format!("the cloud answered {code}: {}", String::from_utf8_lossy(&words).trim());
-    Err(if code.is_client_error() { Failure::refused(error) } else { error.into() })
-}
-
-async fn read<T: DeserializeOwned>(answer: http::Response<Incoming>) -> Answer<T> {
-    let (head, body) = answer.into_parts();
-    if !head.status.is_success() {
-        done(http::Response::from_parts(head, body)).await?;
-        return Err("the cloud's answer contains no shape".into());
-    }
-    Ok(serde_json::from_slice(&body.collect().await?.to_bytes())?)
-}
-
-/// Streams the lines of a body.
-fn lines(body: Incoming) -> impl futures::Stream<Item = Answer<String>> {
-    let state = (BodyStream::new(body), Vec::new());
-    futures::stream::try_unfold(state, |(mut body, mut held)| async move {
-        loop {
-            if let Some(end) = held.iter().position(|byte| *byte == b'\n') {
-                let line = held.drain(..=end).collect::<Vec<u8>>();
-                return Ok(Some((String::from_utf8_lossy(&line).trim_end().to_owned(), (body, held))));
-            }
-            match body.next().await {
-                Some(frame) => held.extend(frame.map_err(BoxError::from)?.into_data().unwrap_or_default()),
-                None => return Ok(None),
-            }
-        }
-    })
 }

@@ -4,7 +4,8 @@ use clap::{Args, ValueEnum};
 use homeostat::prelude::*;
 use homeostat::world::{Drift, Outside, Ownership, Sweep, Use};
 
-use crate::cloud::Cloud;
+use crate::client::HttpClient;
+use crate::cloud::{Cloud, ShapesApi};
 use crate::shape::Shape;
 
 /// The prefix of our shapes' names, if that is how we know them.
@@ -70,6 +71,11 @@ impl Default for Options {
 
 /// Returns the operator for the cloud at this address.
 pub fn operator(url: &str, options: &Options) -> Operator {
+    operator_of(HttpClient::new(url), options)
+}
+
+/// Returns the operator for the cloud behind this API.
+pub fn operator_of(api: impl ShapesApi, options: &Options) -> Operator {
     let ownership = match options.ownership {
         Mode::Prefix => Ownership::Prefix(PREFIX.to_owned()),
         Mode::Tags => Ownership::Tags,
@@ -79,7 +85,7 @@ pub fn operator(url: &str, options: &Options) -> Operator {
         Share::Shared => Use::Shared,
         Share::Exclusive => Use::Exclusive,
     };
-    let shapes = Outside::new(Cloud::new(url))
+    let shapes = Outside::new(Cloud(api))
         .ownership(ownership)
         .used(r#use)
         .drift(if options.report_drift { Drift::Report } else { Drift::Correct })

@@ -7,7 +7,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use homeostat_core::Key;
+use homeostat_core::{Entropy, Key};
 use kube::Client;
 
 mod annotation;
@@ -185,6 +185,11 @@ impl<K: Kind> Context<K> {
     /// Returns the time, as the operator sees it.
     pub fn now(&self) -> jiff::Timestamp {
         self.run.now()
+    }
+
+    /// Returns the source of random values, such as passwords. Take them from here, and simulations repeat exactly.
+    pub fn entropy(&self) -> &Entropy {
+        &self.run.controller.operator.entropy
     }
 
     /// Returns the value of this type that was given to [`Operator::state`](crate::Operator::state). Declare it with

@@ -1,6 +1,7 @@
 //! A complete controller without the type of its objects: what was declared, and how it is connected to the caches, the queue
 //! and the workers when the operator runs. Compiled once, whatever the kinds.
 
+use std::any::TypeId;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cache_catch_up::CacheCatchUp;
 use super::engine::{Cleanup, Engine, ReconcileFunction};
+use super::fresh_start::FreshStart;
 use super::health::WorldHealthSource;
 use crate::cache::caches::Caches;
 use crate::cache::{Freshness, ObjectCache};
@@ -61,6 +63,8 @@ pub(crate) struct ControllerDescription {
     pub(crate) companions: Vec<Companion>,
     pub(crate) is_called_to_the_end: bool,
     pub(crate) dependent_condition: Option<&'static str>,
+    /// It acts only when its caches show what the server had when it got the right to act.
+    pub(crate) starts_fresh: bool,
     /// Its objects are not reconciled; only companions hear of their changes.
     pub(crate) only_listens: bool,
 }
@@ -94,6 +98,7 @@ impl ControllerDescription {
             companions: Vec::new(),
             is_called_to_the_end: false,
             dependent_condition: None,
+            starts_fresh: false,
             only_listens: false,
         }
     }
@@ -224,6 +229,10 @@ impl CompleteController for DescribedController {
             last_applied: &last_applied,
         };
         let options = controller.options;
+        let others: Vec<_> = controller.relations.iter().filter_map(|one| one.other.as_ref()).collect();
+        // Of some kinds only the metadata are followed.
+        let types = |info: &KindInfo| [info.type_id, info.metadata_type_id];
+        let others: BTreeSet<TypeId> = others.into_iter().flat_map(|other| types(other.info)).collect();
         freshness.extend(controller.relations.into_iter().map(|Relation { other, connect }| {
             connect(&wire, options.followed(other.map_or(info, |other| other.info)))
         }));
@@ -240,6 +249,12 @@ impl CompleteController for DescribedController {
             last_applied: last_applied.clone(),
         });
         forget_gone(&cache, last_applied);
+        let fresh_start = controller.starts_fresh.then(|| {
+            let others = others.into_iter().filter_map(|other| shared.caches.find(other, &shared.scope));
+            let others = others.map(|cache| (shared.scope.clone(), cache));
+            let main = (controller_shared.scope.clone(), cache.clone());
+            FreshStart::new([main].into_iter().chain(others).collect())
+        });
         let relist: Relist = if controller.only_listens {
             Arc::new(|_| {})
         } else {
@@ -252,6 +267,7 @@ impl CompleteController for DescribedController {
         let companions = controller.companions.into_iter().map(accompanied).collect();
         let runner = Arc::new(Engine {
             takeover: CacheCatchUp::new(&cache, &fence),
+            fresh_start,
             controller: controller_shared,
             reconcile,
             cleanup: controller.cleanup,

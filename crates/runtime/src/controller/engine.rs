@@ -11,9 +11,11 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use super::fresh_start::FreshStart;
 use super::cache_catch_up::CacheCatchUp;
 use crate::action::Action;
 use crate::context::{Run, report_undecodable};
+use crate::error::Error;
 use crate::fault::{Fault, Result, terminal};
 use crate::fence::Claim;
 use crate::kind::object::{Object, ObjectTest};
@@ -39,6 +41,8 @@ pub(crate) struct Engine {
     pub(crate) is_called_to_the_end: bool,
     /// How far the cache has come since this replica got the right to act.
     pub(crate) takeover: CacheCatchUp,
+    /// Whether its caches have caught up, if it must not act before.
+    pub(crate) fresh_start: Option<FreshStart>,
 }
 
 impl Runner for Engine {
@@ -64,6 +68,11 @@ impl Engine {
         let work = run.work;
         if let Some(gain) = self.controller.operator.fence.gain()
             && let Err(error) = Box::pin(self.takeover.catch_up(&self.controller, &work.key, gain)).await
+        {
+            return self.failed(work, error.into());
+        }
+        if let Some(fresh_start) = &self.fresh_start
+            && let Err(error) = Box::pin(fresh_start.catch_up(&self.controller.operator)).await
         {
             return self.failed(work, error.into());
         }
@@ -168,9 +177,12 @@ impl Engine {
             Some(patch) => Box::pin(context.put_status(&patch)).await,
             None => Ok(()),
         };
-        let action = result?;
-        written?;
-        Ok(action)
+        match (result, written) {
+            // A terminal fault is not tried again, and nothing else would ever report it.
+            (Err(fault), Err(error)) if fault.is_terminal() && is_worth_a_retry(&error) => Err(error.into()),
+            (Err(fault), _) => Err(fault),
+            (Ok(action), written) => written.map(|()| action).map_err(Into::into),
+        }
     }
 
     fn context(&self, object: Arc<Object>, run: RunInput<'_>) -> Arc<Run> {
@@ -180,4 +192,9 @@ impl Engine {
 
 fn has_finalizer(object: &Object, finalizer: &str) -> bool {
     object.meta().finalizers.as_deref().unwrap_or_default().iter().any(|name| name == finalizer)
+}
+
+/// Returns whether the same write may succeed later: the server did not refuse it for what it says or who sends it.
+fn is_worth_a_retry(error: &Error) -> bool {
+    error.code().is_none_or(|code| !matches!(code, 400 | 403 | 404 | 422))
 }

@@ -13,6 +13,7 @@ use futures::stream::Stream;
 pub(crate) mod assemble;
 mod cache_catch_up;
 pub(crate) mod engine;
+mod fresh_start;
 pub(crate) mod health;
 
 pub use assemble::Control;
@@ -241,6 +242,15 @@ impl<K: Kind> Controller<K> {
     /// controller's own work, as that of a Pod is its node's.
     pub fn to_the_end(mut self) -> Self {
         self.description.is_called_to_the_end = true;
+        self
+    }
+
+    /// Lets it act only when its caches show what the server had when this process started, or got its lease.
+    ///
+    /// A reconciler usually corrects later what it did on an old state. Use this where it cannot: where something runs that
+    /// was created once too often. Handlers always start like this.
+    pub fn starts_fresh(mut self) -> Self {
+        self.description.starts_fresh = true;
         self
     }
 

@@ -244,6 +244,8 @@ fn complete(plan: Plan, wires: Vec<(Relation, Rule)>, mut controller: Controller
         controller.allow(rule);
     }
     controller.relate(runner.follow_main_kind());
+    // A handler that is recorded as done corrects nothing that it did on an old state.
+    controller.starts_fresh = runner.plan.keeps_records();
     if runner.plan.keeps_records() {
         controller.write_metadata();
         controller.allow(Rule::on::<Secret>("", SECRET_VERBS));

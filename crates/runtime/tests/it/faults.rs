@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use homeostat::testing::{InjectedFault, RequestVerb};
 use homeostat_core::journal::{Entry, FaultClass};
 use homeostat_runtime::{Action, Fault, retry_after, terminal};
 use serde_json::json;
@@ -126,4 +127,17 @@ async fn a_failing_reconciler_that_writes_does_not_run_in_circles() {
     lab.pass(60).await;
     let runs = lab.log.take().len();
     assert!(runs <= 7, "{runs} runs in a minute: its own status writes spent the backoff");
+}
+
+/// A terminal fault is reported in the status, and the one write that says so may fail: then it is made again, because nothing
+/// else would ever say it.
+#[tokio::test(start_paused = true)]
+async fn a_report_of_a_terminal_fault_is_made_again_until_it_is_written() {
+    let mut lab = Lab::new().await;
+    lab.run_with(|_, _| async { Err(classify(DatabaseError::Misspelt)) }).await;
+    lab.faults.fail_next::<Widget>(RequestVerb::Patch, 2, InjectedFault::Refuse(500, "etcd is down"));
+    lab.widget("misspelt").await;
+    lab.pass(60).await;
+    assert_eq!(lab.faults.pending(), 0);
+    assert_eq!(conditions(lab.get("misspelt").await), [["Reconciled", "False", "TerminalError"]]);
 }

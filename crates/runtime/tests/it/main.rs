@@ -32,6 +32,7 @@ mod running;
 mod runs;
 mod shutdown;
 mod silence;
+mod sim;
 mod starting;
 mod statuses;
 mod told;

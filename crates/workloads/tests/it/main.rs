@@ -5,3 +5,4 @@
 
 mod controllers;
 mod node;
+mod sim;

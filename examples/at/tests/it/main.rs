@@ -4,4 +4,5 @@
 
 mod lab;
 mod schedules;
+mod sim;
 mod steps;

@@ -2,7 +2,6 @@
 
 use std::ops::Deref;
 
-use homeostat::core::Entropy;
 use homeostat::embedded::workload_controllers;
 use homeostat::prelude::*;
 use homeostat::runtime::Kind;
@@ -100,7 +99,7 @@ impl Lab {
 }
 
 fn run(cluster: &Cluster) -> RunningOperator {
-    cluster.run(operator(Settings { folder: "/data".into(), entropy: Entropy::seeded(1) }))
+    cluster.run(operator(Settings::in_folder("/data")))
 }
 
 pub(crate) fn container(name: &str, ready: bool, state: &Value) -> Value {

@@ -7,3 +7,4 @@ mod children;
 mod deletion;
 mod lab;
 mod problems;
+mod sim;

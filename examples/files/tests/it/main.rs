@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fall over its own mistakes")]
 
+mod sim;
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::Duration;

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fall over its own mistakes")]
 
+mod sim;
+
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::time::Duration;

@@ -7,6 +7,7 @@ mod browser;
 mod lab;
 mod page;
 mod policy;
+mod sim;
 
 use std::process::Command;
 

@@ -34,6 +34,7 @@ pub(super) fn control() -> Control {
         .named("cronjob-controller")
         .owns::<Job>()
         .writes_status::<CronJob>()
+        .starts_fresh()
         .reconcile(reconcile)
 }
 

@@ -31,6 +31,7 @@ pub(super) fn control() -> Control {
         .selects::<PartialPod, _>(|set: &DaemonSet| Some(label_selector(&set.spec.as_ref()?.selector)))
         .selects::<Node, _>(|set: &DaemonSet| Some(node_selector(set.spec.as_ref()?)))
         .writes_status::<DaemonSet>()
+        .starts_fresh()
         .reconcile(reconcile)
 }
 

@@ -36,6 +36,7 @@ pub(super) fn control() -> Control {
         .index::<ReplicaSet, OrphansInNamespace, _>(orphan_index_key)
         .reads::<PartialPod>()
         .writes_status::<Deployment>()
+        .starts_fresh()
         .reconcile(reconcile)
 }
 

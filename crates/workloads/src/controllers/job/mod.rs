@@ -45,6 +45,7 @@ fn control() -> Control {
         .owns::<PartialPod>()
         .selects::<PartialPod, _>(|job: &Job| Some(label_selector(job.spec.as_ref()?.selector.as_ref()?)))
         .writes_status::<Job>()
+        .starts_fresh()
         .reconcile(reconcile)
 }
 

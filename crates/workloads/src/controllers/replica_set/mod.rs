@@ -27,6 +27,7 @@ pub(super) fn control() -> Control {
         .selects::<PartialPod, _>(|set: &ReplicaSet| Some(label_selector(&set.spec.as_ref()?.selector)))
         .index::<PartialPod, OrphansInNamespace, _>(orphan_index_key)
         .writes_status::<ReplicaSet>()
+        .starts_fresh()
         .reconcile(reconcile)
 }
 

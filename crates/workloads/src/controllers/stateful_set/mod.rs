@@ -39,6 +39,7 @@ pub(super) fn control() -> Control {
         .reads::<PersistentVolumeClaim>()
         .writes::<PersistentVolumeClaim>()
         .writes_status::<StatefulSet>()
+        .starts_fresh()
         .reconcile(reconcile)
 }
 
