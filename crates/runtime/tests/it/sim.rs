@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat::sim::{Budget, Simulation, edit};
-use homeostat_runtime::{Action, Context, Controller, Operator, Result, StatusBase};
+use homeostat_runtime::{Action, Context, Controller, Operator, Result, StandardStatus};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{CustomResource, ResourceExt};
 use schemars::JsonSchema;
@@ -27,7 +27,7 @@ pub(crate) struct SheetStatus {
     #[serde(default)]
     text: String,
     #[serde(flatten)]
-    base: StatusBase,
+    base: StandardStatus,
 }
 
 fn sheet(name: &str, text: &str) -> Sheet {
