@@ -232,16 +232,16 @@ fn healthy(evidence: &Evidence, name: &str) -> String {
     format!("{name} is healthy{}.", ready.or_else(condition).unwrap_or_default())
 }
 
-/// Returns who changed the object last, if that is known.
+/// Returns who changed last what the object should be, if that is known.
 fn origin(evidence: &Evidence, steps: &[Step]) -> Option<String> {
-    let is_spec = |step: &&Step| {
-        let is_status = |path: &str| path.starts_with("status");
+    let is_wish = |path: &str| !path.starts_with("status") && !path.starts_with("metadata");
+    let is_change = |step: &&Step| {
         step.about == evidence.subject
             && step.kind == StepKind::Write
-            && (step.diff.is_empty() || step.diff.changes.iter().any(|change| !is_status(&change.path)))
+            && (step.diff.is_empty() || step.diff.changes.iter().any(|change| is_wish(&change.path)))
     };
-    let last = steps.iter().rev().find(is_spec)?;
-    let changes = last.diff.changes.iter().filter(|change| !change.path.starts_with("status"));
+    let last = steps.iter().rev().find(is_change)?;
+    let changes = last.diff.changes.iter().filter(|change| is_wish(&change.path));
     let changes: Vec<String> = changes.take(3).map(ToString::to_string).collect();
     let diff = if changes.is_empty() { String::new() } else { format!(": {}", changes.join(", ")) };
     let when = times::both(evidence.now, last.at);
