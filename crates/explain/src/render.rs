@@ -58,7 +58,7 @@ fn describe_step(explanation: &Explanation, step: &Step) -> String {
     }
     let hidden = changes.len().saturating_sub(shown_max) + step.diff.omitted as usize;
     if hidden > 0 {
-        let _ = write!(text, "\nand {hidden} more fields");
+        let _ = write!(text, "\nand {hidden} more");
     }
     text
 }
