@@ -273,8 +273,10 @@ impl Comparison {
         let is_hidden = self.is_hidden();
         let value = |value: Option<&Value>| match value {
             None | Some(Value::Null) => FieldValue::Absent,
-            Some(_) if is_hidden => FieldValue::Hidden,
-            Some(value) => shown(value),
+            Some(value) => match shown(value) {
+                text if is_hidden || tells_a_secret(&text) => FieldValue::Hidden,
+                text => FieldValue::Shown(text),
+            },
         };
         let (old, new) = (value(old), value(new));
         self.diff.push(FieldChange { path: shortened_path(&self.path), old, new });
@@ -291,8 +293,23 @@ impl Comparison {
 
 /// Returns whether a name on the path says that its value is a secret.
 fn names_a_secret(path: &str) -> bool {
-    let plain: String = path.to_lowercase().chars().filter(|letter| !matches!(letter, '-' | '_')).collect();
-    SENSITIVE.iter().any(|word| plain.contains(word))
+    let plain = plain_letters(path);
+    let is_secret = |name: &str| name.ends_with("secret");
+    SENSITIVE.iter().any(|word| plain.contains(word)) || plain.split(['.', '[', ']']).any(is_secret)
+}
+
+/// Returns whether a text, such as an argument of a command, holds a secret: `--password=hunter2`, `["--token","x"]`.
+fn tells_a_secret(text: &str) -> bool {
+    let plain = plain_letters(text);
+    SENSITIVE.iter().any(|word| {
+        let ends = plain.match_indices(word).map(|(at, word)| &plain[at + word.len()..]);
+        ends.into_iter().any(|rest| rest.starts_with(['=', ':']) || rest.starts_with("\","))
+    })
+}
+
+/// Returns a text in lower case, without what separates words.
+fn plain_letters(text: &str) -> String {
+    text.to_lowercase().chars().filter(|letter| !matches!(letter, '-' | '_')).collect()
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -320,7 +337,7 @@ fn plain_text(value: &Value) -> String {
 
 /// Returns the value as it is shown: an object or list that is too long by its size, a text by its beginning. Texts
 /// within an object are not searched for secrets, so only lists of plain values are shown.
-fn shown(value: &Value) -> FieldValue {
+fn shown(value: &Value) -> String {
     let text = match value {
         Value::Object(fields) => format!("{{{} fields}}", fields.len()),
         Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
@@ -328,7 +345,7 @@ fn shown(value: &Value) -> FieldValue {
         }
         plain => plain.to_string(),
     };
-    FieldValue::Shown(shortened(text))
+    shortened(text)
 }
 
 fn shortened(mut text: String) -> String {
@@ -427,6 +444,12 @@ mod tests {
             env("hunter2"),
             "env[API_TOKEN].name added, env[API_TOKEN].value added",
         );
+        check(&deployment(), json!({}), json!({"clientSecret": "hunter2"}), "clientSecret added");
+        let arguments = |list: &[&str]| json!({"args": list});
+        check(&deployment(), arguments(&["a"]), arguments(&["a", "--password=hunter2"]), "args changed");
+        check(&deployment(), arguments(&["a"]), arguments(&["--api-key", "hunter2"]), "args changed");
+        let said = |text: &str| json!({"message": text});
+        check(&deployment(), said("a"), said("the token expired"), "message \"a\" → \"the token expired\"");
         let applied = |value: &str| json!({"metadata": {"annotations": {LAST_APPLIED: value}}});
         let expected = format!("metadata.annotations[{LAST_APPLIED}] changed");
         check(&deployment(), applied("hunter2"), applied("hunter3"), &expected);

@@ -9,6 +9,7 @@
 
 mod describe;
 mod evidence;
+mod explain;
 mod explanation;
 mod findings;
 mod render;
@@ -19,5 +20,6 @@ mod times;
 
 pub use describe::{describe_cause, describe_entry};
 pub use evidence::{Evidence, MissingReference, SeenObject};
-pub use explanation::{Cause, CauseCode, Explanation, Health, Step, StepKind, explain};
+pub use explain::explain;
+pub use explanation::{Cause, CauseCode, Explanation, Health, Step, StepKind};
 pub use render::render;

@@ -13,6 +13,9 @@ const STEPS_MAX: usize = 25;
 /// The fields that are shown of a step.
 const CHANGES_MAX: usize = 6;
 
+/// The fields that are shown of a step that only changed a status, which follows from something else.
+const STATUS_CHANGES_MAX: usize = 3;
+
 /// Returns the explanation as text for people, ending in a newline.
 pub fn render(explanation: &Explanation) -> String {
     let mut text = String::new();
@@ -48,12 +51,14 @@ fn describe_step(explanation: &Explanation, step: &Step) -> String {
     let clock = times::clock(explanation.at, step.at);
     let mut text = format!("{mark} {clock} {when:>10}  {} {}{times}", step.actor, step.text);
     let changes: Vec<&FieldChange> = step.diff.changes.iter().filter(|change| !is_time(change)).collect();
-    for change in changes.iter().take(CHANGES_MAX) {
+    let is_status = changes.iter().all(|change| change.path.starts_with("status"));
+    let shown_max = if is_status { STATUS_CHANGES_MAX } else { CHANGES_MAX };
+    for change in changes.iter().take(shown_max) {
         let _ = write!(text, "\n{change}");
     }
-    let hidden = changes.len().saturating_sub(CHANGES_MAX) + step.diff.omitted as usize;
+    let hidden = changes.len().saturating_sub(shown_max) + step.diff.omitted as usize;
     if hidden > 0 {
-        let _ = write!(text, "\nand {hidden} more fields");
+        let _ = write!(text, "\nand {hidden} more");
     }
     text
 }

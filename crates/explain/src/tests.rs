@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_core::journal::{Cause, Entry, FaultClass, Next, Record, Verb, WriteOutcome};
+use homeostat_core::journal::{Cause, Entry, FaultClass, Next, Record, Verb, WatchState, WriteOutcome};
 use homeostat_core::write_history::{OperatorJournal, Refusal, WriteRecord};
 use homeostat_core::{FieldDiff, Key, Revision};
 use jiff::{SignedDuration, Timestamp};
@@ -125,6 +125,20 @@ fn failures_are_of_several_sorts() {
     assert_eq!(code("the API outside does not answer: gone"), CauseCode::FailingWorld);
     assert_eq!(code("no answer within 30s"), CauseCode::SlowOutside);
     assert_eq!(code("odd"), CauseCode::Failing);
+}
+
+#[test]
+fn an_operator_that_cannot_watch_is_told() {
+    let mut evidence = about_task(json!({}));
+    let error = "cannot watch demo.dev/tasks: forbidden".to_owned();
+    let state = WatchState::Failing { error, retry: Duration::from_secs(5) };
+    evidence.journals =
+        vec![journal(vec![(0, Entry::Watched { resource: "demo.dev/tasks".to_owned(), state })])];
+    check(
+        &evidence,
+        Some(CauseCode::MissingRight),
+        "Task t is not seen by the operator task: cannot watch demo.dev/tasks: forbidden. It tries again in 5s, 12:00:05Z.",
+    );
 }
 
 #[test]

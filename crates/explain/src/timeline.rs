@@ -28,7 +28,8 @@ pub(crate) fn steps(evidence: &Evidence) -> Vec<Step> {
     let writes = evidence.writes.iter().filter(|write| !is_told(write));
     steps.extend(writes.map(|write| step_of_write(evidence, write)));
     steps.extend(evidence.events.iter().filter_map(|event| step_of_event(evidence, event)));
-    steps.sort_by_key(|step| step.at);
+    // Events tell only the second, and follow what they are about.
+    steps.sort_by_key(|step| (step.at.as_second(), step.at.subsec_nanosecond() == 0, step.at));
     grouped(steps)
 }
 

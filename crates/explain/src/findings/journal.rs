@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use homeostat_core::Key;
-use homeostat_core::journal::{Entry, FaultClass, HandlerOutcome, Record, WriteOutcome};
+use homeostat_core::journal::{Entry, FaultClass, HandlerOutcome, Record, WatchState, WriteOutcome};
 use jiff::{SignedDuration, Timestamp};
 
 use super::Finding;
@@ -39,7 +39,19 @@ pub(super) fn find(evidence: &Evidence) -> Vec<Finding> {
     let is_below =
         |object: &Key| *object == evidence.subject || evidence.below().any(|seen| seen.key == *object);
     let runs = runs.into_iter().filter(|((_, object), _)| is_below(object));
-    runs.filter_map(|((source, object), run)| judge(evidence, source, object, &run)).collect()
+    let found = runs.filter_map(|((source, object), run)| judge(evidence, source, object, &run));
+    found.chain(evidence.records().filter_map(|(_, record)| find_failing_watch(evidence, record))).collect()
+}
+
+/// Finds that an operator cannot follow the kind of the object, so that it knows nothing of it.
+fn find_failing_watch(evidence: &Evidence, record: &Record) -> Option<Finding> {
+    let Entry::Watched { state: WatchState::Failing { error, retry }, .. } = &record.entry else {
+        return None;
+    };
+    let text = format!("is not seen by the operator {}: {error}", record.source);
+    let retry = record.at.checked_add(*retry).ok();
+    let next = retry.map(|at| format!("it tries again {}", times::both(evidence.now, at)));
+    Some(Finding::new(code_of(error, None), &evidence.subject, text).with_next(next))
 }
 
 /// Returns why an operator fails on this object at present, and what is next.

@@ -112,7 +112,8 @@ fn describe_end(evidence: &Evidence, ended: &Value) -> String {
 }
 
 fn next_start(message: &str) -> Option<String> {
-    (!message.is_empty()).then(|| message.to_owned())
+    let words = message.split(" restarting").next().unwrap_or_default();
+    (!words.is_empty()).then(|| words.to_owned())
 }
 
 fn image_in_spec<'a>(pod: &'a SeenObject, container: &str) -> Option<&'a str> {

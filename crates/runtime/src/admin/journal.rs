@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use homeostat_core::Key;
-use homeostat_core::journal::Record;
+use homeostat_core::journal::{Entry, Record, WatchState};
 use homeostat_core::write_history::OperatorJournal;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
@@ -66,12 +66,32 @@ async fn answer(shared: &OperatorShared, token: &str, object: &Key) -> Result<Ad
         |record: &Record| record.entry.mentioned().iter().all(|key| verdicts.get(key) == Some(&true));
     let journal = OperatorJournal {
         operator: shared.name.to_string(),
-        records: records.into_iter().filter(may_see).collect(),
+        records: records.into_iter().filter(may_see).chain(failing_watch(shared, object)).collect(),
         since: reach.since.filter(|_| reach.dropped > 0),
         dropped: reach.dropped,
     };
     let text = serde_json::to_string(&journal).unwrap_or_default();
     Ok(AdminPage { code: StatusCode::OK, content_type: "application/json", text })
+}
+
+/// Returns that the watch of the object's kind fails, if it does: then nothing is known about the object.
+fn failing_watch(shared: &OperatorShared, object: &Key) -> Option<Record> {
+    let caches = shared.caches.all().into_iter();
+    let mut caches = caches.filter(|(_, cache)| {
+        let info = cache.info();
+        info.group == object.group() && info.plural == object.resource()
+    });
+    caches.find_map(|(_, cache)| {
+        let state = cache.freshness().state;
+        let resource = cache.info().resource.clone();
+        let is_failing = matches!(state, WatchState::Failing { .. });
+        let record = || Record {
+            at: shared.clock.now(),
+            source: shared.name.clone(),
+            entry: Entry::Watched { resource, state },
+        };
+        is_failing.then(record)
+    })
 }
 
 /// Returns whether a key names a thing outside the cluster, which belongs to the object itself.

@@ -17,6 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
 
 mod journal;
@@ -42,6 +43,9 @@ const CONNECTIONS_MAX: usize = 64;
 /// between two scrapes.
 const REQUEST_MAX: Duration = Duration::from_secs(75);
 
+/// Questions about objects at a time: each asks the API server who the caller is, whoever that may be.
+const QUESTIONS_MAX: usize = 8;
+
 /// The pause after a failed accept, which is usually due to a lack of file descriptors: retrying at once would be a busy
 /// loop.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -53,6 +57,8 @@ pub(crate) struct AdminState {
     probes: Option<Probes>,
     stage: Mutex<Stage>,
     rights: Mutex<Rights>,
+    /// Questions about objects under way.
+    questions: Semaphore,
 }
 
 /// How far the operator is.
@@ -108,6 +114,7 @@ impl AdminState {
             probes: Some(Probes { shared: shared.clone(), activities }),
             stage: Mutex::new(Stage::Starting("nothing is done yet".to_owned())),
             rights: Mutex::default(),
+            questions: Semaphore::new(QUESTIONS_MAX),
         })
     }
 
@@ -178,7 +185,12 @@ impl AdminState {
     /// Answers what the operator did about an object, to callers who may read it.
     async fn journal(&self, headers: &HeaderMap, query: Option<&str>) -> AdminPage {
         match &self.probes {
-            Some(probes) => journal::page(&probes.shared, headers, query).await,
+            Some(probes) => match self.questions.try_acquire() {
+                Ok(_permit) => journal::page(&probes.shared, headers, query).await,
+                Err(_) => {
+                    AdminPage::text(StatusCode::TOO_MANY_REQUESTS, "too many questions at once; ask again\n")
+                }
+            },
             None => AdminPage::text(StatusCode::NOT_FOUND, "there is no server to ask who may read what\n"),
         }
     }
@@ -381,6 +393,7 @@ mod tests {
                 probes: None,
                 stage: Mutex::new(Stage::Running { controllers: Vec::new(), worlds: Vec::new() }),
                 rights: Mutex::default(),
+                questions: Semaphore::new(QUESTIONS_MAX),
             },
             journal,
             cache,

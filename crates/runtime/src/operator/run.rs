@@ -10,6 +10,7 @@ use homeostat_core::Clock;
 use homeostat_core::journal::WatchState;
 use kube::Client;
 use serde_json::Value;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -18,7 +19,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::tasks::Tasks;
 use super::{Operator, definitions};
-use crate::admin::{self, AdminState};
+use crate::admin::{self, Admin, AdminState};
 use crate::cache::Freshness;
 use crate::cache::caches::{Caches, Supply};
 use crate::controller::assemble::AssembledController;
@@ -42,10 +43,7 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     operator.verify()?;
     let rules = [operator.rules(), vec![Rule::events()]].concat();
     let lease_rules: Vec<Rule> = operator.election.rule().into_iter().collect();
-    let listener = match operator.admin {
-        Some(admin) => Some(admin.listen().await?),
-        None => None,
-    };
+    let listener = listen(operator.admin).await?;
     let (recorder, notes) = Recorder::new();
     let shared = Arc::new(OperatorShared {
         name: operator.name.clone(),
@@ -108,6 +106,13 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     let ended = tasks.join().await;
     activities.end(&shared, operator.grace).await;
     shared.states.verify().and(ended)
+}
+
+async fn listen(admin: Option<Admin>) -> Result<Option<TcpListener>, Error> {
+    match admin {
+        Some(admin) => admin.listen().await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Stops the operator when its code asks for a state that `main` did not give: no retry would find it.

@@ -11,7 +11,7 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use crate::server::{PATIENCE, eventually};
+use crate::server::PATIENCE;
 
 /// What `homeostat why` prints, whatever its exit code.
 pub(crate) async fn why(kubeconfig: &Path, arguments: &[&str]) -> String {
@@ -28,21 +28,21 @@ pub(crate) async fn why(kubeconfig: &Path, arguments: &[&str]) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
-/// Waits until the first line of the explanation has all these words; returns all of it.
+/// Asks until the first line of the explanation has all these words; returns all of it.
 pub(crate) async fn names(kubeconfig: &Path, arguments: &[&str], words: &[&str]) -> String {
     let last = std::sync::Mutex::new(String::new());
-    let what = format!("why {arguments:?} says {words:?}");
-    let asked = eventually(&what, || async {
-        let text = why(kubeconfig, arguments).await;
-        let first = text.lines().next().unwrap_or_default();
-        let is_named = words.iter().all(|word| first.contains(word));
-        last.lock().unwrap().clone_from(&text);
-        is_named.then_some(text)
-    });
-    tokio::select! {
-        text = asked => text,
-        () = tokio::time::sleep(PATIENCE - std::time::Duration::from_secs(1)) => {
-            panic!("why {arguments:?} does not say {words:?} in its first line but:\n{}", last.lock().unwrap())
+    let asked = async {
+        loop {
+            let text = why(kubeconfig, arguments).await;
+            let first = text.lines().next().unwrap_or_default();
+            if words.iter().all(|word| first.contains(word)) {
+                return text;
+            }
+            *last.lock().unwrap() = text;
         }
-    }
+    };
+    let named = tokio::time::timeout(PATIENCE, asked).await;
+    named.unwrap_or_else(|_| {
+        panic!("why {arguments:?} does not say {words:?} in its first line but:\n{}", last.lock().unwrap())
+    })
 }
