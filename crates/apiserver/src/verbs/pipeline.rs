@@ -13,6 +13,7 @@
 //! | prepare | sets name, uid and time of a new object, and the fields that the kind decides | [`metadata`], [`prepare`] |
 //! | validate | validates the whole object; allocates addresses for a valid one | [`validate`], [`prepare`] |
 //! | admit (validate) | lets admission refuse the object, unchanged | [`admit::validate`] |
+//! | charge | charges quotas, as steps of the commit | [`admit::charge_quotas`] |
 //! | encode, commit | commits if the stored object is unchanged; otherwise starts over from it | [`commit`] |
 //! | answer | sends the stored bytes, and all warnings | [`super::answer`] |
 //!

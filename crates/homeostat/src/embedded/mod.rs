@@ -26,6 +26,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use error::Error;
+pub use homeostat_apiserver::admission::{AdmissionPlugins, PluginNameError};
 pub use homeostat_workloads::controllers::operator as workload_controllers;
 pub use homeostat_workloads::node::{
     NodeOptions, RestartBackoff, end_leftover_processes, remove_folder, run_node_helper,
@@ -44,6 +45,7 @@ pub struct Builder {
     clock: Clock,
     entropy: Entropy,
     node: Option<NodeOptions>,
+    admission: AdmissionPlugins,
 }
 
 /// A running control plane.
@@ -82,6 +84,13 @@ impl Builder {
         self
     }
 
+    /// Sets the admission plugins; those of Kubernetes by default.
+    #[must_use]
+    pub fn admission(mut self, plugins: AdmissionPlugins) -> Self {
+        self.admission = plugins;
+        self
+    }
+
     /// Replaces the machine's time and randomness, for tests.
     #[must_use]
     pub fn time_and_chance(mut self, clock: Clock, entropy: Entropy) -> Self {
@@ -115,6 +124,7 @@ impl Builder {
         let server = self.bind()?;
         let mut builder =
             ApiServer::builder(Arc::clone(&store)).clock(self.clock).entropy(self.entropy.clone());
+        builder = builder.admission(self.admission.clone());
         let authenticator = match &server {
             Some(server) => {
                 let authenticator = Arc::new(server.authenticator(Arc::clone(&store))?);
@@ -220,6 +230,7 @@ impl ControlPlane {
             clock: Clock::system(),
             entropy: Entropy::system(),
             node: None,
+            admission: AdmissionPlugins::default(),
         }
     }
 
