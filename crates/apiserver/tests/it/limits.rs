@@ -24,7 +24,7 @@ async fn unenforced_objects_cause_warnings() {
         (policies, named(json!({"podSelector": {}})), "NetworkPolicy is"),
         (
             "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations",
-            named(json!({"type": "Exempt"})),
+            named(json!({"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}})),
             "PriorityLevelConfiguration is",
         ),
     ] {
