@@ -18,8 +18,8 @@ use homeostat_store::{Entry, Error as StoreError, Op};
 use serde_json::Value;
 
 use crate::backend::{Backend, commit_refusal};
+use crate::stamp::stamp_new;
 use crate::stored::encode;
-use crate::verbs::stamp_new;
 
 /// The storage of APIServices.
 const STORAGE: Storage<'static> = API_SERVICE.storage();

@@ -17,7 +17,6 @@ use homeostat_api::storage::Storage;
 use homeostat_core::{Clock, Entropy, Key};
 use homeostat_store::{Committed, Entry, Error, Expect, Op, SharedStore, Snapshot, Txn};
 
-use crate::admission::Admission;
 use crate::auth::Authorizer;
 use crate::logs::LogSource;
 use crate::notices::{AbandonedCommit, Notices, ReplacedEntry};
@@ -96,7 +95,6 @@ pub(crate) struct Backend {
     pub(crate) entropy: Entropy,
     pub(crate) registry: Registry,
     pub(crate) authorizer: Authorizer,
-    pub(crate) admission: Admission,
     pub(crate) notices: Notices,
     /// Allocator of addresses and ports for Services.
     pub(crate) services: ServiceAllocator,
@@ -113,7 +111,6 @@ impl Backend {
     pub(crate) fn forked(&self, store: SharedStore, clock: Clock, entropy: Entropy) -> Result<Self, Error> {
         Ok(Self {
             authorizer: Authorizer::new(Arc::clone(&store)),
-            admission: self.admission.forked(),
             registry: self.registry.forked(Arc::clone(&store))?,
             notices: self.notices.forked(),
             services: self.services.forked(),

@@ -56,6 +56,7 @@ pub struct ApiServer {
 
 struct ServerState {
     backend: Arc<Backend>,
+    admission: Arc<Admission>,
     authenticator: Arc<Authenticator>,
     metrics: Metrics,
     expensive: ExpensiveRequests,
@@ -156,7 +157,6 @@ impl Builder {
         let authenticator = self.authenticator.unwrap_or_else(|| Arc::new(Authenticator::new(self.clock)));
         let backend = Arc::new(Backend {
             authorizer: Authorizer::new(Arc::clone(&self.store)),
-            admission: Admission::new(self.admission),
             store: self.store,
             clock: self.clock,
             entropy: self.entropy,
@@ -173,8 +173,10 @@ impl Builder {
         backend.size.observe(&backend.store.snapshot());
         let background = BackgroundWorker::new(Arc::clone(&backend), born);
         let metrics = Metrics::new(backend.clock.now());
+        let admission = Arc::new(Admission::new(self.admission));
         let shared = Arc::new(ServerState {
             backend,
+            admission,
             authenticator,
             metrics,
             expensive: ExpensiveRequests::new(),
@@ -290,6 +292,7 @@ impl ApiServer {
         let user = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
         let call = Call {
             backend: Arc::clone(backend),
+            admission: Arc::clone(&self.shared.admission),
             headers: parts.headers.clone(),
             queue: self.shared.expensive.user_queue(user),
             warnings: Arc::default(),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use homeostat::embedded::{ControlPlane, NodeOptions};
+use homeostat::embedded::{AdmissionPlugins, ControlPlane, NodeOptions};
 use homeostat_core::Entropy;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -45,6 +45,18 @@ pub(crate) struct Up {
     /// Run only the API, without the controllers for Deployments, Jobs and so on
     #[arg(long)]
     no_workloads: bool,
+
+    /// Admission plugins to switch off, by their names in Kubernetes, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    disable_admission_plugins: Vec<String>,
+
+    /// Admission plugins to switch on in addition to those that Kubernetes switches on, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    enable_admission_plugins: Vec<String>,
+
+    /// File with an AdmissionConfiguration: the defaults and exemptions of PodSecurity
+    #[arg(long, value_name = "FILE")]
+    admission_control_config_file: Option<PathBuf>,
 
     /// Also run Pods, as processes of this machine: anyone who may create Pods can run commands here
     #[arg(long)]
@@ -110,11 +122,25 @@ impl Up {
         if let Some((_, why)) = idle.iter().find(|(is_given, _)| *is_given && !self.node) {
             clap::Error::raw(ErrorKind::MissingRequiredArgument, *why).exit();
         }
+        let admission = self
+            .admission()
+            .unwrap_or_else(|why| clap::Error::raw(ErrorKind::InvalidValue, format!("{why}\n")).exit());
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(self.serve())
+        runtime.block_on(self.serve(admission))
     }
 
-    async fn serve(self) -> Result<(), Box<dyn Error>> {
+    /// Returns the admission plugins that the flags ask for.
+    fn admission(&self) -> Result<AdmissionPlugins, String> {
+        let (enabled, disabled) = (&self.enable_admission_plugins, &self.disable_admission_plugins);
+        let plugins = AdmissionPlugins::new(enabled, disabled).map_err(|error| error.to_string())?;
+        let Some(file) = &self.admission_control_config_file else { return Ok(plugins) };
+        let told =
+            |why: String| format!("cannot use --admission-control-config-file {}: {why}", file.display());
+        let text = std::fs::read_to_string(file).map_err(|error| told(error.to_string()))?;
+        plugins.configured(&text).map_err(told)
+    }
+
+    async fn serve(self, admission: AdmissionPlugins) -> Result<(), Box<dyn Error>> {
         // A file that may not grow (`ulimit -f`) makes a write fail, which the store reports. Without a handler, the
         // signal would end the process.
         let _heard = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
@@ -124,8 +150,10 @@ impl Up {
         let entropy = Entropy::system();
         let location = self.location(&entropy).await?;
         let kubeconfig = self.kubeconfig.clone().unwrap_or_else(|| location.kubeconfig());
-        let mut builder =
-            ControlPlane::builder().listen(self.listen, kubeconfig).workloads(!self.no_workloads);
+        let mut builder = ControlPlane::builder()
+            .listen(self.listen, kubeconfig)
+            .workloads(!self.no_workloads)
+            .admission(admission);
         if let DataLocation::Folder(folder) = &location {
             builder = builder.data_dir(folder);
         }

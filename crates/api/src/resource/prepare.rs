@@ -116,80 +116,15 @@ mod tests {
     }
 
     fn created(group: &str, kind: &str, mut object: Value) -> Result<Value, Status> {
-        let classes =
-            |name: &str| (name == "high").then(|| json!({"metadata": {"name": "high"}, "value": 7}));
-        let runtime_classes = |name: &str| {
-            let scheduling = json!({"nodeSelector": {"disk": "ssd"},
-                "tolerations": [{"key": "vm", "operator": "Exists"}]});
-            let class =
-                json!({"handler": "h", "overhead": {"podFixed": {"cpu": "100m"}}, "scheduling": scheduling});
-            (name == "vm").then_some(class)
-        };
         let identity = Identity::admin();
         let clock = Clock::system();
-        let with = PrepareContext {
-            clock: &clock,
-            uid: "u-1",
-            identity: &identity,
-            priority_classes: &classes,
-            runtime_classes: &runtime_classes,
-            has_node: true,
-        };
+        let with = PrepareContext { clock: &clock, uid: "u-1", identity: &identity };
         crate::kinds::defaults::default(crate::kinds::declared(group, "v1", kind), &mut object);
         prepare_for_create(&row(group, kind), &mut object, &with).map(|()| object)
     }
 
     #[test]
-    fn a_token_is_of_an_account() {
-        let check = |source: Value, account: Value, expected: Value| {
-            let volume = json!({"name": "own", "projected": {"sources": [source]}});
-            let spec = json!({"containers": [], "volumes": [volume], "serviceAccountName": account});
-            let pod = created("", "Pod", json!({"metadata": {"name": "web"}, "spec": spec})).unwrap();
-            assert_eq!(pod["spec"]["serviceAccountName"], expected, "{pod}");
-        };
-        let token = json!({"serviceAccountToken": {"path": "token"}});
-        check(token.clone(), json!(null), json!("default"));
-        check(token, json!("robot"), json!("robot"));
-        check(json!({"secret": {"name": "x"}}), json!(null), json!(null));
-    }
-
-    #[test]
-    fn a_runtime_class_decides_overhead_and_place() {
-        let pod = |spec: Value| {
-            created("", "Pod", json!({"metadata": {"name": "web"}, "spec": spec}))
-                .map(|pod| pod["spec"].clone())
-        };
-        let given =
-            pod(json!({"containers": [], "runtimeClassName": "vm", "nodeSelector": {"a": "b"}})).unwrap();
-        assert_eq!(given["overhead"], json!({"cpu": "100m"}));
-        assert_eq!(given["nodeSelector"], json!({"a": "b", "disk": "ssd"}));
-        assert_eq!(given["tolerations"][2], json!({"key": "vm", "operator": "Exists"}));
-        let same = json!({"containers": [], "runtimeClassName": "vm", "overhead": {"cpu": "0.1"}});
-        assert_eq!(pod(same).unwrap()["overhead"], json!({"cpu": "100m"}));
-        let rows = [
-            (
-                json!({"overhead": {}}),
-                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
-            ),
-            (json!({"runtimeClassName": "none"}), "pod rejected: RuntimeClass \"none\" not found"),
-            (
-                json!({"runtimeClassName": "vm", "overhead": {"cpu": "1"}}),
-                "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
-            ),
-            (
-                json!({"runtimeClassName": "vm", "nodeSelector": {"disk": "tape"}}),
-                "conflict: runtimeClass.scheduling.nodeSelector[disk] = ssd; pod.spec.nodeSelector[disk] = tape",
-            ),
-        ];
-        for (spec, why) in rows {
-            let refusal = pod(spec).expect_err("refused");
-            assert_eq!(refusal.code, 403);
-            assert!(refusal.message.ends_with(why), "{}", refusal.message);
-        }
-    }
-
-    #[test]
-    fn a_pod_starts_pending_with_admission_applied() {
+    fn a_pod_starts_pending() {
         let pod = created(
             "",
             "Pod",
@@ -198,10 +133,6 @@ mod tests {
         )
         .expect("accepted");
         assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "BestEffort"}));
-        assert_eq!(pod["spec"]["priority"], json!(0));
-        assert_eq!(pod["spec"]["preemptionPolicy"], "PreemptLowerPriority");
-        let keys = [&pod["spec"]["tolerations"][0]["key"], &pod["spec"]["tolerations"][1]["key"]];
-        assert_eq!(keys, ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]);
     }
 
     #[test]
@@ -217,14 +148,6 @@ mod tests {
             let pod = created("", "Pod", pod).expect("accepted");
             assert_eq!(pod["status"]["qosClass"], expected, "{resources}");
         }
-    }
-
-    #[test]
-    fn priority_comes_from_the_class() {
-        let spec = |class: &str| json!({"spec": {"priorityClassName": class, "containers": []}});
-        assert_eq!(created("", "Pod", spec("high")).expect("accepted")["spec"]["priority"], json!(7));
-        let refusal = created("", "Pod", spec("nope")).expect_err("no such class");
-        assert!(refusal.message.contains("no PriorityClass with name nope was found"), "{}", refusal.message);
     }
 
     #[test]

@@ -139,7 +139,7 @@ mod tests {
         let names = |text: &str| text.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();
         let check = |enabled: &str, disabled: &str, expected: &str| {
             let outcome = AdmissionPlugins::new(&names(enabled), &names(disabled));
-            assert_eq!(outcome.map(|_| String::new()).unwrap_or_else(|error| error.to_string()), expected);
+            assert_eq!(outcome.map_or_else(|error| error.to_string(), |_| String::new()), expected);
         };
         check("", "ServiceAccount NamespaceLifecycle", "");
         check("LimitRanger", "AlwaysPullImages", "");

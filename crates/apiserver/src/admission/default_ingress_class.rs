@@ -2,7 +2,6 @@
 
 use homeostat_api::kinds::networking::ingress::INGRESS;
 use homeostat_api::kinds::networking::ingress_class::INGRESS_CLASS;
-use homeostat_api::status::Status;
 use serde_json::Value;
 
 use super::default_class::default_class;
@@ -11,7 +10,7 @@ use super::request::is_kind;
 use super::{AdmissionRequest, Operation};
 
 pub(super) static PLUGIN: Plugin = Plugin {
-    mutate: Mutate::Now(admit),
+    mutate: Mutate::Fill(admit),
     ..Plugin::new("DefaultIngressClass", |resource| is_kind(resource, &INGRESS))
 };
 
@@ -20,14 +19,13 @@ const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
 /// The annotation by which an Ingress once named its class.
 const OLD_CLASS: &str = "kubernetes.io/ingress.class";
 
-fn admit(request: &AdmissionRequest<'_>, ingress: &mut Value) -> Result<(), Status> {
+fn admit(request: &AdmissionRequest<'_>, ingress: &mut Value) {
     if !request.is_of(&INGRESS) || request.operation != Operation::Create || has_class(ingress) {
-        return Ok(());
+        return;
     }
     if let Some(name) = default_class(&request.load_all(&INGRESS_CLASS, ""), &[IS_DEFAULT]) {
         ingress["spec"]["ingressClassName"] = name.into();
     }
-    Ok(())
 }
 
 fn has_class(ingress: &Value) -> bool {

@@ -2,7 +2,6 @@
 
 use homeostat_api::kinds::core::persistent_volume_claim::PERSISTENT_VOLUME_CLAIM;
 use homeostat_api::kinds::storage::storage_class::STORAGE_CLASS;
-use homeostat_api::status::Status;
 use serde_json::Value;
 
 use super::default_class::default_class;
@@ -11,7 +10,7 @@ use super::request::is_kind;
 use super::{AdmissionRequest, Operation};
 
 pub(super) static PLUGIN: Plugin = Plugin {
-    mutate: Mutate::Now(admit),
+    mutate: Mutate::Fill(admit),
     ..Plugin::new("DefaultStorageClass", |resource| is_kind(resource, &PERSISTENT_VOLUME_CLAIM))
 };
 
@@ -21,15 +20,14 @@ const IS_DEFAULT: [&str; 2] =
 /// The annotation by which claims once named their class.
 const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-fn admit(request: &AdmissionRequest<'_>, claim: &mut Value) -> Result<(), Status> {
+fn admit(request: &AdmissionRequest<'_>, claim: &mut Value) {
     if !request.is_of(&PERSISTENT_VOLUME_CLAIM) || request.operation != Operation::Create || has_class(claim)
     {
-        return Ok(());
+        return;
     }
     if let Some(name) = default_class(&request.load_all(&STORAGE_CLASS, ""), &IS_DEFAULT) {
         claim["spec"]["storageClassName"] = name.into();
     }
-    Ok(())
 }
 
 /// Returns whether the claim names a class, even the empty one.

@@ -1,7 +1,6 @@
 //! DefaultTolerationSeconds: Pods survive a short absence of their node.
 
 use homeostat_api::kinds::core::pod::POD;
-use homeostat_api::status::Status;
 use serde_json::{Value, json};
 
 use super::plugin::{Mutate, Plugin};
@@ -9,7 +8,7 @@ use super::request::is_kind;
 use super::{AdmissionRequest, Operation};
 
 pub(super) static PLUGIN: Plugin = Plugin {
-    mutate: Mutate::Now(admit),
+    mutate: Mutate::Fill(admit),
     ..Plugin::new("DefaultTolerationSeconds", |resource| is_kind(resource, &POD))
 };
 
@@ -18,11 +17,10 @@ const TOLERATION_S: u32 = 300;
 /// The taints of such a node.
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-fn admit(request: &AdmissionRequest<'_>, pod: &mut Value) -> Result<(), Status> {
+fn admit(request: &AdmissionRequest<'_>, pod: &mut Value) {
     if request.is_of(&POD) && matches!(request.operation, Operation::Create | Operation::Update) {
         add_default_tolerations(pod);
     }
-    Ok(())
 }
 
 fn add_default_tolerations(pod: &mut Value) {

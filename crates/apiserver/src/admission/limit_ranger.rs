@@ -14,7 +14,7 @@ use super::request::is_kind;
 use super::{AdmissionRequest, Operation};
 
 pub(super) static PLUGIN: Plugin = Plugin {
-    mutate: Mutate::Now(mutate),
+    mutate: Mutate::Fill(mutate),
     validate: Validate::Now(validate),
     ..Plugin::new("LimitRanger", |resource| {
         is_kind(resource, &POD) || is_kind(resource, &PERSISTENT_VOLUME_CLAIM)
@@ -24,13 +24,12 @@ pub(super) static PLUGIN: Plugin = Plugin {
 /// Says which defaults were set.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-fn mutate(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<(), Status> {
+fn mutate(request: &AdmissionRequest<'_>, object: &mut Value) {
     if is_concerned(request) && is_kind(request.resource, &POD) {
         for range in request.load_all(&LIMIT_RANGE, request.namespace) {
             set_defaults(object, &range);
         }
     }
-    Ok(())
 }
 
 fn validate(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status> {

@@ -127,6 +127,7 @@ impl Admission {
         for plugin in self.concerned(request.resource) {
             match plugin.mutate {
                 Mutate::Never => {}
+                Mutate::Fill(fill) => fill(request, object),
                 Mutate::Now(mutate) => mutate(request, object)?,
                 Mutate::Waiting(mutate) => mutate(request, object).await?,
             }

@@ -34,6 +34,8 @@ impl Plugin {
 pub(super) enum Mutate {
     /// It has none.
     Never,
+    /// Changes the object, and never refuses it.
+    Fill(fn(&AdmissionRequest<'_>, &mut Value)),
     /// Changes or refuses the object.
     Now(fn(&AdmissionRequest<'_>, &mut Value) -> Result<(), Status>),
     /// The same, but may have to wait.

@@ -10,6 +10,7 @@ use homeostat_api::storage::Storage;
 use homeostat_store::Snapshot;
 use serde_json::Value;
 
+use super::Admission;
 use super::reinvocation::Reinvocation;
 use crate::auth::Identity;
 use crate::backend::Backend;
@@ -41,6 +42,7 @@ impl Operation {
 /// A write that plugins are asked about.
 pub(crate) struct AdmissionRequest<'a> {
     pub(crate) backend: &'a Backend,
+    pub(crate) admission: &'a Admission,
     pub(crate) resource: &'a Resource,
     /// Empty for the object itself.
     pub(crate) subresource: &'a str,

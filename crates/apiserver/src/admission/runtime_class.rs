@@ -121,9 +121,9 @@ fn includes(larger: &Value, smaller: &Value) -> bool {
         return true;
     }
     let operator = text(larger, "operator");
-    if !is_same("key") && !(text(larger, "key").is_empty() && operator == "Exists")
-        || !is_same("effect") && !text(larger, "effect").is_empty()
-    {
+    let has_key = is_same("key") || text(larger, "key").is_empty() && operator == "Exists";
+    let has_effect = is_same("effect") || text(larger, "effect").is_empty();
+    if !has_key || !has_effect {
         return false;
     }
     if text(larger, "effect") == "NoExecute"
@@ -157,6 +157,18 @@ mod tests {
         check(&[&exact, &any, &other], &[&any, &other]);
         check(&[&any, &exact], &[&any]);
         check(&[&exact, &exact], &[&exact]);
+    }
+
+    #[test]
+    fn a_pod_that_contradicts_its_class_is_refused() {
+        let scheduling = json!({"nodeSelector": {"disk": "ssd"}});
+        let mut pod = json!({"spec": {"nodeSelector": {"disk": "tape"}}});
+        let why =
+            "conflict: runtimeClass.scheduling.nodeSelector[disk] = ssd; pod.spec.nodeSelector[disk] = tape";
+        assert_eq!(set_scheduling(&mut pod, &scheduling), Err(why.to_owned()));
+        let mut pod = json!({"spec": {"nodeSelector": {"a": "b"}}});
+        assert_eq!(set_scheduling(&mut pod, &scheduling), Ok(()));
+        assert_eq!(pod["spec"]["nodeSelector"], json!({"a": "b", "disk": "ssd"}));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::plugin::{Mutate, Plugin, Validate};
 use super::request::is_kind;
 use super::{AdmissionRequest, Operation};
-use crate::background::create_default_account;
+use crate::default_account::create_default_account;
 
 pub(super) static PLUGIN: Plugin = Plugin {
     mutate: Mutate::Waiting(mutate_boxed),
@@ -146,9 +146,10 @@ fn validate(request: &AdmissionRequest<'_>, pod: &Value) -> Result<(), Status> {
     if !matches!(enforced, "1" | "t" | "T" | "true" | "TRUE" | "True") {
         return Ok(());
     }
-    let lists: &[(&str, &str)] = match is_ephemeral {
-        true => &[("ephemeralContainers", "ephemeral container")],
-        false => &[("initContainers", "init container"), ("containers", "container")],
+    let lists: &[(&str, &str)] = if is_ephemeral {
+        &[("ephemeralContainers", "ephemeral container")]
+    } else {
+        &[("initContainers", "init container"), ("containers", "container")]
     };
     let checked = if is_ephemeral { Ok(()) } else { check_secret_volumes(&account, pod) };
     let checked = checked.and_then(|()| check_secret_references(&account, pod, lists));

@@ -6,7 +6,6 @@ use homeostat_api::kinds::storage::volume_attributes_class::VOLUME_ATTRIBUTES_CL
 use homeostat_api::object::meta;
 use homeostat_api::resource::Resource;
 use homeostat_api::resource::declaration::BuiltInKind;
-use homeostat_api::status::Status;
 use serde_json::Value;
 
 use super::plugin::{Mutate, Plugin};
@@ -14,7 +13,7 @@ use super::request::is_kind;
 use super::{AdmissionRequest, Operation};
 
 pub(super) static PLUGIN: Plugin = Plugin {
-    mutate: Mutate::Now(admit),
+    mutate: Mutate::Fill(admit),
     ..Plugin::new("StorageObjectInUseProtection", |resource| finalizer_of(resource).is_some())
 };
 
@@ -29,9 +28,9 @@ fn finalizer_of(resource: &Resource) -> Option<&'static str> {
     FINALIZERS.iter().find(|(kind, _)| is_kind(resource, kind)).map(|(_, finalizer)| *finalizer)
 }
 
-fn admit(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<(), Status> {
+fn admit(request: &AdmissionRequest<'_>, object: &mut Value) {
     if request.operation != Operation::Create || !request.subresource.is_empty() {
-        return Ok(());
+        return;
     }
     if let Some(finalizer) = finalizer_of(request.resource)
         && !meta::has_finalizer(object, finalizer)
@@ -39,5 +38,4 @@ fn admit(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<(), Statu
         let finalizers = meta::finalizers(object).chain([finalizer]).map(ToOwned::to_owned).collect();
         meta::set_finalizers(object, finalizers);
     }
-    Ok(())
 }

@@ -3,7 +3,6 @@
 //! The taint is removed by the background task for Nodes, as Kubernetes' controller does.
 
 use homeostat_api::kinds::core::node::NODE;
-use homeostat_api::status::Status;
 use serde_json::{Value, json};
 
 use super::plugin::{Mutate, Plugin};
@@ -11,15 +10,14 @@ use super::request::is_kind;
 use super::{AdmissionRequest, Operation};
 
 pub(super) static PLUGIN: Plugin = Plugin {
-    mutate: Mutate::Now(admit),
+    mutate: Mutate::Fill(admit),
     ..Plugin::new("TaintNodesByCondition", |resource| is_kind(resource, &NODE))
 };
 
-fn admit(request: &AdmissionRequest<'_>, node: &mut Value) -> Result<(), Status> {
+fn admit(request: &AdmissionRequest<'_>, node: &mut Value) {
     if request.is_of(&NODE) && request.operation == Operation::Create {
         add_not_ready_taint(node);
     }
-    Ok(())
 }
 
 fn add_not_ready_taint(node: &mut Value) {

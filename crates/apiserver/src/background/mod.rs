@@ -28,8 +28,6 @@ use crate::backend::{Backend, commit_refusal};
 use crate::notices::Notice;
 use crate::{api_services, bootstrap, history};
 
-pub(crate) use namespaces::create_default_account;
-
 /// How often expired events are deleted.
 const EXPIRY_PERIOD: Duration = Duration::from_mins(1);
 /// How long a notice that could not be handled (the store was busy) waits. The others do not wait for it.

@@ -5,22 +5,19 @@ use std::sync::Arc;
 use homeostat_api::kinds::core::config_map::{CONFIG_MAP, ROOT_CA};
 use homeostat_api::kinds::core::namespace::NAMESPACE;
 use homeostat_api::kinds::core::pod::POD;
-use homeostat_api::kinds::core::service_account::SERVICE_ACCOUNT;
 use homeostat_api::object::conditions::set_condition;
 use homeostat_api::object::meta;
 use homeostat_api::resource::Resource;
-use homeostat_api::resource::declaration::BuiltInKind;
 use homeostat_api::status::Status;
-use homeostat_store::{Error as StoreError, Op};
 use serde_json::{Value, json};
 
 use super::removal::remove_under;
 use crate::admission::namespace_lifecycle;
-use crate::backend::{Backend, commit_refusal, key_of};
+use crate::backend::{Backend, key_of};
+use crate::default_account::{create_default_account, ensure_object};
 use crate::registry::ResourceTable;
 use crate::rewrite::rewrite;
 use crate::stored::encode;
-use crate::verbs::stamp_new;
 
 /// The finalizer in the spec of every namespace until it is empty.
 const FINALIZER: &str = "kubernetes";
@@ -55,12 +52,6 @@ async fn create_default_objects(backend: &Backend, name: &str, root_ca: &str) ->
     restore_root_ca(backend, name, root_ca).await
 }
 
-/// Creates the account of Pods that name none.
-pub(crate) async fn create_default_account(backend: &Backend, namespace: &str) -> Result<(), Status> {
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
-    ensure_object(backend, namespace, &SERVICE_ACCOUNT, account).await
-}
-
 /// Restores the content of the ConfigMap with the certificate authority. Labels and other annotations stay.
 async fn restore_root_ca(backend: &Backend, namespace: &str, root_ca: &str) -> Result<(), Status> {
     let table = backend.registry.table();
@@ -75,25 +66,6 @@ async fn restore_root_ca(backend: &Backend, namespace: &str, root_ca: &str) -> R
         object["metadata"]["annotations"]["kubernetes.io/description"] = ROOT_CA_DESCRIPTION.into();
     })
     .await
-}
-
-async fn ensure_object(
-    backend: &Backend,
-    namespace: &str,
-    kind: &BuiltInKind,
-    mut object: Value,
-) -> Result<(), Status> {
-    let table = backend.registry.table();
-    let resource = table.built_in(kind);
-    let key = key_of(resource, namespace, meta::name(&object));
-    if backend.store.snapshot().get(&key).is_some() {
-        return Ok(());
-    }
-    stamp_new(backend, resource, namespace, &mut object);
-    match backend.commit(key, None, Op::Put(encode::encode(resource, &object))).await {
-        Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
-        Err(error) => Err(commit_refusal(&error)),
-    }
 }
 
 /// The content that is left in a namespace.

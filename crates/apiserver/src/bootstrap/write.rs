@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::objects::{self, Config};
 use crate::backend::{Backend, expect_unchanged};
+use crate::stamp::stamp_new;
 use crate::stored::encode;
-use crate::verbs::stamp_new;
 use crate::{api_services, history};
 
 /// Fields that hold the address of this server: valid only until the next start.

@@ -27,6 +27,7 @@ impl ApiServer {
         let shared = Arc::new(ServerState {
             metrics: Metrics::new(backend.clock.now()),
             backend,
+            admission: Arc::new(self.shared.admission.forked()),
             authenticator: Arc::clone(&self.shared.authenticator),
             expensive: ExpensiveRequests::new(),
             documents: Mutex::new(None),

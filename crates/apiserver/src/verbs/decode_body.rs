@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use homeostat_api::decode::{self, DuplicateKeyReport};
 use homeostat_api::field;
-use homeostat_api::kinds;
 use homeostat_api::metadata::validate::finalizer_warnings;
 use homeostat_api::negotiate::{self, BodyEncoding};
 use homeostat_api::protobuf;
@@ -17,6 +16,7 @@ use super::Call;
 use super::options::Strictness;
 use super::patched_type;
 use super::pipeline::Draft;
+use crate::normalize::normalize;
 
 /// The file in which Kubernetes registers its types, as its refusals name it.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
@@ -41,10 +41,12 @@ pub(super) fn decode_object(call: &Call, bytes: &[u8], strictness: Strictness) -
         if is_warned { status.warned(patched_type::drop_unknown(&mut object)) } else { status }
     })?;
     let intro = cannot_be_handled(&call.resource);
-    let problems = normalize(&call.resource, &mut object, strictness, false).map_err(|status| {
-        let is_complete = !resource.is_custom() || status.code != 400;
-        if is_complete { status } else { Status::bad_request(format!("{intro}{}", status.message)) }
-    })?;
+    let problems = normalize(&call.resource, &mut object, strictness != Strictness::Ignore, false).map_err(
+        |status| {
+            let is_complete = !resource.is_custom() || status.code != 400;
+            if is_complete { status } else { Status::bad_request(format!("{intro}{}", status.message)) }
+        },
+    )?;
     let mut warnings = judge_problems(decoded.strict_errors(problems), strictness, &intro)?;
     if resource.is_custom() {
         warnings.extend(finalizer_warnings(&object["metadata"]));
@@ -211,7 +213,12 @@ fn judge_patched(
 ) -> Result<Vec<String>, Status> {
     let mut problems = origin.problems.to_vec();
     problems.extend(dropped);
-    problems.extend(normalize(&call.resource, object, strictness, origin.is_strategic)?);
+    problems.extend(normalize(
+        &call.resource,
+        object,
+        strictness != Strictness::Ignore,
+        origin.is_strategic,
+    )?);
     judge_problems(problems, strictness, "")
 }
 
@@ -284,49 +291,6 @@ fn wrong_applied_type(object: &Value) -> Status {
 fn cannot_be_handled(resource: &Resource) -> String {
     let kind = &resource.kind;
     format!("{kind} in version {:?} cannot be handled as a {kind}: ", &*resource.version)
-}
-
-/// Decodes an object that admission changed: removes unknown fields, and fills in defaults again.
-pub(crate) fn normalize_mutated(resource: &Resource, object: &mut Value) -> Result<(), Status> {
-    normalize(resource, object, Strictness::Ignore, false).map(drop)
-}
-
-/// Removes fields that the schema does not know (returning them as problems) and fills in defaults.
-fn normalize(
-    resource: &Resource,
-    object: &mut Value,
-    strictness: Strictness,
-    is_strategic: bool,
-) -> Result<Vec<String>, Status> {
-    let Some(schema) = resource.schema() else { return Ok(Vec::new()) };
-    let mut unknown = field::BoundedTexts::new();
-    let report = (strictness != Strictness::Ignore).then_some(&mut unknown);
-    if resource.is_custom() {
-        schema::prune(&schema, object, report);
-        schema::decode_metadata(object).map_err(Status::bad_request)?;
-        schema::decode_embedded(&schema, object).map_err(Status::bad_request)?;
-        schema::default(&schema, object).map_err(defaults_too_large)?;
-    } else {
-        schema::prune(&schema, object, report);
-        if is_strategic {
-            schema::restore(&schema, object).map_err(Status::bad_request)?;
-        } else {
-            schema::decode(&schema, object)
-                .map_err(|why| schema::cannot_be_handled(&resource.kind, &resource.version, &why))?;
-        }
-        if let Some(kind) = resource.declaration() {
-            kinds::defaults::default(kind, object);
-        }
-    }
-    Ok(unknown.into_iter().map(|path| format!("unknown field {path:?}")).collect())
-}
-
-/// Returns the refusal of an object that the defaults of its kind make too large.
-pub(super) fn defaults_too_large(_: schema::TooLarge) -> Status {
-    Status::too_large(
-        "Request entity too large: the defaults of its kind's schema make the object too large; \
-         send fewer items, or make the defaults smaller",
-    )
 }
 
 /// Refuses, warns or ignores the problems, depending on the strictness.

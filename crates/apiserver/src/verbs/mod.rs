@@ -39,12 +39,10 @@ use homeostat_store::Entry;
 use http::HeaderMap;
 
 pub(crate) use answer::{Answer, add_warning, refusal_response};
-pub(crate) use decode_body::normalize_mutated;
 pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN, PropagationPolicy, remove};
-pub(crate) use pipeline::stamp_new;
 pub(crate) use review::Review;
 
-use crate::admission::AdmissionWarnings;
+use crate::admission::{Admission, AdmissionWarnings};
 use crate::auth::Identity;
 use crate::backend::{Backend, key_of};
 use crate::expensive::{EXPENSIVE_BYTES, RequestCost, UserQueue};
@@ -63,6 +61,7 @@ const EXPENSIVE_LIST_LENGTH: usize = 1000;
 /// An authorized request for one resource.
 pub(crate) struct Call {
     pub(crate) backend: Arc<Backend>,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) resource: Arc<Resource>,
     pub(crate) path: ResourcePath,
     pub(crate) query: Query,

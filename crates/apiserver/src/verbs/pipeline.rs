@@ -13,6 +13,7 @@
 //! | prepare | sets name, uid and time of a new object, and the fields that the kind decides | [`metadata`], [`prepare`] |
 //! | validate | validates the whole object; allocates addresses for a valid one | [`validate`], [`prepare`] |
 //! | admit (validate) | lets admission refuse the object, unchanged | [`admit::validate`] |
+//! | charge | charges quotas, as steps of the commit | [`admit::charge_quotas`] |
 //! | encode, commit | commits if the stored object is unchanged; otherwise starts over from it | [`commit`] |
 //! | answer | sends the stored bytes, and all warnings | [`super::answer`] |
 //!
@@ -42,10 +43,10 @@ use serde_json::Value;
 use super::answer::add_warnings;
 use super::options::WriteOptions;
 use super::{Answer, Call};
+use crate::stamp;
 use crate::stored::convert;
 
 pub(super) use admit::{admit_deletion, admit_document};
-pub(crate) use metadata::stamp_new;
 pub(super) use metadata::wrong_uid;
 
 /// How often an expensive change is retried after another write came first: Kubernetes' limit for patches. Cheap ones
@@ -123,7 +124,7 @@ pub(super) async fn change(
 async fn begin(call: &Call, options: &WriteOptions, draft: Draft) -> Result<Value, Status> {
     let Draft { mut object, has_managers, .. } = draft;
     metadata::check_new(call, &object)?;
-    metadata::clear(&mut object);
+    stamp::clear(&mut object);
     if !has_managers {
         managers::record(call, None, &mut object, &options.manager);
     }
@@ -161,7 +162,7 @@ async fn insert_missing(call: &Call, options: &WriteOptions, draft: Draft) -> Re
 /// Runs the remaining stages of a new object; returns `None` if its name is taken.
 async fn insert(call: &Call, options: &WriteOptions, mut object: Value) -> Result<Option<Answer>, Status> {
     let (resource, namespace) = (&call.resource, &*call.path.namespace);
-    metadata::stamp(&call.backend, resource, namespace, &mut object);
+    stamp::stamp(&call.backend, resource, namespace, &mut object);
     let warnings = finish(call, options, &mut object, None).await?;
     let written = commit::insert(call, options, object).await?;
     Ok(written.map(|answer| answer.warned(warnings)))

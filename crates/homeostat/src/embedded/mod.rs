@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use console::{BoundConsole, ConsoleOperators};
 pub use error::Error;
+pub use homeostat_apiserver::admission::{AdmissionPlugins, PluginNameError};
 pub use homeostat_workloads::controllers::operator as workload_controllers;
 pub use homeostat_workloads::node::{
     NodeOptions, RestartBackoff, end_leftover_processes, remove_folder, run_node_helper,
@@ -53,6 +54,7 @@ pub struct Builder {
     entropy: Entropy,
     node: Option<NodeOptions>,
     console: Option<SocketAddr>,
+    admission: AdmissionPlugins,
 }
 
 /// A running control plane.
@@ -90,6 +92,13 @@ impl Builder {
     #[must_use]
     pub fn workloads(mut self, has_workloads: bool) -> Self {
         self.has_workloads = has_workloads;
+        self
+    }
+
+    /// Sets the admission plugins; those of Kubernetes by default.
+    #[must_use]
+    pub fn admission(mut self, plugins: AdmissionPlugins) -> Self {
+        self.admission = plugins;
         self
     }
 
@@ -134,6 +143,7 @@ impl Builder {
         let server = self.bind()?;
         let mut builder =
             ApiServer::builder(Arc::clone(&store)).clock(self.clock).entropy(self.entropy.clone());
+        builder = builder.admission(self.admission.clone());
         let authenticator = match &server {
             Some(server) => {
                 let authenticator = Arc::new(server.authenticator(Arc::clone(&store))?);
@@ -258,6 +268,7 @@ impl ControlPlane {
             entropy: Entropy::system(),
             node: None,
             console: None,
+            admission: AdmissionPlugins::default(),
         }
     }
 

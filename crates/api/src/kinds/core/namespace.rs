@@ -10,11 +10,16 @@ use crate::names::NameRule;
 use crate::object::fill::{JsonObject, is_zero, object_mut, object_or_insert, set_if_zero};
 use crate::object::read;
 use crate::printing::{Column, age};
-use crate::resource::declaration::{BuiltInKind, DeletionRules, InitialStatus, SubresourceDeclaration};
+use crate::resource::declaration::{
+    BuiltInKind, DeletionRules, InitialStatus, ObjectWrite, SubresourceDeclaration,
+};
 use crate::resource::prepare;
 use crate::resource::selectable::{AbsentValue, SelectableFields};
 use crate::resource::strategy::{PLAIN, SPEC};
 use crate::resource::value_at::{Errors, ValueAt};
+
+/// The labels that ask for the Pod Security Standards in the audit log, which this server does not have.
+const AUDITED: [&str; 2] = ["pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/audit-version"];
 
 /// A scope for the names of objects.
 pub static NAMESPACE: BuiltInKind = BuiltInKind {
@@ -36,6 +41,7 @@ pub static NAMESPACE: BuiltInKind = BuiltInKind {
     prepare_update: Some(|fields, old| prepare::keep(fields, old, "spec.finalizers")),
     validate: Some(validate),
     validate_status: Some(validate_status),
+    warn_unenforced: Some(warn_unenforced),
     deletion: DeletionRules {
         begin: None,
         mark: Some(|namespace| namespace["status"]["phase"] = json!("Terminating")),
@@ -112,6 +118,20 @@ pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
         read::text(object, "status.phase").into(),
         age::age_of_object(object, now).into(),
     ]
+}
+
+/// Returns a warning about a new label that has no effect here.
+fn warn_unenforced(_: &BuiltInKind, write: &ObjectWrite<'_>) -> Vec<String> {
+    let label = |object: &Value, name: &str| object["metadata"]["labels"].get(name).cloned();
+    let is_new = |name: &&str| {
+        let given = label(write.new, name);
+        given.is_some() && given != write.old.and_then(|old| label(old, name))
+    };
+    let new = AUDITED.into_iter().find(|name| write.subresource.is_empty() && is_new(name));
+    let warning = |name| {
+        format!("the label {name} is stored, but this server does not act on it: there is no audit log")
+    };
+    new.map(warning).into_iter().collect()
 }
 
 #[cfg(test)]

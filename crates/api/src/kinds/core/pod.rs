@@ -48,7 +48,10 @@ pub static POD: BuiltInKind = BuiltInKind {
         "metadata.ownerReferences",
     ]),
     defaults: Some(defaults),
-    prepare_create: Some(preparation::prepare_create),
+    prepare_create: Some(|_, fields, _| {
+        preparation::prepare_create(fields);
+        Ok(())
+    }),
     prepare_status: Some(preparation::prepare_status),
     validate_create: Some(validation::validate_create),
     validate_update: Some(validation::validate_update),

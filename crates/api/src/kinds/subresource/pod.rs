@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(pod["metadata"]["annotations"], json!({"a": "b"}));
         assert_eq!(pod["status"]["conditions"][0]["status"], "True");
         let refusal = bind(&pod, &binding, &clock).expect_err("bound already");
-        assert_eq!((refusal.code, refusal.reason), (409, "Conflict"));
+        assert_eq!((refusal.code, &*refusal.reason), (409, "Conflict"));
         assert!(refusal.message.ends_with("pod p is already assigned to node \"n\""), "{}", refusal.message);
     }
 

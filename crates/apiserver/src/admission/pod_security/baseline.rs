@@ -127,9 +127,9 @@ pub(super) fn host_ports(pod: &Value, _: u32) -> Option<Violation> {
     let names = names_where(pod, |container| !ports(container).is_empty());
     let used = sorted(containers(pod).flat_map(ports));
     (!names.is_empty()).then(|| {
-        let uses = if names.len() == 1 { "uses" } else { "use" };
+        let verb = if names.len() == 1 { "uses" } else { "use" };
         let what = if used.len() == 1 { "hostPort" } else { "hostPorts" };
-        let detail = format!("{} {uses} {what} {}", listed("container", &names), used.join(", "));
+        let detail = format!("{} {verb} {what} {}", listed("container", &names), used.join(", "));
         Violation::new("hostPort", detail)
     })
 }
@@ -149,9 +149,9 @@ pub(super) fn host_probes_and_lifecycle(pod: &Value, _: u32) -> Option<Violation
     let names = sorted(names_where(pod, |container| !hosts(container).is_empty()).into_iter());
     let used = sorted(containers(pod).flat_map(hosts));
     (!names.is_empty()).then(|| {
-        let uses = if names.len() == 1 { "uses" } else { "use" };
+        let verb = if names.len() == 1 { "uses" } else { "use" };
         let used = listed("probe or lifecycle host", &used);
-        Violation::new("probe or lifecycle host", format!("{} {uses} {used}", listed("container", &names)))
+        Violation::new("probe or lifecycle host", format!("{} {verb} {used}", listed("container", &names)))
     })
 }
 

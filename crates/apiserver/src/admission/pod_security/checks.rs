@@ -28,11 +28,11 @@ type CheckPod = fn(&Value, u32) -> Option<Violation>;
 struct Check {
     id: &'static str,
     since: u32,
-    check: CheckPod,
+    run: CheckPod,
 }
 
-const fn check(id: &'static str, since: u32, check: CheckPod) -> Check {
-    Check { id, since, check }
+const fn check(id: &'static str, since: u32, run: CheckPod) -> Check {
+    Check { id, since, run }
 }
 
 static BASELINE: [Check; 12] = [
@@ -72,7 +72,7 @@ pub(super) fn violations(standard: StandardVersion, pod: &Value) -> Vec<Violatio
     let is_replaced = |id: &str| stricter().any(|(_, replaced)| *replaced == id);
     let basic = BASELINE.iter().filter(|check| check.since <= version && !is_replaced(check.id));
     let checks = basic.chain(stricter().map(|(check, _)| check));
-    checks.filter_map(|check| (check.check)(pod, version)).collect()
+    checks.filter_map(|check| (check.run)(pod, version)).collect()
 }
 
 /// Returns the containers of a Pod of all sorts.

@@ -71,7 +71,7 @@ fn validate(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status
 
 /// Returns the policy of the namespace of a request; `None` if it asks for nothing, or is exempt.
 fn policy_of_request(request: &AdmissionRequest<'_>, pod: &Value) -> Option<NamespacePolicy> {
-    let config = request.backend.admission.pod_security();
+    let config = request.admission.pod_security();
     let class = pod["spec"]["runtimeClassName"].as_str().unwrap_or_default();
     if config.exempts_namespace(request.namespace)
         || config.exempts_user(&request.user.name)
@@ -147,7 +147,7 @@ fn validate_namespace(request: &AdmissionRequest<'_>, namespace: &Value) -> Resu
     if !request.subresource.is_empty() {
         return Ok(());
     }
-    let config = request.backend.admission.pod_security();
+    let config = request.admission.pod_security();
     let parse = |object: &Value| NamespacePolicy::parse(&object["metadata"]["labels"], config.defaults());
     let (new, faults) = parse(namespace);
     let (old, old_faults) = match request.old {
@@ -204,7 +204,9 @@ fn warn_about_existing(request: &AdmissionRequest<'_>, namespace: &str, standard
     });
     let mut sorted = warnings.by_ref().collect::<Vec<_>>();
     sorted.sort();
-    sorted.into_iter().for_each(|warning| request.warn(warning));
+    for warning in sorted {
+        request.warn(warning);
+    }
 }
 
 fn one_pod_of_each_owner_first(pods: Vec<Value>) -> Vec<Value> {

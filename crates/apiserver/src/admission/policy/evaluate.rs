@@ -46,7 +46,7 @@ impl<'a> PolicyEvaluation<'a> {
             ("namespaceObject", CelData::from_json(&namespace)),
             ("variables", CelData::from_fields(&[])),
         ];
-        let expressions = request.backend.admission.expressions();
+        let expressions = request.admission.expressions();
         let mut evaluation = Self { expressions, variables, budget: BUDGET };
         evaluation.define_variables(&policy["spec"]["variables"]);
         evaluation

@@ -174,7 +174,6 @@ fn refusal(
         "Forbidden" => 403,
         "Unauthorized" => 401,
         "RequestEntityTooLarge" => 413,
-        "Invalid" => 422,
         _ => 422,
     };
     let status = request.forbidden(object, &message);

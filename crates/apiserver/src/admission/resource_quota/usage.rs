@@ -53,8 +53,10 @@ impl ChargedKind {
             _ if is_kind(resource, &POD) => Self::Pod,
             _ if is_kind(resource, &SERVICE) => Self::Service,
             _ if is_kind(resource, &PERSISTENT_VOLUME_CLAIM) => Self::Claim,
-            Storage::BuiltIn("", "bindings" | "events") | Storage::BuiltIn("events.k8s.io", _) => Self::Free,
-            Storage::BuiltIn("authorization.k8s.io" | "authentication.k8s.io", _) => Self::Free,
+            Storage::BuiltIn("", "bindings" | "events")
+            | Storage::BuiltIn("events.k8s.io" | "authorization.k8s.io" | "authentication.k8s.io", _) => {
+                Self::Free
+            }
             _ => Self::Other,
         }
     }
@@ -63,12 +65,12 @@ impl ChargedKind {
     pub(super) fn is_charged_for(self, request: &AdmissionRequest<'_>, object: &Value) -> bool {
         match (self, request.operation, request.subresource) {
             (Self::Free, ..) | (_, Operation::Delete | Operation::Connect, _) => false,
-            (_, Operation::Create, "") => true,
-            (Self::Pod, Operation::Update, "resize") => true,
+            (_, Operation::Create, "")
+            | (Self::Pod, Operation::Update, "resize")
+            | (Self::Service | Self::Claim, Operation::Update, "") => true,
             (Self::Pod, Operation::Update, "") => {
                 request.old.is_some_and(|old| has_deadline(old) != has_deadline(object))
             }
-            (Self::Service | Self::Claim, Operation::Update, "") => true,
             _ => false,
         }
     }

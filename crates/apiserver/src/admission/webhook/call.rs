@@ -69,7 +69,7 @@ pub(super) async fn call(
     webhook: &Webhook,
     body: String,
 ) -> Result<Value, WebhookFailure> {
-    let Some(_active) = request.backend.admission.webhook_calls().begin(&webhook.id) else {
+    let Some(_active) = request.admission.webhook_calls().begin(&webhook.id) else {
         let why =
             format!("too many requests wait for the webhook {:?}, please try again later", webhook.name());
         return Err(WebhookFailure::refused(Status::too_many_requests(why, 1)));
@@ -77,21 +77,21 @@ pub(super) async fn call(
     // Dropped at the end: from then on the slot is the request's own again, unless another one has taken it.
     let _waiting = request.slot.cloned().map(crate::serve::SlotHandle::mark_late);
     let timeout_s = webhook.spec["timeoutSeconds"].as_u64().unwrap_or(TIMEOUT_S);
-    let target = target_of(&webhook.spec["clientConfig"]).map_err(failed)?;
+    let target = target_of(&webhook.spec["clientConfig"]).map_err(|why| failed(&why))?;
     let url = format!("{}?timeout={timeout_s}s", target.url);
     let posted =
         tokio::time::timeout(Duration::from_secs(timeout_s), post(request, webhook, &target, (&url, body)));
     let answer = posted.await.unwrap_or_else(|_| Err("context deadline exceeded".to_owned()));
     answer.map_err(|why| match why.strip_prefix(SERVER_SAID) {
-        Some(said) => failed(said.to_owned()),
-        None => failed(format!("Post {url:?}: {why}")),
+        Some(said) => failed(said),
+        None => failed(&format!("Post {url:?}: {why}")),
     })
 }
 
 /// Marks failures that are about the answer, not about getting one.
 const SERVER_SAID: &str = "\0";
 
-fn failed(why: String) -> WebhookFailure {
+fn failed(why: &str) -> WebhookFailure {
     WebhookFailure::Failed(format!("failed to call webhook: {why}"))
 }
 

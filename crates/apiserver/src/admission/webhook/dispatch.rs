@@ -122,7 +122,7 @@ fn conditions_match(
     let (mut budget, mut errors) = (CONDITIONS_COST_MAX, Vec::new());
     for condition in conditions {
         let text = condition["expression"].as_str().unwrap_or_default();
-        let value = request.backend.admission.expressions().evaluate(text, &variables, &mut budget);
+        let value = request.admission.expressions().evaluate(text, &variables, &mut budget);
         match value.map(|value| value.as_bool()) {
             Ok(Some(false)) => return Ok(false),
             Ok(Some(true)) => {}

@@ -26,9 +26,9 @@ pub(super) async fn mutate(
         // Plugins see the Scale; nobody changes one.
         let old = old.map(|old| shown_scale(call, old));
         let request = write_request(call, options, old.as_ref());
-        return call.backend.admission.mutate(&request, &mut shown_scale(call, object)).await;
+        return call.admission.mutate(&request, &mut shown_scale(call, object)).await;
     }
-    call.backend.admission.mutate(&write_request(call, options, old), object).await
+    call.admission.mutate(&write_request(call, options, old), object).await
 }
 
 /// Lets admission refuse the object as it will be stored.
@@ -44,9 +44,9 @@ pub(super) async fn validate(
     if call.path.subresource == "scale" {
         let old = old.map(|old| shown_scale(call, old));
         let request = write_request(call, options, old.as_ref());
-        return call.backend.admission.validate(&request, &shown_scale(call, object)).await;
+        return call.admission.validate(&request, &shown_scale(call, object)).await;
     }
-    call.backend.admission.validate(&write_request(call, options, old), object).await
+    call.admission.validate(&write_request(call, options, old), object).await
 }
 
 /// Returns the steps that charge a write to the quotas of its namespace.
@@ -59,7 +59,7 @@ pub(super) fn charge_quotas(
     if is_admitted_before(call) || call.path.subresource == "scale" {
         return Ok(Vec::new());
     }
-    call.backend.admission.charge_quotas(&write_request(call, options, old), object)
+    call.admission.charge_quotas(&write_request(call, options, old), object)
 }
 
 /// Returns the Scale of an object; null if it has none, which is refused elsewhere.
@@ -84,6 +84,7 @@ fn write_request<'a>(call: &'a Call, options: &WriteOptions, old: Option<&'a Val
 fn request<'a>(call: &'a Call, name: &'a str) -> AdmissionRequest<'a> {
     AdmissionRequest {
         backend: &call.backend,
+        admission: &call.admission,
         resource: &call.resource,
         subresource: &call.path.subresource,
         operation: Operation::Create,
@@ -107,8 +108,8 @@ pub(in crate::verbs) async fn admit_document(
     is_dry_run: bool,
 ) -> Result<(), Status> {
     let request = AdmissionRequest { operation, is_dry_run, ..request(call, &call.path.name) };
-    call.backend.admission.mutate(&request, document).await?;
-    call.backend.admission.validate(&request, document).await
+    call.admission.mutate(&request, document).await?;
+    call.admission.validate(&request, document).await
 }
 
 /// Lets admission refuse the deletion of an object.
@@ -125,6 +126,6 @@ pub(in crate::verbs) async fn admit_deletion(
         options: RequestOptions::Delete(options),
         ..request(call, name)
     };
-    call.backend.admission.mutate(&request, &mut Value::Null).await?;
-    call.backend.admission.validate(&request, &Value::Null).await
+    call.admission.mutate(&request, &mut Value::Null).await?;
+    call.admission.validate(&request, &Value::Null).await
 }

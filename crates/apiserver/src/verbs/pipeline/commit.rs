@@ -56,7 +56,7 @@ pub(super) async fn insert(
 
 /// Returns what must hold when a new object is committed: its namespace is still there, and not being deleted.
 fn conditions_of_insert(call: &Call, name: &str) -> Result<Vec<CommitStep>, Status> {
-    if !call.backend.admission.is_enabled(namespace_lifecycle::NAME) {
+    if !call.admission.is_enabled(namespace_lifecycle::NAME) {
         return Ok(Vec::new());
     }
     let (resource, namespace) = (&call.resource, &*call.path.namespace);

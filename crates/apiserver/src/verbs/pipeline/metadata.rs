@@ -2,14 +2,11 @@
 
 use homeostat_api::field;
 use homeostat_api::object::meta;
-use homeostat_api::resource::Resource;
-use homeostat_api::resource::strategy::strategy;
 use homeostat_api::status::Status;
-use homeostat_core::{Revision, Uid};
+use homeostat_core::Revision;
 use homeostat_store::Entry;
 use serde_json::Value;
 
-use crate::backend::Backend;
 use crate::request::Verb;
 use crate::verbs::Call;
 use crate::verbs::update::OTHER_NAMESPACE;
@@ -36,37 +33,6 @@ pub(super) fn check_new(call: &Call, object: &Value) -> Result<(), Status> {
         return Err(Status::forbidden(&resource.about(meta::name(object)), why));
     }
     Ok(())
-}
-
-/// Removes the fields that clients may not set from a new object.
-pub(super) fn clear(object: &mut Value) {
-    let metadata = meta::metadata(object);
-    for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
-        metadata.remove(name);
-    }
-}
-
-/// Gives a new object its namespace, uid and creation time.
-pub(super) fn stamp(backend: &Backend, resource: &Resource, namespace: &str, object: &mut Value) {
-    let uid = Uid::random(&backend.entropy);
-    let now = backend.now_text();
-    let metadata = meta::metadata(object);
-    if resource.namespaced {
-        metadata.insert("namespace".into(), namespace.into());
-    } else {
-        metadata.remove("namespace");
-    }
-    metadata.insert("uid".into(), uid.as_str().into());
-    metadata.insert("creationTimestamp".into(), now.into());
-    if strategy(resource).has_generation() {
-        metadata.insert("generation".into(), 1.into());
-    }
-}
-
-/// Sets the metadata of an object that the server itself writes.
-pub(crate) fn stamp_new(backend: &Backend, resource: &Resource, namespace: &str, object: &mut Value) {
-    clear(object);
-    stamp(backend, resource, namespace, object);
 }
 
 /// Returns whether the object has no name and asks for a generated one.

@@ -10,15 +10,15 @@ use homeostat_api::status::Status;
 use serde_json::Value;
 
 use crate::auth::RoleWrite;
+use crate::normalize::defaults_too_large;
 use crate::verbs::Call;
-use crate::verbs::decode_body::defaults_too_large;
 use crate::verbs::options::WriteOptions;
 
 /// Prepares an object, new or changed, and refuses content that the writer has no permission for.
 pub(super) fn prepare(call: &Call, object: &mut Value, old: Option<&Value>) -> Result<(), Status> {
     match old {
         None => prepare_new(call, object)?,
-        Some(old) => prepare_change(call, object, old)?,
+        Some(old) => prepare_change(call, object, old),
     }
     let write = RoleWrite {
         storage: call.resource.storage(),
@@ -40,14 +40,13 @@ fn prepare_new(call: &Call, object: &mut Value) -> Result<(), Status> {
     Ok(())
 }
 
-fn prepare_change(call: &Call, new: &mut Value, old: &Value) -> Result<(), Status> {
+fn prepare_change(call: &Call, new: &mut Value, old: &Value) {
     if call.path.subresource.is_empty() {
         prepare_for_update(&call.resource, new, old);
     }
     if changes_content(call) && call.strategy().generation.rises(new, old) {
         meta::set_generation(new, meta::generation(old).saturating_add(1));
     }
-    Ok(())
 }
 
 /// Returns whether this endpoint changes what a generation counts.

@@ -10,6 +10,7 @@ mod priority;
 mod resource_quota;
 mod runtime_class;
 mod service_account;
+mod slow_webhooks;
 mod webhook_server;
 mod webhooks;
 

@@ -27,6 +27,8 @@ const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const FOLDER_VARIABLE: &str = "HOMEOSTAT_SERVICE_ACCOUNT";
 /// The ConfigMap in every namespace that contains the server's certificate authority.
 pub(crate) const ROOT_CA: &str = "kube-root-ca.crt";
+/// The beginning of the name of the volume that ServiceAccount admission adds.
+const ADMITTED: &str = "kube-api-access-";
 /// The lifetime that Kubernetes' admission plugin asks for.
 const LIFETIME_S: i64 = 3607;
 
@@ -61,6 +63,12 @@ pub(crate) fn with_account_mounted(pod: &Pod) -> Arc<Pod> {
 
 fn mount(container: &mut Container) {
     let mounts = container.volume_mounts.get_or_insert_default();
+    // What ServiceAccount admission mounted is the account, too; the node's own volume has more in it.
+    let is_admitted =
+        |mount: &&mut VolumeMount| mount.mount_path == FOLDER && mount.name.starts_with(ADMITTED);
+    if let Some(mount) = mounts.iter_mut().find(is_admitted) {
+        VOLUME.clone_into(&mut mount.name);
+    }
     if mounts.iter().all(|mount| mount.mount_path != FOLDER) {
         mounts.push(VolumeMount {
             name: VOLUME.to_owned(),
@@ -152,6 +160,17 @@ mod tests {
         check(None, Some(false), false);
         check(Some(true), Some(false), true);
         check(Some(false), Some(true), false);
+    }
+
+    #[test]
+    fn what_admission_mounted_is_the_account() {
+        let mut pod = pod(None);
+        let mounts = json!([{"name": "kube-api-access-abcde", "mountPath": FOLDER}]);
+        let spec = pod.spec.as_mut().unwrap();
+        spec.containers[0].volume_mounts = serde_json::from_value(mounts).unwrap();
+        let pod = with_account_mounted(&pod);
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        assert!(is_mounted(container) && container.volume_mounts.as_ref().unwrap().len() == 1);
     }
 
     #[test]

@@ -6,19 +6,12 @@ use serde_json::{Value, json};
 
 use crate::object::fill::{JsonObject, is_zero, object_or_insert};
 use crate::object::read;
-use crate::resource::Resource;
-use crate::resource::prepare::PrepareContext;
-use crate::status::Status;
 
 const COMPUTE: [&str; 2] = ["cpu", "memory"];
 
 /// Prepares a new Pod.
-pub(in crate::kinds) fn prepare_create(
-    _: &Resource,
-    pod: &mut JsonObject,
-    _: &PrepareContext<'_>,
-) -> Result<(), Status> {
-    let Some(spec) = object_or_insert(pod, "spec") else { return Ok(()) };
+pub(in crate::kinds) fn prepare_create(pod: &mut JsonObject) {
+    let Some(spec) = object_or_insert(pod, "spec") else { return };
     let is_gated = !is_zero(spec.get("schedulingGates"));
     let mut status =
         json!({"phase": "Pending", "qosClass": quality_of_service(pod.get("spec").unwrap_or(&Value::Null))});
@@ -28,7 +21,6 @@ pub(in crate::kinds) fn prepare_create(
             "message": "Scheduling is blocked due to non-empty scheduling gates"}]);
     }
     pod.insert("status".into(), status);
-    Ok(())
 }
 
 /// Returns the quality of service class: Guaranteed if limits and requests of cpu and memory are set and equal
