@@ -8,6 +8,9 @@ import { follow, type StreamStatus } from "./stream";
 
 export const EMPTY_OPERATORS: Operators = { failures: [], hot: [] };
 
+/** Names of kinds, namespaces, writers and states: few, unless somebody writes each as another one. */
+const TEXTS_MAX = 5000;
+
 export class Model {
   rows = new Map<string, Row>();
   /** The uids of an object's children. */
@@ -30,7 +33,10 @@ export class Model {
   private listeners = new Set<() => void>();
   private isScheduled = false;
   private listing = new Map<string, Set<string>>();
+  /** Kinds of which a list came since the stream began. */
+  private listed = new Set<string>();
   private byKind = new Map<string, Set<string>>();
+  private texts = new Map<string, string>();
   private byName = new Map<string, string>();
 
   start(path = "/api/now"): () => void {
@@ -74,6 +80,7 @@ export class Model {
         this.clockSkew = this.hello.now - Date.now();
         this.hidden.clear();
         this.listing.clear();
+        this.listed.clear();
         break;
       case "kinds":
         this.kinds = new Map((data as Kind[]).map((kind) => [kind.group ? `${kind.group}/${kind.resource}` : kind.resource, kind]));
@@ -94,6 +101,8 @@ export class Model {
       }
       case "synced":
         this.isSynced = true;
+        // What was there before the stream began again, and is in no list: its kind has no objects any more.
+        for (const row of [...this.rows.values()]) if (!this.listed.has(row.k)) this.remove(row);
         break;
     }
     this.changed();
@@ -102,6 +111,7 @@ export class Model {
   /** A kind that is listed again loses what the list does not have. */
   private takeList(list: { kind: string; ns: string | null; first: boolean; last: boolean; rows: Row[] }): void {
     const name = `${list.kind} ${list.ns ?? ""}`;
+    this.listed.add(list.kind);
     const seen = list.first ? new Set<string>() : (this.listing.get(name) ?? new Set<string>());
     for (const row of list.rows) {
       seen.add(row.u);
@@ -123,11 +133,25 @@ export class Model {
       if (row) this.remove(row);
       this.revision = Math.max(this.revision, change.r);
     } else {
+      this.listed.add(change.k);
       this.set(change);
     }
   }
 
+  /** Keeps one copy of texts that many rows share. */
+  private share(text: string): string {
+    const known = this.texts.get(text);
+    if (known !== undefined) return known;
+    if (this.texts.size < TEXTS_MAX) this.texts.set(text, text);
+    return text;
+  }
+
   set(row: Row): void {
+    row.k = this.share(row.k);
+    row.ns = this.share(row.ns);
+    if (row.by) row.by = this.share(row.by);
+    if (row.w) row.w = this.share(row.w);
+    if (row.s) row.s = this.share(row.s) as Row["s"] & string;
     const before = this.rows.get(row.u);
     if (before) this.unlink(before);
     else {
@@ -138,6 +162,11 @@ export class Model {
     for (const owner of row.o ?? []) getOrAdd(this.children, owner).add(row.u);
     if (row.s === "bad" || row.s === "wait" || row.e) this.troubled.add(row.u);
     this.revision = Math.max(this.revision, row.r);
+  }
+
+  clear(): void {
+    for (const map of [this.rows, this.children, this.byKind, this.byName]) map.clear();
+    this.troubled.clear();
   }
 
   remove(row: Row): void {
