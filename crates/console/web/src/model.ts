@@ -11,6 +11,8 @@ export const EMPTY_OPERATORS: Operators = { failures: [], hot: [] };
 /** Names of kinds, namespaces, writers and states: few, unless somebody writes each as another one. */
 const TEXTS_MAX = 5000;
 
+const NO_OWNERS: string[] = [];
+
 export class Model {
   rows = new Map<string, Row>();
   /** The uids of an object's children. */
@@ -146,13 +148,29 @@ export class Model {
     return text;
   }
 
-  set(row: Row): void {
-    row.k = this.share(row.k);
-    row.ns = this.share(row.ns);
-    if (row.by) row.by = this.share(row.by);
-    if (row.w) row.w = this.share(row.w);
-    if (row.s) row.s = this.share(row.s) as Row["s"] & string;
-    const before = this.rows.get(row.u);
+  /** Returns a row as it is kept: all rows have the same fields, so that each takes the same little memory. */
+  private keep(row: Row, before: Row | undefined): Row {
+    return {
+      u: before?.u ?? row.u,
+      k: this.share(row.k),
+      ns: this.share(row.ns),
+      n: before?.n ?? row.n,
+      o: row.o ?? NO_OWNERS,
+      r: row.r,
+      c: row.c,
+      m: row.m,
+      by: this.share(row.by ?? ""),
+      s: row.s ?? "",
+      w: this.share(row.w ?? ""),
+      x: row.x ?? "",
+      t: row.t ?? 0,
+      e: row.e ?? 0,
+    };
+  }
+
+  set(sent: Row): void {
+    const before = this.rows.get(sent.u);
+    const row = this.keep(sent, before);
     if (before) this.unlink(before);
     else {
       getOrAdd(this.byKind, row.k).add(row.u);

@@ -86,7 +86,9 @@ try {
     figures[`${name}MainThreadShare`] = Number((((await page.taskSeconds()) - tasks) / seconds).toFixed(2));
   }
   figures.heapAfter6000 = await page.heapBytes();
-  await makeChanges(54_000, 1000);
+  await makeChanges(14_000, 1000);
+  figures.heapAfter20000 = await page.heapBytes();
+  await makeChanges(40_000, 1000);
   figures.heapAfter60000 = await page.heapBytes();
   figures.complaints = page.complaints;
 } finally {
