@@ -12,6 +12,9 @@ const LEFT_OUT: &[&str] = &["events"];
 const FIRST: &[&str] =
     &["pods", "deployments", "statefulsets", "daemonsets", "replicasets", "jobs", "cronjobs"];
 
+/// Kinds that say nothing about how they are doing and of which there are many; they are sent last, after all that may fail.
+const LAST: &[&str] = &["configmaps", "secrets", "serviceaccounts", "clusterroles", "clusterrolebindings"];
+
 /// A kind that can be listed and watched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -50,6 +53,7 @@ impl WatchedKind {
 
     fn order(&self) -> (usize, bool, String) {
         let place = FIRST.iter().position(|first| *first == self.resource).unwrap_or(FIRST.len());
+        let place = place + usize::from(LAST.contains(&self.resource.as_str()));
         // Kinds of an operator before those of Kubernetes, which have names without a dot or end in its domain.
         let is_built_in = !self.group.contains('.') || self.group.ends_with(".k8s.io");
         (place, is_built_in, self.id())

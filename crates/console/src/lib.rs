@@ -11,6 +11,7 @@ mod api;
 mod assets;
 mod condition;
 mod console;
+mod field;
 mod frame;
 mod guard;
 mod kinds;

@@ -17,7 +17,7 @@ use crate::activity::Activity;
 use crate::api::{Refusal, ViewerApi, WatchItem};
 use crate::frame::{ALIVE, frame};
 use crate::kinds::WatchedKind;
-use crate::redact::redact;
+use crate::redact::{redact, redact_record};
 use crate::row::Row;
 use crate::source::ConsoleSource;
 
@@ -118,7 +118,7 @@ pub(crate) async fn object_story(
     };
     let watched_from = match (from, &current) {
         (Some(from), _) => from,
-        (None, Some(current)) => crate::row::revision(&current["metadata"]),
+        (None, Some(current)) => crate::field::revision(&current["metadata"]),
         (None, None) => 0,
     };
     let head = json!({
@@ -195,6 +195,7 @@ impl ObjectStory {
             let about = self.source.records_about(&key);
             let count = about.len();
             let newest = &about[count.saturating_sub(RECORDS_MAX)..];
+            let newest: Vec<Value> = newest.iter().map(redact_record).collect();
             // The ring drops the oldest when it is full, so the count alone does not tell.
             if count != self.seen_count || count >= RECORDS_MAX {
                 self.seen_count = count;
@@ -202,7 +203,7 @@ impl ObjectStory {
             }
         }
         self.quiet_looks += 1;
-        (self.quiet_looks % ALIVE_LOOKS == 0).then_some(ALIVE)
+        self.quiet_looks.is_multiple_of(ALIVE_LOOKS).then_some(ALIVE)
     }
 }
 

@@ -1,5 +1,7 @@
-//! Removes what no page may show: the values of Secrets. Names and sizes stay.
+//! Removes what no page may show: the values of Secrets, in objects and in what the journal says about writes. Names and sizes
+//! stay.
 
+use homeostat_core::journal::Record;
 use serde_json::{Value, json};
 
 use crate::kinds::WatchedKind;
@@ -25,6 +27,17 @@ pub(crate) fn redact(kind: &WatchedKind, mut object: Value) -> Value {
     object
 }
 
+/// Returns a record of the journal as it may be shown: the fields of a Secret that were written are not among it.
+pub(crate) fn redact_record(record: &Record) -> Value {
+    let mut shown = serde_json::to_value(record).unwrap_or_default();
+    let is_secret = |key: &Value| key.as_str().is_some_and(|key| key.starts_with("/secrets/"));
+    let entry = &mut shown["entry"];
+    if entry.get("diff").is_some() && (is_secret(&entry["target"]) || is_secret(&entry["object"])) {
+        entry["diff"] = json!([]);
+    }
+    shown
+}
+
 fn describe_size(value: &Value, is_base64: bool) -> String {
     let letters = value.as_str().unwrap_or_default();
     let padding = letters.bytes().rev().take_while(|byte| *byte == b'=').count();
@@ -34,7 +47,25 @@ fn describe_size(value: &Value, is_base64: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use homeostat_core::Key;
+    use homeostat_core::journal::{Entry, Verb, WriteOutcome};
+    use jiff::Timestamp;
+
     use super::*;
+
+    #[test]
+    fn the_journal_keeps_to_itself_what_was_written_into_a_secret() {
+        let shown = |resource: &str| {
+            let target = Key::new("", resource, "a", "x");
+            let (object, outcome) = (Key::new("demo.dev", "things", "a", "x"), WriteOutcome::Skipped);
+            let diff = vec!["data.password: old → new".to_owned()];
+            let entry = Entry::Wrote { object, verb: Verb::Apply, target, outcome, diff };
+            redact_record(&Record { at: Timestamp::UNIX_EPOCH, source: "thing".into(), entry })["entry"]["diff"]
+                .clone()
+        };
+        assert_eq!(shown("secrets"), json!([]));
+        assert_eq!(shown("configmaps"), json!(["data.password: old → new"]));
+    }
 
     #[test]
     fn no_value_of_a_secret_is_left() {

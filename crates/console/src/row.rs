@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::condition::{Condition, judge_object};
+use crate::field::{revision, seconds};
 use crate::kinds::WatchedKind;
 
 /// The most letters of a cause: enough for a sentence, and no object can make its row large.
@@ -88,11 +89,6 @@ impl Row {
     }
 }
 
-/// Returns the resourceVersion as a number; 0 if it is none.
-pub(crate) fn revision(meta: &Value) -> u64 {
-    meta["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
-}
-
 fn owners(meta: &Value) -> Vec<String> {
     let owners = meta["ownerReferences"].as_array().into_iter().flatten();
     owners.filter_map(|owner| owner["uid"].as_str().map(ToOwned::to_owned)).collect()
@@ -104,17 +100,6 @@ fn last_write(meta: &Value) -> (i64, String) {
     let latest = entries.map(|entry| (seconds(&entry["time"]), entry)).max_by_key(|(at, _)| *at);
     let (at, by) = latest.map_or((0, String::new()), |(at, entry)| (at, text(&entry["manager"])));
     (at.max(seconds(&meta["deletionTimestamp"])), by)
-}
-
-/// Returns a time in seconds since 1970; 0 if there is none.
-pub(crate) fn seconds(value: &Value) -> i64 {
-    milliseconds(value) / 1000
-}
-
-/// Returns a time in milliseconds since 1970; 0 if there is none.
-pub(crate) fn milliseconds(value: &Value) -> i64 {
-    let time = value.as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
-    time.map_or(0, jiff::Timestamp::as_millisecond)
 }
 
 fn text(value: &Value) -> String {

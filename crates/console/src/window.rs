@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 
 use crate::api::{Refusal, ViewerApi, WatchItem};
+use crate::field::revision;
 use crate::kinds::WatchedKind;
-use crate::row::revision;
 
 /// How long the server may take to refuse. A watch that it accepts may stay silent, which is an answer, too.
 const ANSWER_MAX: Duration = Duration::from_secs(1);

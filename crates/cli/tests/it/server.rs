@@ -24,7 +24,7 @@ pub(crate) struct Server {
     pub(crate) url: String,
     pub(crate) kubeconfig: PathBuf,
     /// Where its console is, with the token, if it has one.
-    pub(crate) console_url: Option<String>,
+    pub(crate) console_url: Option<Box<str>>,
 }
 
 impl AsRef<Path> for Server {
@@ -63,7 +63,7 @@ impl Server {
             panic!("no ready line ({read:?}) but {line:?}; the log says:\n{}", whole(&mut log));
         };
         let (kubeconfig, console) = match kubeconfig.split_once(" console=") {
-            Some((kubeconfig, console)) => (kubeconfig, Some(console.to_owned())),
+            Some((kubeconfig, console)) => (kubeconfig, Some(console.into())),
             None => (kubeconfig, None),
         };
         let kubeconfig = folder.join(kubeconfig);

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Condition;
 use super::pods::words_of;
-use crate::row::seconds;
+use crate::field::seconds;
 
 /// Conditions that should be true.
 const SHOULD_BE_TRUE: &[&str] = &[

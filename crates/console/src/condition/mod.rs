@@ -8,8 +8,8 @@ mod workloads;
 
 use serde_json::Value;
 
+use crate::field::{milliseconds, seconds};
 use crate::kinds::WatchedKind;
-use crate::row::{milliseconds, seconds};
 
 /// How an object is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

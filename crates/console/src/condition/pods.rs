@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Condition;
-use crate::row::seconds;
+use crate::field::seconds;
 
 /// Reasons for which a container waits on its way to run; all others are failures.
 const ON_THE_WAY: &[&str] = &["", "ContainerCreating", "PodInitializing"];

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Condition;
 use super::pods::words_of;
-use crate::row::seconds;
+use crate::field::seconds;
 
 /// Judges a kind with `spec.replicas` and `status.readyReplicas`.
 pub(super) fn judge_replicas(object: &Value) -> Condition {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream, SelectAll};
-use homeostat_core::Clock;
+use homeostat_core::{Clock, Key};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -25,9 +25,10 @@ use scope::KindScope;
 
 use crate::activity::Activity;
 use crate::api::{Refusal, ViewerApi, WatchItem};
+use crate::field::revision;
 use crate::frame::{ALIVE, frame};
 use crate::kinds::load_kinds;
-use crate::row::{Row, revision};
+use crate::row::Row;
 use crate::viewer::Viewer;
 
 /// Objects per page of a list: a frame that a page handles well within a frame of the screen.
@@ -72,7 +73,6 @@ struct LiveStream {
     discover_at: Option<Instant>,
     next_look: Instant,
     quiet_looks: u32,
-    seen_records: Option<u64>,
     seen_view: Value,
 }
 
@@ -107,7 +107,6 @@ pub(crate) fn live_stream(
         discover_at: Some(clock.instant()),
         next_look: clock.instant() + LOOK,
         quiet_looks: 0,
-        seen_records: None,
         seen_view: Value::Null,
     };
     stream::unfold(state, |mut state| async move {
@@ -174,18 +173,15 @@ impl LiveStream {
             let head = json!({"kind": kind, "ns": namespace, "first": is_first, "last": next.is_none(), "rows": rows});
             self.ready.push_back(frame("list", &head));
         }
-        match next {
-            Some(token) => {
-                self.to_list.push_front(Listing { scope: listing.scope, next: Some(token.to_owned()) })
-            }
-            None => {
-                let from = match self.start {
-                    StreamStart::Past(from) => from,
-                    StreamStart::Now => revision(&page["metadata"]),
-                };
-                self.watch(listing.scope, from);
-            }
+        if let Some(token) = next {
+            self.to_list.push_front(Listing { scope: listing.scope, next: Some(token.to_owned()) });
+            return;
         }
+        let from = match self.start {
+            StreamStart::Past(from) => from,
+            StreamStart::Now => revision(&page["metadata"]),
+        };
+        self.watch(listing.scope, from);
     }
 
     fn watch(&mut self, index: usize, from: u64) {
@@ -281,20 +277,17 @@ impl LiveStream {
         }
     }
 
-    /// Sends what the operators of this process do, if that differs from what was sent.
+    /// Sends what the operators of this process do, if that differs from what was sent: rates fall while nothing happens.
     fn look_at_operators(&mut self) {
-        let records = self.activity.records();
-        // Rates fall while nothing is recorded, so a view is made for as long as it changes.
-        let is_quiet = self.seen_records == Some(records);
-        let now = self.clock.now().as_millisecond();
-        let scopes = &self.scopes;
-        let view = self
-            .activity
-            .view(now, self.viewer.may_see_operators, |key| scopes.iter().any(|scope| scope.covers(key)));
-        if self.start == StreamStart::Now && (!is_quiet || view != self.seen_view) && view != self.seen_view {
+        if self.start != StreamStart::Now {
+            return;
+        }
+        let (now, scopes) = (self.clock.now().as_millisecond(), &self.scopes);
+        let is_visible = |key: &Key| scopes.iter().any(|scope| scope.covers(key));
+        let view = self.activity.view(now, self.viewer.may_see_operators, is_visible);
+        if view != self.seen_view {
             self.ready.push_back(frame("operators", &view));
             self.seen_view = view;
         }
-        self.seen_records = Some(records);
     }
 }

@@ -8,6 +8,11 @@ import { follow, type StreamStatus } from "./stream";
 
 export const EMPTY_OPERATORS: Operators = { failures: [], hot: [] };
 
+/** Names of kinds, namespaces, writers and states: few, unless somebody writes each as another one. */
+const TEXTS_MAX = 5000;
+
+const NO_OWNERS: string[] = [];
+
 export class Model {
   rows = new Map<string, Row>();
   /** The uids of an object's children. */
@@ -30,7 +35,10 @@ export class Model {
   private listeners = new Set<() => void>();
   private isScheduled = false;
   private listing = new Map<string, Set<string>>();
+  /** Kinds of which a list came since the stream began. */
+  private listed = new Set<string>();
   private byKind = new Map<string, Set<string>>();
+  private texts = new Map<string, string>();
   private byName = new Map<string, string>();
 
   start(path = "/api/now"): () => void {
@@ -74,6 +82,7 @@ export class Model {
         this.clockSkew = this.hello.now - Date.now();
         this.hidden.clear();
         this.listing.clear();
+        this.listed.clear();
         break;
       case "kinds":
         this.kinds = new Map((data as Kind[]).map((kind) => [kind.group ? `${kind.group}/${kind.resource}` : kind.resource, kind]));
@@ -94,6 +103,8 @@ export class Model {
       }
       case "synced":
         this.isSynced = true;
+        // What was there before the stream began again, and is in no list: its kind has no objects any more.
+        for (const row of [...this.rows.values()]) if (!this.listed.has(row.k)) this.remove(row);
         break;
     }
     this.changed();
@@ -102,6 +113,7 @@ export class Model {
   /** A kind that is listed again loses what the list does not have. */
   private takeList(list: { kind: string; ns: string | null; first: boolean; last: boolean; rows: Row[] }): void {
     const name = `${list.kind} ${list.ns ?? ""}`;
+    this.listed.add(list.kind);
     const seen = list.first ? new Set<string>() : (this.listing.get(name) ?? new Set<string>());
     for (const row of list.rows) {
       seen.add(row.u);
@@ -123,12 +135,42 @@ export class Model {
       if (row) this.remove(row);
       this.revision = Math.max(this.revision, change.r);
     } else {
+      this.listed.add(change.k);
       this.set(change);
     }
   }
 
-  set(row: Row): void {
-    const before = this.rows.get(row.u);
+  /** Keeps one copy of texts that many rows share. */
+  private share(text: string): string {
+    const known = this.texts.get(text);
+    if (known !== undefined) return known;
+    if (this.texts.size < TEXTS_MAX) this.texts.set(text, text);
+    return text;
+  }
+
+  /** Returns a row as it is kept: all rows have the same fields, so that each takes the same little memory. */
+  private keep(row: Row, before: Row | undefined): Row {
+    return {
+      u: before?.u ?? row.u,
+      k: this.share(row.k),
+      ns: this.share(row.ns),
+      n: before?.n ?? row.n,
+      o: row.o ?? NO_OWNERS,
+      r: row.r,
+      c: row.c,
+      m: row.m,
+      by: this.share(row.by ?? ""),
+      s: row.s ?? "",
+      w: this.share(row.w ?? ""),
+      x: row.x ?? "",
+      t: row.t ?? 0,
+      e: row.e ?? 0,
+    };
+  }
+
+  set(sent: Row): void {
+    const before = this.rows.get(sent.u);
+    const row = this.keep(sent, before);
     if (before) this.unlink(before);
     else {
       getOrAdd(this.byKind, row.k).add(row.u);
@@ -138,6 +180,11 @@ export class Model {
     for (const owner of row.o ?? []) getOrAdd(this.children, owner).add(row.u);
     if (row.s === "bad" || row.s === "wait" || row.e) this.troubled.add(row.u);
     this.revision = Math.max(this.revision, row.r);
+  }
+
+  clear(): void {
+    for (const map of [this.rows, this.children, this.byKind, this.byName]) map.clear();
+    this.troubled.clear();
   }
 
   remove(row: Row): void {

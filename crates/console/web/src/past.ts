@@ -62,9 +62,7 @@ export class Past {
     if (event === "hello") {
       this.from = (data as Hello).from ?? 0;
       Object.assign(this, { log: [], position: 0, isLive: true, isRead: false });
-      this.model.rows.clear();
-      this.model.children.clear();
-      this.model.troubled.clear();
+      this.model.clear();
     } else if (event === "list") {
       for (const row of (data as { rows: Row[] }).rows) this.model.set(row);
     } else if (event === "synced") {

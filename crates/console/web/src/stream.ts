@@ -112,11 +112,15 @@ async function readEvents(answer: Response, onEvent: (event: string, data: unkno
   }
 }
 
+/** One channel for all: a browser keeps every channel that was ever opened and not closed. */
+const tasks = new MessageChannel();
+const waiting: (() => void)[] = [];
+tasks.port1.onmessage = () => waiting.shift()?.();
+
 /** Lets the browser do something else: a long list must not hold up a key press. */
 function nextTask(): Promise<void> {
   return new Promise((done) => {
-    const channel = new MessageChannel();
-    channel.port1.onmessage = () => done();
-    channel.port2.postMessage(0);
+    waiting.push(done);
+    tasks.port2.postMessage(0);
   });
 }

@@ -1,6 +1,6 @@
 // A list of which only the visible lines exist. All lines have the same height, so that the place of each is known.
 
-import type { ComponentChildren } from "preact";
+import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 /** Lines drawn beyond the visible ones, so that scrolling shows no gap. */
@@ -18,11 +18,17 @@ interface Properties<T> {
   line: (item: T, index: number) => ComponentChildren;
 }
 
-export function VirtualList<T>(properties: Properties<T>) {
-  const { items, height, focus } = properties;
-  const box = useRef<HTMLDivElement>(null);
-  const [view, setView] = useState({ top: 0, lines: 40 });
+interface ListView {
+  top: number;
+  lines: number;
+}
 
+/**
+ * Returns which lines are in view. A hook of its own: a listener lives as long as the list, and with it everything that it
+ * can reach, which must not be the items that were there first.
+ */
+function useListView(box: RefObject<HTMLDivElement | null>, height: number, count: number): [ListView, () => void] {
+  const [view, setView] = useState<ListView>({ top: 0, lines: 40 });
   const measure = (): void => {
     const element = box.current;
     if (!element) return;
@@ -30,11 +36,16 @@ export function VirtualList<T>(properties: Properties<T>) {
     const lines = Math.ceil(element.clientHeight / height);
     setView((old) => (old.top === top && old.lines === lines ? old : { top, lines }));
   };
-  useLayoutEffect(measure, [items.length]);
+  useLayoutEffect(measure, [count]);
   useEffect(() => {
     addEventListener("resize", measure);
     return () => removeEventListener("resize", measure);
   }, []);
+  return [view, measure];
+}
+
+/** Keeps a line in view when it changes. */
+function useFocusedLine(box: RefObject<HTMLDivElement | null>, height: number, focus: number | undefined): void {
   useEffect(() => {
     const element = box.current;
     if (!element || focus === undefined || focus < 0) return;
@@ -42,7 +53,13 @@ export function VirtualList<T>(properties: Properties<T>) {
     if (start < element.scrollTop) element.scrollTop = start;
     else if (end > element.scrollTop + element.clientHeight) element.scrollTop = end - element.clientHeight;
   }, [focus]);
+}
 
+export function VirtualList<T>(properties: Properties<T>) {
+  const { items, height, focus } = properties;
+  const box = useRef<HTMLDivElement>(null);
+  const [view, measure] = useListView(box, height, items.length);
+  useFocusedLine(box, height, focus);
   const first = Math.max(0, Math.min(view.top, items.length - 1) - OVERSCAN);
   const last = Math.min(items.length, view.top + view.lines + OVERSCAN);
   return (

@@ -6,11 +6,12 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::Instant;
 
 use super::{ConsoleServer, browser_script};
 
@@ -19,47 +20,47 @@ const FLAT: usize = 8_000;
 const OWNED: usize = 2_000;
 
 /// Requests at a time.
-const CONCURRENT: usize = 16;
+const CONCURRENT: usize = 32;
 
 async fn create_objects(maps: &Api<ConfigMap>) {
     let post = PostParams::default();
     let map = |value: Value| serde_json::from_value::<ConfigMap>(value).unwrap();
     let root = maps.create(&post, &map(json!({"metadata": {"name": "root"}}))).await.unwrap();
-    let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "root", "uid": root.metadata.uid}]);
+    let references =
+        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "root", "uid": root.metadata.uid}]);
     let flat = (0..FLAT)
         .map(|number| json!({"metadata": {"name": format!("flat-{number}")}, "data": {"text": "some text"}}));
-    let owned = (0..OWNED)
-        .map(|number| json!({"metadata": {"name": format!("owned-{number}"), "ownerReferences": owner}}));
+    let owned = (0..OWNED).map(
+        |number| json!({"metadata": {"name": format!("owned-{number}"), "ownerReferences": references}}),
+    );
     let creations = flat.chain(owned).map(|value| {
         let (maps, post, object) = (maps.clone(), post.clone(), map(value));
         async move { drop(maps.create(&post, &object).await.unwrap()) }
     });
     futures::stream::iter(creations).buffer_unordered(CONCURRENT).collect::<Vec<()>>().await;
     // Something that fails: the first page begins with it.
-    let stuck = json!({"metadata": {"name": "stuck", "finalizers": ["example.com/wait"]}});
-    maps.create(&post, &map(stuck)).await.unwrap();
-    maps.delete("stuck", &kube::api::DeleteParams::default()).await.unwrap();
+    let spec = json!({"holderIdentity": "operator-1", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z"});
+    let lapsed = serde_json::from_value(json!({"metadata": {"name": "lapsed"}, "spec": spec})).unwrap();
+    Api::<Lease>::namespaced(maps.clone().into_client(), "default").create(&post, &lapsed).await.unwrap();
 }
 
 /// Changes objects in turn, at most so many a second.
-async fn make_changes(maps: &Api<ConfigMap>, first: usize, count: usize, per_second: usize) {
-    let mut ticks = tokio::time::interval_at(Instant::now(), Duration::from_millis(10));
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    for start in (first..first + count).step_by(per_second / 100) {
-        ticks.tick().await;
-        let changes = (start..start + per_second / 100).map(|number| {
-            let maps = maps.clone();
+async fn make_changes(maps: &Api<ConfigMap>, first: usize, count: usize, per_second: u32) {
+    let pause = Duration::from_secs(1) / per_second;
+    let start = Instant::now();
+    let paced = futures::stream::iter(first..first + count).then(|number| async move {
+        tokio::time::sleep_until(start + pause * u32::try_from(number - first).unwrap()).await;
+        number
+    });
+    let changes = paced.map(|number| {
+        let maps = maps.clone();
+        async move {
             let patch = Patch::Merge(json!({"data": {"count": number.to_string()}}));
-            async move {
-                drop(
-                    maps.patch(&format!("flat-{}", number % FLAT), &PatchParams::default(), &patch)
-                        .await
-                        .unwrap(),
-                )
-            }
-        });
-        futures::stream::iter(changes).buffer_unordered(CONCURRENT).collect::<Vec<()>>().await;
-    }
+            let name = format!("flat-{}", number % FLAT);
+            drop(maps.patch(&name, &PatchParams::default(), &patch).await.unwrap());
+        }
+    });
+    changes.buffer_unordered(CONCURRENT).collect::<Vec<()>>().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

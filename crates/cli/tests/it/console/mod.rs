@@ -25,7 +25,7 @@ struct ConsoleServer {
 impl ConsoleServer {
     async fn start(folder: &Path, arguments: &[&str]) -> Self {
         let mut server = Server::start(folder, &[&["--ephemeral", "--console"], arguments].concat()).await;
-        let url = server.console_url.take().expect("the ready line names the console");
+        let url = server.console_url.take().expect("the ready line names the console").into_string();
         Self { server, url }
     }
 

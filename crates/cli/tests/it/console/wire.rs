@@ -41,8 +41,11 @@ async fn ask(console: &ConsoleServer, path: &str, headers: &[(&str, &str)]) -> W
     let mut stream = TcpStream::connect(address.trim_start_matches("http://")).await.unwrap();
     let has_host = headers.iter().any(|(name, _)| *name == "Host");
     let host = if has_host { String::new() } else { "Host: localhost\r\n".to_owned() };
-    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    stream.write_all(format!("GET {path} HTTP/1.1\r\n{host}{headers}\r\n").as_bytes()).await.unwrap();
+    let headers: Vec<String> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    stream
+        .write_all(format!("GET {path} HTTP/1.1\r\n{host}{}\r\n", headers.concat()).as_bytes())
+        .await
+        .unwrap();
     let mut body = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
