@@ -229,10 +229,7 @@ impl CompleteController for DescribedController {
             last_applied: &last_applied,
         };
         let options = controller.options;
-        let others: Vec<_> = controller.relations.iter().filter_map(|one| one.other.as_ref()).collect();
-        // Of some kinds only the metadata are followed.
-        let types = |info: &KindInfo| [info.type_id, info.metadata_type_id];
-        let others: BTreeSet<TypeId> = others.into_iter().flat_map(|other| types(other.info)).collect();
+        let related = related_types(&controller.relations);
         freshness.extend(controller.relations.into_iter().map(|Relation { other, connect }| {
             connect(&wire, options.followed(other.map_or(info, |other| other.info)))
         }));
@@ -249,12 +246,7 @@ impl CompleteController for DescribedController {
             last_applied: last_applied.clone(),
         });
         forget_gone(&cache, last_applied);
-        let fresh_start = controller.starts_fresh.then(|| {
-            let others = others.into_iter().filter_map(|other| shared.caches.find(other, &shared.scope));
-            let others = others.map(|cache| (shared.scope.clone(), cache));
-            let main = (controller_shared.scope.clone(), cache.clone());
-            FreshStart::new([main].into_iter().chain(others).collect())
-        });
+        let fresh_start = controller.starts_fresh.then(|| fresh_start_of(&controller_shared, related));
         let relist: Relist = if controller.only_listens {
             Arc::new(|_| {})
         } else {
@@ -284,6 +276,20 @@ impl CompleteController for DescribedController {
         let name = source;
         AssembledController { name, queue, pump, freshness, streams, companions, relist, worlds: vec![] }
     }
+}
+
+/// Returns the types of the other kinds; of some only the metadata are followed.
+fn related_types(relations: &[Relation]) -> BTreeSet<TypeId> {
+    let infos = relations.iter().filter_map(|relation| Some(relation.other.as_ref()?.info));
+    infos.flat_map(|info| [info.type_id, info.metadata_type_id]).collect()
+}
+
+fn fresh_start_of(controller: &ControllerShared, related: BTreeSet<TypeId>) -> FreshStart {
+    let (caches, scope) = (&controller.operator.caches, &controller.operator.scope);
+    let others = related.into_iter().filter_map(|other| caches.find(other, scope));
+    let others = others.map(|cache| (scope.clone(), cache));
+    let main = (controller.scope.clone(), controller.cache.clone());
+    FreshStart::new([main].into_iter().chain(others).collect())
 }
 
 /// Declares the cache of the main kind; whoever only listens to events keeps no objects.

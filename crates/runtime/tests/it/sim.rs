@@ -1,11 +1,14 @@
-//! Election and shards under the simulator: whatever goes wrong with two replicas, only one at a time writes, and both together
-//! do the work of one.
+//! The runtime under the simulator: elections and shards, where only one replica at a time writes and both together do the work
+//! of one; and ordinary uses of features that once were broken. `cargo xtask defects` breaks them again, and each of these must
+//! find it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat::sim::{Budget, Simulation, edit};
-use homeostat_runtime::{Action, Context, Controller, Operator, Result, StandardStatus};
+use homeostat_runtime::{
+    Action, Context, Controller, Operator, Result, StandardStatus, changed, condition, terminal,
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{CustomResource, ResourceExt};
 use schemars::JsonSchema;
@@ -54,7 +57,7 @@ fn simulation(make: fn() -> Operator) -> Simulation {
         .replicas(2)
         .given(sheet("one", "a"))
         .given(sheet("two", "a"))
-        .then(edit::<Sheet>("one", |sheet| sheet.spec.text = "b".to_owned()))
+        .then(edit::<Sheet>("one", |sheet| sheet.spec.text = "b".into()))
         .eventually(|cluster| {
             let texts = cluster.list::<Sheet>().into_iter().filter_map(|sheet| Some(sheet.status?.text));
             texts.collect::<Vec<_>>() == ["b", "a"]
@@ -70,4 +73,45 @@ fn an_election_survives() {
 #[test]
 fn shards_survive() {
     simulation(|| sheets().sharded(2)).check();
+}
+
+/// Keeps sheets that are held, and refuses bad ones until they are edited.
+fn careful() -> Operator {
+    let sheets = Controller::<Sheet>::new()
+        .owns::<ConfigMap>()
+        .when(changed::generation())
+        .cleanup_if(|sheet| sheet.spec.text == "held", |_, _| async { Ok(Action::await_change()) })
+        .reconcile(|sheet, cx| async move {
+            if sheet.spec.text == "bad" {
+                return Err(terminal("a bad text"));
+            }
+            cx.condition(condition("Copied", true, "Copied", "the text is in the ConfigMap"));
+            reconcile(sheet, cx).await
+        });
+    Operator::new("sheets.demo.dev").crd::<Sheet>().control(sheets)
+}
+
+fn edited(from: &str, to: &'static str) -> Simulation {
+    Simulation::new(careful)
+        .given(sheet("one", from))
+        .then(edit::<Sheet>("one", move |sheet| sheet.spec.text = to.into()))
+        .eventually(move |cluster| {
+            cluster.list::<Sheet>().into_iter().all(|sheet| sheet.status.is_some_and(|is| is.text == to))
+        })
+        .budget(Budget { schedules: 150, ..BUDGET })
+}
+
+#[test]
+fn a_sheet_that_is_released_is_reconciled() {
+    edited("held", "free").check();
+}
+
+#[test]
+fn a_sheet_that_is_corrected_is_reconciled() {
+    edited("bad", "good").check();
+}
+
+#[test]
+fn conditions_of_others_are_kept() {
+    edited("a", "b").check();
 }

@@ -1,6 +1,8 @@
 //! Every workload controller under the simulator, with a kubelet that only pretends: whatever goes wrong, each kind comes to
 //! the end that its spec asks for, makes no Pod too many, and leaves nothing behind.
 
+#![expect(clippy::needless_pass_by_value, reason = "rows should read as sentences")]
+
 use homeostat::sim::actors::{PodBehaviour, kubelet};
 use homeostat::sim::{Budget, Cluster, Simulation, Trace, edit};
 use homeostat_runtime::{Action, Controller, Kind, Operator};
@@ -88,6 +90,7 @@ fn a_stateful_set_rolls_out_whatever_goes_wrong() {
     simulation(PodBehaviour::Ready)
         .given(workload::<StatefulSet>(json!({"replicas": 2, "serviceName": "web"})))
         .then(edit::<StatefulSet>("web", |web| set(web, IMAGE, json!("two"))))
+        .budget(Budget { schedules: 10, ..BUDGET })
         .always(|cluster| cluster.count::<Pod>() <= 2)
         .eventually(|cluster| images(cluster) == ["two", "two"])
         .check();

@@ -26,7 +26,7 @@ fn simulation() -> Simulation {
         .beside(|| kubelet(PodBehaviour::Succeed))
         .given(at("due", PAST))
         .given(at("later", FUTURE))
-        .then(edit::<At>("later", |at| at.spec.schedule = PAST.to_owned()))
+        .then(edit::<At>("later", |at| at.spec.schedule = PAST.into()))
         .always(|cluster| cluster.count::<Pod>() <= 2)
         .eventually(is_done)
         .budget(BUDGET)

@@ -47,7 +47,7 @@ fn a_volume_follows_its_claim_whatever_goes_wrong() {
     Simulation::new(operator)
         .beside(provisioner)
         .given(claim("home"))
-        .then(edit::<EphemeralVolumeClaim>("home", |claim| claim.spec.size = "2G".to_owned()))
+        .then(edit::<EphemeralVolumeClaim>("home", |claim| claim.spec.size = "2G".into()))
         .then(edit::<EphemeralVolumeClaim>("home", |claim| {
             claim.labels_mut().insert("owner".to_owned(), "me".to_owned());
         }))

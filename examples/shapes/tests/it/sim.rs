@@ -72,7 +72,7 @@ fn check(ownership: Mode) {
     };
     Simulation::with_outside(Sky::new(), make)
         .given(shape("k8s-sun"))
-        .then(edit::<Shape>("k8s-sun", |shape| shape.spec.color = "gold".to_owned()))
+        .then(edit::<Shape>("k8s-sun", |shape| shape.spec.color = "gold".into()))
         .eventually(|cluster| cluster.outside().contains("gold"))
         .budget(BUDGET)
         .check();
