@@ -20,7 +20,7 @@ pub mod revision;
 pub mod selector;
 pub mod uid;
 
-pub use clock::Clock;
+pub use clock::{Clock, ClockAdjustment};
 pub use entropy::Entropy;
 pub use key::{Key, Prefix};
 pub use revision::Revision;
