@@ -84,9 +84,6 @@ pub(crate) struct Backend {
     pub(crate) size: StoreSize,
     /// The source of Pod logs, once a node has registered one.
     pub(crate) logs: OnceLock<Arc<dyn LogSource>>,
-    /// Are watches told every minute how far they are? A copy for a simulator lives for days that take no time, and nobody
-    /// resumes its watches later.
-    pub(crate) sends_periodic_bookmarks: bool,
 }
 
 impl Backend {
@@ -99,7 +96,6 @@ impl Backend {
             services: self.services.forked(),
             size: self.size.forked(),
             logs: OnceLock::new(),
-            sends_periodic_bookmarks: false,
             store,
             clock,
             entropy,

@@ -151,7 +151,6 @@ impl Builder {
             services: homeostat_api::kinds::core::service::allocator::ServiceAllocator::default(),
             size: StoreSize::new(self.store_bytes_max),
             logs: std::sync::OnceLock::new(),
-            sends_periodic_bookmarks: true,
         });
         let born = bootstrap::objects::Config { address: self.address, ca_pem: self.root_ca };
         bootstrap::write(&backend, &born).await?;

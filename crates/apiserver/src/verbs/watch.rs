@@ -72,11 +72,7 @@ pub(super) fn watch(call: Call) -> Result<Answer, Status> {
     let media = call.accepted.media;
     let now = Instant::now();
     let ends_at = now + timeout;
-    let bookmark_at = if call.backend.sends_periodic_bookmarks {
-        now + BOOKMARK_PERIOD.min(timeout.saturating_sub(LAST_BOOKMARK_LEAD))
-    } else {
-        ends_at + BOOKMARK_PERIOD
-    };
+    let bookmark_at = now + BOOKMARK_PERIOD.min(timeout.saturating_sub(LAST_BOOKMARK_LEAD));
     let stream = WatchStream {
         has_bookmarks: call.query.flag("allowWatchBookmarks"),
         changes: matches!(call.resource.source, KindSource::Custom(_))
