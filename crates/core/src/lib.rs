@@ -22,7 +22,7 @@ pub mod selector;
 pub mod uid;
 pub mod write_history;
 
-pub use clock::Clock;
+pub use clock::{Clock, ClockAdjustment};
 pub use entropy::Entropy;
 pub use field_diff::FieldDiff;
 pub use key::{Key, Prefix};

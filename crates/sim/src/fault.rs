@@ -42,6 +42,11 @@ pub enum Fault {
         /// Virtual seconds.
         seconds: u64,
     },
+    /// A read that any version may answer (`resourceVersion=0`) shows the state of this many changes ago.
+    StaleRead {
+        /// Changes of the store.
+        changes: u64,
+    },
     /// The operator dies after the call was done; its next start is shown the state of this many changes ago.
     RestartBack {
         /// Changes of the store.
@@ -63,6 +68,11 @@ pub enum Fault {
     /// The operator dies; the machine it starts on again has a clock that is wrong by this much.
     RestartSkewed {
         /// Virtual seconds; negative when the clock is behind.
+        seconds: i64,
+    },
+    /// The clock of the running operator is set forward, or back.
+    JumpClock {
+        /// Virtual seconds; negative when it is set back.
         seconds: i64,
     },
     /// The watch stays silent from this event on until this many more writes were done.
@@ -136,6 +146,10 @@ impl Fault {
                 let way = if *seconds < 0 { "behind" } else { "ahead" };
                 format!("CRASH; restarts with a clock that is {}s {way}", seconds.unsigned_abs())
             }
+            Self::JumpClock { seconds } => {
+                let way = if *seconds < 0 { "back" } else { "forward" };
+                format!("the operator's clock is set {way} by {}s", seconds.unsigned_abs())
+            }
             Self::Hold { writes } => format!("the watch lags by {writes} write(s)"),
             Self::Delay { seconds } => format!("the watch lags by {seconds}s"),
             Self::Cut => "the watch breaks off".to_owned(),
@@ -145,6 +159,9 @@ impl Fault {
             Self::DeleteChild { object } => format!("somebody deletes {object}"),
             Self::Postpone { given } => format!("given object {given} is created last"),
             Self::SwapSteps => "the next two steps change places".to_owned(),
+            Self::StaleRead { changes } => {
+                format!("answered from a cache that is {changes} change(s) behind")
+            }
             Self::StaleOutside { changes } => format!("the answer is {changes} change(s) old"),
             Self::Twice => "done twice outside".to_owned(),
             Self::Drift { changes } => format!("somebody undoes the last {changes} change(s) outside"),
@@ -164,6 +181,7 @@ impl Fault {
             Self::RestartBack { .. } | Self::RestartBeforeStep { .. } | Self::RestartSkewed { .. } => {
                 vec![Self::CrashAfter]
             }
+            Self::StaleRead { changes } if *changes > 1 => vec![Self::StaleRead { changes: 1 }],
             Self::Coalesce => vec![Self::Expire, Self::Delay { seconds: DELAY_SECONDS }],
             Self::Expire => vec![Self::Cut],
             Self::Hold { writes } if *writes > 1 => vec![Self::Hold { writes: 1 }],

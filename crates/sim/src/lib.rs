@@ -13,6 +13,7 @@ mod engine;
 mod explore;
 mod fault;
 mod generate;
+mod object;
 mod oracle;
 mod outside;
 mod report;

@@ -1,7 +1,7 @@
 //! What is told about a simulation: how much was tried, and about a failure a timeline that a tired person understands.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::alarm::Alarm;
 use crate::engine::{RunRecord, TimelineLine, shown_time};
@@ -10,6 +10,9 @@ use crate::trace::Trace;
 
 /// Lines of a timeline; more are left out in the middle, where nothing went wrong.
 const LINES_MAX: usize = 60;
+
+/// Who does what a fault does, in the timeline.
+const FAULT: &str = "FAULT";
 
 /// What became of a simulation.
 #[derive(Clone, Debug)]
@@ -74,6 +77,13 @@ pub(crate) fn tell(name: &str, trace: &Trace, alarm: &Alarm, record: &RunRecord,
     text
 }
 
+/// How the trace in this file is replayed.
+pub(crate) fn replay_command(trace: &Trace, file: &Path) -> String {
+    let package = if trace.package.is_empty() { String::new() } else { format!("-p {} ", trace.package) };
+    let test = if trace.test.is_empty() { &trace.simulation } else { &trace.test };
+    format!("HOMEOSTAT_REPLAY={} cargo test {package}{test}", file.display())
+}
+
 /// The hint and the versions of the object in question.
 pub(crate) fn explain(alarm: &Alarm, record: &RunRecord) -> String {
     let mut text = versions(record, &alarm.subject);
@@ -94,9 +104,14 @@ fn timeline(lines: &[TimelineLine]) -> String {
         let _ = writeln!(text, "  … {first} lines before");
     }
     let width = shown.iter().map(|(line, _)| line.actor.chars().count()).max().unwrap_or_default();
-    for (line, repeats) in shown {
+    // Without any of the faults it would not have come to this; the last one made the difference.
+    let decisive = shown.iter().rposition(|(line, _)| line.actor == FAULT);
+    for (at, (line, repeats)) in shown.iter().enumerate() {
         let mark = if line.is_fault { "⚡" } else { "  " };
-        let more = if *repeats > 0 { format!(" (and {repeats} more like this)") } else { String::new() };
+        let mut more = if *repeats > 0 { format!(" (and {repeats} more like this)") } else { String::new() };
+        if Some(at) == decisive {
+            more.push_str("  ◀ this makes the difference");
+        }
         let at = shown_time(line.at);
         let _ = writeln!(text, "  {at:>11} {mark} {:<width$}  {}{more}", line.actor, line.text);
     }

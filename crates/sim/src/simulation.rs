@@ -17,7 +17,7 @@ use crate::report::{self, Failure, Outcome};
 use crate::rights::as_role;
 use crate::shrink::{drop_steps, shrink};
 use crate::step::{Step, StepAction, create, delete, edit_spec};
-use crate::trace::{Deviation, Trace};
+use crate::trace::{Deviation, Trace, test_name};
 
 /// Names the file of a trace to replay instead of exploring.
 const REPLAY: &str = "HOMEOSTAT_REPLAY";
@@ -227,8 +227,7 @@ impl Simulation {
     }
 
     fn name(&self) -> String {
-        let of_test = || std::thread::current().name().map(ToOwned::to_owned);
-        self.name.clone().or_else(of_test).unwrap_or_else(|| "simulation".to_owned())
+        self.name.clone().or_else(test_name).unwrap_or_else(|| "simulation".to_owned())
     }
 
     fn budget_in_force(&self) -> Budget {
@@ -280,7 +279,7 @@ fn describe(explorer: &Explorer<'_>, name: &str, found: Found, seconds: f64) -> 
     let alarm = alarms.into_iter().find(|alarm| alarm.is_like(&found.alarm)).unwrap_or(found.alarm);
     let given = setup.givens.iter().map(|step| format!("given: {}", step.shown()));
     let steps = given.chain(setup.steps.iter().map(Step::shown)).collect();
-    let trace = Trace {
+    let mut trace = Trace {
         oracle: alarm.oracle.clone(),
         subject: alarm.subject.clone(),
         skipped: shorter.skipped,
@@ -292,10 +291,11 @@ fn describe(explorer: &Explorer<'_>, name: &str, found: Found, seconds: f64) -> 
     );
     let mut story = report::tell(name, &trace, &alarm, &record, &how);
     story.push_str(&report::explain(&alarm, &record));
+    trace.report.clone_from(&story);
     let file = trace.save().ok();
     if let Some(file) = &file {
         // Writing into text cannot fail.
-        let _ = writeln!(story, "\nReplay: {REPLAY}={} cargo test {name}", file.display());
+        let _ = writeln!(story, "\nReplay: {}", report::replay_command(&trace, file));
     }
     Failure { oracle: alarm.oracle, text: alarm.text, trace, file, report: story }
 }

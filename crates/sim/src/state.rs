@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::object::read_object;
 use crate::resource_name::{CUSTOM, shown};
 
 /// What begins the annotations, labels and conditions of a foreign writer.
@@ -19,6 +20,9 @@ pub(crate) const LIMITED_USER: &str = "simulated-operator";
 
 /// Resources that tell no state: notes for people, and who leads.
 const IGNORED: [&str; 2] = ["events", "leases"];
+
+/// The resource of definitions of kinds.
+pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
 
 /// Fields of metadata that chance or history decides.
 const METADATA_IGNORED: [&str; 6] =
@@ -40,6 +44,23 @@ struct Identified {
 #[serde(default)]
 struct IdentifiedMeta {
     uid: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Generated {
+    metadata: GeneratedMeta,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct GeneratedMeta {
+    generate_name: Option<String>,
+}
+
+/// What the name of a stored object was generated from.
+pub(crate) fn generate_name_of(bytes: &[u8]) -> Option<String> {
+    serde_json::from_slice::<Generated>(bytes).ok()?.metadata.generate_name
 }
 
 /// The uid of a stored object.
@@ -81,11 +102,21 @@ pub(crate) fn path_of_shown(snapshot: &Snapshot, object: &str) -> Option<String>
     Some(format!("{root}/{version}{place}/{}/{}", key.resource(), key.name()))
 }
 
-/// The objects written after `born`, without what chance decides.
-pub(crate) fn canonical_state(snapshot: &Snapshot, born: Revision) -> CanonicalState {
-    let entries = snapshot.iter().filter(|entry| entry.revision > born && is_state(&entry.key));
+/// The state from which all schedules of a simulation start.
+#[derive(Clone, Copy)]
+pub(crate) struct StartState<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    /// What a new cluster has was written up to here.
+    pub(crate) born: Revision,
+}
+
+/// The objects written after a new cluster was born, without what chance decides.
+pub(crate) fn canonical_state(snapshot: &Snapshot, start: StartState<'_>) -> CanonicalState {
+    let entries = snapshot.iter().filter(|entry| entry.revision > start.born && is_state(&entry.key));
+    let (definitions, entries): (Vec<_>, Vec<_>) =
+        entries.partition(|entry| entry.key.resource() == DEFINITIONS);
     let objects: Vec<(&Key, Value)> =
-        entries.filter_map(|entry| Some((&entry.key, serde_json::from_slice(&entry.bytes).ok()?))).collect();
+        entries.into_iter().filter_map(|entry| Some((&entry.key, read_object(&entry.bytes)?))).collect();
     let names = canonical_names(&objects);
     let mut state = CanonicalState::new();
     for (key, mut object) in objects {
@@ -95,7 +126,25 @@ pub(crate) fn canonical_state(snapshot: &Snapshot, born: Revision) -> CanonicalS
         rename(&mut object, &names);
         state.insert(shown_key(&key), object);
     }
+    let definitions =
+        definitions.into_iter().map(|entry| (shown_key(&entry.key), definition_state(entry, start)));
+    state.extend(definitions);
     state
+}
+
+/// Definitions are large, and next to no schedule changes one: what is as at the start is not read.
+fn definition_state(entry: &Entry, start: StartState<'_>) -> Value {
+    let read = |entry: &Entry| {
+        let mut object = read_object(&entry.bytes).unwrap_or_default();
+        strip(&mut object);
+        object
+    };
+    let as_at_start = || Value::String("as at the start".to_owned());
+    match start.snapshot.get(&entry.key) {
+        Some(first) if first.revision == entry.revision => as_at_start(),
+        Some(first) => Some(read(entry)).filter(|now| *now != read(first)).unwrap_or_else(as_at_start),
+        None => read(entry),
+    }
 }
 
 fn is_state(key: &Key) -> bool {
@@ -204,7 +253,7 @@ fn rename(value: &mut Value, names: &BTreeMap<String, String>) {
 /// How one version of an object differs from the one before, in words.
 pub(crate) fn change_in_words(old: &Entry, new: &Entry) -> String {
     let read = |entry: &Entry| {
-        let mut object: Value = serde_json::from_slice(&entry.bytes).unwrap_or_default();
+        let mut object = read_object(&entry.bytes).unwrap_or_default();
         strip(&mut object);
         object
     };
@@ -217,7 +266,7 @@ pub(crate) fn change_in_words(old: &Entry, new: &Entry) -> String {
 /// A hash of one change, without what chance decides.
 pub(crate) fn fingerprint(event: &Event) -> u64 {
     let Some(new) = &event.new else { return xxh3_64(event.key.as_str().as_bytes()) };
-    let Ok(mut object) = serde_json::from_slice::<Value>(&new.bytes) else { return 0 };
+    let Some(mut object) = read_object(&new.bytes) else { return 0 };
     let prefix = object["metadata"]["generateName"].as_str().map(ToOwned::to_owned);
     strip(&mut object);
     if let Some(meta) = object["metadata"].as_object_mut() {
@@ -275,6 +324,8 @@ pub(crate) fn differing_paths(
 
 fn compare(expected: &Value, actual: &Value, path: &str, found: &mut Vec<(String, String)>) {
     match (expected, actual) {
+        // Nearly everything is the same, and that is quickly seen.
+        (one, other) if one == other => {}
         (one, other) if is_empty(one) && is_empty(other) => {}
         (Value::Object(one), Value::Object(other)) => {
             let names: std::collections::BTreeSet<_> = one.keys().chain(other.keys()).collect();
@@ -292,7 +343,6 @@ fn compare(expected: &Value, actual: &Value, path: &str, found: &mut Vec<(String
         (Value::Array(one), Value::Array(other)) if is_keyed(one) && is_keyed(other) => {
             compare_keyed(one, other, path, found);
         }
-        (one, other) if one == other => {}
         (one, other) => {
             let text = format!("{path}: expected {}, is {}", brief(one), brief(other));
             found.push((path.to_owned(), text));

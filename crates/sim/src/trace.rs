@@ -41,6 +41,15 @@ pub struct Trace {
     pub oracle: String,
     /// What that oracle is about.
     pub subject: String,
+    /// The package of the test that found it; empty where no test of cargo did.
+    #[serde(default)]
+    pub package: String,
+    /// The test that found it, as cargo calls it.
+    #[serde(default)]
+    pub test: String,
+    /// The whole story as it was told, for people.
+    #[serde(default)]
+    pub report: String,
 }
 
 impl Trace {
@@ -54,6 +63,9 @@ impl Trace {
             deviations,
             oracle: String::new(),
             subject: String::new(),
+            package: std::env::var("CARGO_PKG_NAME").unwrap_or_default(),
+            test: test_name().unwrap_or_default(),
+            report: String::new(),
         }
     }
 
@@ -85,6 +97,11 @@ impl Trace {
         std::fs::write(&path, text + "\n")?;
         Ok(path)
     }
+}
+
+/// The test that runs in this thread: cargo names the thread for it.
+pub(crate) fn test_name() -> Option<String> {
+    std::thread::current().name().filter(|name| *name != "main").map(ToOwned::to_owned)
 }
 
 /// `HOMEOSTAT_TRACES`, or a folder beside what cargo builds.

@@ -157,7 +157,7 @@ pub(crate) trait CompleteController: Send {
         &[]
     }
     /// Returns the definitions of custom kinds that it brings along.
-    fn definitions(&self) -> &[Value] {
+    fn definitions(&self) -> &[Arc<Value>] {
         &[]
     }
     fn assemble(self: Box<Self>, shared: &Arc<OperatorShared>, grace: Duration) -> AssembledController;

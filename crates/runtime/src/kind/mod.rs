@@ -15,6 +15,7 @@ use kube::core::metadata::PartialObjectMeta;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub(crate) mod definition;
 pub(crate) mod object;
 
 use object::Object;

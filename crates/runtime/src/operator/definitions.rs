@@ -10,6 +10,7 @@ use std::time::Duration;
 use homeostat_core::journal::WatchState;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::Request as Path;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -30,14 +31,17 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 /// One definition and how far it is.
 pub(crate) struct InstalledDefinition {
-    definition: Value,
+    definition: Arc<Value>,
     is_applied: bool,
     /// It was already reported that the server refuses it.
     is_told: bool,
 }
 
 /// Tries each definition once and waits until its kind is served, so that watches usually begin with it in place.
-pub(crate) async fn install(shared: &OperatorShared, definitions: Vec<Value>) -> Vec<InstalledDefinition> {
+pub(crate) async fn install(
+    shared: &OperatorShared,
+    definitions: Vec<Arc<Value>>,
+) -> Vec<InstalledDefinition> {
     let mut kept = Vec::new();
     for definition in definitions {
         let verdict = apply(shared, &definition).await;
@@ -134,7 +138,7 @@ async fn apply(shared: &OperatorShared, definition: &Value) -> ApplyResult {
     let params = PatchParams::apply(shared.name.as_str()).force();
     let request = path.patch(name, &params, &Patch::Apply(definition));
     let label = RequestLabel { verb: "apply the definition", target: name };
-    match call::<Value>(&shared.client, label, request).await {
+    match call::<IgnoredAny>(&shared.client, label, request).await {
         Ok(_) => ApplyResult::Applied,
         Err(error @ Error::Api { .. }) if error.code() == Some(403) => {
             // This is how operators usually run in a cluster: whoever installs them applies the definitions.
@@ -152,7 +156,8 @@ async fn await_served(shared: &OperatorShared, definition: &Value) {
     let path = Path::new(format!("/apis/{group}/{version}/{plural}"));
     for _ in 0..LOOKS_MAX {
         let label = RequestLabel { verb: "list", target: plural };
-        let listed = call::<Value>(&shared.client, label, path.list(&ListParams::default().limit(1))).await;
+        let listed =
+            call::<IgnoredAny>(&shared.client, label, path.list(&ListParams::default().limit(1))).await;
         if !listed.is_err_and(|error| matches!(error.code(), Some(404 | 429))) {
             return;
         }
@@ -163,7 +168,7 @@ async fn await_served(shared: &OperatorShared, definition: &Value) {
 /// Returns the kinds to reconcile whose status has no `conditions`: the server drops there what a reconciler, and the
 /// runtime about failing objects, says with conditions. A kind without any status has chosen to say nothing.
 pub(crate) fn without_conditions<'a>(
-    definitions: &'a [Value],
+    definitions: &'a [Arc<Value>],
     rules: &'a [Rule],
 ) -> impl Iterator<Item = &'a str> {
     definitions.iter().filter(|definition| is_reconciled(definition, rules)).filter_map(|definition| {
@@ -189,7 +194,7 @@ fn is_of(definition: &Value, rule: &Rule) -> bool {
 }
 
 /// Returns whether this rule is about the status of a kind whose definition, which we bring along, has none.
-pub(crate) fn lacks_status(definitions: &[Value], rule: &Rule) -> bool {
+pub(crate) fn lacks_status(definitions: &[Arc<Value>], rule: &Rule) -> bool {
     let Some(plural) = rule.resource.strip_suffix("/status") else { return false };
     let has_none = |version: &Value| version.pointer("/subresources/status").is_none();
     definitions.iter().any(|definition| {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -21,7 +22,7 @@ pub(crate) struct ManifestInput<'a> {
     pub(crate) image: &'a str,
     /// What the program needs before the operator's arguments.
     pub(crate) own_arguments: &'a [String],
-    pub(crate) definitions: &'a [Value],
+    pub(crate) definitions: &'a [Arc<Value>],
     pub(crate) rules: &'a [Rule],
     pub(crate) election: Election,
     /// Where the admin pages are served.
@@ -40,7 +41,7 @@ pub(crate) fn manifests(description: &ManifestInput<'_>) -> Vec<Value> {
         documents
             .push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": description.home}}));
     }
-    documents.extend_from_slice(description.definitions);
+    documents.extend(description.definitions.iter().map(|definition| (**definition).clone()));
     let name = object_name(description.name);
     documents.push(json!({
         "apiVersion": "v1", "kind": "ServiceAccount",

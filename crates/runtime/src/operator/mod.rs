@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -30,6 +31,7 @@ use crate::error::{BoxError, Error};
 use crate::fault;
 use crate::handlers::{Activity, ActivityKind, OperatorHandlers};
 use crate::journal::Journal;
+use crate::kind::definition::definition_of;
 use crate::rights::rule::{Rule, describe_reconciled_kinds};
 use crate::shared::states::States;
 use crate::watch::Scope;
@@ -70,7 +72,7 @@ pub struct Operator {
     pub(crate) name: Source,
     pub(crate) scope: Scope,
     pub(crate) controls: Vec<Control>,
-    pub(crate) definitions: Vec<Value>,
+    pub(crate) definitions: Vec<Arc<Value>>,
     pub(crate) states: States,
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
@@ -80,6 +82,8 @@ pub struct Operator {
     pub(crate) election: Election,
     pub(crate) term: Duration,
     pub(crate) activities: OperatorHandlers,
+    /// At the start the server is asked whether the operator may do what it declares.
+    pub(crate) reviews_rights: bool,
     arguments: Arguments,
 }
 
@@ -102,6 +106,7 @@ impl Operator {
             election: Election::None,
             term: TERM,
             activities: OperatorHandlers::default(),
+            reviews_rights: true,
             arguments: Arguments::OfProcess,
         }
     }
@@ -120,10 +125,8 @@ impl Operator {
 
     /// Brings the definition of this custom kind along: it is applied at start, if the operator may, and part of the
     /// manifests.
-    pub fn crd<K: CustomResourceExt>(mut self) -> Self {
-        let definition =
-            serde_json::to_value(K::crd()).expect("a definition made by the derive is plain data");
-        self.definitions.push(definition);
+    pub fn crd<K: CustomResourceExt + 'static>(mut self) -> Self {
+        self.definitions.push(definition_of::<K>());
         self
     }
 
@@ -221,6 +224,12 @@ impl Operator {
     /// Returns its name.
     pub fn name(&self) -> &str {
         self.name.as_str()
+    }
+
+    /// Does not ask the server at the start whether the operator may do what it declares: for the simulator, where nobody reads
+    /// the answer.
+    pub fn without_rights_review(self) -> Self {
+        Self { reviews_rights: false, ..self }
     }
 
     /// Returns the journal of what the operator does. Call it before the operator runs.

@@ -79,7 +79,9 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     let parts: Vec<AssembledController> =
         operator.controls.into_iter().map(|control| control.0.assemble(&shared, operator.grace)).collect();
     admin_state.set_running(&parts);
-    tasks.spawn("rights", report_rights(shared.clone(), rules, lease_rules, admin_state));
+    if operator.reviews_rights {
+        tasks.spawn("rights", report_rights(shared.clone(), rules, lease_rules, admin_state));
+    }
     for kept in installed {
         tasks.spawn("definition", definitions::keep_installed(shared.clone(), kept));
     }
@@ -124,7 +126,7 @@ async fn end_over_missing_state(shared: Arc<OperatorShared>, stop: CancellationT
     stop.cancel();
 }
 
-fn warn_of_missing_conditions(definitions: &[Value], rules: &[Rule]) {
+fn warn_of_missing_conditions(definitions: &[Arc<Value>], rules: &[Rule]) {
     for kind in definitions::without_conditions(definitions, rules) {
         tracing::warn!(
             kind,

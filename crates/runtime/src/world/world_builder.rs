@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::{CustomResourceExt, Resource};
+use kube::Resource;
 use serde_json::Value;
 
 use super::contract::World;
@@ -18,6 +18,7 @@ use super::record::OutsideRecord;
 use super::tally::SYNCED;
 use crate::controller::Controller;
 use crate::controller::assemble::{AssembledController, CompleteController, Control};
+use crate::kind::definition::definition_of;
 use crate::kind::info;
 use crate::rights::rule::{KEEP, MainWrites, Rule};
 use crate::shared::OperatorShared;
@@ -108,8 +109,7 @@ impl<W: World> Outside<W> {
         let mut definitions = Vec::new();
         if self.policy.ownership == Ownership::Records {
             rules.push(Rule::on::<OutsideRecord>("", KEEP));
-            let definition = serde_json::to_value(OutsideRecord::crd());
-            definitions.push(definition.expect("a definition made by the derive is plain data"));
+            definitions.push(definition_of::<OutsideRecord>());
         }
         Control(Box::new(CompleteWorld { outside: self, rules, definitions }))
     }
@@ -118,7 +118,7 @@ impl<W: World> Outside<W> {
 struct CompleteWorld<W: World> {
     outside: Outside<W>,
     rules: Vec<Rule>,
-    definitions: Vec<Value>,
+    definitions: Vec<Arc<Value>>,
 }
 
 impl<W: World> CompleteController for CompleteWorld<W> {
@@ -130,7 +130,7 @@ impl<W: World> CompleteController for CompleteWorld<W> {
         &self.rules
     }
 
-    fn definitions(&self) -> &[Value] {
+    fn definitions(&self) -> &[Arc<Value>] {
         &self.definitions
     }
 

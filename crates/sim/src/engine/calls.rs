@@ -7,14 +7,13 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode};
 use serde_json::json;
 use tokio::time::Instant;
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::notes::Author;
 use super::parking::{ApiCall, CallAnswer, OutsideCall, OutsideFate, ParkedCall, ParkedWork, ProcessNumber};
 use super::process::ProcessRole;
 use super::record::{Actor, PointKind};
 use super::run::ScheduleRun;
-use super::wire::AnswerBody;
+use super::wire::{AnswerBody, json_answer, start_question};
 use crate::address::{CallTarget, CallVerb};
 use crate::fault::Fault;
 
@@ -78,6 +77,9 @@ impl ScheduleRun<'_> {
                     let kind = match target.verb {
                         CallVerb::Watch => PointKind::OpenWatch,
                         verb if verb.is_write() => PointKind::Write,
+                        _ if query.split('&').any(|part| part == "resourceVersion=0") => {
+                            PointKind::ReadAnyVersion
+                        }
                         _ => PointKind::Read,
                     };
                     self.calls.push(WaitingCall {
@@ -129,19 +131,10 @@ impl ScheduleRun<'_> {
         }
     }
 
-    /// Answers what is never disturbed. What an operator asks when it starts has the same answer in every schedule.
+    /// Answers what is never disturbed, and remembers what has the same answer in every schedule.
     async fn answer_aside(&mut self, process: ProcessNumber, call: ApiCall) {
         let path = call.request.uri().path().to_owned();
-        let is_start =
-            path.contains("/selfsubjectaccessreviews") || path.contains("/customresourcedefinitions/");
-        let hash = xxh3_64(&[path.as_bytes(), call.request.body()].concat());
-        if is_start
-            && self.options.identity.is_none()
-            && let Some((status, body)) = self.template.start_answers.get(&hash)
-        {
-            let body = AnswerBody::Whole(Some(body.clone()));
-            return answer(call, Ok(response(*status, body)));
-        }
+        let question = start_question(&call.request);
         let request = call.request.clone();
         let target = CallTarget::parse(request.method(), &path, "", request.body());
         let served = self.serve_as(process, request).await;
@@ -153,8 +146,8 @@ impl ScheduleRun<'_> {
         }
         let actor = self.actor_of(process);
         self.note_changes(&Author::plain(actor));
-        if is_start && served.status().is_success() {
-            self.start_answers.insert(hash, (served.status(), served.body().clone()));
+        if let Some(question) = question.filter(|_| served.status().is_success()) {
+            self.start_answers.insert(question, (served.status(), served.body().clone()));
         }
         answer(call, Ok(served.map(|bytes| AnswerBody::Whole(Some(bytes)))));
     }
@@ -204,7 +197,12 @@ impl ScheduleRun<'_> {
                     self.last_election = Instant::now();
                     return self.calls.push(call);
                 }
+                Fault::StaleRead { changes } if call.kind == PointKind::ReadAnyVersion => {
+                    return self.answer_from_cache(call, changes).await;
+                }
+                Fault::StaleRead { .. } => {}
                 Fault::CrashBefore => return self.crash(call.process, None),
+                Fault::JumpClock { seconds } => self.jump_clock(call.process, seconds),
                 Fault::RestartSkewed { seconds } => return self.crash_skewed(call.process, seconds),
                 Fault::CrashAfter => return self.perform_then_crash(call, None).await,
                 Fault::RestartBack { changes } => return self.perform_then_crash(call, Some(changes)).await,
@@ -398,13 +396,6 @@ pub(super) fn answer(call: ApiCall, what: CallAnswer) {
     let _ = call.answer.send(what);
 }
 
-fn response(status: StatusCode, body: AnswerBody) -> Response<AnswerBody> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    response.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
-    response
-}
-
 fn lost() -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::ConnectionReset, "connection reset by the simulator")
 }
@@ -420,7 +411,7 @@ fn refusal(code: u16) -> Response<AnswerBody> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": reason,
                         "message": "a fault of the simulator", "code": code});
     let status_code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut refusal = response(status_code, AnswerBody::Whole(Some(status.to_string().into())));
+    let mut refusal = json_answer(status_code, AnswerBody::Whole(Some(status.to_string().into())));
     if code == 429 {
         refusal.headers_mut().insert("retry-after", HeaderValue::from_static("1"));
     }

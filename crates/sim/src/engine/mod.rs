@@ -1,7 +1,7 @@
 //! One schedule: an operator, a server and a user in one thread and in virtual time, everything in an order that the plan
 //! decides.
 //!
-//! Reading order: `idle` (when to choose), `parking`, `wire` and `watches` (what waits), `process` (the operator), `run` (the
+//! Reading order: `idle` (when to choose), `parking`, `wire` and `watches` (what waits), `process` and `starts` (the operator), `run` (the
 //! loop), `calls` and `frames` (what happens to what was chosen), `phases` (when nothing waits), `record` (what is known
 //! afterwards).
 //!
@@ -17,10 +17,12 @@ mod open;
 mod parking;
 mod phases;
 mod process;
+mod process_clock;
 mod record;
 mod run;
 mod serve;
 mod setup;
+mod starts;
 mod user;
 mod watches;
 mod wire;

@@ -1,9 +1,10 @@
-//! Opens watches of the operator: with what is there, or with what was there some changes ago.
+//! Opens watches of the operator, and answers reads from caches: with what is there, or with what was there some changes ago.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use homeostat_apiserver::ApiServer;
 use homeostat_core::{Entropy, Revision};
 use homeostat_store::{Limits, Memory, Store};
 use http::{Request, Response, Uri};
@@ -11,8 +12,8 @@ use http_body_util::BodyExt;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::calls::answer;
-use super::parking::{ApiCall, ProcessNumber};
+use super::calls::{WaitingCall, answer};
+use super::parking::{ApiCall, ParkedWork, ProcessNumber};
 use super::record::Actor;
 use super::run::ScheduleRun;
 use super::watches::{OpenWatch, WatchHold, read_frame};
@@ -80,6 +81,35 @@ impl ScheduleRun<'_> {
         answer(api, Ok(Response::from_parts(head, AnswerBody::Watch(receiver))));
     }
 
+    /// Answers a read with the state before so many changes, as a server does whose cache is behind.
+    pub(super) async fn answer_from_cache(&mut self, call: WaitingCall, changes: u64) {
+        let ParkedWork::Api(api) = call.work else { return };
+        if let Some(target) = &call.target {
+            self.note_right(target);
+        }
+        let first = self.template.snapshot.revision().get();
+        let old = Revision::new(self.noted.get().saturating_sub(changes).max(first));
+        let present = self.server.clone();
+        if let Some(server) = self.server_at(old) {
+            self.server = server;
+        }
+        let served = self.serve_whole(api.request.clone()).await;
+        self.server = present;
+        let uids = crate::state::uids_in(served.body());
+        if let Some(process) = self.process(call.process) {
+            process.known.extend(uids);
+        }
+        answer(api, Ok(served.map(|bytes| AnswerBody::Whole(Some(bytes)))));
+    }
+
+    /// A server on the state as of an earlier revision.
+    fn server_at(&self, old: Revision) -> Option<ApiServer> {
+        let snapshot = self.store.snapshot_at(old).ok()?;
+        let store = Arc::new(Memory::holding(snapshot, self.clock, Limits::default()));
+        let forked = self.server.fork(&self.background, store, self.clock, Entropy::seeded(1));
+        forked.ok().map(|(server, _)| server)
+    }
+
     /// Shows the state as of an earlier revision.
     async fn show_old_state(
         &mut self,
@@ -88,11 +118,7 @@ impl ScheduleRun<'_> {
         old: Revision,
         sender: &mpsc::UnboundedSender<Bytes>,
     ) {
-        let Ok(snapshot) = self.store.snapshot_at(old) else { return };
-        let limits = Limits::default();
-        let store = Arc::new(Memory::holding(snapshot, self.clock, limits));
-        let entropy = Entropy::seeded(1);
-        let Ok((server, _)) = self.server.fork(&self.background, store, self.clock, entropy) else { return };
+        let Some(server) = self.server_at(old) else { return };
         let present = std::mem::replace(&mut self.server, server);
         let old_answer = self.serve(request.clone()).await;
         self.server = present;
@@ -105,7 +131,7 @@ impl ScheduleRun<'_> {
     }
 
     /// The process knows the object of this event from now on.
-    pub(crate) fn show_line(&mut self, process: ProcessNumber, line: &[u8]) {
+    pub(crate) fn show_line(&mut self, process: ProcessNumber, line: &Bytes) {
         if let Some(frame) = read_frame(line, 0)
             && let Some(process) = self.process(process)
         {

@@ -230,6 +230,12 @@ impl ScheduleRun<'_> {
                 }
                 true
             }
+            Fault::JumpClock { seconds } => {
+                for number in numbers {
+                    self.jump_clock(number, *seconds);
+                }
+                false
+            }
             Fault::Drift { changes } => {
                 if let Some(outside) = &self.outside {
                     (outside.drift)(*changes);

@@ -11,7 +11,8 @@ use kube::Client;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::parking::{Parking, ProcessNumber};
+use super::parking::ProcessNumber;
+use super::process_clock::ProcessClock;
 use super::wire::Wire;
 
 /// What the journal of a process said last.
@@ -90,6 +91,8 @@ pub(crate) struct Process {
     /// The revisions of objects in its caches, as far as its journal told.
     pub(crate) cached: BTreeMap<String, Revision>,
     pub(crate) frozen_until: Option<Instant>,
+    /// Sets its clock, in schedules in which that happens.
+    pub(crate) clock: Option<ProcessClock>,
     /// Its first lists show this state.
     pub(crate) old: Option<Revision>,
     /// Only of this resource, where there is one.
@@ -101,19 +104,19 @@ pub(crate) struct Process {
 impl Process {
     /// Starts an operator.
     pub(crate) fn start(
-        number: ProcessNumber,
-        role: ProcessRole,
+        (wire, role): (Wire, ProcessRole),
         operator: Operator,
         (clock, entropy): (Clock, Entropy),
-        (parking, keeps_records, order): (Arc<Parking>, bool, Arc<AtomicU64>),
+        (keeps_records, order): (bool, Arc<AtomicU64>),
     ) -> Self {
-        let operator = operator.time_and_chance(clock, entropy).without_admin();
+        let operator = operator.time_and_chance(clock, entropy).without_admin().without_rights_review();
         let journal = Arc::new(Mutex::new(JournalState { order, keeps_records, ..JournalState::default() }));
         let listener = Arc::clone(&journal);
         operator.journal().fold(move |record| {
             listener.lock().unwrap_or_else(PoisonError::into_inner).observe(record);
         });
-        let client = Client::new(Wire { process: number, parking }, "default");
+        let number = wire.process;
+        let client = Client::new(wire, "default");
         let task = tokio::spawn(operator.run_on(client, CancellationToken::new()));
         Self {
             number,
@@ -123,6 +126,7 @@ impl Process {
             known: HashSet::new(),
             cached: BTreeMap::new(),
             frozen_until: None,
+            clock: None,
             old: None,
             old_only: None,
             old_shown: HashSet::new(),

@@ -15,6 +15,8 @@ use crate::alarm::Alarm;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PointKind {
     Read,
+    /// A read that a server may answer from its cache (`resourceVersion=0`), however old that is.
+    ReadAnyVersion,
     Write,
     /// A watch is opened, with or without a list.
     OpenWatch,

@@ -10,7 +10,7 @@ use homeostat_apiserver::auth::Identity;
 use homeostat_apiserver::{ApiServer, BackgroundWorker};
 use homeostat_core::{Clock, Entropy, Revision};
 use homeostat_store::{Limits, Memory, Store};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -21,13 +21,15 @@ use super::parking::{ApiCall, Parking, ProcessNumber};
 use super::phases::{Move, Phase};
 use super::process::{Process, ProcessRole};
 use super::record::{RunRecord, SettledEnd};
-use super::setup::{OutsideInstance, ProcessStart, Setup, StartAnswers, Template};
+use super::setup::{OutsideInstance, Setup, Template};
 use super::watches::OpenWatch;
+use super::wire::StartAnswers;
 use crate::alarm::Alarm;
 use crate::fault::Fault;
 use crate::trace::Deviation;
 
-const REAL_IO: &str =
+/// What to do about real I/O.
+pub(super) const REAL_IO: &str =
     "give what is outside the cluster to the simulator with Simulation::with_outside, as a twin in memory";
 
 const HOT_LOOP: &str = "a write of the operator brings about its next run: write only what differs, and leave out times and \
@@ -135,6 +137,7 @@ pub(crate) struct ScheduleRun<'a> {
     pub(crate) refusals: u32,
     pub(crate) is_down: bool,
     pub(crate) postponed: Option<usize>,
+    /// Answers to add to those of the template.
     pub(crate) start_answers: StartAnswers,
     pub(crate) hasher: Xxh3,
     pub(crate) record: RunRecord,
@@ -152,13 +155,7 @@ pub(crate) fn boot(seed: u64) -> Template {
         background.observe_store();
         while background.step().await {}
         let snapshot = store.snapshot();
-        Template {
-            server,
-            background,
-            born: snapshot.revision(),
-            snapshot,
-            start_answers: StartAnswers::new(),
-        }
+        Template { server, background, born: snapshot.revision(), snapshot, start_answers: Arc::default() }
     })
 }
 
@@ -261,7 +258,7 @@ impl<'a> ScheduleRun<'a> {
             refusals: 0,
             is_down: false,
             postponed,
-            start_answers: template.start_answers.clone(),
+            start_answers: StartAnswers::new(),
             hasher: Xxh3::new(),
             record: RunRecord::default(),
         }
@@ -345,102 +342,6 @@ impl<'a> ScheduleRun<'a> {
         .await;
     }
 
-    /// Starts all replicas of the operator under test.
-    pub(crate) fn start_all(&mut self) {
-        for replica in 0..self.setup.replicas {
-            self.start_process(ProcessRole::Tested(replica), None);
-        }
-    }
-
-    /// The processes of the operator under test.
-    pub(crate) fn tested(&self) -> Vec<ProcessNumber> {
-        self.processes.iter().filter(|process| process.is_tested()).map(|process| process.number).collect()
-    }
-
-    /// Starts an operator.
-    pub(crate) fn start_process(&mut self, role: ProcessRole, old: Option<Revision>) {
-        self.start_on(role, old, 0);
-    }
-
-    /// The same on a machine whose clock is ahead by so many seconds.
-    fn start_on(&mut self, role: ProcessRole, old: Option<Revision>, skew: i64) {
-        self.processes_started += 1;
-        let number = ProcessNumber(self.processes_started);
-        let start = ProcessStart {
-            process: number,
-            parking: Arc::clone(&self.parking),
-            outside: self.outside.as_ref().map(|outside| Arc::clone(&outside.twin)),
-        };
-        let operator = match role {
-            ProcessRole::Tested(_) => (self.setup.make)(&start),
-            ProcessRole::Beside(at) => (self.setup.beside[at])(&start),
-        };
-        let entropy = Entropy::seeded(self.options.seed.wrapping_mul(31).wrapping_add(u64::from(number.0)));
-        let parking = (Arc::clone(&self.parking), self.options.is_told, Arc::clone(&self.outcome_order));
-        let clock = if skew == 0 {
-            self.clock
-        } else {
-            Clock::virtual_from(self.clock.now() + SignedDuration::from_secs(skew))
-        };
-        let mut process = Process::start(number, role, operator, (clock, entropy), parking);
-        process.old = old;
-        self.processes.push(process);
-        self.last_election = Instant::now();
-        self.note_activity();
-        let state = old.map(|revision| format!("; its caches begin with the state of r{revision}"));
-        let clock = if skew == 0 { String::new() } else { format!("; its clock is wrong by {skew}s") };
-        let name = self.shown_process(number);
-        self.tell(&name, false, || format!("starts{}{clock}", state.unwrap_or_default()));
-    }
-
-    /// What a process is called in the timeline: `operator`, `operator/1` where there are several, `operator (start 2)` after a
-    /// crash.
-    pub(crate) fn shown_process(&self, number: ProcessNumber) -> String {
-        let role = self.processes.iter().find(|process| process.number == number).map(|process| process.role);
-        let name = match role {
-            Some(ProcessRole::Tested(_)) if self.setup.replicas == 1 => "operator".to_owned(),
-            Some(ProcessRole::Tested(replica)) => format!("operator/{replica}"),
-            Some(ProcessRole::Beside(at)) => return format!("beside/{at}"),
-            None => "operator".to_owned(),
-        };
-        let first = self.setup.replicas as usize + self.setup.beside.len();
-        let start = (number.0 as usize).saturating_sub(first);
-        if start == 0 { name } else { format!("{name} (start {})", start + 1) }
-    }
-
-    /// Ends a process where it stands. Nothing of it reaches the world any more.
-    pub(crate) fn kill(&mut self, number: ProcessNumber) -> Option<ProcessRole> {
-        self.tell_journals();
-        let at = self.processes.iter().position(|process| process.number == number)?;
-        let process = self.processes.remove(at);
-        process.task.abort();
-        self.keep_journal(&process);
-        self.calls.retain(|call| call.process != number);
-        self.watches.retain(|watch| watch.process != number);
-        self.last_election = Instant::now();
-        self.note_activity();
-        Some(process.role)
-    }
-
-    /// Ends a process and starts it again.
-    pub(crate) fn crash(&mut self, number: ProcessNumber, old: Option<Revision>) {
-        if let Some(role) = self.kill(number) {
-            self.start_process(role, old);
-        }
-    }
-
-    /// Ends a process and starts it again on a machine whose clock is ahead by so many seconds.
-    pub(crate) fn crash_skewed(&mut self, number: ProcessNumber, seconds: i64) {
-        if let Some(role) = self.kill(number) {
-            self.start_on(role, None, seconds);
-        }
-    }
-
-    fn keep_journal(&mut self, process: &Process) {
-        let panics = std::mem::take(&mut process.journal().panics);
-        self.record.alarms.extend(panics.iter().map(|panic| alarm_about(panic)));
-    }
-
     fn has_ended_early(&mut self) -> bool {
         let Some(at) = self.processes.iter().position(|process| process.task.is_finished()) else {
             return false;
@@ -463,12 +364,18 @@ impl<'a> ScheduleRun<'a> {
             self.keep_journal(&process);
         }
         self.record.hash = self.hasher.digest();
+        let start_answers = if self.start_answers.is_empty() {
+            Arc::clone(&self.template.start_answers)
+        } else {
+            let known = (*self.template.start_answers).clone();
+            Arc::new(known.into_iter().chain(self.start_answers).collect())
+        };
         let template = Template {
             server: self.server,
             background: self.background,
             snapshot: self.store.snapshot(),
             born: self.template.born,
-            start_answers: self.start_answers,
+            start_answers,
         };
         (self.record, template)
     }
@@ -488,13 +395,4 @@ impl<'a> ScheduleRun<'a> {
     pub(crate) fn outside_text(&self) -> String {
         self.outside.as_ref().map(|outside| (outside.describe)()).unwrap_or_default()
     }
-}
-
-/// What to say about a panic. The runtime of a schedule has no I/O, and tokio panics where some is wanted.
-fn alarm_about(panic: &str) -> Alarm {
-    if panic.contains("IO is disabled") || panic.contains("no reactor running") {
-        let text = format!("the operator does real I/O, which does not repeat: {panic}");
-        return Alarm::new("deterministic", "operator", text).hint(REAL_IO);
-    }
-    Alarm::new("no panic", "operator", format!("the operator panicked: {panic}"))
 }

@@ -2,7 +2,6 @@
 //! from which every schedule starts.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use homeostat_apiserver::{ApiServer, BackgroundWorker};
 use homeostat_core::{Clock, Entropy, Revision};
 use homeostat_runtime::Operator;
 use homeostat_store::{Limits, Memory, Snapshot, Store};
-use http::{Request, StatusCode};
+use http::Request;
 use http_body_util::Full;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -19,7 +18,9 @@ use tower::Service;
 
 use super::parking::{Parking, ProcessNumber};
 use super::run::{RunExtent, RunOptions, run_to_end};
+use super::wire::StartAnswers;
 use crate::cluster::Cluster;
+use crate::state::StartState;
 use crate::step::{Step, StepAction};
 
 /// What a new process of the operator is given.
@@ -41,9 +42,6 @@ pub(crate) type MakeOperator = Arc<dyn Fn(&ProcessStart) -> Operator + Send + Sy
 pub(crate) type MakeOutside = Arc<dyn Fn() -> OutsideInstance + Send + Sync>;
 pub(crate) type Condition = Arc<dyn Fn(&Cluster) -> bool + Send + Sync>;
 
-/// Answers that are the same in every schedule: what an operator asks when it starts.
-pub(crate) type StartAnswers = BTreeMap<u64, (StatusCode, Bytes)>;
-
 /// The state from which schedules start.
 pub(crate) struct Template {
     pub(crate) server: ApiServer,
@@ -51,10 +49,15 @@ pub(crate) struct Template {
     pub(crate) snapshot: Snapshot,
     /// What a new cluster has was written up to here.
     pub(crate) born: Revision,
-    pub(crate) start_answers: StartAnswers,
+    pub(crate) start_answers: Arc<StartAnswers>,
 }
 
 impl Template {
+    /// What states are compared with.
+    pub(crate) fn start(&self) -> StartState<'_> {
+        StartState { snapshot: &self.snapshot, born: self.born }
+    }
+
     /// The same state with some more RBAC objects.
     pub(crate) fn with_objects(&self, objects: &[(&str, Value)]) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -78,7 +81,13 @@ impl Template {
             }
             while background.step().await {}
             let snapshot = store.snapshot();
-            Self { server, background, snapshot, born: self.born, start_answers: self.start_answers.clone() }
+            Self {
+                server,
+                background,
+                snapshot,
+                born: self.born,
+                start_answers: Arc::clone(&self.start_answers),
+            }
         })
     }
 }

@@ -78,17 +78,11 @@ struct EventMeta {
 }
 
 /// What a line of a watch says, as far as the simulator cares.
-pub(crate) fn read_frame(line: &[u8], round: u64) -> Option<WatchFrame> {
+pub(crate) fn read_frame(line: &Bytes, round: u64) -> Option<WatchFrame> {
     let head: EventHead<'_> = serde_json::from_slice(line).ok()?;
     let EventMeta { name, namespace, uid } = head.object.metadata;
     let object = if namespace.is_empty() { name } else { format!("{namespace}/{name}") };
-    Some(WatchFrame {
-        bytes: Bytes::copy_from_slice(line),
-        change: head.change.to_owned(),
-        object,
-        uid,
-        round,
-    })
+    Some(WatchFrame { bytes: line.clone(), change: head.change.to_owned(), object, uid, round })
 }
 
 impl OpenWatch {

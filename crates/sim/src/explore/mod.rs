@@ -83,6 +83,8 @@ pub(crate) struct Explorer<'a> {
     pub(crate) rights: BTreeSet<Right>,
     /// Of all schedules so far, in order.
     pub(crate) hash: u64,
+    /// Are the states of schedules wanted? Reading every change of each takes its time.
+    has_fingerprints: bool,
 }
 
 /// Runs the schedule in which nothing goes wrong, twice, with different time and chance.
@@ -111,7 +113,7 @@ impl<'a> Explorer<'a> {
         let rights = reference.record.rights.clone();
         let seen = reference.record.fingerprints.iter().copied().collect();
         let hash = reference.record.hash;
-        Self { setup, reference, budget, began, schedules: 2, seen, rights, hash }
+        Self { setup, reference, budget, began, schedules: 2, seen, rights, hash, has_fingerprints: true }
     }
 
     /// Looks for a failing schedule.
@@ -124,7 +126,11 @@ impl<'a> Explorer<'a> {
         if found.is_some() {
             return found;
         }
-        let found = pairs::explore(self, &judged).or_else(|| random::explore(self, judged));
+        // Only chance is guided by states.
+        self.has_fingerprints = false;
+        let found = pairs::explore(self, &judged);
+        self.has_fingerprints = true;
+        let found = found.or_else(|| random::explore(self, judged));
         found.or_else(|| self.judge_rights().map(|alarm| Found { deviations: Vec::new(), alarm }))
     }
 
@@ -153,15 +159,19 @@ impl<'a> Explorer<'a> {
     }
 
     pub(crate) fn options<'b>(&self, plan: &'b [Deviation]) -> RunOptions<'b> {
-        let operations = self.reference.record.operations;
+        // What is too much for the reference is too much for its repetition.
+        let operations_max = match plan {
+            [] => REFERENCE_OPERATIONS_MAX,
+            _ => OPERATIONS_MIN.max(self.reference.record.operations.saturating_mul(OPERATIONS_FACTOR)),
+        };
         RunOptions {
             plan,
             seed: self.setup.seed,
             acceptance: None,
             is_told: false,
             rest: Duration::ZERO,
-            operations_max: OPERATIONS_MIN.max(operations.saturating_mul(OPERATIONS_FACTOR)),
-            has_fingerprints: true,
+            operations_max,
+            has_fingerprints: self.has_fingerprints,
             extent: RunExtent::Whole,
             identity: None,
         }

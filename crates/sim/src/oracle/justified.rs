@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::Reference;
 use crate::alarm::Alarm;
 use crate::engine::{Actor, RunRecord};
-use crate::state::shown_key;
+use crate::state::{generate_name_of, shown_key};
 
 const DELETED: &str = "a decision to delete was made on an old state: check the uid (preconditions), or read the object from \
                        the server before deleting";
@@ -109,9 +109,8 @@ fn is_marked(bytes: &[u8]) -> bool {
 
 /// An object as it is called in every schedule: generated names count together.
 fn name_of(bytes: &[u8], key: &homeostat_core::Key) -> String {
-    let object: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
-    match object["metadata"]["generateName"].as_str() {
-        Some(prefix) if key.name().starts_with(prefix) => {
+    match generate_name_of(bytes) {
+        Some(prefix) if key.name().starts_with(&prefix) => {
             let key =
                 homeostat_core::Key::new(key.group(), key.resource(), key.namespace(), &format!("{prefix}*"));
             shown_key(&key)

@@ -11,8 +11,8 @@ pub(super) fn judge(setup: &Setup, record: &RunRecord) -> Option<Alarm> {
     if !record.alarms.is_empty() || !record.cleanup_end.is_judged || !record.cleanup_end.is_reached {
         return None;
     }
-    let before = canonical_state(&setup.template.snapshot, setup.template.born);
-    let after = canonical_state(&record.cleanup_end.snapshot, setup.template.born);
+    let before = canonical_state(&setup.template.snapshot, setup.template.start());
+    let after = canonical_state(&record.cleanup_end.snapshot, setup.template.start());
     let left = after.keys().find(|key| !before.contains_key(*key));
     if let Some(left) = left {
         let is_stuck = record.cleanup_end.snapshot.iter().any(|entry| {

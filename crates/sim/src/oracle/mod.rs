@@ -46,9 +46,9 @@ impl Reference {
     /// Of two runs with different time and chance.
     pub(crate) fn new(setup: &Setup, first: RunRecord, second: &RunRecord) -> Self {
         let end = |one: &SettledEnd, other: &SettledEnd| {
-            let born = setup.template.born;
-            let state = canonical_state(&one.snapshot, born);
-            let ignored = differing_paths(&state, &canonical_state(&other.snapshot, born));
+            let start = setup.template.start();
+            let state = canonical_state(&one.snapshot, start);
+            let ignored = differing_paths(&state, &canonical_state(&other.snapshot, start));
             ReferenceEnd {
                 state,
                 outside: one.outside.clone(),
@@ -78,7 +78,7 @@ impl ReferenceEnd {
 
     /// How an end differs from this one.
     pub(crate) fn differences(&self, setup: &Setup, end: &SettledEnd) -> Vec<(String, String)> {
-        let actual = canonical_state(&end.snapshot, setup.template.born);
+        let actual = canonical_state(&end.snapshot, setup.template.start());
         let mut found = differences(&self.state, &actual, &self.ignored);
         if !self.is_outside_ignored && self.outside != end.outside {
             found.push(("outside".to_owned(), format!("expected {}, is {}", self.outside, end.outside)));

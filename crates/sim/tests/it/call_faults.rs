@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use homeostat_runtime::{Action, Context, Result};
-use homeostat_sim::{Fault, edit};
+use homeostat_sim::{Fault, Simulation, edit};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 
 use crate::kinds::{Page, both, check_fault, child, config_maps, ensure};
 
@@ -139,4 +140,68 @@ fn a_clock_that_is_behind() {
     let fault = Fault::RestartSkewed { seconds: 900 };
     let [_, cured] = both(remember_time);
     assert!(cured.replay(&crate::kinds::trace("at rest after the start", fault)).failure.is_none());
+}
+
+/// The broken one measures how long a write takes with the clock on the wall.
+async fn measure_write(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
+    let began = cx.now();
+    let how = PatchParams::apply("pages");
+    config_maps(&cx).patch("child", &how, &Patch::Apply(&child(&page, "child", "text"))).await?;
+    let took = cx.now().duration_since(began).as_secs();
+    if !is_cured {
+        u64::try_from(took).expect("a write cannot end before it began");
+    }
+    Ok(Action::await_change())
+}
+
+#[test]
+fn a_clock_that_is_set_back_while_the_operator_runs() {
+    let fault = Fault::JumpClock { seconds: -900 };
+    check_fault(both(measure_write), "patch configmaps default/child", &fault, "no panic");
+}
+
+/// The broken one takes a note from the future for the work of somebody newer, and leaves it alone.
+async fn write_later_text(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
+    let written = cx.get::<ConfigMap>("child")?.and_then(|child| child.data.clone()?.remove("text"));
+    if written.as_ref() == Some(&page.spec.text) {
+        return Ok(Action::await_change());
+    }
+    let seen = page.status.as_ref().map(|status| status.seen.clone()).unwrap_or_default();
+    let is_newer = seen.parse::<jiff::Timestamp>().is_ok_and(|seen| cx.now() < seen);
+    if is_newer && !is_cured {
+        return Ok(Action::await_change());
+    }
+    let how = PatchParams::apply("pages").force();
+    let api: Api<Page> = Api::namespaced(cx.client().clone(), "default");
+    let status = serde_json::json!({"status": {"seen": cx.now().to_string()}});
+    api.patch_status("home", &PatchParams::default(), &Patch::Merge(status)).await?;
+    config_maps(&cx).patch("child", &how, &Patch::Apply(&child(&page, "child", &page.spec.text))).await?;
+    Ok(Action::await_change())
+}
+
+#[test]
+fn a_clock_that_is_set_back_at_rest() {
+    let edited =
+        |simulation: Simulation| simulation.then(edit::<Page>("home", |page| page.spec.text = "bye".into()));
+    let fault = Fault::JumpClock { seconds: -900 };
+    check_fault(both(write_later_text).map(edited), "at rest after the start", &fault, "same end");
+}
+
+/// The broken one believes a list that any version may answer.
+async fn make_unless_listed(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
+    let how = if is_cured { ListParams::default() } else { ListParams::default().match_any() };
+    let listed = config_maps(&cx).list(&how).await?;
+    if listed.items.iter().all(|one| one.metadata.generate_name.is_none()) {
+        let mut copy = child(&page, "copy", "text");
+        copy.metadata.name = None;
+        copy.metadata.generate_name = Some("copy".into());
+        config_maps(&cx).create(&PostParams::default(), &copy).await?;
+    }
+    Ok(Action::await_change())
+}
+
+#[test]
+fn a_list_from_a_cache_that_is_behind() {
+    let fault = Fault::StaleRead { changes: 1 };
+    check_fault(both(make_unless_listed), "list configmaps default #2", &fault, "justified creation");
 }

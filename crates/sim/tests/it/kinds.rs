@@ -100,6 +100,9 @@ pub(crate) fn trace(at: &str, fault: Fault) -> Trace {
         deviations: vec![Deviation { at: at.to_owned(), fault }],
         oracle: String::new(),
         subject: String::new(),
+        package: String::new(),
+        test: String::new(),
+        report: String::new(),
     }
 }
 

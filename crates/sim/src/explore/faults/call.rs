@@ -25,6 +25,13 @@ pub(super) fn faults_at(point: &Point) -> Vec<Fault> {
         PointKind::Read => {
             vec![Fault::Refuse { code: 500 }, Fault::LoseRequest, Fault::Slow { seconds: SLOW_SECONDS }]
         }
+        PointKind::ReadAnyVersion => vec![
+            Fault::StaleRead { changes: 1 },
+            Fault::StaleRead { changes: 2 },
+            Fault::Refuse { code: 500 },
+            Fault::LoseRequest,
+            Fault::Slow { seconds: SLOW_SECONDS },
+        ],
         PointKind::OutsideWrite => {
             vec![
                 Fault::LoseAnswer,

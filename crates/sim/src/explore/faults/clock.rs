@@ -1,18 +1,18 @@
-//! The operator restarts on a machine whose clock is wrong. A clock that jumps ahead while the process runs is what a frozen
-//! process sees.
+//! The clock is wrong: the operator restarts on a machine where it is, or it is set forward or back while the operator runs, at
+//! rest and between deciding on a write and what comes after it.
 
 use crate::engine::{Point, PointKind};
 use crate::fault::Fault;
 
 /// Longer than leases and the usual times between polls; shorter than what a schedule waits for its end.
-const SKEW_SECONDS: i64 = 900;
+const SKEW_SECONDS: [i64; 2] = [900, -900];
 
 pub(super) fn faults_at(point: &Point) -> Vec<Fault> {
+    let jumps = SKEW_SECONDS.into_iter().map(|seconds| Fault::JumpClock { seconds });
+    let restarts = SKEW_SECONDS.into_iter().map(|seconds| Fault::RestartSkewed { seconds });
     match point.kind {
-        PointKind::Settled => [SKEW_SECONDS, -SKEW_SECONDS]
-            .into_iter()
-            .map(|seconds| Fault::RestartSkewed { seconds })
-            .collect(),
+        PointKind::Settled => restarts.chain(jumps).collect(),
+        PointKind::Write | PointKind::OutsideWrite => jumps.collect(),
         _ => Vec::new(),
     }
 }

@@ -6,7 +6,9 @@ use crate::fault::Fault;
 pub(super) fn faults_at(point: &Point) -> Vec<Fault> {
     match point.kind {
         PointKind::Write | PointKind::OutsideWrite => vec![Fault::CrashAfter, Fault::CrashBefore],
-        PointKind::Read | PointKind::OutsideRead | PointKind::Settled => vec![Fault::CrashAfter],
+        PointKind::Read | PointKind::ReadAnyVersion | PointKind::OutsideRead | PointKind::Settled => {
+            vec![Fault::CrashAfter]
+        }
         PointKind::OpenWatch | PointKind::Frame => Vec::new(),
     }
 }

@@ -1,0 +1,40 @@
+//! The clock of one process, which can be set forward and back while it runs.
+//!
+//! A clock is copied everywhere, so what moves it is static. There are as many as schedules ever needed at a time: whoever is
+//! done gives its own back.
+
+use std::sync::{Mutex, PoisonError};
+
+use homeostat_core::{Clock, ClockAdjustment};
+
+static UNUSED: Mutex<Vec<&'static ClockAdjustment>> = Mutex::new(Vec::new());
+
+/// Sets the clock of one process.
+pub(crate) struct ProcessClock {
+    adjustment: &'static ClockAdjustment,
+}
+
+impl ProcessClock {
+    /// Takes one that nobody uses.
+    pub(crate) fn take() -> Self {
+        let unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Self { adjustment: unused.unwrap_or_else(|| Box::leak(Box::default())) }
+    }
+
+    /// Returns the clock that it sets.
+    pub(crate) fn clock(&self, right: Clock) -> Clock {
+        right.adjustable(self.adjustment)
+    }
+
+    /// Sets the clock forward by so many seconds, or back.
+    pub(crate) fn jump(&self, seconds: i64) {
+        self.adjustment.jump(seconds);
+    }
+}
+
+impl Drop for ProcessClock {
+    fn drop(&mut self) {
+        self.adjustment.reset();
+        UNUSED.lock().unwrap_or_else(PoisonError::into_inner).push(self.adjustment);
+    }
+}
