@@ -1,5 +1,6 @@
 //! Stands in for `console.rs` without the feature `console`: nobody can ask for one.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -14,12 +15,12 @@ use super::Error;
 /// There is no console to ask for.
 pub(super) const IS_BUILT: bool = false;
 
-/// No console.
-pub(super) enum BoundConsole {}
+/// No console: it cannot be made.
+pub(super) struct BoundConsole(Infallible);
 
 /// Nothing to show operators on.
 #[derive(Clone)]
-pub(super) enum ConsoleOperators {}
+pub(super) struct ConsoleOperators(Infallible);
 
 impl BoundConsole {
     #[expect(clippy::unused_async, reason = "the same signature as with the feature")]
@@ -35,21 +36,21 @@ impl BoundConsole {
     }
 
     pub(super) fn url(&self) -> &str {
-        match *self {}
+        match self.0 {}
     }
 
     pub(super) fn operators(&self) -> ConsoleOperators {
-        match *self {}
+        match self.0 {}
     }
 
     #[expect(clippy::unused_async, reason = "the same signature as with the feature")]
     pub(super) async fn run(self, _stop: CancellationToken) {
-        match self {}
+        match self.0 {}
     }
 }
 
 impl ConsoleOperators {
     pub(super) fn show(&self, _journal: Journal) {
-        match *self {}
+        match self.0 {}
     }
 }
