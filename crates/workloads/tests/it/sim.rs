@@ -180,8 +180,8 @@ fn endpoints_follow_their_pods_whatever_goes_wrong() {
     simulation(PodBehaviour::Ready)
         .given(workload::<ReplicaSet>(json!({"replicas": 1})))
         .given(object::<Service>(json!({"metadata": {"name": "web"}, "spec": {
-            "selector": {"app": "web"}, "ports": [{"port": 80}]}})))
-        .then(edit::<Service>("web", |web| set(web, "/spec/ports/0/port", json!(81))))
+            "selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}})))
+        .then(edit::<Service>("web", |web| set(web, "/spec/ports/0/targetPort", json!(8081))))
         .eventually(move |cluster| endpoints(cluster) == 1)
         .check();
 }
