@@ -1,7 +1,7 @@
 //! Removes what no page may show: the values of Secrets, in objects and in what the journal says about writes. Names and sizes
 //! stay.
 
-use homeostat_core::journal::Record;
+use homeostat_core::journal::{Entry, Record};
 use serde_json::{Value, json};
 
 use crate::kinds::WatchedKind;
@@ -27,11 +27,14 @@ pub(crate) fn redact(kind: &WatchedKind, mut object: Value) -> Value {
     object
 }
 
-/// Returns a record of the journal as it may be shown: the fields of a Secret that were written are not among it.
+/// Returns a record of the journal as it may be shown: changes as texts, and none of the fields of a Secret.
 pub(crate) fn redact_record(record: &Record) -> Value {
     let mut shown = serde_json::to_value(record).unwrap_or_default();
     let is_secret = |key: &Value| key.as_str().is_some_and(|key| key.starts_with("/secrets/"));
     let entry = &mut shown["entry"];
+    if let Entry::Wrote { diff, .. } = &record.entry {
+        entry["diff"] = diff.changes.iter().map(ToString::to_string).collect();
+    }
     if entry.get("diff").is_some() && (is_secret(&entry["target"]) || is_secret(&entry["object"])) {
         entry["diff"] = json!([]);
     }
@@ -47,8 +50,8 @@ fn describe_size(value: &Value, is_base64: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use homeostat_core::Key;
-    use homeostat_core::journal::{Entry, Verb, WriteOutcome};
+    use homeostat_core::journal::{Verb, WriteOutcome};
+    use homeostat_core::{FieldDiff, Key};
     use jiff::Timestamp;
 
     use super::*;
@@ -58,13 +61,14 @@ mod tests {
         let shown = |resource: &str| {
             let target = Key::new("", resource, "a", "x");
             let (object, outcome) = (Key::new("demo.dev", "things", "a", "x"), WriteOutcome::Skipped);
-            let diff = vec!["data.password: old → new".to_owned()];
+            let diff =
+                FieldDiff::between(&target, &json!({"data": {"a": "old"}}), &json!({"data": {"a": "new"}}));
             let entry = Entry::Wrote { object, verb: Verb::Apply, target, outcome, diff };
             redact_record(&Record { at: Timestamp::UNIX_EPOCH, source: "thing".into(), entry })["entry"]["diff"]
                 .clone()
         };
         assert_eq!(shown("secrets"), json!([]));
-        assert_eq!(shown("configmaps"), json!(["data.password: old → new"]));
+        assert_eq!(shown("configmaps"), json!(["data.a \"old\" → \"new\""]));
     }
 
     #[test]

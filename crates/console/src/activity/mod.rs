@@ -294,7 +294,7 @@ mod tests {
                     verb: Verb::Apply,
                     target: thing(),
                     outcome,
-                    diff: Vec::new(),
+                    diff: homeostat_core::FieldDiff::default(),
                 },
             );
             observe(&activity, second * 1_000, settled());

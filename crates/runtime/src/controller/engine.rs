@@ -11,8 +11,8 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::fresh_start::FreshStart;
 use super::cache_catch_up::CacheCatchUp;
+use super::fresh_start::FreshStart;
 use crate::action::Action;
 use crate::context::{Run, report_undecodable};
 use crate::error::Error;
