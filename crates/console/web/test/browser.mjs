@@ -115,6 +115,22 @@ export class Page {
     await this.send("Input.dispatchKeyEvent", { type: "keyUp", key });
   }
 
+  /**
+   * Presses keys, again and again until an expression is true: a page listens a moment after it is drawn, and on a busy machine
+   * that moment is long.
+   */
+  async pressUntil(keys, expression, what) {
+    const end = Date.now() + WAIT_MS_MAX;
+    while (Date.now() < end) {
+      for (const key of keys) await this.press(key);
+      for (let looks = 0; looks < 20; looks++) {
+        if (await this.evaluate(`!!(${expression})`).catch(() => false)) return;
+        await new Promise((done) => setTimeout(done, 50));
+      }
+    }
+    throw new Error(`pressed ${keys} in vain: ${what}`);
+  }
+
   async picture(file) {
     const { data } = await this.send("Page.captureScreenshot", { format: "png" });
     await writeFile(file, Buffer.from(data, "base64"));

@@ -51,21 +51,14 @@ try {
       await page.until("document.querySelector('.problem')", "a problem is shown");
       found.problems = await page.evaluate("[...document.querySelectorAll('.problem')].map((line) => line.innerText.replace(/\\s+/g, ' '))");
       // Everything with keys alone: to the first problem, into it, and on.
-      await page.press("j");
-      await page.until("document.querySelector('.problem.selected')", "j selects a problem");
-      await page.press("Enter");
-      await page.until("location.hash.startsWith('#/object/')", "enter opens it");
+      await page.pressUntil(["j"], "document.querySelector('.problem.selected')", "j selects a problem");
+      await page.pressUntil(["Enter"], "location.hash.startsWith('#/object/')", "enter opens it");
       found.keyboard.opened = await page.evaluate("decodeURIComponent(location.hash)");
-      await page.press("g");
-      await page.press("t");
-      await page.until("location.hash === '#/time'", "g t goes to Time");
+      await page.pressUntil(["g", "t"], "location.hash === '#/time'", "g t goes to Time");
       await page.until("document.querySelector('.change-line.selected')", "the past is read");
-      const before = await page.evaluate("document.querySelector('h1').innerText");
-      for (let step = 0; step < 5; step++) await page.press("[");
-      await page.until(`document.querySelector('h1').innerText !== ${JSON.stringify(before)}`, "[ rewinds");
+      await page.pressUntil(["[", "[", "["], `document.querySelector('h1').innerText.startsWith("Revision")`, "[ rewinds");
       found.keyboard.rewound = await page.evaluate("document.querySelector('h1').innerText.replace(/\\s+/g, ' ')");
-      await page.press("/");
-      await page.until("location.hash === '#/objects'", "/ goes to the filter");
+      await page.pressUntil(["/"], "location.hash === '#/objects'", "/ goes to the filter");
       await page.press("?");
       await page.until("document.querySelector('[role=dialog]')", "? shows the keys");
       await audit(page, "help");

@@ -85,7 +85,7 @@ async fn every_page_is_right_in_a_browser() {
     let pod = crashing_pod(&client).await;
     let pages = [format!("#/object/pods/default/{pod}"), "#/object/secrets/default/password".to_owned()];
     let output = script.args([&console.url, SECRET]).args(&pages).output().await.unwrap();
-    assert!(output.status.success(), "the script says why above");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     for list in ["violations", "complaints", "strangers", "leaks", "narrow"] {
         assert_eq!(found[list], json!([]), "{list}");
