@@ -95,8 +95,9 @@ fn edited(from: &str, to: &'static str) -> Simulation {
     Simulation::new(careful)
         .given(sheet("one", from))
         .then(edit::<Sheet>("one", move |sheet| sheet.spec.text = to.into()))
-        .eventually(move |cluster| {
-            cluster.list::<Sheet>().into_iter().all(|sheet| sheet.status.is_some_and(|is| is.text == to))
+        .eventually(|cluster| {
+            let is_copied = |sheet: Sheet| sheet.status.is_some_and(|is| is.text == sheet.spec.text);
+            cluster.list::<Sheet>().into_iter().all(is_copied)
         })
         .budget(Budget { schedules: 150, ..BUDGET })
 }

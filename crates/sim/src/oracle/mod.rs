@@ -5,6 +5,7 @@ mod always;
 mod convergence;
 mod eventually;
 mod foreign_fields;
+mod history;
 mod identity;
 mod justified;
 mod leader;
@@ -80,6 +81,7 @@ impl ReferenceEnd {
     pub(crate) fn differences(&self, setup: &Setup, end: &SettledEnd) -> Vec<(String, String)> {
         let actual = canonical_state(&end.snapshot, setup.template.start());
         let mut found = differences(&self.state, &actual, &self.ignored);
+        found.retain(|(object, text)| !history::is_history(&self.state, object, text));
         if !self.is_outside_ignored && self.outside != end.outside {
             found.push(("outside".to_owned(), format!("expected {}, is {}", self.outside, end.outside)));
         }

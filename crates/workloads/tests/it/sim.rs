@@ -90,7 +90,6 @@ fn a_stateful_set_rolls_out_whatever_goes_wrong() {
     simulation(PodBehaviour::Ready)
         .given(workload::<StatefulSet>(json!({"replicas": 2, "serviceName": "web"})))
         .then(edit::<StatefulSet>("web", |web| set(web, IMAGE, json!("two"))))
-        .budget(Budget { schedules: 10, ..BUDGET })
         .always(|cluster| cluster.count::<Pod>() <= 2)
         .eventually(|cluster| images(cluster) == ["two", "two"])
         .check();

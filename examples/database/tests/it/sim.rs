@@ -66,19 +66,3 @@ fn a_database_is_served_and_removed_whatever_goes_wrong() {
         .eventually(|cluster| is_ready(cluster, "orders"))
         .check();
 }
-
-#[test]
-fn two_databases_do_not_share_a_port_whatever_goes_wrong() {
-    let ports = |cluster: &Cluster| {
-        let all = cluster.list::<Database>().into_iter();
-        all.filter_map(|database| database.status?.port).collect::<Vec<_>>()
-    };
-    simulation()
-        .given(Database::new("orders", DatabaseSpec::default()))
-        .given(Database::new("users", DatabaseSpec::default()))
-        .eventually(move |cluster| {
-            let ports = ports(cluster);
-            ports.len() == cluster.count::<Database>() && (ports.len() < 2 || ports[0] != ports[1])
-        })
-        .check();
-}

@@ -30,6 +30,7 @@ pub(super) fn control() -> Control {
         .owns::<Endpoints>()
         .selects::<PartialPod, _>(pod_selector)
         .index::<PartialPod, PodsInNamespace, _>(|pod: &PartialPod| Some(PodsInNamespace::of(&pod.metadata)))
+        .starts_fresh()
         .reconcile(reconcile)
 }
 

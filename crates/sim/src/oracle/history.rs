@@ -1,0 +1,24 @@
+//! What workloads keep of their former templates, for a rollback: which ones there were depends on how fast the user was, and is
+//! no difference between two ends.
+
+use crate::state::CanonicalState;
+
+/// Fields that count or name revisions.
+const FIELDS: [&str; 3] = [
+    "metadata.annotations.deployment.kubernetes.io/",
+    "metadata.annotations.deprecated.daemonset.template.generation",
+    "status.collisionCount",
+];
+
+/// Is this difference from the expected state one of history?
+pub(super) fn is_history(expected: &CanonicalState, object: &str, text: &str) -> bool {
+    let is_field = FIELDS.iter().any(|field| text.starts_with(field));
+    is_field || object.starts_with("controllerrevisions.apps ") || is_former_set(expected, object)
+}
+
+/// Is it a ReplicaSet that a Deployment keeps without Pods?
+fn is_former_set(expected: &CanonicalState, object: &str) -> bool {
+    let Some(set) = expected.get(object) else { return false };
+    let owner = &set["metadata"]["ownerReferences"][0]["kind"];
+    object.starts_with("replicasets.apps ") && *owner == "Deployment" && set["spec"]["replicas"] == 0
+}
