@@ -8,6 +8,7 @@
 
 mod fork;
 mod history;
+mod in_process;
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -45,7 +46,7 @@ use crate::request::{
 use crate::serve::SlotHandle;
 use crate::stored::encode;
 use crate::verbs::{Answer, Call, refusal_response};
-use crate::write_history::{JournalSource, WriteHistory};
+use crate::write_history::WriteHistory;
 
 /// The Kubernetes API over a store. Cheap to clone.
 #[derive(Clone)]
@@ -200,23 +201,6 @@ impl ApiServer {
             store_bytes_max: STORE_BYTES_MAX,
             admission: AdmissionPlugins::without_service_accounts(),
         }
-    }
-
-    /// Returns the same server for in-process callers that act as another user.
-    #[must_use]
-    pub fn acting_as(&self, identity: Identity) -> Self {
-        Self { shared: Arc::clone(&self.shared), identity }
-    }
-
-    /// Reads the logs of Pods on this source's node from this source from now on. There is one source; the first one
-    /// counts.
-    pub fn serve_logs(&self, source: Arc<dyn crate::logs::LogSource>) {
-        let _ = self.shared.backend.logs.set(source);
-    }
-
-    /// Tells what an operator of this process does to those who ask why an object is as it is, and may read it.
-    pub fn serve_journal(&self, source: Arc<dyn JournalSource>) {
-        self.shared.backend.writes.add_journal(source);
     }
 
     /// Boxed here, so that it is compiled here and not in every program that calls the API.

@@ -54,7 +54,7 @@ pub struct Builder {
     entropy: Entropy,
     node: Option<NodeOptions>,
     console: Option<SocketAddr>,
-    admission: AdmissionPlugins,
+    admission: Option<AdmissionPlugins>,
 }
 
 /// A running control plane.
@@ -95,10 +95,11 @@ impl Builder {
         self
     }
 
-    /// Sets the admission plugins; those of Kubernetes by default.
+    /// Sets the admission plugins; those of Kubernetes by default. Without an address to listen on there is nothing that the
+    /// token of a Pod could be used for, so ServiceAccount is left out then.
     #[must_use]
     pub fn admission(mut self, plugins: AdmissionPlugins) -> Self {
-        self.admission = plugins;
+        self.admission = Some(plugins);
         self
     }
 
@@ -143,7 +144,10 @@ impl Builder {
         let server = self.bind()?;
         let mut builder =
             ApiServer::builder(Arc::clone(&store)).clock(self.clock).entropy(self.entropy.clone());
-        builder = builder.admission(self.admission.clone());
+        builder = builder.admission(self.admission.clone().unwrap_or_else(|| match &server {
+            Some(_) => AdmissionPlugins::default(),
+            None => AdmissionPlugins::without_service_accounts(),
+        }));
         let authenticator = match &server {
             Some(server) => {
                 let authenticator = Arc::new(server.authenticator(Arc::clone(&store))?);
@@ -268,7 +272,7 @@ impl ControlPlane {
             entropy: Entropy::system(),
             node: None,
             console: None,
-            admission: AdmissionPlugins::default(),
+            admission: None,
         }
     }
 

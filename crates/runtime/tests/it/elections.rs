@@ -188,7 +188,7 @@ async fn what_the_first_start_waits_for_is_told_once() {
         lab.widget("w").await;
         let first = replica(&mut lab, shards, true);
         lab.pass(10).await;
-        let words = "there is no lease that says who acted before";
+        let words = "found no previous lease";
         assert_eq!((lab.times_logged(words), count(&first)), (1, 0), "{shards:?}");
         assert!(lab.has_logged("wait=15s"));
         lab.pass(30).await;

@@ -162,7 +162,8 @@ impl ScheduleRun<'_> {
             self.visit(&name, call.kind, &object)
         };
         // A call of a process that stood still, and has given up by itself meanwhile, is never sent.
-        if call.is_visited
+        let stood_still = self.process(call.process).is_some_and(|process| process.frozen_until.is_some());
+        if (call.is_visited || stood_still)
             && call.not_before.is_none()
             && matches!(&call.work, ParkedWork::Api(api) if api.answer.is_closed())
         {

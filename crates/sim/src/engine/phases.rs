@@ -7,6 +7,7 @@ use homeostat_core::Revision;
 use homeostat_store::Store;
 use tokio::time::Instant;
 
+use super::parking::ProcessNumber;
 use super::process::ReconcileOutcome;
 use super::record::{PointKind, SettledEnd};
 use super::run::{EndPart, RunExtent, ScheduleRun};
@@ -201,18 +202,9 @@ impl ScheduleRun<'_> {
                 self.delete_child(object).await;
                 true
             }
-            Fault::CrashAfter | Fault::CrashBefore => {
-                for number in numbers {
-                    self.crash(number, None);
-                }
-                true
-            }
+            Fault::CrashAfter | Fault::CrashBefore => self.crash_all(numbers, None),
             Fault::RestartBeforeStep { step } => {
-                let old = self.step_revisions.get(step - 1).copied();
-                for number in numbers {
-                    self.crash(number, old);
-                }
-                true
+                self.crash_all(numbers, self.step_revisions.get(step - 1).copied())
             }
             Fault::RestartOldOf { resource, step } => {
                 let old = self.step_revisions.get(step - 1).copied();
@@ -245,13 +237,18 @@ impl ScheduleRun<'_> {
             Fault::RestartBack { changes } => {
                 let first = self.template.snapshot.revision().get();
                 let old = self.noted.get().saturating_sub(*changes).max(first);
-                for number in numbers {
-                    self.crash(number, Some(Revision::new(old)));
-                }
-                true
+                self.crash_all(numbers, Some(Revision::new(old)))
             }
             _ => false,
         }
+    }
+
+    /// Ends processes and starts them again; the schedule must come to rest again.
+    fn crash_all(&mut self, numbers: Vec<ProcessNumber>, old: Option<Revision>) -> bool {
+        for number in numbers {
+            self.crash(number, old);
+        }
+        true
     }
 
     /// Does a watch keep something back?

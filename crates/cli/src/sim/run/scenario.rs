@@ -306,7 +306,10 @@ steps:
         check_refusal("steps: [{wait: soon}]", "a number of seconds or a condition");
         check_refusal("steps: [{wait: 1}]\nalways: [{count: pods}]", "add exactly");
         check_refusal("steps: [{make: 1}]", "make");
-        check_refusal("setup: [missing.yaml]\nsteps: [{wait: 1}]", "cannot read the setup file ./missing.yaml");
+        check_refusal(
+            "setup: [missing.yaml]\nsteps: [{wait: 1}]",
+            "cannot read the setup file ./missing.yaml",
+        );
         check_refusal("steps: [{wait: 1}]\npatience: -1", "from 0 on");
     }
 }

@@ -10,8 +10,11 @@ pub(super) fn faults_at(setup: &Setup, point: &Point) -> Vec<Fault> {
         if next.is_some() {
             faults.push(Fault::Down);
         }
-        // Steps about one object have an order; deletions of several, and creations of several, do not.
+        // Steps about one object have an order; deletions of several, and creations of several, do not. The scenario is
+        // judged before the clean-up, so its last step stays before that.
+        let is_last = point.step + 1 == setup.steps.len();
         if let (Some(next), Some(later)) = (next, later)
+            && !is_last
             && next.object() != later.object()
             && next.is_delete() == later.is_delete()
         {

@@ -1,11 +1,12 @@
 //! Who a Pod is to the server: its account's token, where clients look for it, with the rights the account has and no more.
 
 use homeostat_workloads::node::NodeOptions;
-use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
-use super::lab::{Lab, condition, is_root};
+use super::lab::{Lab, is_root};
 
 /// kubectl without a word about a cluster: what is allowed, what is not, who it is. Then the token's mode and owner.
 const SCRIPT: &str = "kubectl get configmap greeting -o jsonpath='{.data.text}'; echo; \
@@ -92,7 +93,7 @@ async fn who_refuses_the_account_gets_none() {
     }
 }
 
-/// A token for somebody else is a volume like others, and waits for its account.
+/// A token for somebody else is a volume like others. A Pod of an account that is not there is refused.
 #[tokio::test]
 async fn projected_tokens_are_volumes() {
     let lab = Lab::served(|options| options).await;
@@ -101,11 +102,12 @@ async fn projected_tokens_are_volumes() {
     let script = "cut -d. -f2 $HOMEOSTAT_VOLUMES/own/vault | tr '_-' '/+' | { base64 -d 2>/dev/null; true; }";
     let mut wanted = spec(script, &json!({"volumes": [{"name": "own", "projected": {"sources": [source]}}]}));
     wanted["containers"][0]["volumeMounts"] = json!([{"name": "own", "mountPath": "/homeostat-test"}]);
-    lab.pod("early", wanted).await;
-    lab.until_event("early", "Failed", "serviceaccounts \"robot\" not found").await;
-    let pod = lab.get("early").await.unwrap();
-    assert_eq!(condition(&pod, "Ready"), "False");
+    let early = serde_json::from_value(json!({"metadata": {"name": "early"}, "spec": wanted})).unwrap();
+    let pods = Api::<Pod>::default_namespaced(lab.client.clone());
+    let refused = pods.create(&PostParams::default(), &early).await.unwrap_err().to_string();
+    assert!(refused.contains("serviceaccount \"robot\" not found"), "{refused}");
     lab.create::<ServiceAccount>(json!({"metadata": {"name": "robot"}})).await;
+    lab.pod("early", wanted).await;
     let pod = lab.until_phase("early", "Succeeded").await;
     let claims = lab.said(&pod, |_| ()).await.unwrap();
     assert!(
