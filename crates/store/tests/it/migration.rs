@@ -326,7 +326,7 @@ fn migrated_files(folder: &Path) -> usize {
 fn start(folder: &Path) -> Child {
     let binary = std::env::current_exe().expect("this binary has a path");
     Command::new(binary)
-        .args(["--exact", "data_formats::migrate_until_killed", "--nocapture"])
+        .args(["--exact", "migration::migrate_until_killed", "--nocapture"])
         .env(FOLDER, folder)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
