@@ -42,9 +42,9 @@ fn size(cluster: &Cluster, name: &str) -> Option<String> {
     Some(spec.resources?.requests?.get("storage")?.0.clone())
 }
 
-/// Further on, the simulator finds a defect of the runtime that is not repaired yet (docs/next.md): the status of a handler
+/// With faults, the simulator finds a defect of the runtime that is not repaired yet (docs/next.md): the status of a handler
 /// is lost if its first write gets no answer.
-const BEFORE_THE_KNOWN_DEFECT: Budget = Budget { schedules: 40, ..BUDGET };
+const WITHOUT_FAULTS: Budget = Budget { schedules: 2, ..BUDGET };
 
 #[test]
 fn a_volume_follows_its_claim_whatever_goes_wrong() {
@@ -75,6 +75,6 @@ fn a_pool_counts_its_claims_whatever_goes_wrong() {
         }))
         .then(delete::<EphemeralVolumeClaim>("other"))
         .eventually(move |cluster| claims(cluster, "one") == Some(0) && claims(cluster, "two") == Some(1))
-        .budget(BEFORE_THE_KNOWN_DEFECT)
+        .budget(WITHOUT_FAULTS)
         .check();
 }
