@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`server`] (from request to response), `request` (parsing of requests), `verbs` (one file each,
 //! with the write path in `verbs/pipeline.rs`), `registry` (the served resources), `stored` (objects as entries of
-//! the store) and [`migration`] (earlier formats), `backend` (the shared parts of every request), `notices` and
+//! the store) and [`data_formats`] (earlier formats), `backend` (the shared parts of every request), `notices` and
 //! [`background`] (work after a write), [`bootstrap`] (default objects), [`auth`] (authentication and authorization), [`admission`] (who else may change or
 //! refuse a write),
 //! `expensive` (requests that take long), then the network side: [`serve`] within [`limits`], `health`, `metrics`.

@@ -2,7 +2,7 @@
 //! runtime.
 //!
 //! **Invariant:** everything about objects is asked of the API with the viewer's own token, so the server's rules decide
-//! what a viewer sees. The journal has no rules of its own: see [`crate::object_story`] for what guards it.
+//! what a viewer sees. The journal has no rules of its own: see `object_story` for what guards it.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;

@@ -1,6 +1,6 @@
 //! `why KIND NAME`: explains an object on the command line, of this operator or of any other.
 //!
-//! [`collect`] reads, `homeostat-explain` folds what was read into an explanation, this file prints it. Nothing here writes
+//! `collect` reads, `homeostat-explain` folds what was read into an explanation, this file prints it. Nothing here writes
 //! to the cluster.
 
 use std::io::{self, Write};
