@@ -29,9 +29,6 @@ pub(super) struct ExecTrace {
     pub(super) oracle: String,
     /// What that is about.
     pub(super) subject: String,
-    /// The whole story as it was told, for people.
-    #[serde(default)]
-    pub(super) report: String,
 }
 
 impl ExecTrace {
@@ -45,7 +42,6 @@ impl ExecTrace {
             faults: Vec::new(),
             oracle: String::new(),
             subject: String::new(),
-            report: String::new(),
         }
     }
 

@@ -3,7 +3,6 @@
 
 mod copier;
 mod kopf;
-mod saved;
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -43,13 +42,8 @@ impl From<Output> for Told {
 
 /// Runs `homeostat sim run` in the folder.
 async fn sim_run(folder: &Path, arguments: &[&str]) -> Told {
-    sim(folder, &[&["run"], arguments].concat(), &[]).await
-}
-
-/// Runs `homeostat sim` in the folder, with these variables.
-async fn sim(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Told {
     let mut command = Command::new(env!("CARGO_BIN_EXE_homeostat"));
-    command.arg("sim").args(arguments).envs(variables.iter().copied()).current_dir(folder);
+    command.args(["sim", "run"]).args(arguments).current_dir(folder);
     command.stdin(Stdio::null()).kill_on_drop(true).output().await.unwrap().into()
 }
 
