@@ -23,7 +23,7 @@ const AGE_COLUMNS: [&str; 4] = ["Age", "Created At", "Last Seen", "First Seen"];
 static SUFFIX: LazyLock<Regex> = LazyLock::new(|| Regex::new("^[a-z0-9]{5}$").unwrap());
 static ADDRESS: LazyLock<Regex> = LazyLock::new(|| Regex::new("^[0-9a-f.:]+$").unwrap());
 pub(super) static AGE: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"^(<invalid>|(\d+d)?(\d+h)?(\d+m)?(\d+s)?)$").unwrap());
+    LazyLock::new(|| Regex::new(r"^(<invalid>|(\d+y)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?)$").unwrap());
 
 /// The context on which the meaning of an answer depends.
 #[derive(Clone, Default)]
