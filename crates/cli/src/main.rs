@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+mod backup;
 mod demo;
 mod new;
 mod sim;
@@ -34,6 +35,8 @@ enum Command {
     New(new::New),
     Sim(sim::Sim),
     Why(why::Why),
+    Backup(backup::Backup),
+    Restore(backup::Restore),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +52,8 @@ fn main() -> ExitCode {
         Command::New(new) => new.run(),
         Command::Sim(sim) => return sim.run(),
         Command::Why(why) => why.run(),
+        Command::Backup(backup) => backup.run(),
+        Command::Restore(restore) => restore.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -69,7 +74,9 @@ impl Command {
     fn default_log_level(&self) -> tracing::Level {
         match self {
             Self::Demo(_) | Self::Sim(_) => tracing::Level::ERROR,
-            Self::Up(_) | Self::New(_) | Self::Why(_) => tracing::Level::WARN,
+            Self::Up(_) | Self::New(_) | Self::Why(_) | Self::Backup(_) | Self::Restore(_) => {
+                tracing::Level::WARN
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`files`] (all access to the disk), `frame` (checksums, torn or damaged), `payload` (what is written),
 //! `format` (in which version), `log` (appends and syncs), `acknowledged` (how far it must reach), `checkpoint`, `recover`, `migrate` (from
-//! an older version), `queue` (what waits), `log_writer` (the thread that commits batches). `docs/why/store.md` has the engines
+//! an older version), [`backup`] (one file with everything), `queue` (what waits), `log_writer` (the thread that commits batches). `docs/why/store.md` has the engines
 //! this was measured against.
 //!
 //! **Invariant:** a commit is synced to disk before anybody sees it or is told about it. If the disk refuses a write or
@@ -24,6 +24,7 @@ use crate::writer::Writer;
 use crate::{Committed, Error, Snapshot, Store, Txn, Watch};
 
 mod acknowledged;
+pub mod backup;
 mod checkpoint;
 pub mod files;
 mod format;

@@ -234,9 +234,7 @@ impl WatchStream {
 
     /// Returns how many bytes are parsed to select or show an object; none if it is sent as it is stored.
     fn parsed_bytes(&self, entry: &Entry) -> usize {
-        let Representation { form, media, .. } = self.call.accepted;
-        let is_parsed = form != ObjectForm::Object
-            || media == AnswerEncoding::Protobuf
+        let is_parsed = !self.sends_stored_bytes()
             || self.selection.has_fields()
             || !convert::is_current(&self.call.resource, entry);
         if is_parsed { entry.bytes.len() } else { 0 }
@@ -272,9 +270,7 @@ impl WatchStream {
 
     /// Returns the events that match the selection, as one piece.
     fn piece(&mut self, events: &[Arc<Event>]) -> Bytes {
-        let size =
-            events.iter().map(|event| event.new.as_ref().map_or(256, |entry| entry.bytes.len() + 64)).sum();
-        let mut piece = Vec::with_capacity(size);
+        let mut piece = Vec::with_capacity(self.expected_bytes(events));
         for event in events {
             let everything = self.selection.is_everything();
             let matches = |entry: &Arc<Entry>| everything || self.selection.matches(entry);
@@ -294,10 +290,23 @@ impl WatchStream {
         piece.into()
     }
 
+    /// Returns about how many bytes the events take. A piece keeps what was reserved for it until the client has read it, so
+    /// nothing is reserved for tables, which are small however large the objects are.
+    fn expected_bytes(&self, events: &[Arc<Event>]) -> usize {
+        if !self.sends_stored_bytes() || !self.selection.is_everything() {
+            return 0;
+        }
+        events.iter().map(|event| event.new.as_ref().map_or(256, |entry| entry.bytes.len() + 64)).sum()
+    }
+
+    /// Returns whether objects are sent as they are stored.
+    fn sends_stored_bytes(&self) -> bool {
+        let Representation { form, media, .. } = self.call.accepted;
+        form == ObjectForm::Object && media != AnswerEncoding::Protobuf
+    }
+
     fn event_into(&mut self, piece: &mut Vec<u8>, kind: &str, shown: &EventObject<'_>) {
-        if self.call.accepted.form != ObjectForm::Object
-            || self.call.accepted.media == AnswerEncoding::Protobuf
-        {
+        if !self.sends_stored_bytes() {
             return self.formed_event_into(piece, kind, shown.object(&self.call));
         }
         start_into(piece, kind);

@@ -24,7 +24,32 @@ pub enum Error {
         /// What the system says.
         source: std::io::Error,
     },
+    /// A file or folder of a backup cannot be read or written.
+    #[error("{}: {}", path.display(), describe_file_error(source))]
+    File {
+        /// The file or folder.
+        path: std::path::PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// A part of it panicked, which is a bug in this crate.
     #[error("a part of the control plane panicked: {0}")]
     Panicked(String),
+}
+
+impl Error {
+    pub(super) fn file(path: &std::path::Path, source: std::io::Error) -> Self {
+        Self::File { path: path.to_owned(), source }
+    }
+}
+
+/// Says what happened, and where it is known, what to do.
+fn describe_file_error(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::AlreadyExists => "it exists already; choose another name".to_owned(),
+        std::io::ErrorKind::DirectoryNotEmpty => {
+            "the folder is not empty; stop its server and move it away, or choose another folder".to_owned()
+        }
+        _ => error.to_string(),
+    }
 }

@@ -5,6 +5,7 @@
 //! that every acknowledged write is on disk when it returns. Dropping it instead aborts the tasks; the disk store
 //! survives that as it survives a kill.
 
+mod backup;
 #[cfg(feature = "console")]
 mod console;
 #[cfg(not(feature = "console"))]
@@ -32,6 +33,7 @@ use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+pub use backup::{BackupSummary, backup, restore};
 use console::{BoundConsole, ConsoleOperators};
 pub use error::Error;
 pub use homeostat_apiserver::admission::{AdmissionPlugins, PluginNameError};
@@ -40,6 +42,11 @@ pub use homeostat_workloads::node::{
     NodeOptions, RestartBackoff, end_leftover_processes, remove_folder, run_node_helper,
 };
 pub use run::run;
+
+/// The folder of the store in the data folder.
+const STORE_FOLDER: &str = "store";
+/// The folder of keys and certificates in the data folder.
+const PKI_FOLDER: &str = "pki";
 
 /// The namespace of in-process clients.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -239,7 +246,7 @@ impl Builder {
                     contents: data_formats::CONTENTS,
                     ..disk::Config::default()
                 };
-                Arc::new(Disk::open(folder.join("store"), &config)?)
+                Arc::new(Disk::open(folder.join(STORE_FOLDER), &config)?)
             }
         })
     }
@@ -249,7 +256,7 @@ impl Builder {
         let storage = self
             .data_dir
             .as_ref()
-            .map_or(CredentialStorage::Memory, |folder| CredentialStorage::Folder(folder.join("pki")));
+            .map_or(CredentialStorage::Memory, |folder| CredentialStorage::Folder(folder.join(PKI_FOLDER)));
         let config = serve::Config {
             listen: *listen,
             storage,

@@ -64,6 +64,17 @@ pub(super) fn write_whole(
     write_file(files, name, snapshot, format, &AtomicBool::new(false)).map(|_| ())
 }
 
+/// Appends a checkpoint of `snapshot` to a file.
+pub(super) fn append_to(
+    file: Box<dyn File>,
+    snapshot: &Snapshot,
+    format: Format,
+) -> io::Result<Box<dyn File>> {
+    let mut output = CheckpointWriter { file, builder: FrameBuilder::default(), bytes: 0 };
+    output.write_all(snapshot, format, &AtomicBool::new(false))?;
+    Ok(output.file)
+}
+
 /// Writes the whole file and syncs it.
 fn write_file(
     files: &dyn Files,
@@ -135,11 +146,15 @@ pub(super) fn read(
     name: &str,
     revision: Revision,
 ) -> Result<LoadedCheckpoint, CheckpointError> {
-    let mut input = CheckpointReader {
-        file: files.open(name).map_err(CheckpointError::Read)?,
-        body: Vec::new(),
-        bytes: 0,
-    };
+    read_from(files.open(name).map_err(CheckpointError::Read)?, revision)
+}
+
+/// Reads the checkpoint of `revision` that a file has from its position on.
+pub(super) fn read_from(
+    file: Box<dyn Read + Send>,
+    revision: Revision,
+) -> Result<LoadedCheckpoint, CheckpointError> {
+    let mut input = CheckpointReader { file, body: Vec::new(), bytes: 0 };
     if Format::parse(input.next(FrameKind::CheckpointStart, revision)?.0).is_none() {
         return Err(CheckpointError::Damage("it was written in a layout that this version does not know"));
     }

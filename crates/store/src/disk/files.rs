@@ -76,9 +76,7 @@ impl Folder {
         let make = || -> io::Result<[fs::File; 2]> {
             if !path.exists() {
                 DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)?;
-                sync_folder(
-                    path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new(".")),
-                )?;
+                sync_folder(parent_of(path))?;
             }
             check_kind(&path.join(LOCK))?;
             let mut options = OpenOptions::new();
@@ -97,6 +95,75 @@ impl Folder {
             Err(TryLockError::Error(error)) => Err(fail(format!("it cannot be locked: {error}"))),
         }
     }
+}
+
+/// A folder that is only read, also while a process uses it.
+#[derive(Debug)]
+pub(super) struct ReadOnlyFolder(pub(super) PathBuf);
+
+impl ReadOnlyFolder {
+    /// Keeps other processes from starting to use the folder until the result is dropped; `None` if one uses it already.
+    pub(super) fn lock(&self) -> io::Result<Option<fs::File>> {
+        let lock = fs::File::open(self.0.join(LOCK))?;
+        match lock.try_lock_shared() {
+            Ok(()) => Ok(Some(lock)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn refused<T>() -> io::Result<T> {
+        Err(io::Error::from(io::ErrorKind::ReadOnlyFilesystem))
+    }
+}
+
+impl Files for ReadOnlyFolder {
+    fn names(&self) -> io::Result<Vec<String>> {
+        names_in(&self.0)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
+        open_in(&self.0, name)
+    }
+
+    fn create(&self, _: &str) -> io::Result<Box<dyn File>> {
+        Self::refused()
+    }
+
+    fn reopen(&self, _: &str, _: u64) -> io::Result<Box<dyn File>> {
+        Self::refused()
+    }
+
+    fn rename(&self, _: &str, _: &str) -> io::Result<()> {
+        Self::refused()
+    }
+
+    fn remove(&self, _: &str) -> io::Result<()> {
+        Self::refused()
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        Self::refused()
+    }
+
+    fn place(&self) -> String {
+        self.0.display().to_string()
+    }
+}
+
+fn names_in(path: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path)? {
+        // A name that is not text is not ours.
+        names.extend(entry?.file_name().into_string().ok().filter(|name| name != LOCK));
+    }
+    Ok(names)
+}
+
+fn open_in(path: &Path, name: &str) -> io::Result<Box<dyn Read + Send>> {
+    let path = path.join(name);
+    check_kind(&path)?;
+    Ok(Box::new(fs::File::open(path)?))
 }
 
 /// Ignores that a network file system has no locks for folders; the file's lock must suffice then.
@@ -121,25 +188,15 @@ fn lock_patiently(file: &fs::File) -> Result<(), TryLockError> {
 
 impl Files for Folder {
     fn names(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            // A name that is not text is not ours.
-            names.extend(entry?.file_name().into_string().ok().filter(|name| name != LOCK));
-        }
-        Ok(names)
+        names_in(&self.path)
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
-        let path = self.path.join(name);
-        check_kind(&path)?;
-        Ok(Box::new(fs::File::open(path)?))
+        open_in(&self.path, name)
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
-        let path = self.path.join(name);
-        check_kind(&path)?;
-        let file = OpenOptions::new().create(true).truncate(true).write(true).mode(FILE_MODE).open(path)?;
-        Ok(Box::new(RealFile { file, end: 0, blank_to: 0 }))
+        create_file(&self.path.join(name))
     }
 
     fn reopen(&self, name: &str, at: u64) -> io::Result<Box<dyn File>> {
@@ -166,6 +223,13 @@ impl Files for Folder {
     }
 }
 
+/// Creates a file that only its owner may read, or empties it.
+pub(super) fn create_file(path: &Path) -> io::Result<Box<dyn File>> {
+    check_kind(path)?;
+    let file = OpenOptions::new().create(true).truncate(true).write(true).mode(FILE_MODE).open(path)?;
+    Ok(Box::new(RealFile { file, end: 0, blank_to: 0 }))
+}
+
 /// Accepts only a regular file, or one that does not exist yet: a pipe would never answer, and a link may lead to a
 /// file that is not ours.
 fn check_kind(path: &Path) -> io::Result<()> {
@@ -178,7 +242,12 @@ fn check_kind(path: &Path) -> io::Result<()> {
     }
 }
 
-fn sync_folder(path: &Path) -> io::Result<()> {
+/// Returns the folder that a file or folder is in.
+pub(super) fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
+}
+
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     fs::File::open(path)?.sync_all()
 }
 

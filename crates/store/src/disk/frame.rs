@@ -40,15 +40,30 @@ pub(super) enum FrameKind {
     Continued = 7,
     /// The newest revision that was acknowledged.
     Acknowledged = 8,
+    /// The start of a backup; the revision is that of the checkpoint in it.
+    BackupStart = 9,
+    /// A file beside the store, in a backup.
+    Attachment = 10,
 }
 
 impl FrameKind {
     fn read(number: u32) -> Option<Self> {
         use FrameKind::{
-            Acknowledged, CheckpointEnd, CheckpointStart, Closed, Commits, Continued, Entries, LogStart,
+            Acknowledged, Attachment, BackupStart, CheckpointEnd, CheckpointStart, Closed, Commits,
+            Continued, Entries, LogStart,
         };
-        let all =
-            [LogStart, Commits, Closed, CheckpointStart, Entries, CheckpointEnd, Continued, Acknowledged];
+        let all = [
+            LogStart,
+            Commits,
+            Closed,
+            CheckpointStart,
+            Entries,
+            CheckpointEnd,
+            Continued,
+            Acknowledged,
+            BackupStart,
+            Attachment,
+        ];
         all.into_iter().find(|kind| *kind as u32 == number)
     }
 }

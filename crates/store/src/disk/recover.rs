@@ -23,6 +23,8 @@ use crate::published::Published;
 use crate::writer::{LogReplay, Writer};
 use crate::{Error, Snapshot};
 
+const OLDER: &str =
+    "it has the format of an older version; start this version's server on it once, which migrates it";
 const ADVICE: &str = "nothing was changed; restore the folder from a backup, or move it away to start empty";
 
 /// The recovered store.
@@ -53,17 +55,13 @@ pub(super) fn recover(
     let needed = NeededFiles::of(&names);
     if let Some(oldest) = folder.check_versions(&names, &needed, config.contents)? {
         // Read once without changing anything, so that a damaged folder is refused first.
-        load(
-            &folder,
-            &names,
-            &needed,
-            &mut Writer::new(Arc::new(Published::default()), config.clock, config.history),
-        )?;
+        let mut discarded = Writer::new(Arc::new(Published::default()), config.clock, config.history);
+        load(&folder, &names, &needed, &mut discarded, ReadUntil::End)?;
         migrate::run(&**files, &needed, oldest, config.contents)?;
         // Files that an earlier migration left unfinished were finished under the same names.
         names = folder.names()?;
     }
-    let loaded = load(&folder, &names, &needed, writer)?;
+    let loaded = load(&folder, &names, &needed, writer, ReadUntil::End)?;
     let format = Format::new(config.contents.version());
     let rules = LogRules { segment_bytes_max: config.segment_bytes, format };
     let start = needed.checkpoint.unwrap_or(Revision::ZERO);
@@ -93,12 +91,61 @@ struct LoadedFolder {
     revision: Revision,
 }
 
+/// Returns the state of a folder without changing it.
+///
+/// Another process may write to it meanwhile if it is read until an acknowledged revision: everything up to there was synced
+/// before, and the rest, which may be half-written, is not looked at.
+pub(super) fn read(files: &dyn Files, config: &Config, until: ReadUntil) -> Result<Snapshot, Error> {
+    let folder = FolderReader(files);
+    let names = folder.names()?;
+    let needed = NeededFiles::of(&names);
+    if folder.check_versions(&names, &needed, config.contents)?.is_some() {
+        return Err(Error::Open { path: files.place(), reason: OLDER.to_owned() });
+    }
+    let published = Arc::new(Published::default());
+    let mut writer = Writer::new(Arc::clone(&published), config.clock, config.history);
+    load(&folder, &names, &needed, &mut writer, until)?;
+    Ok(published.snapshot())
+}
+
+/// Returns the newest revision that the process using the folder has acknowledged.
+pub(super) fn read_acknowledged(files: &dyn Files) -> Result<Revision, Error> {
+    FolderReader(files).whole(USED).map(|contents| acknowledged::read(&contents))
+}
+
+/// How far a folder is read.
+#[derive(Clone, Copy)]
+pub(super) enum ReadUntil {
+    /// To its end, where nothing that was acknowledged may be missing.
+    End,
+    /// To this revision.
+    Acknowledged(Revision),
+}
+
+impl ReadUntil {
+    fn is_end(self) -> bool {
+        matches!(self, Self::End)
+    }
+
+    fn is_reached(self, revision: Revision) -> bool {
+        matches!(self, Self::Acknowledged(wanted) if revision >= wanted)
+    }
+}
+
+/// A log file that was read.
+struct LogFile<'a> {
+    before: Revision,
+    contents: &'a [u8],
+    is_last: bool,
+}
+
 /// Reads the needed files into `writer`. Nothing on the disk is changed.
 fn load(
     folder: &FolderReader<'_>,
     names: &[String],
     needed: &NeededFiles,
     writer: &mut Writer,
+    until: ReadUntil,
 ) -> Result<LoadedFolder, Error> {
     let loaded = folder.checkpoint(needed.checkpoint)?;
     let start = loaded.snapshot.revision();
@@ -107,17 +154,26 @@ fn load(
     let mut older = Vec::new();
     let mut last = None;
     for (index, before) in needed.logs.iter().enumerate() {
+        if until.is_reached(replay.revision()) {
+            break;
+        }
         let is_last = index + 1 == needed.logs.len();
         let contents = folder.whole(&log_name(*before))?;
-        let (record_at, end) = folder.replay(&mut replay, *before, &contents, is_last)?;
-        if is_last {
+        let (record_at, end) =
+            folder.replay(&mut replay, LogFile { before: *before, contents: &contents, is_last }, until)?;
+        if is_last && until.is_end() {
             folder.check_end(*before, &contents)?;
             last = Some(LogTail { before: *before, contents, record_at, end });
         } else {
             older.push(Segment { before: *before, bytes: end as u64 });
         }
     }
-    folder.check_acknowledged(names, last.as_ref().map_or(start, |last| last.before), replay.revision())?;
+    let newest_log = last.as_ref().map_or(start, |last| last.before);
+    let acknowledged = match until {
+        ReadUntil::Acknowledged(revision) => revision,
+        ReadUntil::End => folder.acknowledged(names)?,
+    };
+    folder.check_acknowledged(acknowledged, newest_log, replay.revision())?;
     let revision = replay.revision();
     replay.finish();
     Ok(LoadedFolder { older, last, checkpoint_bytes: loaded.bytes, revision })
@@ -240,13 +296,22 @@ impl FolderReader<'_> {
         Err(self.damaged(&log_name(before), "it is shorter than what was written to it"))
     }
 
+    /// Returns the newest revision that was acknowledged; zero if the folder does not say.
+    fn acknowledged(&self, names: &[String]) -> Result<Revision, Error> {
+        if !names.iter().any(|name| name == USED) {
+            return Ok(Revision::ZERO);
+        }
+        Ok(acknowledged::read(&self.whole(USED)?))
+    }
+
     /// Checks that everything acknowledged is there: the log file `before` is the newest, and `newest` the revision
     /// reached.
-    fn check_acknowledged(&self, names: &[String], before: Revision, newest: Revision) -> Result<(), Error> {
-        if !names.iter().any(|name| name == USED) {
-            return Ok(());
-        }
-        let acknowledged = acknowledged::read(&self.whole(USED)?);
+    fn check_acknowledged(
+        &self,
+        acknowledged: Revision,
+        before: Revision,
+        newest: Revision,
+    ) -> Result<(), Error> {
         if newest >= acknowledged {
             return Ok(());
         }
@@ -263,9 +328,8 @@ impl FolderReader<'_> {
     fn replay(
         &self,
         replay: &mut LogReplay<'_>,
-        before: Revision,
-        contents: &[u8],
-        is_last: bool,
+        LogFile { before, contents, is_last }: LogFile<'_>,
+        until: ReadUntil,
     ) -> Result<(usize, usize), Error> {
         let name = log_name(before);
         let (mut last, mut at) = (0, 0);
@@ -278,6 +342,9 @@ impl FolderReader<'_> {
                     newest = Some(result.map_err(|what| self.damaged(&name, what))?);
                     is_continued = frame.kind == FrameKind::Continued;
                     (last, at) = (at, at + frame.len());
+                    if until.is_reached(replay.revision()) {
+                        return Ok((last, at));
+                    }
                 }
                 FrameResult::End if newest.is_none() => {
                     return Err(self.damaged(&name, "its first record is missing"));

@@ -1,5 +1,6 @@
 //! One binary for the crate: the contract every store keeps ([`contract`]), run on each implementation.
 
+mod backup;
 mod contract;
 mod corruption;
 mod durable;

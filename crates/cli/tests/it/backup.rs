@@ -1,0 +1,96 @@
+//! `homeostat backup` of a server that is being written to, and `homeostat restore` after its folder is gone.
+
+use std::path::Path;
+use std::process::Output;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Api, ListParams, ObjectMeta, PostParams};
+use tokio::process::Command;
+
+use crate::server::Server;
+
+async fn homeostat(folder: &Path, arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_homeostat");
+    Command::new(program).args(arguments).current_dir(folder).output().await.unwrap()
+}
+
+#[track_caller]
+fn refused(output: &Output, words: &str) {
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    assert!(complaint.contains(words) && complaint.lines().count() == 1, "{complaint}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_lost_comes_back_as_it_was_at_the_backup() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::durable(folder.path()).await;
+    let client = server.client().await;
+    let secrets: Api<Secret> = Api::default_namespaced(client.clone());
+    let secret = Secret {
+        metadata: ObjectMeta { name: Some("password".to_owned()), ..ObjectMeta::default() },
+        string_data: Some([("p".to_owned(), "hunter2".to_owned())].into()),
+        ..Secret::default()
+    };
+    let secret = secrets.create(&PostParams::default(), &secret).await.unwrap();
+
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let (mut backup, mut written) = (None, 0_u32);
+    let (mut least, mut most) = (0, 0);
+    for number in 0..200_u32 {
+        if number == 100 {
+            least = written;
+            backup = Some(tokio::spawn({
+                let folder = folder.path().to_owned();
+                async move { homeostat(&folder, &["backup", "monday"]).await }
+            }));
+        }
+        let map = ConfigMap {
+            metadata: ObjectMeta { name: Some(format!("m{number:03}")), ..ObjectMeta::default() },
+            ..ConfigMap::default()
+        };
+        maps.create(&PostParams::default(), &map).await.unwrap();
+        written += 1;
+        if backup.as_ref().is_some_and(|backup| !backup.is_finished()) {
+            most = written;
+        }
+    }
+    let output = backup.unwrap().await.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.starts_with("saved ") && said.contains("monday"), "{output:?}");
+    let newest = maps.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+
+    refused(&homeostat(folder.path(), &["backup", "monday"]).await, "monday: it exists already");
+    refused(&homeostat(folder.path(), &["restore", "monday"]).await, "the folder is not empty");
+    let absent = homeostat(folder.path(), &["backup", "x", "--data-dir", "nowhere"]).await;
+    refused(&absent, "there is no store in this folder");
+    refused(&homeostat(folder.path(), &["restore", "Cargo.toml"]).await, "Cargo.toml");
+
+    let kubeconfig = std::fs::read(&server.kubeconfig).unwrap();
+    server.kill().await;
+    std::fs::remove_dir_all(folder.path().join(".homeostat")).unwrap();
+    let output = homeostat(folder.path(), &["restore", "monday"]).await;
+    assert!(output.status.success(), "{output:?}");
+    let server = Server::durable(folder.path()).await;
+    let (again, token) = (std::fs::read_to_string(&server.kubeconfig).unwrap(), |text: &str| {
+        text.lines().find(|line| line.contains("token:")).map(ToOwned::to_owned)
+    });
+    assert_eq!(token(&again), token(&String::from_utf8_lossy(&kubeconfig)), "the credentials are the same");
+    let client = server.client().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let list = maps.list(&ListParams::default()).await.unwrap();
+    let names: Vec<_> = list.items.iter().filter_map(|map| map.metadata.name.clone()).collect();
+    let count = names.iter().filter(|name| name.starts_with('m')).count();
+    let expected: Vec<_> = (0..count).map(|number| format!("m{number:03}")).collect();
+    assert_eq!(
+        names.iter().filter(|name| name.starts_with('m')).collect::<Vec<_>>(),
+        expected.iter().collect::<Vec<_>>()
+    );
+    let count = u32::try_from(count).unwrap();
+    assert!(count >= least && count <= most + 1, "{count} of {least} to {most}");
+    let version = |text: &str| text.parse::<u64>().unwrap();
+    assert!(version(&list.metadata.resource_version.unwrap()) > version(&newest), "versions go on above");
+    let secrets: Api<Secret> = Api::default_namespaced(client);
+    let found = secrets.get("password").await.unwrap();
+    assert_eq!((found.data, found.metadata.uid), (secret.data, secret.metadata.uid));
+}
