@@ -163,7 +163,7 @@ impl Builder {
             entropy: self.entropy,
             registry,
             notices: Notices::default(),
-            services: homeostat_api::kinds::core::service::allocator::ServiceAllocator::default(),
+            services: homeostat_api::kinds::core::service::cluster_ip_allocator::ServiceAllocator::default(),
             size: StoreSize::new(self.store_bytes_max),
             logs: std::sync::OnceLock::new(),
             writes: WriteHistory::default(),

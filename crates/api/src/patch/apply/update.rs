@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::compare::{FieldDifference, compare, created};
-use super::managed_fields::{self, ManagerEntry, ManagerOperation};
+use super::manager_entries::{self, ManagerEntry, ManagerOperation};
 use super::position::SchemaPosition;
 use super::{FieldManager, ResetFields, field_set, owned_fields};
 use crate::schema::Schema;
@@ -23,11 +23,11 @@ pub fn track_update(
     reset: &ResetFields,
 ) {
     let root = SchemaPosition::root(schema);
-    let sent = managed_fields::take(new);
+    let sent = manager_entries::take(new);
     let mut entries = starting_entries(live, sent, !manager.subresource.is_empty());
     if entries.is_empty() {
         if live.is_none() {
-            managed_fields::put(
+            manager_entries::put(
                 new,
                 vec![manager.entry(ManagerOperation::Update, created(new, root, reset))],
             );
@@ -43,8 +43,8 @@ pub fn track_update(
     }
     release(&mut entries, &difference);
     own(&mut entries, difference, manager);
-    managed_fields::cap(&mut entries);
-    managed_fields::put(new, entries);
+    manager_entries::cap(&mut entries);
+    manager_entries::put(new, entries);
 }
 
 /// Takes what was changed or removed from all managers.
@@ -73,21 +73,21 @@ fn own(entries: &mut Vec<ManagerEntry>, difference: FieldDifference, manager: &F
 /// Returns the managers before this write: those that the client sent if it may and they can be parsed, else the
 /// stored ones.
 fn starting_entries(live: Option<&Value>, sent: Option<Value>, is_subresource: bool) -> Vec<ManagerEntry> {
-    let stored = live.and_then(managed_fields::managed_fields_of);
+    let stored = live.and_then(manager_entries::managed_fields_of);
     let entries = match sent {
-        Some(list) if !is_subresource && stored == Some(&list) => return managed_fields::stored(list),
-        Some(list) if !is_subresource && managed_fields::is_reset(&list) => return Vec::new(),
-        Some(list) if !is_subresource => managed_fields::sent(list),
+        Some(list) if !is_subresource && stored == Some(&list) => return manager_entries::stored(list),
+        Some(list) if !is_subresource && manager_entries::is_reset(&list) => return Vec::new(),
+        Some(list) if !is_subresource => manager_entries::sent(list),
         _ => None,
     };
     let entries = entries.filter(|entries| !entries.is_empty());
-    entries.unwrap_or_else(|| stored.cloned().map(managed_fields::stored).unwrap_or_default())
+    entries.unwrap_or_else(|| stored.cloned().map(manager_entries::stored).unwrap_or_default())
 }
 
 /// Restores the times of `live`'s managers in `new` if nothing else differs, so that the write can be skipped.
 pub fn keep_times(live: &Value, new: &mut Value) {
     let (Some(Value::Array(old)), Some(Value::Array(now))) =
-        (managed_fields::managed_fields_of(live), managed_fields::managed_fields_of(new))
+        (manager_entries::managed_fields_of(live), manager_entries::managed_fields_of(new))
     else {
         return;
     };

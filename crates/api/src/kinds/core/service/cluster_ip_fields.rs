@@ -1,7 +1,7 @@
-//! Synchronizes the linked fields of a Service: singular and plural addresses, values that a change of type leaves
-//! behind, IP families and their policy. Old clients know only some of these fields; they must not lose the others.
+//! Synchronizes the linked fields of a Service: `clusterIP` and `clusterIPs`, IP families and their policy, and values
+//! that a change of type leaves behind. Old clients know only some of these fields; they must not lose the others.
 //!
-//! Nothing is allocated here: the allocator fills in what is still missing afterwards.
+//! Nothing is allocated here: `cluster_ip_allocator` fills in the missing values afterwards.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -35,7 +35,7 @@ fn is_external(spec: &JsonObject) -> bool {
 }
 
 /// Synchronizes the linked fields of a new Service, or of one that replaces `old`.
-pub(super) fn normalize(service: &mut JsonObject, old: Option<&Value>) {
+pub(super) fn synchronize(service: &mut JsonObject, old: Option<&Value>) {
     let old = old.and_then(|old| old.get("spec")?.as_object());
     let Some(spec) = object_or_insert(service, "spec") else { return };
     if let Some(old) = old {

@@ -1,4 +1,4 @@
-//! Allocates addresses and node ports.
+//! Allocates cluster IPs and node ports for Services.
 //!
 //! **Invariant:** an address or port belongs to one Service at a time. The allocator lives in memory, is filled from
 //! the stored Services at start ([`ServiceAllocator::observe`]) and is notified of every write that succeeds
@@ -324,11 +324,11 @@ fn is_in_network(address: Ipv4Addr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::core::service::normalize::normalize;
+    use crate::kinds::core::service::cluster_ip_fields::synchronize;
 
     fn prepared(mut service: Value, old: Option<&Value>) -> Value {
         crate::kinds::defaults::default(crate::kinds::declared("", "v1", "Service"), &mut service);
-        normalize(service.as_object_mut().expect("an object"), old);
+        synchronize(service.as_object_mut().expect("an object"), old);
         service
     }
 
