@@ -18,14 +18,14 @@ use crate::watch::Scope;
 
 /// What every feed needs.
 #[derive(Clone)]
-pub(crate) struct Supply {
+pub(crate) struct FeedDependencies {
     pub(crate) client: Client,
     pub(crate) journal: Journal,
     pub(crate) source: Source,
     pub(crate) entropy: Entropy,
 }
 
-impl Supply {
+impl FeedDependencies {
     /// Returns the task that keeps a cache in step with the server.
     pub(crate) fn feed(&self, cache: ObjectCache, scope: Scope) -> BoxFuture<'static, ()> {
         let Self { client, journal, source, entropy } = self.clone();
@@ -44,11 +44,11 @@ impl Supply {
 
 /// All caches of an operator. Cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct Caches(Arc<Mutex<Table>>);
+pub(crate) struct Caches(Arc<Mutex<CacheTable>>);
 
 /// Declared caches in the order of declaration, which is the order they are started and shown in.
 #[derive(Default)]
-struct Table {
+struct CacheTable {
     by_type: HashMap<(TypeId, Scope), usize>,
     /// By kind and value type: the type of the value is the name of the index.
     indexes: HashMap<(TypeId, TypeId, Scope), Arc<dyn Any + Send + Sync>>,

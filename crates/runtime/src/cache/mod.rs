@@ -42,8 +42,8 @@ use dependents::DependentsByOwner;
 use entry::Entry;
 use event_only::EventOnly;
 pub(crate) use event_only::Reader;
-use index::Follow;
 pub use index::Index;
+use index::IndexUpdate;
 pub(crate) use index::ObjectIndex;
 pub use typed::Cache;
 pub(crate) use unanswered_write::UnansweredWrite;
@@ -79,7 +79,7 @@ struct CacheShared {
 
 struct CacheState {
     objects: HashMap<Key, Entry, RandomState>,
-    followers: Vec<Box<dyn Follow>>,
+    followers: Vec<Box<dyn IndexUpdate>>,
     quarantined: BTreeMap<Key, QuarantinedObject>,
     /// The number of the list under way or last completed.
     epoch: u32,
@@ -229,8 +229,8 @@ impl ObjectCache {
     }
 
     /// Ends a list that is complete as of `revision`. Returns what was deleted (or undone) while nobody watched. A list
-    /// that is older than what is known comes from a server that went back in time (the watch's `machine` says why no
-    /// other is possible), and is the truth all the same.
+    /// that is older than what is known comes from a server that went back in time (the watch's `watch_machine` says
+    /// why no other is possible), and is the truth all the same.
     pub(crate) fn end_list(&self, revision: Revision) -> Vec<ObjectDelta> {
         let missed = {
             let mut state = self.write();
@@ -354,7 +354,7 @@ impl ObjectCache {
         self.follow(&state, key, Some(&*before), None);
     }
 
-    fn add_follower(&self, follower: Box<dyn Follow>) {
+    fn add_follower(&self, follower: Box<dyn IndexUpdate>) {
         let mut state = self.write();
         for (key, entry) in &state.objects {
             self.update(&*follower, key, None, entry.visible().map(Arc::as_ref));
@@ -441,7 +441,7 @@ impl ObjectCache {
         state.followers.iter().for_each(|follower| self.update(&**follower, key, old, new));
     }
 
-    fn update(&self, follower: &dyn Follow, key: &Key, old: Option<&Object>, new: Option<&Object>) {
+    fn update(&self, follower: &dyn IndexUpdate, key: &Key, old: Option<&Object>, new: Option<&Object>) {
         if let Err(message) = follower.follow(key, old, new) {
             self.report_panic("an index", key, message);
         }

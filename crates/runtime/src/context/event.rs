@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Context, Run};
-use crate::events::{Note, Severity};
+use crate::events::{EventNote, Severity};
 use crate::kind::Kind;
 
 impl<K: Kind> Context<K> {
@@ -21,7 +21,12 @@ impl Run {
             self.has_warned.store(true, Ordering::Relaxed);
         }
         let about = self.info().object_reference(self.object.meta());
-        self.controller.operator.recorder.note(Note { about, severity, reason: reason.to_owned(), message });
+        self.controller.operator.recorder.note(EventNote {
+            about,
+            severity,
+            reason: reason.to_owned(),
+            message,
+        });
     }
 
     /// Returns whether this reconcile left a warning.

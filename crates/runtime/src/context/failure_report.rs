@@ -7,7 +7,7 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use crate::events::{Note, Severity};
+use crate::events::{EventNote, Severity};
 use crate::fault::Fault;
 use crate::kind::object::Object;
 use crate::rights::declared::WriteVerb;
@@ -18,7 +18,7 @@ const FAILURES_TOLD: u32 = 3;
 
 /// What a fault is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Name {
+pub(super) struct FaultName {
     /// As the reason of the condition.
     pub(super) condition: &'static str,
     /// As the reason of the event.
@@ -26,11 +26,11 @@ pub(super) struct Name {
 }
 
 /// Returns the name under which a fault is reported after so many failures in a row, if it is.
-pub(super) fn name_of_failure(fault: &Fault, failures: u32) -> Option<Name> {
-    let failed = |condition| Some(Name { condition, event: "ReconcileFailed" });
+pub(super) fn name_of_failure(fault: &Fault, failures: u32) -> Option<FaultName> {
+    let failed = |condition| Some(FaultName { condition, event: "ReconcileFailed" });
     match fault {
         fault if fault.is_terminal() => failed("TerminalError"),
-        fault if fault.is_panic() => Some(Name { condition: "Panicked", event: "ReconcilePanicked" }),
+        fault if fault.is_panic() => Some(FaultName { condition: "Panicked", event: "ReconcilePanicked" }),
         fault if fault.is_conflict_of_owners() => failed("Conflict"),
         _ if failures.saturating_add(1) >= FAILURES_TOLD => failed("Failing"),
         _ => None,
@@ -55,7 +55,7 @@ impl ControllerShared {
         if let Some(name) = name_of_failure(fault, failures)
             && !fault.is_told()
             && !fault.is_cut_off()
-            && self.is_admitted(&self.cache.info().key_of(object.meta()))
+            && self.leads(&self.cache.info().key_of(object.meta()))
         {
             self.warn_of(self.cache.info().object_reference(object.meta()), name.event, fault.chain());
         }
@@ -64,7 +64,7 @@ impl ControllerShared {
     /// Leaves an event with a warning about an object.
     pub(super) fn warn_of(&self, about: ObjectReference, reason: &str, message: String) {
         let reason = reason.to_owned();
-        self.operator.recorder.note(Note { about, severity: Severity::Warning, reason, message });
+        self.operator.recorder.note(EventNote { about, severity: Severity::Warning, reason, message });
     }
 }
 

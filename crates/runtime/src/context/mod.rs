@@ -18,22 +18,22 @@ mod event;
 mod failure_report;
 mod finalizer;
 mod journal_writes;
+mod object_ownership;
 mod prune;
 mod quarantine;
 mod raw;
 mod read;
 mod report;
 mod status;
-mod whose;
 
 pub(crate) use annotation::AnnotationChange;
 pub use condition::{StandardStatus, condition};
 pub(crate) use quarantine::report_undecodable;
 pub use report::Parent;
-use status::Draft;
+use status::StatusDraft;
 
 use crate::cache::Writer;
-use crate::fence::Claim;
+use crate::fence::TenureClaim;
 use crate::kind::object::{Object, typed};
 use crate::kind::{Kind, KindInfo};
 use crate::queue::Work;
@@ -58,11 +58,11 @@ pub(crate) struct Run {
     object: Arc<Object>,
     key: Key,
     /// The right under which it was begun.
-    claim: Claim,
+    claim: TenureClaim,
     failures: u32,
     /// Its status may hold our verdict on a former run.
     may_say_failed: bool,
-    draft: Mutex<Draft>,
+    draft: Mutex<StatusDraft>,
     /// The object as the last write of its status in this run left it.
     written: Mutex<Option<Arc<Object>>>,
     /// It left a warning on the object.
@@ -74,7 +74,7 @@ impl Run {
         controller: Arc<ControllerShared>,
         object: Arc<Object>,
         work: &Work,
-        claim: Claim,
+        claim: TenureClaim,
     ) -> Arc<Self> {
         let may_say_failed = (work.failures > 0 || work.was_listed) && controller.tells_in_status();
         Arc::new(Self {
@@ -89,12 +89,12 @@ impl Run {
         controller: Arc<ControllerShared>,
         object: Arc<Object>,
         key: Key,
-        claim: Claim,
+        claim: TenureClaim,
     ) -> Arc<Self> {
         Arc::new(Self::blank(controller, object, key, claim))
     }
 
-    fn blank(controller: Arc<ControllerShared>, object: Arc<Object>, key: Key, claim: Claim) -> Self {
+    fn blank(controller: Arc<ControllerShared>, object: Arc<Object>, key: Key, claim: TenureClaim) -> Self {
         Self {
             controller,
             object,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::condition::condition;
 use super::status::{RECONCILED, Snapshot, StatusChange, StatusWriteOutcome};
 use crate::error::Error;
-use crate::fence::Claim;
+use crate::fence::TenureClaim;
 use crate::kind::{KindInfo, parse_revision};
 use crate::shared::ControllerShared;
 
@@ -23,11 +23,11 @@ const UNDECODABLE: &str = "Undecodable";
 pub(crate) async fn report_undecodable(
     controller: &ControllerShared,
     key: &Key,
-    claim: &Claim,
+    claim: &TenureClaim,
     error: &str,
 ) -> Result<(), Error> {
     let Some(object) = controller.read_whole(key).await? else { return Ok(()) };
-    controller.admit(claim, key, Verb::Status, key)?;
+    controller.refuse_if_deposed(claim, key, Verb::Status, key)?;
     if !is_told(&object) {
         controller.warn_of(
             reference(controller.cache.info(), &object),

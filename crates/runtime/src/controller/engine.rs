@@ -17,7 +17,7 @@ use crate::action::Action;
 use crate::context::{Run, report_undecodable};
 use crate::error::Error;
 use crate::fault::{Fault, Result, terminal};
-use crate::fence::Claim;
+use crate::fence::TenureClaim;
 use crate::kind::object::{Object, ObjectTest};
 use crate::queue::Work;
 use crate::shared::ControllerShared;
@@ -51,7 +51,7 @@ impl Runner for Engine {
         tracing::debug_span!("reconcile", %controller, object = %work.key, causes = ?work.causes)
     }
 
-    fn run<'a>(&'a self, work: &'a Work, claim: &'a Claim) -> BoxFuture<'a, RunResult> {
+    fn run<'a>(&'a self, work: &'a Work, claim: &'a TenureClaim) -> BoxFuture<'a, RunResult> {
         Box::pin(self.run_once(RunInput { work, claim }))
     }
 }
@@ -60,7 +60,7 @@ impl Runner for Engine {
 #[derive(Clone, Copy)]
 struct RunInput<'a> {
     work: &'a Work,
-    claim: &'a Claim,
+    claim: &'a TenureClaim,
 }
 
 impl Engine {

@@ -14,7 +14,7 @@ pub(crate) mod assemble;
 mod cache_catch_up;
 pub(crate) mod engine;
 mod fresh_start;
-pub(crate) mod health;
+pub(crate) mod world_health;
 
 pub use assemble::Control;
 use assemble::{ControllerDescription, TriggerStream};
@@ -28,7 +28,7 @@ use crate::kind::{Kind, Metadata, Target, info};
 use crate::queue::Backoff;
 use crate::relations::predicate::Predicate;
 use crate::relations::{Relation, Selector, indexes, owns, reads, references, selects, targets, watches};
-use crate::rights::rule::{GET, PATCH, READ, Rule, WRITE, WRITE_ONLY};
+use crate::rights::required_rules::{GET, PATCH, READ, Rule, WRITE, WRITE_ONLY};
 use crate::shared::states::StateType;
 
 /// A controller of `K` in the making. [`reconcile`](Self::reconcile) completes it.

@@ -11,9 +11,9 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::agreement::COUNT_ANNOTATION;
 use super::announcement::ADDRESS_ANNOTATION;
-use super::lease_rules::{Candidate, Move, Terms, given_back};
+use super::lease_rules::{LeaseAction, LeaseCandidate, LeaseTimes, given_back};
+use super::shard_count_agreement::COUNT_ANNOTATION;
 use crate::error::Error;
 use crate::request::{Built, RequestLabel, call_within};
 
@@ -48,7 +48,7 @@ pub(super) struct LeaseClient {
     pub(super) operator: String,
     pub(super) identity: String,
     pub(super) clock: Clock,
-    pub(super) terms: Terms,
+    pub(super) terms: LeaseTimes,
     /// Where the admin server of this replica is, written on the leases it holds.
     admin_address: Option<String>,
     has_reported_wait: AtomicBool,
@@ -56,14 +56,14 @@ pub(super) struct LeaseClient {
 
 impl LeaseClient {
     /// Creates the holder for the replica of this operator with this identity.
-    pub(super) fn new(client: Client, replica: Replica, clock: Clock, terms: Terms) -> Self {
+    pub(super) fn new(client: Client, replica: Replica, clock: Clock, terms: LeaseTimes) -> Self {
         let Replica { operator, identity, admin_address } = replica;
         let has_reported_wait = AtomicBool::new(false);
         Self { client, operator, identity, clock, terms, admin_address, has_reported_wait }
     }
 
     /// Says, once, that a lease is held for a while before anything is done, and why.
-    pub(super) fn report_wait(&self, lease: &str, candidate: &Candidate) {
+    pub(super) fn report_wait(&self, lease: &str, candidate: &LeaseCandidate) {
         if let Some(wait) = candidate.begins_in(self.clock.instant())
             && !self.has_reported_wait.swap(true, Ordering::Relaxed)
         {
@@ -81,7 +81,7 @@ impl LeaseClient {
     pub(super) async fn look(
         &self,
         lease: LeaseName<'_>,
-        candidate: &mut Candidate,
+        candidate: &mut LeaseCandidate,
     ) -> Result<Option<Instant>, Error> {
         let found = self.get(lease.name).await?;
         self.look_at(lease, found, candidate).await
@@ -92,16 +92,16 @@ impl LeaseClient {
         &self,
         LeaseName { name, count }: LeaseName<'_>,
         lease: Option<Lease>,
-        candidate: &mut Candidate,
+        candidate: &mut LeaseCandidate,
     ) -> Result<Option<Instant>, Error> {
         let spec = lease.as_ref().and_then(|lease| lease.spec.as_ref());
         let decision = candidate.judge(&self.identity, spec, self.clock.instant(), self.terms.term);
         let acquired = spec.and_then(|spec| spec.acquire_time.clone());
         let now = MicroTime(self.clock.now());
         let (transitions, acquired) = match decision {
-            Move::Wait => return Ok(None),
-            Move::Take { transitions } => (transitions, Some(now.clone())),
-            Move::Renew { transitions } => (transitions, acquired),
+            LeaseAction::Wait => return Ok(None),
+            LeaseAction::Take { transitions } => (transitions, Some(now.clone())),
+            LeaseAction::Renew { transitions } => (transitions, acquired),
         };
         let spec = LeaseSpec {
             holder_identity: Some(self.identity.clone()),
@@ -115,7 +115,7 @@ impl LeaseClient {
         match (self.write(name, lease, LeaseContent { spec, count }).await, decision) {
             (Ok(()), _) => candidate.wrote(sent, self.clock.instant(), self.terms),
             // Somebody wrote it in between: the next look shows who, and what was renewed before still counts.
-            (Err(error), Move::Renew { .. }) if error.is_conflict() => {}
+            (Err(error), LeaseAction::Renew { .. }) if error.is_conflict() => {}
             (Err(error), _) if error.is_conflict() => candidate.lost(),
             (Err(error), _) => return Err(error),
         }
@@ -123,7 +123,7 @@ impl LeaseClient {
     }
 
     /// Gives the lease back, if it is ours to give. Whatever the answer, we no longer rely on it.
-    pub(super) async fn release(&self, name: &str, candidate: &mut Candidate) -> Result<(), Error> {
+    pub(super) async fn release(&self, name: &str, candidate: &mut LeaseCandidate) -> Result<(), Error> {
         let may_give_back = candidate.may_give_back(self.clock.instant());
         candidate.lost();
         if !may_give_back {

@@ -19,7 +19,7 @@ pub(crate) const TERM: Duration = Duration::from_secs(15);
 
 /// The times of a lease, all from its term.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
+pub(super) struct LeaseTimes {
     /// How long others wait without a renewal before they take over.
     pub(super) term: Duration,
     /// How long a renewal gives the right to act.
@@ -33,7 +33,7 @@ pub(super) struct Terms {
     pub(super) answer_within: Duration,
 }
 
-impl Terms {
+impl LeaseTimes {
     /// Derives the times from a term. A Lease counts whole seconds, so the term is at least one and never rounded down.
     pub(super) fn new(term: Duration) -> Self {
         let seconds = term.as_secs() + u64::from(term.subsec_nanos() > 0);
@@ -67,7 +67,7 @@ fn is_given_back(lease: &LeaseSpec) -> bool {
 
 /// What a candidate should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Move {
+pub(super) enum LeaseAction {
     /// Write itself in as the holder, for the n-th time the holder changes.
     Take { transitions: i32 },
     /// Renew what it holds.
@@ -78,7 +78,7 @@ pub(super) enum Move {
 
 /// How we stand to a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Standing {
+enum LeaseStanding {
     /// It does not name us, or we do not know why it does.
     #[default]
     Stranger,
@@ -88,12 +88,12 @@ enum Standing {
 
 /// One replica's view of one lease.
 #[derive(Debug, Default)]
-pub(super) struct Candidate {
+pub(super) struct LeaseCandidate {
     seen: Option<(LeaseSpec, Instant)>,
-    standing: Standing,
+    standing: LeaseStanding,
 }
 
-impl Candidate {
+impl LeaseCandidate {
     /// Looks at the lease as it is now.
     pub(super) fn judge(
         &mut self,
@@ -101,16 +101,16 @@ impl Candidate {
         lease: Option<&LeaseSpec>,
         now: Instant,
         term: Duration,
-    ) -> Move {
+    ) -> LeaseAction {
         let transitions = lease.and_then(|lease| lease.lease_transitions).unwrap_or(0);
-        let next = Move::Take { transitions: transitions.saturating_add(i32::from(lease.is_some())) };
+        let next = LeaseAction::Take { transitions: transitions.saturating_add(i32::from(lease.is_some())) };
         let holder = lease.and_then(|lease| lease.holder_identity.as_deref()).unwrap_or_default();
         match lease {
-            _ if holder == identity => Move::Renew { transitions },
+            _ if holder == identity => LeaseAction::Renew { transitions },
             Some(lease) if !holder.is_empty() => {
-                self.standing = Standing::Stranger;
+                self.standing = LeaseStanding::Stranger;
                 if self.is_alive(lease, now, term) {
-                    return Move::Wait;
+                    return LeaseAction::Wait;
                 }
                 self.take_over(now);
                 next
@@ -123,10 +123,10 @@ impl Candidate {
             _ if self.right(now).is_some() => next,
             // The holder we knew will put it back.
             _ if self.seen.as_ref().is_some_and(|(lease, since)| !is_over(lease, *since, now, term)) => {
-                Move::Wait
+                LeaseAction::Wait
             }
             _ => {
-                self.standing = Standing::Stranger;
+                self.standing = LeaseStanding::Stranger;
                 next
             }
         }
@@ -134,28 +134,28 @@ impl Candidate {
 
     /// Notes a write of ours that may arrive whether we hear of it or not.
     fn take_over(&mut self, now: Instant) {
-        self.standing = Standing::Holder { from: now, until: now };
+        self.standing = LeaseStanding::Holder { from: now, until: now };
     }
 
     /// Notes that our write of this moment arrived, and that it is `now`.
-    pub(super) fn wrote(&mut self, sent: Instant, now: Instant, terms: Terms) {
+    pub(super) fn wrote(&mut self, sent: Instant, now: Instant, terms: LeaseTimes) {
         let from = match self.standing {
-            Standing::Stranger => now + terms.term,
-            Standing::Holder { from, .. } => from,
+            LeaseStanding::Stranger => now + terms.term,
+            LeaseStanding::Holder { from, .. } => from,
         };
         // The right is counted from before the request: what the server sees later cannot lengthen it.
-        self.standing = Standing::Holder { from, until: sent + terms.renew_within };
+        self.standing = LeaseStanding::Holder { from, until: sent + terms.renew_within };
     }
 
     /// Notes that the lease is somebody else's, or will be.
     pub(super) fn lost(&mut self) {
-        self.standing = Standing::Stranger;
+        self.standing = LeaseStanding::Stranger;
     }
 
     /// Returns until when we may act, if we may now.
     pub(super) fn right(&self, now: Instant) -> Option<Instant> {
         match self.standing {
-            Standing::Holder { from, until } if from <= now && now < until => Some(until),
+            LeaseStanding::Holder { from, until } if from <= now && now < until => Some(until),
             _ => None,
         }
     }
@@ -163,7 +163,7 @@ impl Candidate {
     /// Returns how long it takes until we may act, if only time is missing.
     pub(super) fn begins_in(&self, now: Instant) -> Option<Duration> {
         match self.standing {
-            Standing::Holder { from, .. } if from > now => Some(from - now),
+            LeaseStanding::Holder { from, .. } if from > now => Some(from - now),
             _ => None,
         }
     }
@@ -171,7 +171,7 @@ impl Candidate {
     /// Returns whether another who finds the lease given back would act alone. Not while we ourselves wait for
     /// somebody's right to end.
     pub(super) fn may_give_back(&self, now: Instant) -> bool {
-        matches!(self.standing, Standing::Holder { from, .. } if from <= now)
+        matches!(self.standing, LeaseStanding::Holder { from, .. } if from <= now)
     }
 
     /// Returns whether the lease was renewed within its time, as far as we could see.
@@ -227,16 +227,17 @@ mod tests {
 
     /// What a candidate that went through these looks does at the last: seconds, the lease, whether writes arrive.
     #[track_caller]
-    fn check(looks: &[(u64, Option<LeaseSpec>)], expected: Move, may_act: bool) {
-        let (mut candidate, start, terms) = (Candidate::default(), Instant::now(), Terms::new(TERM));
-        let mut last = Move::Wait;
+    fn check(looks: &[(u64, Option<LeaseSpec>)], expected: LeaseAction, may_act: bool) {
+        let (mut candidate, start, terms) =
+            (LeaseCandidate::default(), Instant::now(), LeaseTimes::new(TERM));
+        let mut last = LeaseAction::Wait;
         for (seconds, lease) in looks {
             let now = start + Duration::from_secs(*seconds);
             last = candidate.judge("me", lease.as_ref(), now, TERM);
-            if last != Move::Wait {
+            if last != LeaseAction::Wait {
                 candidate.wrote(now, now, terms);
             }
-            assert!(candidate.right(now).is_none() || last != Move::Wait);
+            assert!(candidate.right(now).is_none() || last != LeaseAction::Wait);
         }
         let now = start + Duration::from_secs(looks.last().unwrap().0);
         assert_eq!((last, candidate.right(now).is_some()), (expected, may_act), "{looks:?}");
@@ -248,10 +249,10 @@ mod tests {
 
     #[test]
     fn a_lease_given_back_is_taken_at_once() {
-        check(&[(0, Some(given_back(&lease("you", 1))))], Move::Take { transitions: 5 }, true);
+        check(&[(0, Some(given_back(&lease("you", 1))))], LeaseAction::Take { transitions: 5 }, true);
         check(
             &[(0, Some(lease("you", 1))), (1, Some(given_back(&lease("you", 1))))],
-            Move::Take { transitions: 5 },
+            LeaseAction::Take { transitions: 5 },
             true,
         );
     }
@@ -260,27 +261,35 @@ mod tests {
     fn another_holder_is_replaced_only_when_it_stops_renewing() {
         // The holder's clock may be a year off: only changes count.
         let looks = [0, 14, 28, 29].map(|seconds| (seconds, Some(lease("you", i64::from(seconds > 0)))));
-        check(&looks[..3], Move::Wait, false);
-        check(&looks, Move::Take { transitions: 5 }, true);
+        check(&looks[..3], LeaseAction::Wait, false);
+        check(&looks, LeaseAction::Take { transitions: 5 }, true);
         let short = LeaseSpec { lease_duration_seconds: Some(1), ..lease("you", 1) };
-        check(&[(0, Some(short.clone())), (14, Some(short))], Move::Wait, false);
+        check(&[(0, Some(short.clone())), (14, Some(short))], LeaseAction::Wait, false);
     }
 
     #[test]
     fn a_lease_that_says_nothing_is_held_for_a_term_before_its_holder_acts() {
         for start in [None, Some(emptied()), Some(LeaseSpec::default()), Some(lease("me", 1))] {
             let expected = match &start {
-                None => Move::Take { transitions: 0 },
-                Some(lease) if lease.holder_identity.is_some() => Move::Renew { transitions: 4 },
-                Some(lease) => Move::Take { transitions: lease.lease_transitions.unwrap_or(0) + 1 },
+                None => LeaseAction::Take { transitions: 0 },
+                Some(lease) if lease.holder_identity.is_some() => LeaseAction::Renew { transitions: 4 },
+                Some(lease) => LeaseAction::Take { transitions: lease.lease_transitions.unwrap_or(0) + 1 },
             };
             check(&[(0, start.clone())], expected, false);
-            check(&[(0, start.clone()), (14, Some(lease("me", 1)))], Move::Renew { transitions: 4 }, false);
-            check(&[(0, start.clone()), (15, Some(lease("me", 1)))], Move::Renew { transitions: 4 }, true);
+            check(
+                &[(0, start.clone()), (14, Some(lease("me", 1)))],
+                LeaseAction::Renew { transitions: 4 },
+                false,
+            );
+            check(
+                &[(0, start.clone()), (15, Some(lease("me", 1)))],
+                LeaseAction::Renew { transitions: 4 },
+                true,
+            );
             // It vanishes again: the time begins anew.
             check(
                 &[(0, start), (14, None), (15, Some(lease("me", 1)))],
-                Move::Renew { transitions: 4 },
+                LeaseAction::Renew { transitions: 4 },
                 false,
             );
         }
@@ -290,9 +299,9 @@ mod tests {
     fn whoever_saw_a_living_holder_lets_it_put_its_lease_back() {
         let living = Some(lease("you", 1));
         for gone in [None, Some(emptied())] {
-            check(&[(0, living.clone()), (14, gone.clone())], Move::Wait, false);
+            check(&[(0, living.clone()), (14, gone.clone())], LeaseAction::Wait, false);
         }
-        check(&[(0, living), (15, None)], Move::Take { transitions: 0 }, false);
+        check(&[(0, living), (15, None)], LeaseAction::Take { transitions: 0 }, false);
     }
 
     #[test]
@@ -300,16 +309,16 @@ mod tests {
         let held = [(0, Some(given_back(&lease("you", 1)))), (2, Some(lease("me", 1)))];
         for gone in [None, Some(emptied())] {
             let transitions = if gone.is_some() { 5 } else { 0 };
-            check(&[&held[..], &[(4, gone.clone())]].concat(), Move::Take { transitions }, true);
-            check(&[&held[..], &[(12, gone)]].concat(), Move::Take { transitions }, false);
+            check(&[&held[..], &[(4, gone.clone())]].concat(), LeaseAction::Take { transitions }, true);
+            check(&[&held[..], &[(12, gone)]].concat(), LeaseAction::Take { transitions }, false);
         }
-        check(&[&held[..], &[(4, Some(lease("you", 1)))]].concat(), Move::Wait, false);
+        check(&[&held[..], &[(4, Some(lease("you", 1)))]].concat(), LeaseAction::Wait, false);
     }
 
     #[test]
     fn only_a_lease_whose_right_has_begun_may_be_given_back() {
-        let (now, terms) = (Instant::now(), Terms::new(TERM));
-        let mut candidate = Candidate::default();
+        let (now, terms) = (Instant::now(), LeaseTimes::new(TERM));
+        let mut candidate = LeaseCandidate::default();
         candidate.judge("me", None, now, TERM);
         candidate.wrote(now, now, terms);
         assert!(!candidate.may_give_back(now) && candidate.may_give_back(now + TERM));

@@ -14,23 +14,23 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-mod agreement;
 mod announcement;
 mod lease_client;
 mod lease_rules;
+mod shard_count_agreement;
 mod shards;
 
 pub(crate) use announcement::{ADDRESS_ANNOTATION, announce};
 use lease_client::{LeaseClient, LeaseName, Replica};
 pub(crate) use lease_rules::TERM;
-use lease_rules::{Candidate, Terms};
+use lease_rules::{LeaseCandidate, LeaseTimes};
 use shards::{Shards, shard_name};
 
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::fence::Fence;
 use crate::kind::object_name;
-use crate::rights::rule::Rule;
+use crate::rights::required_rules::Rule;
 use crate::shared::OperatorShared;
 use crate::workers::controller_queue::ControllerQueue;
 
@@ -53,7 +53,7 @@ impl Election {
     pub(crate) fn fence(self, term: Duration) -> Fence {
         match self {
             Self::None => Fence::unlimited(),
-            Self::Leader | Self::Shards(_) => Fence::closed(Terms::new(term).spare),
+            Self::Leader | Self::Shards(_) => Fence::closed(LeaseTimes::new(term).spare),
         }
     }
 
@@ -98,7 +98,7 @@ pub(crate) async fn hold_leases(
     stop: CancellationToken,
     controllers: TaskTracker,
 ) {
-    let (operator, terms) = (object_name(shared.name.as_str()), Terms::new(part.term));
+    let (operator, terms) = (object_name(shared.name.as_str()), LeaseTimes::new(part.term));
     let identity = replica_identity(shared.entropy.next_u64() >> 32);
     let holder = LeaseClient::new(
         shared.client.clone(),
@@ -113,7 +113,7 @@ pub(crate) async fn hold_leases(
     match part.election {
         Election::None => {}
         Election::Leader => {
-            let mut candidate = Candidate::default();
+            let mut candidate = LeaseCandidate::default();
             tokio::select! {
                 () = run_leader(&holder, &shared, &mut candidate) => {}
                 () = shared.fence.enforce() => {}
@@ -136,8 +136,8 @@ pub(crate) async fn hold_leases(
 }
 
 /// Runs the leader's loop. If a renewal is not answered, the right ends by itself.
-async fn run_leader(holder: &LeaseClient, shared: &OperatorShared, candidate: &mut Candidate) {
-    let (mut was_leader, mut trouble) = (false, LeaseTrouble::default());
+async fn run_leader(holder: &LeaseClient, shared: &OperatorShared, candidate: &mut LeaseCandidate) {
+    let (mut was_leader, mut trouble) = (false, LeaseFailures::default());
     let lease = LeaseName { name: &holder.operator, count: None };
     loop {
         let look = holder.look(lease, candidate).await;
@@ -162,7 +162,7 @@ async fn run_sharded(
     shards: &mut Shards,
     members: &[LeaseMember],
 ) {
-    let mut trouble = LeaseTrouble::default();
+    let mut trouble = LeaseFailures::default();
     loop {
         let look = shards.look(holder).await;
         publish(holder, shared, shards, members);
@@ -258,10 +258,10 @@ fn replica_identity(chance: u64) -> String {
 /// Whether looks at the lease are failing. Failures in a row are reported once when they begin, and once when they are
 /// over.
 #[derive(Default)]
-struct LeaseTrouble(bool);
+struct LeaseFailures(bool);
 
-impl LeaseTrouble {
-    fn report(&mut self, failed: Option<Error>, terms: Terms) {
+impl LeaseFailures {
+    fn report(&mut self, failed: Option<Error>, terms: LeaseTimes) {
         let was_failing = std::mem::replace(&mut self.0, failed.is_some());
         match failed.map(Fault::from) {
             Some(error) if was_failing => tracing::debug!(%error, "leases not renewed"),

@@ -6,7 +6,7 @@
 //! A replica that dies gives its shards up by not renewing.
 //!
 //! **Invariant:** a shard is acted upon only under its lease, and under the number of shards that is agreed on
-//! (`agreement` says how that is known).
+//! (`shard_count_agreement` says how that is known).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::time::Instant;
 
-use super::agreement::{Counts, count_on};
 use super::lease_client::{LeaseClient, LeaseName};
-use super::lease_rules::Candidate;
+use super::lease_rules::LeaseCandidate;
+use super::shard_count_agreement::{ShardCounts, count_on};
 use crate::error::Error;
-use crate::fence::{Begun, Fence, ShardRight, stable_hash};
+use crate::fence::{Fence, HeldShard, StartedShards, stable_hash};
 use crate::kind::object_name;
 
 /// Returns the random part of an identity: host and process are for people, and would make runs of a test differ.
@@ -47,7 +47,7 @@ pub(super) struct Shards {
     wanted: u32,
     /// The number under which it holds shards; none before the first and between two.
     in_force: Option<u32>,
-    candidates: BTreeMap<String, Candidate>,
+    candidates: BTreeMap<String, LeaseCandidate>,
     /// The leases held, and until when.
     held: BTreeMap<u32, Instant>,
     /// Those of them that may be acted upon: no other number was alive when they were looked at.
@@ -65,7 +65,7 @@ type Members = BTreeMap<String, Option<u32>>;
 
 /// How the keys are divided: into how many shards, and among which replicas.
 #[derive(Clone, Copy)]
-struct Division<'a> {
+struct ShardDivision<'a> {
     count: u32,
     members: &'a Members,
 }
@@ -102,7 +102,8 @@ impl Shards {
         if self.held.is_empty() {
             self.in_force = Some(agreed);
         }
-        let failed = self.bid_for_all(holder, &leases, Division { count: agreed, members: &members }).await;
+        let failed =
+            self.bid_for_all(holder, &leases, ShardDivision { count: agreed, members: &members }).await;
         self.prove(holder).await?;
         for lease in dead {
             holder.remove_unchanged(lease).await?;
@@ -121,7 +122,7 @@ impl Shards {
         let name = agreement_name(holder);
         let lease = leases.get(&name);
         let counts =
-            Counts { agreed: lease.and_then(count_on), in_force: self.in_force, wanted: self.wanted };
+            ShardCounts { agreed: lease.and_then(count_on), in_force: self.in_force, wanted: self.wanted };
         let others = members.iter().filter(|(member, _)| **member != holder.identity);
         let Some(proposal) = counts.proposal(others.map(|(_, wanted)| *wanted)) else {
             return Ok(counts.agreed);
@@ -146,7 +147,7 @@ impl Shards {
         &mut self,
         holder: &LeaseClient,
         leases: &Leases,
-        agreed: Division<'_>,
+        agreed: ShardDivision<'_>,
     ) -> Result<(), Error> {
         let Some(count) = self.in_force else { return Ok(()) };
         let mut outcome = Ok(());
@@ -228,11 +229,11 @@ impl Shards {
     }
 
     /// Tells the fence what may be acted upon; returns what begins.
-    pub(super) fn publish(&self, fence: &Fence) -> Begun {
-        let Some(count) = self.in_force else { return Begun::default() };
+    pub(super) fn publish(&self, fence: &Fence) -> StartedShards {
+        let Some(count) = self.in_force else { return StartedShards::default() };
         let proven = self.held.iter().filter(|(shard, _)| self.proven.contains(shard));
         let rights = proven.map(|(&shard, &until)| {
-            (shard, ShardRight { until, is_closing: self.leaving.contains_key(&shard) })
+            (shard, HeldShard { until, is_closing: self.leaving.contains_key(&shard) })
         });
         fence.set_shards(count, &rights.collect())
     }

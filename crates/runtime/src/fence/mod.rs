@@ -18,15 +18,17 @@ use homeostat_core::hash::fnv_64;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-mod client;
+use crate::error::Error;
+
+mod fenced_client;
 mod tenure;
 
 use tenure::Tenure;
-pub(crate) use tenure::{Claim, Permit};
+pub(crate) use tenure::{Permit, TenureClaim};
 
 /// What this process may do now.
 #[derive(Debug)]
-pub(crate) enum Right {
+pub(crate) enum Leadership {
     /// Everything, always: no election.
     Unlimited,
     /// Everything under this tenure, if there is one.
@@ -40,7 +42,7 @@ pub(crate) enum Right {
     },
 }
 
-impl Right {
+impl Leadership {
     fn tenures(&self) -> Vec<&Arc<Tenure>> {
         match self {
             Self::Unlimited => Vec::new(),
@@ -63,7 +65,7 @@ impl Right {
 
 /// What the election says about a shard that is held.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ShardRight {
+pub(crate) struct HeldShard {
     /// When it ends unless renewed.
     pub(crate) until: Instant,
     /// It is to be given back: what is under way may end, nothing more begins.
@@ -72,7 +74,7 @@ pub(crate) struct ShardRight {
 
 /// The shards whose right begins.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Begun {
+pub(crate) struct StartedShards {
     /// Those that another replica had.
     pub(crate) gained: BTreeSet<u32>,
     /// Those that were ours before they lapsed.
@@ -93,7 +95,7 @@ pub(crate) enum FenceAnswer {
 /// A shared view of the right to act. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Fence {
-    right: Arc<watch::Sender<Right>>,
+    right: Arc<watch::Sender<Leadership>>,
     /// How often a right came that was not held before.
     gains: Arc<AtomicU64>,
     /// There is no election and never will be: nobody needs to look.
@@ -103,19 +105,19 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
-    fn new(right: Right, spare: Duration) -> Self {
-        let is_unlimited = matches!(right, Right::Unlimited);
+    fn new(right: Leadership, spare: Duration) -> Self {
+        let is_unlimited = matches!(right, Leadership::Unlimited);
         Self { right: Arc::new(watch::Sender::new(right)), gains: Arc::default(), is_unlimited, spare }
     }
 
     /// Admits everything.
     pub(crate) fn unlimited() -> Self {
-        Self::new(Right::Unlimited, Duration::ZERO)
+        Self::new(Leadership::Unlimited, Duration::ZERO)
     }
 
     /// Admits nothing until an election opens it. `spare` is how long work that can no longer write may go on.
     pub(crate) fn closed(spare: Duration) -> Self {
-        Self::new(Right::Whole(None), spare)
+        Self::new(Leadership::Whole(None), spare)
     }
 
     /// Returns how long what has been told that its right is over may take to end, if it cannot write.
@@ -129,24 +131,29 @@ impl Fence {
             return FenceAnswer::Granted(Permit::unlimited());
         }
         match &*self.right.borrow() {
-            Right::Unlimited => FenceAnswer::Granted(Permit::unlimited()),
-            Right::Whole(tenure) => tenure.as_ref().map_or(FenceAnswer::Suspended, Tenure::enter),
-            Right::Shards { count, held } => {
+            Leadership::Unlimited => FenceAnswer::Granted(Permit::unlimited()),
+            Leadership::Whole(tenure) => tenure.as_ref().map_or(FenceAnswer::Suspended, Tenure::enter),
+            Leadership::Shards { count, held } => {
                 held.get(&shard_of(key, *count)).map_or(FenceAnswer::Elsewhere, Tenure::enter)
             }
         }
     }
 
-    /// Returns whether this key may be written for now.
-    pub(crate) fn admits(&self, key: &Key) -> bool {
+    /// Refuses a write to `target` for this key unless this process leads it.
+    pub(crate) fn refuse_if_deposed(&self, key: &Key, target: &Key) -> Result<(), Error> {
+        if self.leads(key) { Ok(()) } else { Err(Error::Fenced { target: target.clone() }) }
+    }
+
+    /// Returns whether this process may write for this key now.
+    pub(crate) fn leads(&self, key: &Key) -> bool {
         if self.is_unlimited {
             return true;
         }
         let right = self.right.borrow();
         let tenure = match &*right {
-            Right::Unlimited => return true,
-            Right::Whole(tenure) => tenure.as_ref(),
-            Right::Shards { count, held } => held.get(&shard_of(key, *count)),
+            Leadership::Unlimited => return true,
+            Leadership::Whole(tenure) => tenure.as_ref(),
+            Leadership::Shards { count, held } => held.get(&shard_of(key, *count)),
         };
         tenure.is_some_and(|tenure| tenure.is_valid())
     }
@@ -157,9 +164,9 @@ impl Fence {
             return true;
         }
         match &*self.right.borrow() {
-            Right::Unlimited => true,
-            Right::Whole(tenure) => tenure.as_ref().is_some_and(|tenure| tenure.is_open()),
-            Right::Shards { held, .. } => held.values().any(|tenure| tenure.is_open()),
+            Leadership::Unlimited => true,
+            Leadership::Whole(tenure) => tenure.as_ref().is_some_and(|tenure| tenure.is_open()),
+            Leadership::Shards { held, .. } => held.values().any(|tenure| tenure.is_open()),
         }
     }
 
@@ -169,7 +176,7 @@ impl Fence {
             return None;
         }
         match &*self.right.borrow() {
-            Right::Shards { count, .. } => Some(shard_of(key, *count)),
+            Leadership::Shards { count, .. } => Some(shard_of(key, *count)),
             _ => None,
         }
     }
@@ -186,7 +193,7 @@ impl Fence {
     }
 
     /// Returns a receiver that sees when rights begin, are renewed or end.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Right> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Leadership> {
         self.right.subscribe()
     }
 
@@ -218,8 +225,8 @@ impl Fence {
         debug_assert!(!self.is_unlimited, "without an election nobody sets rights");
         self.right.send_modify(|right| {
             let former = match right {
-                Right::Whole(tenure) => tenure.take(),
-                Right::Unlimited | Right::Shards { .. } => None,
+                Leadership::Whole(tenure) => tenure.take(),
+                Leadership::Unlimited | Leadership::Shards { .. } => None,
             };
             let tenure = until.map(|until| Tenure::renewed(former.as_ref(), until));
             let is_former = |tenure| former.as_ref().is_some_and(|former| Arc::ptr_eq(former, tenure));
@@ -229,17 +236,17 @@ impl Fence {
             if let (Some(former), None) = (former, &tenure) {
                 former.end();
             }
-            *right = Right::Whole(tenure);
+            *right = Leadership::Whole(tenure);
         });
     }
 
     /// Gives us these of so many shards and ends all others now. Returns those that begin.
-    pub(crate) fn set_shards(&self, count: u32, rights: &BTreeMap<u32, ShardRight>) -> Begun {
+    pub(crate) fn set_shards(&self, count: u32, rights: &BTreeMap<u32, HeldShard>) -> StartedShards {
         debug_assert!(!self.is_unlimited, "without an election nobody sets rights");
-        let mut begun = Begun::default();
+        let mut begun = StartedShards::default();
         self.right.send_modify(|right| {
-            let mut before = match std::mem::replace(right, Right::Whole(None)) {
-                Right::Shards { count: same, held } if same == count => held,
+            let mut before = match std::mem::replace(right, Leadership::Whole(None)) {
+                Leadership::Shards { count: same, held } if same == count => held,
                 other => {
                     other.end();
                     BTreeMap::new()
@@ -260,10 +267,10 @@ impl Fence {
             for tenure in before.values() {
                 tenure.end();
             }
-            if begun != Begun::default() {
+            if begun != StartedShards::default() {
                 self.count_gain();
             }
-            *right = Right::Shards { count, held };
+            *right = Leadership::Shards { count, held };
         });
         begun
     }
@@ -334,12 +341,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_right_ends_by_itself() {
         let fence = Fence::closed(Duration::ZERO);
-        assert!(!fence.admits(&key()) && matches!(fence.enter(&key()), FenceAnswer::Suspended));
+        assert!(!fence.leads(&key()) && matches!(fence.enter(&key()), FenceAnswer::Suspended));
         fence.set_leader(Some(in_ten_seconds()));
-        assert!(fence.admits(&key()) && fence.is_open());
+        assert!(fence.leads(&key()) && fence.is_open());
         let permit = enter(&fence);
         tokio::time::advance(Duration::from_secs(10)).await;
-        assert!(!fence.admits(&key()) && !fence.is_open() && !permit.claim().is_valid());
+        assert!(!fence.leads(&key()) && !fence.is_open() && !permit.claim().is_valid());
     }
 
     #[tokio::test(start_paused = true)]
@@ -361,22 +368,22 @@ mod tests {
         }
         assert_eq!(began.elapsed(), Duration::from_secs(18), "renewed once, then ended on time");
         fence.set_leader(Some(in_ten_seconds()));
-        assert!(fence.admits(&key()) && !permit.claim().is_valid(), "a new right revives nothing");
+        assert!(fence.leads(&key()) && !permit.claim().is_valid(), "a new right revives nothing");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_shard_that_closes_lets_what_runs_end_and_nothing_begin() {
         let fence = Fence::closed(Duration::ZERO);
         let share = |is_closing| {
-            let right = ShardRight { until: in_ten_seconds(), is_closing };
-            let Begun { gained, resumed } = fence.set_shards(1, &BTreeMap::from([(0, right)]));
+            let right = HeldShard { until: in_ten_seconds(), is_closing };
+            let StartedShards { gained, resumed } = fence.set_shards(1, &BTreeMap::from([(0, right)]));
             (gained.len(), resumed.len())
         };
         assert_eq!(share(false), (1, 0));
         let permit = enter(&fence);
         assert_eq!(share(true), (0, 0));
         assert!(matches!(fence.enter(&key()), FenceAnswer::Suspended));
-        assert!(permit.claim().is_valid() && fence.admits(&key()) && fence.active_in(0) == 1);
+        assert!(permit.claim().is_valid() && fence.leads(&key()) && fence.active_in(0) == 1);
         assert_eq!(share(false), (0, 1), "it stays after all");
         assert!(permit.claim().is_valid());
         share(true);
@@ -402,7 +409,7 @@ mod tests {
         fence.set_leader(Some(in_ten_seconds()));
         assert_eq!(fence.gain(), Some(2));
         let fence = Fence::closed(Duration::ZERO);
-        let right = ShardRight { until: in_ten_seconds(), is_closing: false };
+        let right = HeldShard { until: in_ten_seconds(), is_closing: false };
         for (held, gains) in [(&[1, 2][..], 1), (&[1, 2], 1), (&[1], 1), (&[1, 3], 2), (&[], 2)] {
             fence.set_shards(4, &held.iter().map(|shard| (*shard, right)).collect());
             assert_eq!(fence.gain(), Some(gains), "{held:?}");

@@ -1,22 +1,24 @@
 //! One uninterrupted right to a part of the keys, and what is done under it.
 //!
 //! A [`Permit`] is held by what runs: it is counted, so that the election knows when a right may be handed on. A
-//! [`Claim`] is the same without the count, for whoever may outlive the run: it only says whether the right under which
+//! [`TenureClaim`] is the same without the count, for whoever may outlive the run: it only says whether the right under which
 //! something began has lasted until now.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use homeostat_core::Key;
 use kube::Client;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{FenceAnswer, ShardRight, client};
+use super::{FenceAnswer, HeldShard, fenced_client};
+use crate::error::Error;
 
 /// One uninterrupted right.
 pub(crate) struct Tenure {
-    term: Arc<Term>,
+    term: Arc<TenureTerm>,
     is_closing: AtomicBool,
     /// Shared with former tenures of the same part: what was begun under them may still be ending.
     active: Arc<AtomicUsize>,
@@ -34,12 +36,12 @@ impl fmt::Debug for Tenure {
 
 /// How long a right lasts.
 #[derive(Debug)]
-pub(super) struct Term {
+pub(super) struct TenureTerm {
     end: Mutex<Instant>,
     over: CancellationToken,
 }
 
-impl Term {
+impl TenureTerm {
     /// Returns whether the right still lasts.
     pub(super) fn is_valid(&self) -> bool {
         !self.over.is_cancelled() && Instant::now() < *self.end()
@@ -52,7 +54,7 @@ impl Term {
 
 impl Tenure {
     fn new(end: Instant, active: Arc<AtomicUsize>) -> Arc<Self> {
-        let term = Arc::new(Term { end: Mutex::new(end), over: CancellationToken::new() });
+        let term = Arc::new(TenureTerm { end: Mutex::new(end), over: CancellationToken::new() });
         Arc::new(Self { term, is_closing: AtomicBool::new(false), active, client: OnceLock::new() })
     }
 
@@ -70,7 +72,7 @@ impl Tenure {
     }
 
     /// Returns the right to a shard. One that is to be given back is renewed but does not begin anew.
-    pub(super) fn shard(former: Option<&Arc<Self>>, right: ShardRight) -> Arc<Self> {
+    pub(super) fn shard(former: Option<&Arc<Self>>, right: HeldShard) -> Arc<Self> {
         let tenure = match former {
             Some(former) if right.is_closing => {
                 former.renew(right.until);
@@ -133,9 +135,14 @@ impl Tenure {
 
 /// The right under which something was begun. Without an election there is no tenure and nothing ends it.
 #[derive(Clone, Debug)]
-pub(crate) struct Claim(Option<Arc<Tenure>>);
+pub(crate) struct TenureClaim(Option<Arc<Tenure>>);
 
-impl Claim {
+impl TenureClaim {
+    /// Refuses a write to `target` if the tenure is over.
+    pub(crate) fn refuse_if_deposed(&self, target: &Key) -> Result<(), Error> {
+        if self.is_valid() { Ok(()) } else { Err(Error::Fenced { target: target.clone() }) }
+    }
+
     /// Returns whether it has lasted until now.
     pub(crate) fn is_valid(&self) -> bool {
         self.0.as_ref().is_none_or(|tenure| tenure.is_valid())
@@ -145,27 +152,27 @@ impl Claim {
     pub(crate) fn client<'a>(&'a self, whole: &'a Client) -> &'a Client {
         match &self.0 {
             None => whole,
-            Some(tenure) => tenure.client.get_or_init(|| client::fenced(whole, &tenure.term)),
+            Some(tenure) => tenure.client.get_or_init(|| fenced_client::fenced(whole, &tenure.term)),
         }
     }
 }
 
 /// The right of something under way, counted until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Permit(Claim);
+pub(crate) struct Permit(TenureClaim);
 
 impl Permit {
     pub(super) fn unlimited() -> Self {
-        Self(Claim(None))
+        Self(TenureClaim(None))
     }
 
     fn under(tenure: &Arc<Tenure>) -> Self {
         tenure.active.fetch_add(1, Ordering::AcqRel);
-        Self(Claim(Some(tenure.clone())))
+        Self(TenureClaim(Some(tenure.clone())))
     }
 
     /// Returns the same right without counting as something under way.
-    pub(crate) fn claim(&self) -> &Claim {
+    pub(crate) fn claim(&self) -> &TenureClaim {
         &self.0
     }
 

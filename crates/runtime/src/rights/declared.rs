@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-use super::rule::Rule;
+use super::required_rules::Rule;
 use crate::kind::{KindInfo, resource_name};
 
 /// A sort of write, as rights name it.
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
     use crate::kind::info;
-    use crate::rights::rule::{READ, WRITE};
+    use crate::rights::required_rules::{READ, WRITE};
 
     #[test]
     fn what_is_not_declared_is_named_once_with_its_cure() {

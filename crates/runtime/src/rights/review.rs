@@ -13,7 +13,7 @@ use kube::core::Request as Path;
 use kube::{Client, Resource};
 use serde::Deserialize;
 
-use super::rule::{MergedRule, Rule, merge_rules};
+use super::required_rules::{MergedRule, Rule, merge_rules};
 use crate::error::Error;
 use crate::request::{RequestLabel, call};
 
@@ -23,7 +23,7 @@ const REVIEWS_AT_ONCE: usize = 2;
 
 /// The answer to a review, as far as it matters.
 #[derive(Deserialize)]
-struct Review {
+struct RightsReview {
     status: Option<SubjectAccessReviewStatus>,
 }
 
@@ -114,7 +114,7 @@ async fn ask_right(client: &Client, attributes: &ResourceAttributes) -> Result<b
     let request =
         Path::new(SelfSubjectAccessReview::url_path(&(), None)).create(&PostParams::default(), body);
     let label = RequestLabel { verb: "review", target: "own rights" };
-    let answer: Review = call(client, label, request).await?;
+    let answer: RightsReview = call(client, label, request).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct ControllerShared {
 
 impl ControllerShared {
     /// Returns whether this controller may write on behalf of `key` now.
-    pub(crate) fn is_admitted(&self, key: &Key) -> bool {
-        self.operator.fence.admits(key)
+    pub(crate) fn leads(&self, key: &Key) -> bool {
+        self.operator.fence.leads(key)
     }
 }

@@ -20,23 +20,23 @@ const UNWATCHED_MAX: usize = 4096;
 pub(crate) struct LastApplied(Mutex<LastAppliedEntries>);
 
 struct LastAppliedEntries {
-    watched: HashMap<Key, Remembered>,
-    unwatched: Recent<Key, Remembered>,
+    watched: HashMap<Key, RememberedApply>,
+    unwatched: Recent<Key, RememberedApply>,
 }
 
-struct Remembered {
-    applied: Applied,
+struct RememberedApply {
+    applied: AppliedFingerprint,
     uid: Option<Box<str>>,
 }
 
 /// A fingerprint of a write, and the revision it led to.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) struct Applied {
+pub(crate) struct AppliedFingerprint {
     pub(crate) configuration: u64,
     pub(crate) revision: Revision,
 }
 
-impl Applied {
+impl AppliedFingerprint {
     pub(crate) fn new(body: &Value, revision: Revision) -> Self {
         Self { configuration: hash_of(body), revision }
     }
@@ -52,7 +52,7 @@ impl Default for LastApplied {
 }
 
 impl LastApplied {
-    pub(crate) fn get(&self, key: &Key) -> Option<Applied> {
+    pub(crate) fn get(&self, key: &Key) -> Option<AppliedFingerprint> {
         self.lock().find(key).map(|one| one.applied)
     }
 
@@ -62,19 +62,19 @@ impl LastApplied {
     }
 
     /// Returns whether exactly this was written last.
-    pub(crate) fn was_written(&self, key: &Key, applied: Applied) -> bool {
+    pub(crate) fn was_written(&self, key: &Key, applied: AppliedFingerprint) -> bool {
         self.get(key) == Some(applied)
     }
 
     /// Remembers a write to an object that a cache shows: [`forget`](Self::forget) is called when it is gone.
-    pub(crate) fn set(&self, key: Key, applied: Applied, uid: Option<&str>) {
-        let remembered = Remembered { applied, uid: uid.map(Into::into) };
+    pub(crate) fn set(&self, key: Key, applied: AppliedFingerprint, uid: Option<&str>) {
+        let remembered = RememberedApply { applied, uid: uid.map(Into::into) };
         self.lock().watched.insert(key, remembered);
     }
 
     /// Remembers a write to an object that no cache shows.
-    pub(crate) fn set_unwatched(&self, key: Key, applied: Applied, uid: Option<&str>) {
-        let remembered = Remembered { applied, uid: uid.map(Into::into) };
+    pub(crate) fn set_unwatched(&self, key: Key, applied: AppliedFingerprint, uid: Option<&str>) {
+        let remembered = RememberedApply { applied, uid: uid.map(Into::into) };
         self.lock().unwatched.insert(key, remembered);
     }
 
@@ -92,7 +92,7 @@ impl LastApplied {
 }
 
 impl LastAppliedEntries {
-    fn find(&self, key: &Key) -> Option<&Remembered> {
+    fn find(&self, key: &Key) -> Option<&RememberedApply> {
         self.watched.get(key).or_else(|| self.unwatched.get(key))
     }
 }
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn children_that_nobody_watches_are_forgotten_after_a_while() {
         let last_applied = LastApplied::default();
-        let applied = Applied { configuration: 1, revision: Revision::new(1) };
+        let applied = AppliedFingerprint { configuration: 1, revision: Revision::new(1) };
         last_applied.set(key(0), applied, Some("watched"));
         for number in 1..=10 * UNWATCHED_MAX {
             last_applied.set_unwatched(key(number), applied, Some("unwatched"));
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn nothing_is_left_of_an_object_that_is_gone() {
         let last_applied = LastApplied::default();
-        let applied = Applied { configuration: 1, revision: Revision::new(1) };
+        let applied = AppliedFingerprint { configuration: 1, revision: Revision::new(1) };
         last_applied.set(key(0), applied, None);
         last_applied.set(status_key(&key(0)), applied, None);
         last_applied.set_unwatched(key(1), applied, None);

@@ -14,7 +14,7 @@ pub(crate) use last_applied::LastApplied;
 use states::States;
 
 use crate::cache::caches::Caches;
-use crate::events::Recorder;
+use crate::events::EventRecorder;
 use crate::fence::Fence;
 use crate::journal::Journal;
 use crate::rights::declared::Declared;
@@ -31,7 +31,7 @@ pub(crate) struct OperatorShared {
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
     pub(crate) states: States,
-    pub(crate) recorder: Recorder,
+    pub(crate) recorder: EventRecorder,
     pub(crate) fence: Fence,
     pub(crate) declared: Declared,
     /// Where the admin server listens, as it is announced to others.

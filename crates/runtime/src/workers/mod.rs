@@ -26,7 +26,7 @@ use controller_queue::{AdmittedWork, ControllerQueue, FinishedRun, WorkerSlot};
 use crate::action::Action;
 use crate::cache::Freshness;
 use crate::fault::Fault;
-use crate::fence::{Claim, Fence};
+use crate::fence::{Fence, TenureClaim};
 use crate::queue::{Outcome, Work};
 
 /// Reconciles one key.
@@ -35,7 +35,7 @@ pub(crate) trait Runner: Send + Sync + 'static {
     fn span(&self, work: &Work) -> tracing::Span;
 
     /// Runs it under this right.
-    fn run<'a>(&'a self, work: &'a Work, claim: &'a Claim) -> BoxFuture<'a, RunResult>;
+    fn run<'a>(&'a self, work: &'a Work, claim: &'a TenureClaim) -> BoxFuture<'a, RunResult>;
 }
 
 /// How a reconcile ended.
@@ -129,16 +129,16 @@ async fn run_worker(
         let span = runner.span(&work);
         queue.span_links().link(&work.key, &span);
         note_start(&queue, &mut work);
-        let unfinished = Unfinished { queue: &queue, key: &work.key, started };
+        let unfinished = RunInProgress { queue: &queue, key: &work.key, started };
         // Where the right ends first, the run is dropped here, before anything else is done.
         let verdict = permit.run(runner.run(&work, permit.claim()).instrument(span.clone())).await;
         std::mem::forget(unfinished);
         let now = Instant::now();
-        let times = Times { started, now, may_go_on: may_go_on() };
+        let times = RunTimes { started, now, may_go_on: may_go_on() };
         next = match &verdict {
             Some(RunResult::Abandoned) => {
                 stop.cancelled().await;
-                interrupt(&mut slot, &work, Times { may_go_on: false, ..times })
+                interrupt(&mut slot, &work, RunTimes { may_go_on: false, ..times })
             }
             Some(verdict) => finish_run(&mut slot, &queue, &work, verdict, times),
             None => {
@@ -166,13 +166,13 @@ fn note_start(queue: &ControllerQueue, work: &mut Work) {
 }
 
 /// A run under way. If it is dropped with its worker, at the end of the grace, that is recorded.
-struct Unfinished<'a> {
+struct RunInProgress<'a> {
     queue: &'a ControllerQueue,
     key: &'a Key,
     started: Instant,
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for RunInProgress<'_> {
     fn drop(&mut self) {
         let took = Instant::now() - self.started;
         let entry = Entry::Cancelled { object: self.key.clone(), took };
@@ -182,14 +182,14 @@ impl Drop for Unfinished<'_> {
 
 /// When a run was, and whether its worker takes another key.
 #[derive(Clone, Copy)]
-struct Times {
+struct RunTimes {
     started: Instant,
     now: Instant,
     may_go_on: bool,
 }
 
 /// Ends a run that did not finish. The key is due again at once, for whoever has the right then.
-fn interrupt(slot: &mut WorkerSlot, work: &Work, times: Times) -> Option<AdmittedWork> {
+fn interrupt(slot: &mut WorkerSlot, work: &Work, times: RunTimes) -> Option<AdmittedWork> {
     let ended = FinishedRun { work, outcome: Outcome::Interrupted, at: times.now, is_cut_off: false };
     let (object, took) = (work.key.clone(), times.now - times.started);
     slot.finish_and_take_next(ended, times.may_go_on, |_| Some(Entry::Cancelled { object, took }))
@@ -200,7 +200,7 @@ fn finish_run(
     queue: &ControllerQueue,
     work: &Work,
     verdict: &RunResult,
-    times: Times,
+    times: RunTimes,
 ) -> Option<AdmittedWork> {
     let outcome = match verdict {
         RunResult::Settled(action) => action.outcome(),

@@ -4,8 +4,8 @@
 //!
 //! **Invariant:** a new wish is carried out at once. So is a difference that was not there before, unless our
 //! corrections were undone again and again, whatever the thing was changed to. Counts do not outlive the process, but
-//! `lasting` writes down which differences there is little hope for: the next process begins with the shortest of the
-//! long pauses.
+//! `lasting_differences` writes down which differences there is little hope for: the next process begins with the
+//! shortest of the long pauses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -38,13 +38,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
 /// The updates whose difference may come again, by object and thing.
 #[derive(Default)]
-pub(super) struct Attempts {
+pub(super) struct UpdateAttempts {
     /// How long the outside may take to show an update.
     settle: Duration,
-    sent: HashMap<Key, BTreeMap<String, Attempt>>,
+    sent: HashMap<Key, BTreeMap<String, UpdateAttempt>>,
 }
 
-struct Attempt {
+struct UpdateAttempt {
     print: DifferencePrint,
     /// Updates in a row after which nobody saw the thing as wanted.
     in_vain: u32,
@@ -66,7 +66,7 @@ pub(super) struct DifferencePrint {
 
 /// How often a difference was corrected before, without effect or until it was undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tried {
+pub(super) struct CorrectionHistory {
     pub(super) count: u32,
     /// Since the last time.
     pub(super) since: Duration,
@@ -77,13 +77,13 @@ pub(super) struct Tried {
     pub(super) settle: Duration,
 }
 
-impl Attempts {
+impl UpdateAttempts {
     pub(super) fn new(settle: Duration) -> Self {
         Self { settle, sent: HashMap::new() }
     }
 
     /// Notes that an update for this difference was accepted. Returns what was tried so far.
-    pub(super) fn sent(&mut self, key: &Key, name: &str, print: DifferencePrint) -> Tried {
+    pub(super) fn sent(&mut self, key: &Key, name: &str, print: DifferencePrint) -> CorrectionHistory {
         let settle = self.settle;
         let things = self.sent.entry(key.clone()).or_default();
         let before = things.get(name).filter(|attempt| attempt.is_about(print, settle));
@@ -92,7 +92,7 @@ impl Attempts {
             Some(attempt) => (attempt.in_vain.saturating_add(1), attempt.undone),
             None => (1, 0),
         };
-        let attempt = Attempt { print, in_vain, undone, at: Instant::now(), has_taken: false };
+        let attempt = UpdateAttempt { print, in_vain, undone, at: Instant::now(), has_taken: false };
         let tried = attempt.tried(settle);
         things.insert(name.to_owned(), attempt);
         tried
@@ -106,13 +106,13 @@ impl Attempts {
         name: &str,
         print: DifferencePrint,
         is_contested: bool,
-    ) -> Option<Tried> {
+    ) -> Option<CorrectionHistory> {
         let things = self.sent.entry(key.clone()).or_default();
         if things.contains_key(name) {
             return None;
         }
         let (in_vain, undone) = if is_contested { (1, CONTESTED_AFTER) } else { (NOT_TAKEN_AFTER + 1, 0) };
-        let attempt = Attempt { print, in_vain, undone, at: Instant::now(), has_taken: is_contested };
+        let attempt = UpdateAttempt { print, in_vain, undone, at: Instant::now(), has_taken: is_contested };
         let tried = attempt.tried(self.settle);
         things.insert(name.to_owned(), attempt);
         Some(tried)
@@ -120,10 +120,12 @@ impl Attempts {
 
     /// Returns what is known of this difference; nothing when it has nothing to do with the one before, or that is long
     /// ago.
-    pub(super) fn tried(&self, key: &Key, name: &str, print: DifferencePrint) -> Option<Tried> {
+    pub(super) fn tried(&self, key: &Key, name: &str, print: DifferencePrint) -> Option<CorrectionHistory> {
         let attempt = self.sent.get(key)?.get(name)?;
         let is_same = attempt.print.difference == print.difference;
-        attempt.is_about(print, self.settle).then(|| Tried { is_same, ..attempt.tried(self.settle) })
+        attempt
+            .is_about(print, self.settle)
+            .then(|| CorrectionHistory { is_same, ..attempt.tried(self.settle) })
     }
 
     /// Notes that the thing was seen as wanted; without a name, that all things of the object were.
@@ -143,7 +145,7 @@ impl Attempts {
     }
 }
 
-impl Attempt {
+impl UpdateAttempt {
     /// Returns whether this is the difference that was corrected before. If the correction showed and the thing was
     /// changed to anything else since, somebody undid it.
     fn is_about(&self, print: DifferencePrint, settle: Duration) -> bool {
@@ -152,14 +154,14 @@ impl Attempt {
             && !self.tried(settle).is_past()
     }
 
-    fn tried(&self, settle: Duration) -> Tried {
+    fn tried(&self, settle: Duration) -> CorrectionHistory {
         let count = if self.has_taken { self.undone.saturating_add(1) } else { self.in_vain };
         let (since, settle) = (self.at.elapsed(), settle.max(PAUSE_MIN));
-        Tried { count, since, has_taken: self.has_taken, is_same: true, settle }
+        CorrectionHistory { count, since, has_taken: self.has_taken, is_same: true, settle }
     }
 }
 
-impl Tried {
+impl CorrectionHistory {
     /// Returns how long to wait before the next look; none when the next update is due.
     pub(super) fn left(&self) -> Option<Duration> {
         let pause = match self.has_taken {
@@ -222,8 +224,8 @@ mod tests {
         DifferencePrint { wish: 1, difference }
     }
 
-    fn lab() -> (Attempts, Key) {
-        (Attempts::new(30 * SECOND), Key::new("demo.dev", "shapes", "a", "x"))
+    fn lab() -> (UpdateAttempts, Key) {
+        (UpdateAttempts::new(30 * SECOND), Key::new("demo.dev", "shapes", "a", "x"))
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::difference::{Difference, compare};
 use super::failure::Failure;
-use super::mark::Mark;
+use super::owner_mark::Mark;
 use crate::fault::Result;
 use crate::kind::Kind;
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::contract::World;
-use super::parts::WorldParts;
-use crate::controller::health::{WorldHealth, WorldHealthSource};
+use super::world_parts::WorldParts;
+use crate::controller::world_health::{WorldHealth, WorldHealthSource};
 
 impl<W: World> WorldHealthSource for WorldParts<W> {
     fn health(&self) -> WorldHealth {
@@ -17,9 +17,9 @@ impl<W: World> WorldHealthSource for WorldParts<W> {
 }
 
 /// When the last pass ended well, and what came of the last try.
-pub(super) struct Passes(Mutex<(Instant, Option<String>)>);
+pub(super) struct PassHistory(Mutex<(Instant, Option<String>)>);
 
-impl Passes {
+impl PassHistory {
     pub(super) fn new() -> Self {
         Self(Mutex::new((Instant::now(), None)))
     }

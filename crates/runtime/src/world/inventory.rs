@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 
 use super::contract::World;
 use super::decide::Owner;
-use super::parts::WorldParts;
 use super::record::{OutsideRecord, OutsideRecordSpec, Records};
+use super::world_parts::WorldParts;
 use crate::cache::Writer;
 use crate::error::Error;
 use crate::kind::{info, key, key_of, revision_of};
@@ -27,7 +27,7 @@ use crate::request::{RequestLabel, call, call_object};
 
 /// Whether the name was in the inventory already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Intent {
+pub(super) enum IntentState {
     New,
     Known,
 }
@@ -66,14 +66,19 @@ impl<W: World> WorldParts<W> {
     }
 
     /// Records that we are about to create this thing.
-    pub(super) async fn intend(&self, object: &W::Kind, name: &str, want: &W::Want) -> Result<Intent, Error> {
+    pub(super) async fn intend(
+        &self,
+        object: &W::Kind,
+        name: &str,
+        want: &W::Want,
+    ) -> Result<IntentState, Error> {
         let now = self.shared.clock.now().to_string();
         match &self.records {
             None => {
                 let mut names = self.intents(object);
                 let known = names.insert(name.to_owned(), now);
                 self.write_intents(object, &names).await?;
-                Ok(if known.is_some() { Intent::Known } else { Intent::New })
+                Ok(if known.is_some() { IntentState::Known } else { IntentState::New })
             }
             Some(records) => {
                 let intended =
@@ -118,7 +123,7 @@ impl<W: World> WorldParts<W> {
         let Some(record) = records.of_owner(name, &owner.uid) else { return Ok(()) };
         let path = Path::new(OutsideRecord::url_path(&(), record.metadata.namespace.as_deref()));
         let key = key_of(&*record);
-        self.admit(&owner.key, Verb::Delete, &key)?;
+        self.refuse_if_deposed(&owner.key, Verb::Delete, &key)?;
         let request = path.delete(key.name(), &exactly(&record));
         let label = RequestLabel { verb: "delete", target: key.as_str() };
         match call::<Value>(&self.shared.client, label, request).await {
@@ -153,21 +158,21 @@ impl<W: World> WorldParts<W> {
         records: &Records,
         object: &W::Kind,
         spec: OutsideRecordSpec,
-    ) -> Result<Intent, Error> {
+    ) -> Result<IntentState, Error> {
         let known = records.of_thing(&spec.thing);
         let verb = if known.is_none() { Verb::Create } else { Verb::Patch };
         let target = match &known {
             Some(known) => key_of(&**known),
             None => key::<OutsideRecord>(spec.place(), &spec.object_name()),
         };
-        self.admit(&key_of(object), verb, &target)?;
+        self.refuse_if_deposed(&key_of(object), verb, &target)?;
         let written = match &known {
             None => self.create_record(spec).await?,
             Some(known) => self.replace_record(known, &spec).await?,
         };
         self.wrote(&key_of(object), verb, key_of(&written), Some(revision_of(&written)));
         records.cache.wrote(written, self.writer(key_of(object)));
-        Ok(if known.is_none() { Intent::New } else { Intent::Known })
+        Ok(if known.is_none() { IntentState::New } else { IntentState::Known })
     }
 
     async fn create_record(&self, spec: OutsideRecordSpec) -> Result<OutsideRecord, Error> {
@@ -226,7 +231,7 @@ impl<W: World> WorldParts<W> {
         annotations: Value,
     ) -> Result<(), Error> {
         let key = key_of(object);
-        self.admit(&key, Verb::Patch, &key)?;
+        self.refuse_if_deposed(&key, Verb::Patch, &key)?;
         let newest = self.cache.get(&key);
         let meta = newest.as_deref().unwrap_or(object).meta();
         let patch = json!({"metadata": {

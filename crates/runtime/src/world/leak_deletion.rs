@@ -1,5 +1,5 @@
-//! The end of a pass: deleting what leaked, as far as `leaks` allows, and only after a last look at the object that
-//! should own it (on the server, not in the cache) and at the thing itself.
+//! The end of a pass: deleting what leaked, as far as `leak_suspects` allows, and only after a last look at the object
+//! that should own it (on the server, not in the cache) and at the thing itself.
 
 use homeostat_core::journal::Verb;
 use homeostat_core::{FieldDiff, Key};
@@ -8,10 +8,10 @@ use tokio::time::Instant;
 use super::contract::World;
 use super::decide::Owner;
 use super::leak_suspects::Suspicion;
-use super::limiter::Stopped;
-use super::parts::{OutsideWrite, WorldParts};
-use super::pass_result::Finding;
+use super::limiter::CallStopped;
+use super::pass_result::ResourceFinding;
 use super::patrol::Patrol;
+use super::world_parts::{OutsideWrite, WorldParts};
 use crate::error::Error;
 use crate::fence::FenceAnswer;
 use crate::kind::key;
@@ -29,9 +29,9 @@ impl<W: World> Patrol<W> {
         let (mut deleted, mut withheld) = (0, verdict.withheld);
         for (name, suspicion) in verdict.due {
             match self.parts.remove(&name, &suspicion).await {
-                Ok(Removal::Deleted) => deleted += 1,
-                Ok(Removal::Spared) => {}
-                Ok(Removal::Later(why)) => {
+                Ok(LeakRemoval::Deleted) => deleted += 1,
+                Ok(LeakRemoval::Spared) => {}
+                Ok(LeakRemoval::Later(why)) => {
                     withheld = Some(why.to_owned());
                     break;
                 }
@@ -50,7 +50,7 @@ impl<W: World> Patrol<W> {
 }
 
 /// What happened to a leak.
-enum Removal {
+enum LeakRemoval {
     Deleted,
     /// The last look showed that it is no leak, or it is gone.
     Spared,
@@ -58,39 +58,44 @@ enum Removal {
 }
 
 impl<W: World> WorldParts<W> {
-    async fn remove(&self, name: &str, suspicion: &Suspicion) -> Result<Removal, Stopped> {
+    async fn remove(&self, name: &str, suspicion: &Suspicion) -> Result<LeakRemoval, CallStopped> {
         let object = match suspicion {
             Suspicion::OwnerGone(owner) => owner.key.clone(),
             Suspicion::Unwanted | Suspicion::Stray => Self::target(name),
         };
         let FenceAnswer::Granted(permit) = self.shared.fence.enter(&object) else {
-            return Ok(Removal::Spared);
+            return Ok(LeakRemoval::Spared);
         };
         let removed = permit.run(self.remove_now(&object, name, suspicion)).await;
-        removed.unwrap_or(Ok(Removal::Later("the right to act was lost")))
+        removed.unwrap_or(Ok(LeakRemoval::Later("the right to act was lost")))
     }
 
-    async fn remove_now(&self, object: &Key, name: &str, suspicion: &Suspicion) -> Result<Removal, Stopped> {
+    async fn remove_now(
+        &self,
+        object: &Key,
+        name: &str,
+        suspicion: &Suspicion,
+    ) -> Result<LeakRemoval, CallStopped> {
         if let Suspicion::OwnerGone(owner) = suspicion
             && self.lives(owner).await?
         {
-            return Ok(Removal::Spared);
+            return Ok(LeakRemoval::Spared);
         }
         let Some(have) = self.limiter.call(self.world.get(name)).await? else {
             self.forget_gone(name, suspicion).await?;
-            return Ok(Removal::Spared);
+            return Ok(LeakRemoval::Spared);
         };
-        if self.look(name, &have) != Finding::Leak(suspicion.clone()) {
-            return Ok(Removal::Spared);
+        if self.classify(name, &have) != ResourceFinding::Leak(suspicion.clone()) {
+            return Ok(LeakRemoval::Spared);
         }
         if self.count_deletion().is_err() {
-            return Ok(Removal::Later("the limit of deletions per minute was reached"));
+            return Ok(LeakRemoval::Later("the limit of deletions per minute was reached"));
         }
         let write = OutsideWrite { object, verb: Verb::Delete, name, diff: FieldDiff::default() };
         self.write(write, self.world.delete(name, &have)).await?;
         tracing::info!(world = W::NAME, name, ?suspicion, "a leak was deleted");
         self.forget_gone(name, suspicion).await?;
-        Ok(Removal::Deleted)
+        Ok(LeakRemoval::Deleted)
     }
 
     /// Removes the record of a thing that is gone, if the object it was kept for is gone as well.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use homeostat_core::{Key, Revision};
 use tokio::time::Instant;
 
-use super::attempts::{Attempts, DifferencePrint, Tried};
+use super::attempts::{CorrectionHistory, DifferencePrint, UpdateAttempts};
 
 /// What is known in memory of one world. All methods are quick and never wait for the outside.
 #[derive(Default)]
@@ -16,17 +16,17 @@ pub(super) struct Ledger(Mutex<LedgerState>);
 
 #[derive(Default)]
 struct LedgerState {
-    accounts: HashMap<Key, Account>,
+    accounts: HashMap<Key, ObjectAccount>,
     parked: BTreeSet<Key>,
     /// Intents whose time is yet to come: by object and thing, that time and when we first saw it.
     sighted: HashMap<Key, HashMap<String, (String, Instant)>>,
-    attempts: Attempts,
+    attempts: UpdateAttempts,
     /// Counts the doubts, so that one which arises during a look is not overruled by it.
     doubts: u64,
 }
 
 #[derive(Default)]
-struct Account {
+struct ObjectAccount {
     /// Names seen outside, in order, and when.
     seen: Sighting,
     /// What was wanted when all agreed.
@@ -57,7 +57,7 @@ pub(super) struct Sighting {
     at: Option<Instant>,
 }
 
-impl Account {
+impl ObjectAccount {
     fn has_agreed(&self, wanted: u64) -> bool {
         self.agreed.is_some_and(|known| known.print == wanted)
     }
@@ -78,7 +78,7 @@ impl Sighting {
 impl Ledger {
     /// Returns an empty ledger of a world that may take this long to show a write.
     pub(super) fn new(settle: Duration) -> Self {
-        Self(Mutex::new(LedgerState { attempts: Attempts::new(settle), ..LedgerState::default() }))
+        Self(Mutex::new(LedgerState { attempts: UpdateAttempts::new(settle), ..LedgerState::default() }))
     }
 
     /// Returns whether the things agreed with this and there is no reason to look again.
@@ -125,7 +125,9 @@ impl Ledger {
         let mut state = self.state();
         let doubt = state.accounts.get(&key).map_or(0, |account| account.doubt);
         let is_certain = doubt <= since;
-        state.accounts.insert(key, Account { seen, agreed: Some(wanted), is_certain, doubt, told: vec![] });
+        state
+            .accounts
+            .insert(key, ObjectAccount { seen, agreed: Some(wanted), is_certain, doubt, told: vec![] });
     }
 
     /// Notes that this object's mark is on a thing that it neither wants nor has in its inventory.
@@ -167,12 +169,12 @@ impl Ledger {
     }
 
     /// Notes that an update of a thing that showed this difference was accepted.
-    pub(super) fn sent(&self, key: &Key, name: &str, print: DifferencePrint) -> Tried {
+    pub(super) fn sent(&self, key: &Key, name: &str, print: DifferencePrint) -> CorrectionHistory {
         self.state().attempts.sent(key, name, print)
     }
 
     /// Returns how often this difference of a thing was corrected before.
-    pub(super) fn tried(&self, key: &Key, name: &str, print: DifferencePrint) -> Option<Tried> {
+    pub(super) fn tried(&self, key: &Key, name: &str, print: DifferencePrint) -> Option<CorrectionHistory> {
         self.state().attempts.tried(key, name, print)
     }
 
@@ -183,7 +185,7 @@ impl Ledger {
         name: &str,
         print: DifferencePrint,
         is_contested: bool,
-    ) -> Option<Tried> {
+    ) -> Option<CorrectionHistory> {
         self.state().attempts.resume(key, name, print, is_contested)
     }
 

@@ -11,16 +11,16 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::breaker::Breaker;
-use super::bucket::Bucket;
 use super::contract::Answer;
 use super::failure::Failure;
-use super::policy::Limits;
+use super::token_bucket::TokenBucket;
+use super::world_policy::Limits;
 use crate::error::Error;
 use crate::fault::Fault;
 
 /// Why a step outside was not taken.
 #[derive(Debug)]
-pub(super) enum Stopped {
+pub(super) enum CallStopped {
     /// The breaker is open, for this reason: nothing was sent.
     Blocked(String),
     /// It was sent and failed.
@@ -29,18 +29,18 @@ pub(super) enum Stopped {
     Cluster(Error),
 }
 
-impl From<Error> for Stopped {
+impl From<Error> for CallStopped {
     fn from(error: Error) -> Self {
         Self::Cluster(error)
     }
 }
 
-impl From<Stopped> for Fault {
-    fn from(stopped: Stopped) -> Self {
+impl From<CallStopped> for Fault {
+    fn from(stopped: CallStopped) -> Self {
         match stopped {
-            Stopped::Blocked(why) => why.into(),
-            Stopped::Failed(failure) => failure.into(),
-            Stopped::Cluster(error) => error.into(),
+            CallStopped::Blocked(why) => why.into(),
+            CallStopped::Failed(failure) => failure.into(),
+            CallStopped::Cluster(error) => error.into(),
         }
     }
 }
@@ -56,7 +56,7 @@ pub(super) struct CallLimiter {
 
 struct LimiterState {
     breaker: Breaker,
-    bucket: Bucket,
+    bucket: TokenBucket,
     /// The error of the last call without an answer.
     failure: String,
 }
@@ -64,31 +64,31 @@ struct LimiterState {
 impl CallLimiter {
     pub(super) fn new(limits: Limits) -> Self {
         let breaker = Breaker::new(limits.failures, limits.probe, limits.probe_max);
-        let bucket = Bucket::new(limits.per_second, limits.burst, Instant::now());
+        let bucket = TokenBucket::new(limits.per_second, limits.burst, Instant::now());
         let slots = Semaphore::new(limits.in_flight.max(1));
         let state = LimiterState { breaker, bucket, failure: String::new() };
         Self { limits, state: Mutex::new(state), slots, suspicion: Notify::new() }
     }
 
     /// Makes a call, unless the breaker is open.
-    pub(super) async fn call<T>(&self, call: impl Future<Output = Answer<T>>) -> Result<T, Stopped> {
+    pub(super) async fn call<T>(&self, call: impl Future<Output = Answer<T>>) -> Result<T, CallStopped> {
         self.write(|| Ok(()), call).await
     }
 
-    /// Makes a call, unless the breaker is open or, when its turn has come, `check_right` fails.
+    /// Makes a call, unless the breaker is open or, when its turn has come, `check_leadership` fails.
     pub(super) async fn write<T>(
         &self,
-        check_right: impl FnOnce() -> Result<(), Stopped>,
+        check_leadership: impl FnOnce() -> Result<(), CallStopped>,
         call: impl Future<Output = Answer<T>>,
-    ) -> Result<T, Stopped> {
+    ) -> Result<T, CallStopped> {
         self.passes()?;
         let _slot = self.turn().await;
         // It may have opened while this call waited for its turn.
         self.passes()?;
-        check_right()?;
+        check_leadership()?;
         let answer = self.send(call).await;
         self.learn(answer.as_ref().err());
-        answer.map_err(Stopped::Failed)
+        answer.map_err(CallStopped::Failed)
     }
 
     /// Makes a call even if the breaker is open: the patrol's, when the next probe is due.
@@ -104,12 +104,12 @@ impl CallLimiter {
         self.suspicion.notified().await;
     }
 
-    fn passes(&self) -> Result<(), Stopped> {
+    fn passes(&self) -> Result<(), CallStopped> {
         let state = self.state();
         if state.breaker.is_closed() {
             return Ok(());
         }
-        Err(Stopped::Blocked(format!("the API outside does not answer: {}", state.failure)))
+        Err(CallStopped::Blocked(format!("the API outside does not answer: {}", state.failure)))
     }
 
     /// Waits for a free slot and for a token.

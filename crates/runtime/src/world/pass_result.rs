@@ -9,7 +9,7 @@ use super::leak_suspects::Suspicion;
 
 /// What a listed thing means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
+pub(super) enum ResourceFinding {
     /// As this object wants it.
     InSync(Key),
     /// Ours, and not as wanted: these objects must look.
@@ -28,7 +28,7 @@ pub(super) enum Finding {
 
 /// The result of one full pass.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
+pub(super) struct PassResult {
     pub(super) things: usize,
     /// How many of them are ours for certain: the sweep is limited to a share of this, so a doubtful one does not count.
     pub(super) owned: usize,
@@ -39,27 +39,28 @@ pub(super) struct Survey {
     pub(super) leaks: BTreeMap<String, Suspicion>,
 }
 
-impl Survey {
+impl PassResult {
     /// Creates a book for about this many objects.
     pub(super) fn new(objects: usize) -> Self {
         Self { in_sync: HashMap::with_capacity(objects), ..Self::default() }
     }
 
     /// Takes in a thing that was listed.
-    pub(super) fn note(&mut self, name: String, finding: Finding) {
+    pub(super) fn note(&mut self, name: String, finding: ResourceFinding) {
         self.things += 1;
-        self.owned += usize::from(!matches!(finding, Finding::Foreign | Finding::InTheWay(_)));
+        self.owned +=
+            usize::from(!matches!(finding, ResourceFinding::Foreign | ResourceFinding::InTheWay(_)));
         match finding {
-            Finding::InSync(key) => *self.in_sync.entry(key).or_default() += 1,
-            Finding::Suspect(keys) | Finding::InTheWay(keys) => self.suspects.extend(keys),
-            Finding::Unlisted(key) => {
+            ResourceFinding::InSync(key) => *self.in_sync.entry(key).or_default() += 1,
+            ResourceFinding::Suspect(keys) | ResourceFinding::InTheWay(keys) => self.suspects.extend(keys),
+            ResourceFinding::Unlisted(key) => {
                 self.suspects.insert(key.clone());
                 self.unlisted.push((key, name));
             }
-            Finding::Leak(suspicion) => {
+            ResourceFinding::Leak(suspicion) => {
                 self.leaks.insert(name, suspicion);
             }
-            Finding::Kept | Finding::Foreign => {}
+            ResourceFinding::Kept | ResourceFinding::Foreign => {}
         }
     }
 
@@ -92,12 +93,12 @@ mod tests {
     #[test]
     fn an_object_is_settled_when_all_its_things_are() {
         let key = |name| Key::new("demo.dev", "shapes", "a", name);
-        let mut survey = Survey::default();
-        survey.note("x".into(), Finding::InSync(key("x")));
-        survey.note("y1".into(), Finding::InSync(key("y")));
-        survey.note("y2".into(), Finding::Suspect(vec![key("y")]));
-        survey.note("z".into(), Finding::Foreign);
-        survey.note("v".into(), Finding::InTheWay(vec![key("v")]));
+        let mut survey = PassResult::default();
+        survey.note("x".into(), ResourceFinding::InSync(key("x")));
+        survey.note("y1".into(), ResourceFinding::InSync(key("y")));
+        survey.note("y2".into(), ResourceFinding::Suspect(vec![key("y")]));
+        survey.note("z".into(), ResourceFinding::Foreign);
+        survey.note("v".into(), ResourceFinding::InTheWay(vec![key("v")]));
         assert!(survey.is_settled(&key("x"), 1));
         assert!(!survey.is_settled(&key("x2"), 1), "its thing was not listed");
         assert!(!survey.is_settled(&key("y"), 2));
@@ -110,10 +111,10 @@ mod tests {
     fn doubt_about_objects_spares_what_they_may_want() {
         let owner = Owner { key: Key::new("demo.dev", "shapes", "a", "x"), uid: "1".into() };
         let gone = Suspicion::OwnerGone(owner);
-        let mut survey = Survey::default();
-        survey.note("x".into(), Finding::Leak(gone.clone()));
-        survey.note("y".into(), Finding::Leak(Suspicion::Unwanted));
-        survey.note("z".into(), Finding::Leak(Suspicion::Stray));
+        let mut survey = PassResult::default();
+        survey.note("x".into(), ResourceFinding::Leak(gone.clone()));
+        survey.note("y".into(), ResourceFinding::Leak(Suspicion::Unwanted));
+        survey.note("z".into(), ResourceFinding::Leak(Suspicion::Stray));
         survey.spare_unwanted();
         assert_eq!(survey.leaks, BTreeMap::from([("x".into(), gone)]));
     }

@@ -18,23 +18,23 @@ use tokio::time::Instant;
 
 use super::contract::{Answer, Page, World};
 use super::failure::Failure;
-use super::leak_suspects::Leaks;
+use super::leak_suspects::LeakSuspects;
 use super::ledger::Agreement;
-use super::parts::{WorldParts, fingerprint};
-use super::pass_result::Survey;
+use super::pass_result::PassResult;
+use super::world_parts::{WorldParts, fingerprint};
 use crate::cache::Freshness;
 use crate::kind::revision_of;
 use crate::panics::describe_panic;
 use crate::queue::{Backoff, Urgency};
 use crate::workers::controller_queue::ControllerQueue;
 
-/// Passes asked for in quick succession are one pass.
+/// PassHistory asked for in quick succession are one pass.
 const GAP: Duration = Duration::from_secs(1);
 
 /// The patrol of one world.
 pub(super) struct Patrol<W: World> {
     pub(super) parts: Arc<WorldParts<W>>,
-    pub(super) leaks: Leaks,
+    pub(super) leaks: LeakSuspects,
     queue: ControllerQueue,
     freshness: watch::Sender<Freshness>,
     failures: u32,
@@ -48,7 +48,7 @@ impl<W: World> Patrol<W> {
     ) -> (Self, watch::Receiver<Freshness>) {
         let (freshness, receiver) =
             watch::channel(Freshness { is_synced: false, state: WatchState::Listing });
-        (Self { parts, leaks: Leaks::default(), queue, freshness, failures: 0 }, receiver)
+        (Self { parts, leaks: LeakSuspects::default(), queue, freshness, failures: 0 }, receiver)
     }
 
     /// Makes passes until dropped.
@@ -162,13 +162,13 @@ impl<W: World> Patrol<W> {
     }
 
     /// Lists everything outside, judging each thing as it comes.
-    async fn survey(&self) -> Answer<Survey> {
-        let mut survey = Survey::new(self.parts.cache.len());
+    async fn survey(&self) -> Answer<PassResult> {
+        let mut survey = PassResult::new(self.parts.cache.len());
         let (mut from, mut pages) = (None::<String>, HashSet::new());
         loop {
             let page = self.page(from.as_deref()).await?;
             for (name, have) in page.things {
-                let finding = self.parts.look(&name, &have);
+                let finding = self.parts.classify(&name, &have);
                 survey.note(name, finding);
             }
             let Some(next) = page.next else { return Ok(survey) };
@@ -184,7 +184,7 @@ impl<W: World> Patrol<W> {
     }
 
     /// Acts on a complete list that was begun when the ledger had this many doubts.
-    async fn finish(&mut self, mut survey: Survey, since: u64) {
+    async fn finish(&mut self, mut survey: PassResult, since: u64) {
         let mut is_certain = self.parts.cache.quarantined().is_empty();
         for (key, object) in self.parts.cache.entries() {
             is_certain &= self.confirm_object(key, &object, &mut survey, since);
@@ -217,7 +217,7 @@ impl<W: World> Patrol<W> {
     }
 
     /// Compares one object with the pass; returns whether its wishes are known.
-    fn confirm_object(&self, key: Key, object: &W::Kind, survey: &mut Survey, since: u64) -> bool {
+    fn confirm_object(&self, key: Key, object: &W::Kind, survey: &mut PassResult, since: u64) -> bool {
         if object.meta().deletion_timestamp.is_some() {
             return true;
         }
@@ -235,7 +235,7 @@ impl<W: World> Patrol<W> {
     }
 
     /// Adds the things of records whose object is gone, whether the list showed the things or not.
-    fn add_dangling(&self, survey: &mut Survey) {
+    fn add_dangling(&self, survey: &mut PassResult) {
         for (thing, owner) in self.parts.dangling() {
             survey.leaks.entry(thing).or_insert(owner);
         }

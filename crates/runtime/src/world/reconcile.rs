@@ -15,17 +15,17 @@ use homeostat_core::Key;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
 
-use super::act::Thing;
 use super::attempts::DifferencePrint;
 use super::contract::World;
-use super::decide::{Claim, Seen, Situation, Whose, decide};
+use super::decide::{ClaimForObject, OwnershipClaim, ResourceSituation, SeenResource, decide};
 use super::ledger::{Agreement, Sighting};
-use super::limiter::Stopped;
-use super::parts::{WorldParts, fingerprint, is_owner};
-use super::tally::{
-    CONTESTED, DRIFTED, REFUSED, SETTLING, SYNCED, Sum, Tally, ThingOutcome, UNAVAILABLE, in_sync,
-    out_of_sync,
+use super::limiter::CallStopped;
+use super::resource_outcomes::{
+    CONTESTED, DRIFTED, REFUSED, ResourceOutcome, ResourceOutcomes, RunSummary, SETTLING, SYNCED,
+    UNAVAILABLE, in_sync, out_of_sync,
 };
+use super::take_steps::ExternalResource;
+use super::world_parts::{WorldParts, fingerprint, is_owner};
 use crate::action::Action;
 use crate::context::Context;
 use crate::events::Severity;
@@ -53,7 +53,7 @@ struct RunStart<'a, W: World> {
     was_synced: bool,
 }
 
-pub(super) type Outcome = std::result::Result<ThingOutcome, Stopped>;
+pub(super) type Outcome = std::result::Result<ResourceOutcome, CallStopped>;
 
 impl<W: World> WorldRun<W> {
     pub(super) fn new(parts: Arc<WorldParts<W>>, object: Arc<W::Kind>, cx: Context<W::Kind>) -> Self {
@@ -103,21 +103,21 @@ impl<W: World> WorldRun<W> {
             self.cx.condition(condition);
         }
         match tally.sum().1 {
-            Sum::Done => {
+            RunSummary::Done => {
                 self.parts.ledger.forget(&self.key);
                 Ok(Action::await_change())
             }
-            Sum::Again(after) => Ok(Action::requeue(after)),
-            Sum::Stuck => Ok(Action::requeue(self.parts.policy.poll)),
-            Sum::Blocked => Ok(self.park()),
-            Sum::Failed(stopped) => Err(stopped.into()),
+            RunSummary::Again(after) => Ok(Action::requeue(after)),
+            RunSummary::Stuck => Ok(Action::requeue(self.parts.policy.poll)),
+            RunSummary::Blocked => Ok(self.park()),
+            RunSummary::Failed(stopped) => Err(stopped.into()),
         }
     }
 
-    async fn round(&self, outset: RunStart<'_, W>) -> Tally {
+    async fn round(&self, outset: RunStart<'_, W>) -> ResourceOutcomes {
         let names: BTreeSet<&String> =
             outset.wanted.keys().chain(outset.inventory.keys()).chain(&outset.seen_before.names).collect();
-        let mut tally = Tally::default();
+        let mut tally = ResourceOutcomes::default();
         for name in names {
             tally.note(name, self.reconcile_thing(name, &outset).await);
             if tally.is_blocked() {
@@ -127,7 +127,7 @@ impl<W: World> WorldRun<W> {
         tally
     }
 
-    fn conclude(&self, tally: Tally, agreement: Agreement, since: u64) -> Result<Action> {
+    fn conclude(&self, tally: ResourceOutcomes, agreement: Agreement, since: u64) -> Result<Action> {
         if let Some(condition) = tally.condition() {
             if condition.reason == "Conflict" {
                 self.cx.event(Severity::Warning, "Conflict", condition.message.clone());
@@ -137,18 +137,18 @@ impl<W: World> WorldRun<W> {
             }
         }
         let (seen, sum) = tally.sum();
-        if matches!(sum, Sum::Done) {
+        if matches!(sum, RunSummary::Done) {
             self.parts.ledger.agree(self.key.clone(), agreement, seen, since);
             return Ok(Action::await_change());
         }
         self.parts.ledger.disagree(self.key.clone(), seen);
         match sum {
-            Sum::Done => unreachable!("returned above"),
-            Sum::Again(after) => Ok(Action::requeue(after)),
-            Sum::Stuck => Ok(Action::requeue(self.parts.policy.poll)),
-            Sum::Blocked => Ok(self.park()),
+            RunSummary::Done => unreachable!("returned above"),
+            RunSummary::Again(after) => Ok(Action::requeue(after)),
+            RunSummary::Stuck => Ok(Action::requeue(self.parts.policy.poll)),
+            RunSummary::Blocked => Ok(self.park()),
             // It keeps its own backoff, whatever the cause; if the API is down, the retry is refused.
-            Sum::Failed(stopped) => Err(stopped.into()),
+            RunSummary::Failed(stopped) => Err(stopped.into()),
         }
     }
 
@@ -181,19 +181,22 @@ impl<W: World> WorldRun<W> {
             _ => vec![],
         };
         let seen = match &have {
-            None => Seen::Absent,
+            None => SeenResource::Absent,
             Some(have) => {
                 let whose = self.whose(name, have, outset.inventory.contains_key(name)).await?;
-                Seen::Present { whose, is_equal: want.is_some() && differences.is_empty() }
+                SeenResource::Present { whose, is_equal: want.is_some() && differences.is_empty() }
             }
         };
         let intent = outset.inventory.get(name).copied();
-        let is_ours = matches!(&seen, Seen::Present { whose: Whose::Own | Whose::Common, .. });
+        let is_ours = matches!(
+            &seen,
+            SeenResource::Present { whose: ClaimForObject::Own | ClaimForObject::Common, .. }
+        );
         let wish = self.object.meta().generation.unwrap_or_default();
         let print = DifferencePrint::new(wish, &differences, is_ours);
-        let thing = Thing { name, want, have: have.as_ref(), differences: &differences, print };
+        let thing = ExternalResource { name, want, have: have.as_ref(), differences: &differences, print };
         let tried = parts.ledger.tried(&self.key, name, print).or_else(|| self.resume(&thing));
-        let situation = Situation {
+        let situation = ResourceSituation {
             seen,
             is_wanted: want.is_some() && !self.is_cleanup,
             intent: intent.filter(|age| !outset.seen_before.is_since(name, *age)),
@@ -211,24 +214,26 @@ impl<W: World> WorldRun<W> {
         name: &str,
         have: &W::Have,
         is_listed: bool,
-    ) -> std::result::Result<Whose, Stopped> {
+    ) -> std::result::Result<ClaimForObject, CallStopped> {
         let parts = &self.parts;
-        let nobody = || Whose::Nobody { adopts: parts.policy.adopts(name, have) };
+        let nobody = || ClaimForObject::Nobody { adopts: parts.policy.adopts(name, have) };
         Ok(match parts.claim(name, have) {
             // Whether an object that cannot be read wants the name is unknown, so what it may have is not taken.
-            Claim::Ours(None) if !is_listed && !parts.cache.quarantined().is_empty() => {
-                Whose::Sibling("an object that does not decode, perhaps".to_owned())
+            OwnershipClaim::Ours(None) if !is_listed && !parts.cache.quarantined().is_empty() => {
+                ClaimForObject::Sibling("an object that does not decode, perhaps".to_owned())
             }
-            Claim::Ours(None) => Whose::Common,
-            Claim::Theirs(manager) => Whose::Foreign(manager),
-            Claim::Ours(Some(owner)) if is_owner(&*self.object, &owner) => Whose::Own,
-            Claim::Doubtful(owner) if is_owner(&*self.object, &owner) => Whose::Doubtful,
-            Claim::Ours(Some(owner)) | Claim::Doubtful(owner) if parts.lives(&owner).await? => {
-                Whose::Sibling(owner.key.to_string())
+            OwnershipClaim::Ours(None) => ClaimForObject::Common,
+            OwnershipClaim::Theirs(manager) => ClaimForObject::Foreign(manager),
+            OwnershipClaim::Ours(Some(owner)) if is_owner(&*self.object, &owner) => ClaimForObject::Own,
+            OwnershipClaim::Doubtful(owner) if is_owner(&*self.object, &owner) => ClaimForObject::Doubtful,
+            OwnershipClaim::Ours(Some(owner)) | OwnershipClaim::Doubtful(owner)
+                if parts.lives(&owner).await? =>
+            {
+                ClaimForObject::Sibling(owner.key.to_string())
             }
-            Claim::Ours(Some(_)) => Whose::Orphan,
+            OwnershipClaim::Ours(Some(_)) => ClaimForObject::Orphan,
             // The owner of the doubtful thing is gone, and nobody knows whether we created it.
-            Claim::Nobody | Claim::Doubtful(_) => nobody(),
+            OwnershipClaim::Nobody | OwnershipClaim::Doubtful(_) => nobody(),
         })
     }
 }

@@ -9,18 +9,18 @@ use kube::Resource;
 use serde_json::Value;
 
 use super::contract::World;
-use super::parts::WorldParts;
 use super::patrol::Patrol;
-use super::policy::{Drift, Limits, Ownership, Sweep, Use, WorldPolicy};
-use super::push::listen;
+use super::pushed_changes::listen;
 use super::reconcile::WorldRun;
 use super::record::OutsideRecord;
-use super::tally::SYNCED;
+use super::resource_outcomes::SYNCED;
+use super::world_parts::WorldParts;
+use super::world_policy::{Drift, Limits, Ownership, Sweep, Use, WorldPolicy};
 use crate::controller::Controller;
 use crate::controller::assemble::{AssembledController, CompleteController, Control};
 use crate::kind::definition::definition_of;
 use crate::kind::info;
-use crate::rights::rule::{KEEP, MainWrites, Rule};
+use crate::rights::required_rules::{KEEP, MainWrites, Rule};
 use crate::shared::OperatorShared;
 
 /// A world outside Kubernetes and how it is treated. [`control`](Self::control) completes it.

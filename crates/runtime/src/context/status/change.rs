@@ -1,9 +1,9 @@
 //! What a reconciler changed of a status, apart from everything else the status holds.
 //!
-//! It is the difference between the status a draft started from and the status it became: by entry for maps, by type for
-//! conditions, whole for every other list. What the reconciler did not touch is not in it, so whoever else writes the same
-//! status keeps what they wrote, and the change can be applied again to a newer status. No I/O here; `operations` turns a
-//! change into a patch.
+//! It is the difference between the status a draft started from and the status it became: by entry for maps, by type
+//! for conditions, whole for every other list. What the reconciler did not touch is not in it, so whoever else writes
+//! the same status keeps what they wrote, and the change can be applied again to a newer status. No I/O here;
+//! `json_patch` turns a change into a patch.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -32,15 +32,15 @@ use crate::json_diff::without_nulls;
 use crate::kind::Kind;
 use crate::kind::object::Object;
 use crate::rights::declared::WriteVerb;
-use crate::shared::last_applied::{Applied, status_key};
+use crate::shared::last_applied::{AppliedFingerprint, status_key};
 
 /// The condition the runtime itself keeps.
 pub(super) const RECONCILED: &str = "Reconciled";
 
 /// The status as it should be.
 #[derive(Default)]
-pub(super) struct Draft {
-    status: Option<Edited>,
+pub(super) struct StatusDraft {
+    status: Option<EditedStatus>,
     conditions: Vec<Condition>,
     /// The kind's status has no `observedGeneration` (Jobs, CronJobs): the server would drop it every time.
     is_unobserved: bool,
@@ -49,14 +49,14 @@ pub(super) struct Draft {
 }
 
 /// A status and what it was made from.
-struct Edited {
+struct EditedStatus {
     base: Value,
     /// What the type says of itself where there was no status.
     defaults: Value,
     now: Value,
 }
 
-impl Draft {
+impl StatusDraft {
     fn is_empty(&self) -> bool {
         self.status.is_none() && self.conditions.is_empty()
     }
@@ -75,7 +75,7 @@ impl<K: Kind> Context<K> {
         let mut status: K::Status = serde_json::from_value(edited.now).unwrap_or_default();
         change(&mut status);
         draft.is_unobserved = !observes_generation::<K::Status>();
-        draft.status = Some(Edited { now: json_of(&status), ..edited });
+        draft.status = Some(EditedStatus { now: json_of(&status), ..edited });
     }
 
     /// Replaces the status, for types that do not name theirs (k8s-openapi's). Written like [`status`](Self::status):
@@ -92,7 +92,7 @@ impl<K: Kind> Context<K> {
 }
 
 impl Run {
-    fn draft(&self) -> MutexGuard<'_, Draft> {
+    fn draft(&self) -> MutexGuard<'_, StatusDraft> {
         self.draft.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -100,10 +100,10 @@ impl Run {
         let mut draft = self.draft();
         let edited = draft.status.take().unwrap_or_else(|| {
             let base = status_of(&*self.handled());
-            Edited { base, defaults: Value::Null, now: Value::Null }
+            EditedStatus { base, defaults: Value::Null, now: Value::Null }
         });
         draft.is_unobserved = !is_observed;
-        draft.status = Some(Edited { now, ..edited });
+        draft.status = Some(EditedStatus { now, ..edited });
     }
 
     /// Sets a condition in the status.
@@ -135,10 +135,10 @@ impl Run {
     }
 
     /// Returns the status as it is known now.
-    fn unedited(&self, defaults: impl FnOnce() -> Value) -> Edited {
+    fn unedited(&self, defaults: impl FnOnce() -> Value) -> EditedStatus {
         let base = status_of(&*self.newest());
         let defaults = if base.is_null() { defaults() } else { Value::Null };
-        Edited { now: base.clone(), defaults, base }
+        EditedStatus { now: base.clone(), defaults, base }
     }
 
     /// Returns the object as the reconciler has it: as it was called with it, or as its own last write of the status
@@ -170,7 +170,8 @@ impl Run {
         let (controller, newest) = (&self.controller, self.newest());
         let memo_key = status_key(&self.key);
         let words = json!(change);
-        if controller.last_applied.was_written(&memo_key, Applied::new(&words, newest.revision())) {
+        if controller.last_applied.was_written(&memo_key, AppliedFingerprint::new(&words, newest.revision()))
+        {
             return Ok(());
         }
         controller.operator.declared.warn_unless_declared(self.info(), WriteVerb::PatchStatus);
@@ -182,7 +183,7 @@ impl Run {
             };
         let revision = object.revision();
         self.note_diff(Verb::Status, &self.key, WriteOutcome::Done { revision: Some(revision) }, diff);
-        controller.last_applied.set(memo_key, Applied::new(&words, revision), None);
+        controller.last_applied.set(memo_key, AppliedFingerprint::new(&words, revision), None);
         controller.cache.wrote(object.clone(), self.writer());
         *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(object);
         Ok(())
@@ -204,7 +205,7 @@ impl Run {
             return None;
         }
         let mut change = match &draft.status {
-            Some(Edited { base, defaults, now }) => StatusChange::between(base, now, defaults),
+            Some(EditedStatus { base, defaults, now }) => StatusChange::between(base, now, defaults),
             None => StatusChange::default(),
         };
         let generation = self.object.meta().generation;

@@ -17,7 +17,7 @@ use super::json_patch::Snapshot;
 use crate::cache::Writer;
 use crate::context::raw::{JsonPatch, is_stale};
 use crate::error::Error;
-use crate::fence::Claim;
+use crate::fence::TenureClaim;
 use crate::request::Decode;
 use crate::shared::ControllerShared;
 
@@ -40,7 +40,7 @@ impl ControllerShared {
     pub(crate) async fn change_status<T>(
         &self,
         key: &Key,
-        claim: &Claim,
+        claim: &TenureClaim,
         change: &StatusChange,
         mut snapshot: Snapshot,
         decode: Decode<T>,
@@ -52,7 +52,7 @@ impl ControllerShared {
             if operations.is_empty() {
                 return Ok(StatusWriteOutcome::Already);
             }
-            self.admit(claim, key, Verb::Status, key)?;
+            self.refuse_if_deposed(claim, key, Verb::Status, key)?;
             let diff = operations_diff(key, &snapshot, &operations);
             let patch = JsonPatch { verb: "write the status of", subresource: Some("status"), operations };
             let refusal = match self.send_patch(key, patch, decode).await {

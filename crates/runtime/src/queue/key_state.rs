@@ -6,7 +6,7 @@ use homeostat_core::journal::Cause;
 use tokio::time::Instant;
 
 use super::Urgency;
-use super::ready::Class;
+use super::ready_keys::ReadyClass;
 
 /// Causes kept per run. More than a screenful explains nothing more; the run itself is the same.
 const CAUSES_MAX: usize = 16;
@@ -18,8 +18,8 @@ pub(super) struct Slot {
     pub(super) namespace: u32,
     /// Grows whenever the key gets or leaves a place in a FIFO.
     pub(super) stamp: u32,
-    pub(super) phase: Phase,
-    pub(super) health: Health,
+    pub(super) phase: KeyPhase,
+    pub(super) health: KeyHealth,
     pub(super) timer: Option<Timer>,
     /// When the oldest cause of the coming run became due.
     pub(super) since: Instant,
@@ -28,9 +28,9 @@ pub(super) struct Slot {
 
 /// Where a key is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Phase {
+pub(super) enum KeyPhase {
     Idle,
-    Ready(Class),
+    Ready(ReadyClass),
     Running {
         /// The most urgent trigger since the run began: the key must run again.
         again: Option<Urgency>,
@@ -41,7 +41,7 @@ pub(super) enum Phase {
 
 /// How the last run of a key ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Health {
+pub(super) enum KeyHealth {
     Well,
     Failing { failures: u32, until: Instant, early_used: bool },
     Terminal { failures: u32 },
@@ -74,10 +74,10 @@ impl TimerReason {
         }
     }
 
-    pub(super) fn class(self) -> Class {
+    pub(super) fn class(self) -> ReadyClass {
         match self {
-            Self::Requeue | Self::Retry | Self::Interrupted => Class::Fresh,
-            Self::Resync => Class::Background,
+            Self::Requeue | Self::Retry | Self::Interrupted => ReadyClass::Fresh,
+            Self::Resync => ReadyClass::Background,
         }
     }
 }
@@ -88,8 +88,8 @@ impl Slot {
             key,
             namespace,
             stamp: 0,
-            phase: Phase::Idle,
-            health: Health::Well,
+            phase: KeyPhase::Idle,
+            health: KeyHealth::Well,
             timer: None,
             since,
             causes: Vec::new(),
@@ -100,14 +100,14 @@ impl Slot {
     pub(super) fn reuse(&mut self, key: Key, namespace: u32) {
         self.key = key;
         self.namespace = namespace;
-        self.health = Health::Well;
+        self.health = KeyHealth::Well;
         debug_assert!(self.is_forgettable(), "only a slot that remembers nothing is released");
     }
 
     /// Returns whether nothing about this key needs to be remembered.
     pub(super) fn is_forgettable(&self) -> bool {
-        self.phase == Phase::Idle
-            && self.health == Health::Well
+        self.phase == KeyPhase::Idle
+            && self.health == KeyHealth::Well
             && self.timer.is_none()
             && self.causes.is_empty()
     }
@@ -120,8 +120,8 @@ impl Slot {
 
     pub(super) fn failures(&self) -> u32 {
         match self.health {
-            Health::Well => 0,
-            Health::Failing { failures, .. } | Health::Terminal { failures } => failures,
+            KeyHealth::Well => 0,
+            KeyHealth::Failing { failures, .. } | KeyHealth::Terminal { failures } => failures,
         }
     }
 }

@@ -40,7 +40,7 @@ const WATCH_SPACING: Duration = Duration::from_secs(1);
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Request {
+pub(crate) enum WatchRequest {
     /// Wait, then ask again.
     Pause(Duration),
     /// One page of a list.
@@ -55,7 +55,7 @@ pub(crate) enum Request {
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Signal {
+pub(crate) enum WatchSignal {
     /// The server accepted the watch.
     Opened,
     /// Nothing came for so long that the connection may be dead.
@@ -82,7 +82,7 @@ pub(crate) enum Signal {
 
 /// What it means for the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub(crate) enum CacheEffect {
     /// Nothing.
     None,
     /// A list begins; what it will not mention is gone.
@@ -131,7 +131,7 @@ enum ListMode {
 
 /// The machine.
 #[derive(Debug)]
-pub(crate) struct Machine {
+pub(crate) struct WatchMachine {
     state: MachineState,
     list_mode: ListMode,
     pause: Option<Duration>,
@@ -152,7 +152,7 @@ pub(crate) struct Machine {
     entropy: Entropy,
 }
 
-impl Machine {
+impl WatchMachine {
     pub(crate) fn new(entropy: Entropy) -> Self {
         Self {
             state: MachineState::Start,
@@ -175,9 +175,9 @@ impl Machine {
     }
 
     /// Returns what to do now, and whether a list begins with it.
-    pub(crate) fn request(&mut self, now: Instant) -> (Request, Effect) {
+    pub(crate) fn request(&mut self, now: Instant) -> (WatchRequest, CacheEffect) {
         if let Some(pause) = self.pause.take() {
-            return (Request::Pause(pause), Effect::None);
+            return (WatchRequest::Pause(pause), CacheEffect::None);
         }
         (self.is_alive, self.is_open) = (false, false);
         if matches!(self.list_mode, ListMode::PagesUntil(end) if end <= now) {
@@ -187,101 +187,107 @@ impl Machine {
             MachineState::Start if self.list_mode == ListMode::Stream => {
                 self.state = MachineState::Streaming;
                 self.asked_at = Some(now);
-                (Request::StreamList, Effect::ListBegins)
+                (WatchRequest::StreamList, CacheEffect::ListBegins)
             }
             MachineState::Start => {
                 self.state = MachineState::Paging { continue_token: None };
-                (Request::List { continue_token: None }, Effect::ListBegins)
+                (WatchRequest::List { continue_token: None }, CacheEffect::ListBegins)
             }
             MachineState::Paging { continue_token } => {
-                (Request::List { continue_token: continue_token.clone() }, Effect::None)
+                (WatchRequest::List { continue_token: continue_token.clone() }, CacheEffect::None)
             }
             MachineState::Streaming => unreachable!("a streaming list that ended left this state in `on`"),
-            MachineState::Watching { .. } if self.is_in_doubt => (Request::Newest, Effect::None),
+            MachineState::Watching { .. } if self.is_in_doubt => (WatchRequest::Newest, CacheEffect::None),
             MachineState::Watching { revision } => {
                 self.asked_at = Some(now);
-                (Request::Watch { revision: revision.clone() }, Effect::None)
+                (WatchRequest::Watch { revision: revision.clone() }, CacheEffect::None)
             }
         }
     }
 
     /// Takes in the answer to a request.
-    pub(crate) fn on(&mut self, now: Instant, signal: Signal) -> Effect {
+    pub(crate) fn on(&mut self, now: Instant, signal: WatchSignal) -> CacheEffect {
         match signal {
-            Signal::Page { revision, continue_token: None } => self.complete(now, revision),
-            Signal::Page { continue_token, .. } => self.turn_page(continue_token),
-            Signal::Bookmark { revision, ends_initial: true } if self.state == MachineState::Streaming => {
+            WatchSignal::Page { revision, continue_token: None } => self.complete(now, revision),
+            WatchSignal::Page { continue_token, .. } => self.turn_page(continue_token),
+            WatchSignal::Bookmark { revision, ends_initial: true }
+                if self.state == MachineState::Streaming =>
+            {
                 self.complete(now, revision)
             }
-            Signal::Newest { revision } => self.compare(revision),
-            Signal::Event { revision } | Signal::Bookmark { revision, .. } => self.advance(revision),
-            Signal::Opened => self.open(),
+            WatchSignal::Newest { revision } => self.compare(revision),
+            WatchSignal::Event { revision } | WatchSignal::Bookmark { revision, .. } => {
+                self.advance(revision)
+            }
+            WatchSignal::Opened => self.open(),
             // A stream that failed in the server's hands, or has taken its time to fail, is replaced at once.
-            Signal::Silent | Signal::Unanswered if self.state == MachineState::Streaming => {
+            WatchSignal::Silent | WatchSignal::Unanswered if self.state == MachineState::Streaming => {
                 self.give_up_stream("it stalled".to_owned())
             }
-            Signal::Ended if self.state == MachineState::Streaming => {
+            WatchSignal::Ended if self.state == MachineState::Streaming => {
                 self.give_up_stream("the server ended it before it was complete".to_owned())
             }
-            Signal::Expired if self.state == MachineState::Streaming => {
+            WatchSignal::Expired if self.state == MachineState::Streaming => {
                 self.give_up_stream("it expired before it was complete".to_owned())
             }
-            Signal::Refused { error, retry_after: None } if self.state == MachineState::Streaming => {
+            WatchSignal::Refused { error, retry_after: None } if self.state == MachineState::Streaming => {
                 self.give_up_stream(error)
             }
-            Signal::Silent => {
+            WatchSignal::Silent => {
                 self.is_in_doubt = true;
-                Effect::None
+                CacheEffect::None
             }
-            Signal::Ended if self.is_alive => self.reopen(now),
-            Signal::Ended => self.fail("the server ended the watch without giving a reason".to_owned(), None),
-            Signal::Expired => self.begin_again(now),
-            Signal::Refused { error, retry_after } => self.fail(error, retry_after),
-            Signal::Unanswered => self.fail("the server does not answer".to_owned(), None),
-            Signal::Failed { error } => self.fail(error, None),
+            WatchSignal::Ended if self.is_alive => self.reopen(now),
+            WatchSignal::Ended => {
+                self.fail("the server ended the watch without giving a reason".to_owned(), None)
+            }
+            WatchSignal::Expired => self.begin_again(now),
+            WatchSignal::Refused { error, retry_after } => self.fail(error, retry_after),
+            WatchSignal::Unanswered => self.fail("the server does not answer".to_owned(), None),
+            WatchSignal::Failed { error } => self.fail(error, None),
         }
     }
 
-    fn open(&mut self) -> Effect {
+    fn open(&mut self) -> CacheEffect {
         self.is_open = true;
         let is_resumed = self.failures > 0 && matches!(self.state, MachineState::Watching { .. });
-        if is_resumed { Effect::Resumed } else { Effect::None }
+        if is_resumed { CacheEffect::Resumed } else { CacheEffect::None }
     }
 
     /// Returns whether this revision is older than what this watch has shown already. No server sends that within one
     /// history.
-    pub(crate) fn is_behind(&self, signal: &Signal) -> bool {
+    pub(crate) fn is_behind(&self, signal: &WatchSignal) -> bool {
         match (&self.state, signal) {
             (
                 MachineState::Watching { revision: known },
-                Signal::Event { revision } | Signal::Bookmark { revision, .. },
+                WatchSignal::Event { revision } | WatchSignal::Bookmark { revision, .. },
             ) => is_older(revision, known),
             _ => false,
         }
     }
 
-    fn compare(&mut self, newest: String) -> Effect {
+    fn compare(&mut self, newest: String) -> CacheEffect {
         self.is_in_doubt = false;
-        let MachineState::Watching { revision: known } = &self.state else { return Effect::None };
+        let MachineState::Watching { revision: known } = &self.state else { return CacheEffect::None };
         if !is_older(&newest, known) {
-            return Effect::None;
+            return CacheEffect::None;
         }
         let known = known.clone();
         self.state = MachineState::Start;
-        Effect::Rewound { known, newest }
+        CacheEffect::Rewound { known, newest }
     }
 
-    fn turn_page(&mut self, next: Option<String>) -> Effect {
+    fn turn_page(&mut self, next: Option<String>) -> CacheEffect {
         if matches!(&self.state, MachineState::Paging { continue_token } if *continue_token == next) {
             let error = "the list never ends: a page returned the continue token it was asked for with";
             return self.fail(error.to_owned(), None);
         }
         self.failures = 0;
         self.state = MachineState::Paging { continue_token: next };
-        Effect::None
+        CacheEffect::None
     }
 
-    fn complete(&mut self, now: Instant, revision: String) -> Effect {
+    fn complete(&mut self, now: Instant, revision: String) -> CacheEffect {
         self.list_mode = match self.list_mode {
             ListMode::PagesInstead => ListMode::PagesUntil(now + PAGES_FOR),
             ListMode::PagesOnce => ListMode::Stream,
@@ -292,41 +298,41 @@ impl Machine {
         self.is_alive = true;
         self.is_in_doubt = false;
         self.state = MachineState::Watching { revision: revision.clone() };
-        Effect::ListEnds { revision }
+        CacheEffect::ListEnds { revision }
     }
 
-    fn advance(&mut self, newer: String) -> Effect {
+    fn advance(&mut self, newer: String) -> CacheEffect {
         self.is_alive = true;
         if let MachineState::Watching { revision } = &mut self.state {
             self.failures = 0;
             *revision = newer;
         }
-        Effect::None
+        CacheEffect::None
     }
 
-    fn give_up_stream(&mut self, error: String) -> Effect {
+    fn give_up_stream(&mut self, error: String) -> CacheEffect {
         self.state = MachineState::Start;
         self.list_mode = ListMode::PagesInstead;
-        Effect::StreamFailed { error }
+        CacheEffect::StreamFailed { error }
     }
 
     /// Opens a watch again that ended in the usual way, after something came over it.
-    fn reopen(&mut self, now: Instant) -> Effect {
+    fn reopen(&mut self, now: Instant) -> CacheEffect {
         let earliest = self.asked_at.map_or(now, |asked| asked + WATCH_SPACING);
         self.pause = Some(earliest.saturating_duration_since(now)).filter(|pause| !pause.is_zero());
-        Effect::None
+        CacheEffect::None
     }
 
     /// Lists again: at once after a watch that was served for a while; with a pause after lists and watches that expire
     /// again and again, which must not become a loop.
-    fn begin_again(&mut self, now: Instant) -> Effect {
+    fn begin_again(&mut self, now: Instant) -> CacheEffect {
         let is_soon = self.listed_at.is_some_and(|listed| now < listed + EXPIRES_SOON);
         let was_watching = matches!(self.state, MachineState::Watching { .. });
         self.state = MachineState::Start;
         match (was_watching, is_soon) {
             (true, false) => {
                 self.expiries = 0;
-                Effect::None
+                CacheEffect::None
             }
             (true, true) => {
                 self.expiries = self.expiries.saturating_add(1);
@@ -336,7 +342,7 @@ impl Machine {
         }
     }
 
-    fn fail(&mut self, error: String, retry_after: Option<Duration>) -> Effect {
+    fn fail(&mut self, error: String, retry_after: Option<Duration>) -> CacheEffect {
         self.list_mode = match (&self.state, self.list_mode) {
             (MachineState::Streaming, _) if self.is_open => ListMode::PagesInstead,
             // A server out of reach, or one that fails either way, says nothing about streams.
@@ -353,7 +359,7 @@ impl Machine {
         let times = self.failures.max(self.expiries);
         let retry = BACKOFF.delay(times, &self.entropy).max(retry_after.unwrap_or_default());
         self.pause = Some(retry);
-        Effect::Failing { error, retry, is_break: self.is_open && self.failures == 1 }
+        CacheEffect::Failing { error, retry, is_break: self.is_open && self.failures == 1 }
     }
 }
 

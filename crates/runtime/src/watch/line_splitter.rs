@@ -5,12 +5,12 @@ use bytes::{Buf, Bytes};
 
 /// The line splitter. A line without its end is never returned: the server died in the middle of it.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct LineSplitter {
     chunk: Bytes,
     partial: Vec<u8>,
 }
 
-impl Lines {
+impl LineSplitter {
     /// Takes the next chunk; the last one must be used up.
     pub(super) fn feed(&mut self, chunk: Bytes) {
         debug_assert!(
@@ -48,7 +48,7 @@ mod tests {
 
     #[track_caller]
     fn check(chunks: &[&'static str], expected: &[&str]) {
-        let mut lines = Lines::default();
+        let mut lines = LineSplitter::default();
         let mut found = Vec::new();
         for chunk in chunks {
             lines.feed(Bytes::from_static(chunk.as_bytes()));

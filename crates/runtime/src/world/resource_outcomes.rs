@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::failure::Failure;
-use super::limiter::Stopped;
+use super::limiter::CallStopped;
 use crate::context::condition;
 
 /// The condition that says whether the outside is as the object wants it.
@@ -31,7 +31,7 @@ pub(super) const SETTLING: &str = "Settling";
 
 /// The result for one thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ThingOutcome {
+pub(super) enum ResourceOutcome {
     /// As wanted: we saw it.
     Seen,
     /// As wanted: our write was accepted.
@@ -50,18 +50,18 @@ pub(super) enum ThingOutcome {
 
 /// The results for all of them.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct ResourceOutcomes {
     seen: Vec<String>,
     waiting: Option<Duration>,
     conflicts: Vec<String>,
     drifts: Vec<String>,
     endured: Vec<(&'static str, String)>,
-    failure: Option<Stopped>,
+    failure: Option<CallStopped>,
 }
 
 /// What follows for the object.
 #[derive(Debug)]
-pub(super) enum Sum {
+pub(super) enum RunSummary {
     Done,
     /// Again after this time.
     Again(Duration),
@@ -69,18 +69,18 @@ pub(super) enum Sum {
     Stuck,
     /// Wait until the outside answers.
     Blocked,
-    Failed(Stopped),
+    Failed(CallStopped),
 }
 
-impl Tally {
-    pub(super) fn note(&mut self, name: &str, result: Result<ThingOutcome, Stopped>) {
+impl ResourceOutcomes {
+    pub(super) fn note(&mut self, name: &str, result: Result<ResourceOutcome, CallStopped>) {
         match result {
-            Ok(ThingOutcome::Seen) => self.seen.push(name.to_owned()),
-            Ok(ThingOutcome::Written | ThingOutcome::Gone) => {}
-            Ok(ThingOutcome::Waiting(after)) => self.wait(after),
-            Ok(ThingOutcome::Conflict(whom)) => self.conflicts.push(format!("{name} belongs to {whom}")),
-            Ok(ThingOutcome::Drifted(how)) => self.drifts.push(format!("{name}: {how}")),
-            Ok(ThingOutcome::Endured { reason, how, after }) => {
+            Ok(ResourceOutcome::Seen) => self.seen.push(name.to_owned()),
+            Ok(ResourceOutcome::Written | ResourceOutcome::Gone) => {}
+            Ok(ResourceOutcome::Waiting(after)) => self.wait(after),
+            Ok(ResourceOutcome::Conflict(whom)) => self.conflicts.push(format!("{name} belongs to {whom}")),
+            Ok(ResourceOutcome::Drifted(how)) => self.drifts.push(format!("{name}: {how}")),
+            Ok(ResourceOutcome::Endured { reason, how, after }) => {
                 self.wait(after);
                 self.endured.push((reason, format!("{name}: {how}")));
             }
@@ -96,19 +96,19 @@ impl Tally {
 
     /// Returns whether nothing more can be done in this run.
     pub(super) fn is_blocked(&self) -> bool {
-        matches!(self.failure, Some(Stopped::Blocked(_)))
+        matches!(self.failure, Some(CallStopped::Blocked(_)))
     }
 
     /// Returns the condition to be written; none when nothing certain can be said.
     pub(super) fn condition(&self) -> Option<Condition> {
         let bad = |reason, message: String| Some(out_of_sync(reason, message));
         match &self.failure {
-            Some(Stopped::Failed(Failure::Refused(error))) => return bad(REFUSED, error.to_string()),
-            Some(Stopped::Failed(failure @ (Failure::Unavailable(_) | Failure::Busy(_)))) => {
+            Some(CallStopped::Failed(Failure::Refused(error))) => return bad(REFUSED, error.to_string()),
+            Some(CallStopped::Failed(failure @ (Failure::Unavailable(_) | Failure::Busy(_)))) => {
                 return bad(UNAVAILABLE, failure.to_string());
             }
-            Some(Stopped::Blocked(why)) => return bad(UNAVAILABLE, why.clone()),
-            Some(Stopped::Failed(Failure::Exists) | Stopped::Cluster(_)) => return None,
+            Some(CallStopped::Blocked(why)) => return bad(UNAVAILABLE, why.clone()),
+            Some(CallStopped::Failed(Failure::Exists) | CallStopped::Cluster(_)) => return None,
             None => {}
         }
         if !self.conflicts.is_empty() {
@@ -126,13 +126,13 @@ impl Tally {
     }
 
     /// Returns the names seen, and what follows.
-    pub(super) fn sum(self) -> (Vec<String>, Sum) {
+    pub(super) fn sum(self) -> (Vec<String>, RunSummary) {
         let sum = match (self.failure, self.waiting) {
-            (Some(Stopped::Blocked(_)), _) => Sum::Blocked,
-            (Some(stopped), _) => Sum::Failed(stopped),
-            (None, Some(after)) => Sum::Again(after),
-            (None, None) if self.conflicts.is_empty() && self.drifts.is_empty() => Sum::Done,
-            (None, None) => Sum::Stuck,
+            (Some(CallStopped::Blocked(_)), _) => RunSummary::Blocked,
+            (Some(stopped), _) => RunSummary::Failed(stopped),
+            (None, Some(after)) => RunSummary::Again(after),
+            (None, None) if self.conflicts.is_empty() && self.drifts.is_empty() => RunSummary::Done,
+            (None, None) => RunSummary::Stuck,
         };
         (self.seen, sum)
     }
@@ -153,8 +153,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(states: &[ThingOutcome], reason: &str, sum: &str) {
-        let mut tally = Tally::default();
+    fn check(states: &[ResourceOutcome], reason: &str, sum: &str) {
+        let mut tally = ResourceOutcomes::default();
         for state in states {
             tally.note("x", Ok(state.clone()));
         }
@@ -166,17 +166,21 @@ mod tests {
     fn the_worst_is_told() {
         let second = Duration::from_secs(1);
         check(&[], "InSync", "Done");
-        check(&[ThingOutcome::Seen, ThingOutcome::Written, ThingOutcome::Gone], "InSync", "Done");
-        check(&[ThingOutcome::Waiting(3 * second), ThingOutcome::Waiting(second)], "Settling", "Again(1s)");
-        check(&[ThingOutcome::Drifted("red".into()), ThingOutcome::Seen], "Drifted", "Stuck");
-        let endured = ThingOutcome::Endured { reason: NOT_TAKEN, how: "red".into(), after: 9 * second };
+        check(&[ResourceOutcome::Seen, ResourceOutcome::Written, ResourceOutcome::Gone], "InSync", "Done");
         check(
-            &[endured, ThingOutcome::Drifted("red".into()), ThingOutcome::Waiting(second)],
+            &[ResourceOutcome::Waiting(3 * second), ResourceOutcome::Waiting(second)],
+            "Settling",
+            "Again(1s)",
+        );
+        check(&[ResourceOutcome::Drifted("red".into()), ResourceOutcome::Seen], "Drifted", "Stuck");
+        let endured = ResourceOutcome::Endured { reason: NOT_TAKEN, how: "red".into(), after: 9 * second };
+        check(
+            &[endured, ResourceOutcome::Drifted("red".into()), ResourceOutcome::Waiting(second)],
             "NotTaken",
             "Again(1s)",
         );
         check(
-            &[ThingOutcome::Conflict("me".into()), ThingOutcome::Drifted("red".into())],
+            &[ResourceOutcome::Conflict("me".into()), ResourceOutcome::Drifted("red".into())],
             "Conflict",
             "Stuck",
         );
@@ -184,12 +188,12 @@ mod tests {
 
     #[test]
     fn who_is_at_fault_is_told() {
-        let mut tally = Tally::default();
-        tally.note("x", Err(Stopped::Blocked("the API outside does not answer: gone".into())));
+        let mut tally = ResourceOutcomes::default();
+        tally.note("x", Err(CallStopped::Blocked("the API outside does not answer: gone".into())));
         assert!(tally.is_blocked());
         assert_eq!(tally.condition().unwrap().reason, UNAVAILABLE);
-        let mut tally = Tally::default();
-        tally.note("x", Err(Stopped::Failed(Failure::refused("too red"))));
+        let mut tally = ResourceOutcomes::default();
+        tally.note("x", Err(CallStopped::Failed(Failure::refused("too red"))));
         assert_eq!(tally.condition().unwrap().message, "too red");
     }
 }

@@ -23,12 +23,12 @@ const TURNS: u32 = 4;
 
 /// How a ready key ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Class {
+pub(super) enum ReadyClass {
     Background,
     Fresh,
 }
 
-impl Class {
+impl ReadyClass {
     const ALL: [Self; 2] = [Self::Fresh, Self::Background];
 }
 
@@ -68,7 +68,7 @@ impl Ready {
         Self { namespaces: Vec::new(), rings: Default::default(), limit, passed_over: 0 }
     }
 
-    pub(super) fn push(&mut self, namespace: u32, class: Class, ticket: Ticket) {
+    pub(super) fn push(&mut self, namespace: u32, class: ReadyClass, ticket: Ticket) {
         let index = namespace as usize;
         if index >= self.namespaces.len() {
             self.namespaces.resize_with(index + 1, Namespace::default);
@@ -91,31 +91,32 @@ impl Ready {
     }
 
     /// Returns the class whose turn it is.
-    fn turn(&mut self, is_alive: &impl Fn(Ticket) -> bool) -> Option<Class> {
-        let (fresh, background) = (self.head(Class::Fresh, is_alive), self.head(Class::Background, is_alive));
+    fn turn(&mut self, is_alive: &impl Fn(Ticket) -> bool) -> Option<ReadyClass> {
+        let (fresh, background) =
+            (self.head(ReadyClass::Fresh, is_alive), self.head(ReadyClass::Background, is_alive));
         let (Some(fresh), Some(background)) = (fresh, background) else {
-            return fresh.map(|_| Class::Fresh).or(background.map(|_| Class::Background));
+            return fresh.map(|_| ReadyClass::Fresh).or(background.map(|_| ReadyClass::Background));
         };
         if background.since + AGEING >= fresh.since {
             self.passed_over = 0;
-            return Some(Class::Fresh);
+            return Some(ReadyClass::Fresh);
         }
         // The first of them goes at once.
         let is_passed_over = self.passed_over > 0 && self.passed_over < TURNS;
         self.passed_over = if is_passed_over { self.passed_over + 1 } else { 1 };
-        Some(if is_passed_over { Class::Fresh } else { Class::Background })
+        Some(if is_passed_over { ReadyClass::Fresh } else { ReadyClass::Background })
     }
 
     /// Notes that a run in this namespace ended.
     pub(super) fn ended(&mut self, namespace: u32) {
         self.namespaces[namespace as usize].running -= 1;
-        for class in Class::ALL {
+        for class in ReadyClass::ALL {
             self.enter_ring(namespace, class);
         }
     }
 
     /// Returns the ticket whose turn it is in a class; drops dead tickets and empty or full namespaces on the way.
-    fn head(&mut self, class: Class, is_alive: &impl Fn(Ticket) -> bool) -> Option<Ticket> {
+    fn head(&mut self, class: ReadyClass, is_alive: &impl Fn(Ticket) -> bool) -> Option<Ticket> {
         while let Some(&namespace) = self.rings[class as usize].front() {
             let state = &mut self.namespaces[namespace as usize];
             let is_full = state.running >= self.limit;
@@ -132,7 +133,7 @@ impl Ready {
         None
     }
 
-    fn enter_ring(&mut self, namespace: u32, class: Class) {
+    fn enter_ring(&mut self, namespace: u32, class: ReadyClass) {
         let state = &mut self.namespaces[namespace as usize];
         let lane = &mut state.lanes[class as usize];
         if !lane.is_in_ring && !lane.fifo.is_empty() && state.running < self.limit {

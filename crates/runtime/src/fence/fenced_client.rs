@@ -9,22 +9,22 @@ use http::{Method, Request, Response, header};
 use kube::Client;
 use kube::client::Body;
 
-use super::tenure::Term;
+use super::tenure::TenureTerm;
 use crate::error::Error;
 
 /// Returns the client `whole`, for as long as the right lasts.
-pub(super) fn fenced(whole: &Client, term: &Arc<Term>) -> Client {
+pub(super) fn fenced(whole: &Client, term: &Arc<TenureTerm>) -> Client {
     let namespace = whole.default_namespace().to_owned();
-    Client::new(Fenced { whole: whole.clone(), term: term.clone() }, namespace)
+    Client::new(FencedService { whole: whole.clone(), term: term.clone() }, namespace)
 }
 
 #[derive(Clone)]
-struct Fenced {
+struct FencedService {
     whole: Client,
-    term: Arc<Term>,
+    term: Arc<TenureTerm>,
 }
 
-impl tower::Service<Request<Body>> for Fenced {
+impl tower::Service<Request<Body>> for FencedService {
     type Response = Response<Body>;
     type Error = crate::error::BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;

@@ -7,14 +7,14 @@ use std::ops::Range;
 
 /// A field of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Field {
+pub(super) struct ScannedField {
     /// Its name, with the quotes.
     pub(super) name: Range<usize>,
     pub(super) value: Range<usize>,
 }
 
 /// Returns the fields of the object that begins at `start`; none if there is no object.
-pub(super) fn fields(text: &str, start: usize) -> impl Iterator<Item = Field> {
+pub(super) fn fields(text: &str, start: usize) -> impl Iterator<Item = ScannedField> {
     let text = text.as_bytes();
     let mut next = entry(text, start, b'{');
     std::iter::from_fn(move || {
@@ -23,7 +23,7 @@ pub(super) fn fields(text: &str, start: usize) -> impl Iterator<Item = Field> {
         let start = skip_space(text, colon + usize::from(text.get(colon) == Some(&b':')));
         let value = start..end_of_value(text, start)?;
         next = following(text, value.end);
-        Some(Field { name, value })
+        Some(ScannedField { name, value })
     })
 }
 

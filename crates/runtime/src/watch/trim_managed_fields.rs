@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use memchr::memmem;
 
-use super::scan::{Field, fields, first, skip_space};
+use super::json_scan::{ScannedField, fields, first, skip_space};
 
 const METADATA: &str = "\"metadata\"";
 const MANAGED_FIELDS: &str = "\"managedFields\"";
@@ -27,7 +27,7 @@ pub(crate) fn without_managed_fields(text: &str) -> Cow<'_, str> {
 fn managed_fields(text: &str) -> Option<Range<usize>> {
     let metadata = fields(text, first(text)).find(|field| text[field.name.clone()] == *METADATA)?;
     let mut before = None;
-    for Field { name, value } in fields(text, metadata.value.start) {
+    for ScannedField { name, value } in fields(text, metadata.value.start) {
         if text[name.clone()] == *MANAGED_FIELDS {
             let end = skip_space(text.as_bytes(), value.end);
             return Some(match (before, text.as_bytes().get(end)) {

@@ -16,13 +16,13 @@ use tokio::time::Instant;
 
 use super::contract::{Answer, World};
 use super::decide::Owner;
-use super::health::Passes;
-use super::leak_suspects::Pace;
+use super::health::PassHistory;
+use super::leak_suspects::DeletionPace;
 use super::ledger::Ledger;
-use super::limiter::{CallLimiter, Stopped};
-use super::mark::Mark;
-use super::policy::{Ownership, WorldPolicy};
+use super::limiter::{CallLimiter, CallStopped};
+use super::owner_mark::Mark;
 use super::record::Records;
+use super::world_policy::{Ownership, WorldPolicy};
 use crate::cache::{Cache, Index};
 use crate::error::Error;
 use crate::fault::{Fault, Result};
@@ -41,9 +41,9 @@ pub(super) struct WorldParts<W: World> {
     pub(super) records: Option<Records>,
     /// Asks the patrol for a full pass.
     pub(super) wake: Notify,
-    pub(super) passes: Passes,
+    pub(super) passes: PassHistory,
     wants: Index<W::Kind, String>,
-    pace: Mutex<Pace>,
+    pace: Mutex<DeletionPace>,
 }
 
 impl<W: World> WorldParts<W> {
@@ -73,7 +73,7 @@ impl<W: World> WorldParts<W> {
             cache,
             records,
             wake: Notify::new(),
-            passes: Passes::new(),
+            passes: PassHistory::new(),
             wants,
             pace: Mutex::default(),
         }
@@ -132,13 +132,15 @@ impl<W: World> WorldParts<W> {
         pace.take(self.policy.sweep.per_minute, Instant::now())
     }
 
-    /// Refuses to act for an object that this process may not act for.
-    pub(super) fn admit(&self, object: &Key, verb: Verb, target: &Key) -> std::result::Result<(), Error> {
-        if self.shared.fence.admits(object) {
-            return Ok(());
-        }
-        self.note(object, verb, target, WriteOutcome::Fenced);
-        Err(Error::Fenced { target: target.clone() })
+    /// Refuses to act for an object that this process does not lead.
+    pub(super) fn refuse_if_deposed(
+        &self,
+        object: &Key,
+        verb: Verb,
+        target: &Key,
+    ) -> std::result::Result<(), Error> {
+        let checked = self.shared.fence.refuse_if_deposed(object, target);
+        checked.inspect_err(|_| self.note(object, verb, target, WriteOutcome::Fenced))
     }
 
     /// Sends a write outside for this object, if this process may still act for it after all waiting.
@@ -146,10 +148,10 @@ impl<W: World> WorldParts<W> {
         &self,
         OutsideWrite { object, verb, name, diff }: OutsideWrite<'_>,
         call: impl Future<Output = Answer<()>>,
-    ) -> std::result::Result<(), Stopped> {
+    ) -> std::result::Result<(), CallStopped> {
         let target = Self::target(name);
-        let check_right = || self.admit(object, verb, &target).map_err(Stopped::Cluster);
-        let answer = self.limiter.write(check_right, call).await;
+        let check_leadership = || self.refuse_if_deposed(object, verb, &target).map_err(CallStopped::Cluster);
+        let answer = self.limiter.write(check_leadership, call).await;
         self.record_result(object, verb, (&target, diff), answer)
     }
 
@@ -173,15 +175,15 @@ impl<W: World> WorldParts<W> {
         object: &Key,
         verb: Verb,
         (target, diff): (&Key, FieldDiff),
-        answer: std::result::Result<(), Stopped>,
-    ) -> std::result::Result<(), Stopped> {
+        answer: std::result::Result<(), CallStopped>,
+    ) -> std::result::Result<(), CallStopped> {
         match &answer {
             Ok(()) => self.note_diff(object, verb, target, WriteOutcome::Done { revision: None }, diff),
-            Err(Stopped::Failed(failure)) => {
+            Err(CallStopped::Failed(failure)) => {
                 let outcome = WriteOutcome::Failed { error: failure.to_string() };
                 self.note_diff(object, verb, target, outcome, diff);
             }
-            Err(Stopped::Blocked(_) | Stopped::Cluster(_)) => {}
+            Err(CallStopped::Blocked(_) | CallStopped::Cluster(_)) => {}
         }
         answer
     }

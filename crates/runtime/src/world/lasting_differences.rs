@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::attempts::DifferencePrint;
 use super::contract::World;
-use super::parts::WorldParts;
+use super::world_parts::WorldParts;
 use crate::error::Error;
 
 /// A difference of one thing that our updates do not remove.

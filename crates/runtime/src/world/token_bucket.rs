@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// A token bucket.
 #[derive(Debug)]
-pub(super) struct Bucket {
+pub(super) struct TokenBucket {
     per_second: f64,
     burst: f64,
     tokens: f64,
@@ -15,7 +15,7 @@ pub(super) struct Bucket {
     paused_until: Instant,
 }
 
-impl Bucket {
+impl TokenBucket {
     pub(super) fn new(per_second: f64, burst: u32, now: Instant) -> Self {
         let burst = f64::from(burst.max(1));
         // A rate of nothing would wait for ever; a call in a thousand seconds is as good as none.
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn a_burst_passes_and_the_rest_waits_its_turn() {
         let now = Instant::now();
-        let mut bucket = Bucket::new(10.0, 2, now);
+        let mut bucket = TokenBucket::new(10.0, 2, now);
         let waits = [0, 0, 0, 0].map(|_| bucket.take(now).as_millis());
         assert_eq!(waits, [0, 0, 100, 200]);
         let later = now + Duration::from_secs(10);

@@ -18,7 +18,7 @@ use crate::request::{RequestLabel, call_whole};
 
 /// Whose the object under a name is.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ObjectOwnership {
     /// There is none.
     Free,
     /// We made it, or may write it for another reason.
@@ -36,17 +36,17 @@ struct OnlyMetadata {
 
 impl Run {
     /// Returns what the caches and our memory say, if that is enough.
-    pub(super) fn known_standing(&self, info: &KindInfo, key: &Key) -> Option<Standing> {
+    pub(super) fn known_standing(&self, info: &KindInfo, key: &Key) -> Option<ObjectOwnership> {
         if let Some(cache) = self.synced_metadata(info).or_else(|| self.synced(info).ok()) {
             return self.cached_standing(&cache, key);
         }
-        self.controller.last_applied.uid(key).map(|uid| Standing::Ours { uid: Some(uid) })
+        self.controller.last_applied.uid(key).map(|uid| ObjectOwnership::Ours { uid: Some(uid) })
     }
 
-    fn cached_standing(&self, cache: &ObjectCache, key: &Key) -> Option<Standing> {
+    fn cached_standing(&self, cache: &ObjectCache, key: &Key) -> Option<ObjectOwnership> {
         let Some(object) = cache.get(key) else {
             let is_absent = self.covers(cache.info(), key) && cache.quarantined_error(key).is_none();
-            return is_absent.then_some(Standing::Free);
+            return is_absent.then_some(ObjectOwnership::Free);
         };
         let meta = object.meta();
         let is_ours = self.is_owner_of(meta)
@@ -55,7 +55,7 @@ impl Run {
                 .last_applied
                 .uid(key)
                 .is_some_and(|applied| meta.uid.as_deref() == Some(&applied));
-        is_ours.then(|| Standing::Ours { uid: meta.uid.clone() })
+        is_ours.then(|| ObjectOwnership::Ours { uid: meta.uid.clone() })
     }
 
     /// Returns whether a cache of ours shows when the object with this key is gone.
@@ -77,25 +77,25 @@ impl Run {
         info: &KindInfo,
         key: &Key,
         is_owned: bool,
-    ) -> Result<Standing, Error> {
+    ) -> Result<ObjectOwnership, Error> {
         let request = info.path_beside(key).get_metadata(key.name(), &GetParams::default());
         let label = RequestLabel { verb: "get", target: key.as_str() };
         match call_whole::<OnlyMetadata>(&self.controller.operator.client, label, request).await {
             Ok(object) => Ok(self.judge(&object.metadata, is_owned)),
-            Err(error) if error.is_not_found() => Ok(Standing::Free),
+            Err(error) if error.is_not_found() => Ok(ObjectOwnership::Free),
             Err(error) => Err(error),
         }
     }
 
-    fn judge(&self, meta: &ObjectMeta, is_owned: bool) -> Standing {
-        let ours = Standing::Ours { uid: meta.uid.clone() };
+    fn judge(&self, meta: &ObjectMeta, is_owned: bool) -> ObjectOwnership {
+        let ours = ObjectOwnership::Ours { uid: meta.uid.clone() };
         if self.is_owner_of(meta) {
             return ours;
         }
         let owners = meta.owner_references.as_deref().unwrap_or_default();
         let controller = owners.iter().find(|owner| owner.controller == Some(true));
         if let Some(other) = controller.filter(|_| is_owned) {
-            return Standing::Foreign { holder: format!("{} {} controls it", other.kind, other.name) };
+            return ObjectOwnership::Foreign { holder: format!("{} {} controls it", other.kind, other.name) };
         }
         let wrote = meta.managed_fields.iter().flatten().filter(|entry| entry.subresource.is_none());
         let mut managers: Vec<&str> = wrote.filter_map(|entry| entry.manager.as_deref()).collect();
@@ -109,7 +109,7 @@ impl Run {
         } else {
             format!("made by {}", managers.join(", "))
         };
-        Standing::Foreign { holder }
+        ObjectOwnership::Foreign { holder }
     }
 
     fn is_owner_of(&self, meta: &ObjectMeta) -> bool {

@@ -4,21 +4,21 @@ use super::*;
 
 /// A machine and the time it is told.
 struct TimedMachine {
-    machine: Machine,
+    machine: WatchMachine,
     now: Instant,
 }
 
 impl TimedMachine {
     fn new() -> Self {
-        Self { machine: Machine::new(Entropy::seeded(1)), now: Instant::now() }
+        Self { machine: WatchMachine::new(Entropy::seeded(1)), now: Instant::now() }
     }
 
     /// Returns what is requested now.
-    fn request(&mut self) -> Request {
+    fn request(&mut self) -> WatchRequest {
         self.machine.request(self.now).0
     }
 
-    fn on(&mut self, signal: Signal) -> Effect {
+    fn on(&mut self, signal: WatchSignal) -> CacheEffect {
         self.machine.on(self.now, signal)
     }
 
@@ -29,55 +29,55 @@ impl TimedMachine {
     #[track_caller]
     fn expect_pause(&mut self) {
         let request = self.request();
-        let Request::Pause(pause) = request else { panic!("{request:?}") };
+        let WatchRequest::Pause(pause) = request else { panic!("{request:?}") };
         self.pass(pause);
     }
 
     /// Reads a list of one page, whatever way was chosen.
     #[track_caller]
-    fn list(&mut self, expected: &Request) {
+    fn list(&mut self, expected: &WatchRequest) {
         let (request, effect) = self.machine.request(self.now);
-        assert_eq!((&request, effect), (expected, Effect::ListBegins));
+        assert_eq!((&request, effect), (expected, CacheEffect::ListBegins));
         let revision = "5".to_owned();
         let ends = match request {
-            Request::StreamList => self.on(Signal::Bookmark { revision, ends_initial: true }),
-            _ => self.on(Signal::Page { revision, continue_token: None }),
+            WatchRequest::StreamList => self.on(WatchSignal::Bookmark { revision, ends_initial: true }),
+            _ => self.on(WatchSignal::Page { revision, continue_token: None }),
         };
-        assert_eq!(ends, Effect::ListEnds { revision: "5".into() });
+        assert_eq!(ends, CacheEffect::ListEnds { revision: "5".into() });
     }
 }
 
-const PAGES: Request = Request::List { continue_token: None };
+const PAGES: WatchRequest = WatchRequest::List { continue_token: None };
 
-fn failed() -> Signal {
-    Signal::Failed { error: "down".into() }
+fn failed() -> WatchSignal {
+    WatchSignal::Failed { error: "down".into() }
 }
 
-fn refused() -> Signal {
-    Signal::Refused { error: "no".into(), retry_after: None }
+fn refused() -> WatchSignal {
+    WatchSignal::Refused { error: "no".into(), retry_after: None }
 }
 
-fn watch(revision: &str) -> Request {
-    Request::Watch { revision: revision.into() }
+fn watch(revision: &str) -> WatchRequest {
+    WatchRequest::Watch { revision: revision.into() }
 }
 
 /// Returns a machine that watches from revision 5.
 fn watching() -> TimedMachine {
     let mut timed = TimedMachine::new();
-    assert_eq!(timed.machine.request(timed.now), (Request::StreamList, Effect::ListBegins));
-    timed.on(Signal::Event { revision: "3".into() });
-    let ends = timed.on(Signal::Bookmark { revision: "5".into(), ends_initial: true });
-    assert_eq!(ends, Effect::ListEnds { revision: "5".into() });
+    assert_eq!(timed.machine.request(timed.now), (WatchRequest::StreamList, CacheEffect::ListBegins));
+    timed.on(WatchSignal::Event { revision: "3".into() });
+    let ends = timed.on(WatchSignal::Bookmark { revision: "5".into(), ends_initial: true });
+    assert_eq!(ends, CacheEffect::ListEnds { revision: "5".into() });
     timed
 }
 
 #[test]
 fn a_streamed_list_goes_on_as_a_watch() {
     let mut timed = watching();
-    timed.on(Signal::Event { revision: "7".into() });
-    timed.on(Signal::Bookmark { revision: "9".into(), ends_initial: false });
+    timed.on(WatchSignal::Event { revision: "7".into() });
+    timed.on(WatchSignal::Bookmark { revision: "9".into(), ends_initial: false });
     timed.pass(WATCH_SPACING);
-    assert_eq!(timed.on(Signal::Ended), Effect::None);
+    assert_eq!(timed.on(WatchSignal::Ended), CacheEffect::None);
     assert_eq!(timed.request(), watch("9"));
 }
 
@@ -86,26 +86,28 @@ fn pages_follow_each_other() {
     let mut timed = TimedMachine::new();
     timed.request();
     timed.on(refused());
-    assert_eq!(timed.machine.request(timed.now), (PAGES, Effect::ListBegins));
-    timed.on(Signal::Page { revision: "4".into(), continue_token: Some("more".into()) });
-    let next = Request::List { continue_token: Some("more".into()) };
-    assert_eq!(timed.machine.request(timed.now), (next, Effect::None));
-    let ends = timed.on(Signal::Page { revision: "4".into(), continue_token: None });
-    assert_eq!(ends, Effect::ListEnds { revision: "4".into() });
+    assert_eq!(timed.machine.request(timed.now), (PAGES, CacheEffect::ListBegins));
+    timed.on(WatchSignal::Page { revision: "4".into(), continue_token: Some("more".into()) });
+    let next = WatchRequest::List { continue_token: Some("more".into()) };
+    assert_eq!(timed.machine.request(timed.now), (next, CacheEffect::None));
+    let ends = timed.on(WatchSignal::Page { revision: "4".into(), continue_token: None });
+    assert_eq!(ends, CacheEffect::ListEnds { revision: "4".into() });
     assert_eq!(timed.request(), watch("4"));
 }
 
 #[test]
 fn whatever_ends_a_stream_before_it_is_complete_leads_to_pages_at_once() {
-    for end in [refused(), Signal::Ended, Signal::Silent, Signal::Unanswered, Signal::Expired] {
+    for end in
+        [refused(), WatchSignal::Ended, WatchSignal::Silent, WatchSignal::Unanswered, WatchSignal::Expired]
+    {
         for is_begun in [false, true] {
             let mut timed = TimedMachine::new();
-            assert_eq!(timed.request(), Request::StreamList);
+            assert_eq!(timed.request(), WatchRequest::StreamList);
             if is_begun {
-                timed.on(Signal::Opened);
-                timed.on(Signal::Event { revision: "1".into() });
+                timed.on(WatchSignal::Opened);
+                timed.on(WatchSignal::Event { revision: "1".into() });
             }
-            assert!(matches!(timed.on(end.clone()), Effect::StreamFailed { .. }), "{end:?}");
+            assert!(matches!(timed.on(end.clone()), CacheEffect::StreamFailed { .. }), "{end:?}");
             timed.list(&PAGES);
         }
     }
@@ -113,11 +115,11 @@ fn whatever_ends_a_stream_before_it_is_complete_leads_to_pages_at_once() {
 
 #[test]
 fn a_stream_that_breaks_or_may_be_asked_for_later_leads_to_pages_after_a_pause() {
-    let busy = Signal::Refused { error: "busy".into(), retry_after: Some(Duration::from_secs(45)) };
+    let busy = WatchSignal::Refused { error: "busy".into(), retry_after: Some(Duration::from_secs(45)) };
     for end in [failed(), busy] {
         let mut timed = TimedMachine::new();
         timed.request();
-        assert!(matches!(timed.on(end), Effect::Failing { .. }));
+        assert!(matches!(timed.on(end), CacheEffect::Failing { .. }));
         timed.expect_pause();
         timed.list(&PAGES);
     }
@@ -127,7 +129,7 @@ fn a_stream_that_breaks_or_may_be_asked_for_later_leads_to_pages_after_a_pause()
 fn expire(timed: &mut TimedMachine, after: Duration) {
     timed.request();
     timed.pass(after);
-    assert_eq!(timed.on(Signal::Expired), Effect::None);
+    assert_eq!(timed.on(WatchSignal::Expired), CacheEffect::None);
 }
 
 #[test]
@@ -139,7 +141,7 @@ fn pages_that_succeed_where_a_stream_failed_are_remembered_for_a_while() {
     expire(&mut timed, PAGES_FOR / 2);
     timed.list(&PAGES);
     expire(&mut timed, PAGES_FOR / 2);
-    timed.list(&Request::StreamList);
+    timed.list(&WatchRequest::StreamList);
 }
 
 #[test]
@@ -153,7 +155,7 @@ fn a_server_out_of_reach_says_nothing_about_streams() {
     timed.expect_pause();
     timed.list(&PAGES);
     expire(&mut timed, EXPIRES_SOON);
-    timed.list(&Request::StreamList);
+    timed.list(&WatchRequest::StreamList);
 }
 
 #[test]
@@ -163,19 +165,19 @@ fn pages_that_fail_as_the_stream_did_are_tried_alone_and_not_remembered() {
     timed.on(refused());
     for _ in 0..3 {
         assert_eq!(timed.request(), PAGES);
-        assert!(matches!(timed.on(refused()), Effect::Failing { .. }));
+        assert!(matches!(timed.on(refused()), CacheEffect::Failing { .. }));
         timed.expect_pause();
     }
     timed.list(&PAGES);
     expire(&mut timed, EXPIRES_SOON);
-    timed.list(&Request::StreamList);
+    timed.list(&WatchRequest::StreamList);
 }
 
 #[test]
 fn a_watch_that_expires_after_a_while_lists_again_at_once() {
     let mut timed = watching();
     expire(&mut timed, EXPIRES_SOON);
-    assert_eq!(timed.machine.request(timed.now), (Request::StreamList, Effect::ListBegins));
+    assert_eq!(timed.machine.request(timed.now), (WatchRequest::StreamList, CacheEffect::ListBegins));
 }
 
 #[test]
@@ -184,17 +186,17 @@ fn watches_that_expire_right_after_their_lists_are_asked_for_ever_more_rarely() 
     let mut pauses = Vec::new();
     for _ in 0..8 {
         // Neither a bookmark nor a new watch makes it healthy.
-        timed.on(Signal::Bookmark { revision: "6".into(), ends_initial: false });
+        timed.on(WatchSignal::Bookmark { revision: "6".into(), ends_initial: false });
         timed.request();
-        let Effect::Failing { retry, .. } = timed.on(Signal::Expired) else { panic!("it fails") };
+        let CacheEffect::Failing { retry, .. } = timed.on(WatchSignal::Expired) else { panic!("it fails") };
         pauses.push(retry.as_secs_f64().round());
         timed.expect_pause();
-        timed.list(&Request::StreamList);
+        timed.list(&WatchRequest::StreamList);
     }
     assert!(pauses[..7].is_sorted() && pauses[7] >= 30.0, "{pauses:?}");
     expire(&mut timed, EXPIRES_SOON);
-    timed.list(&Request::StreamList);
-    let Effect::Failing { retry, .. } = timed.on(Signal::Expired) else { panic!("it fails") };
+    timed.list(&WatchRequest::StreamList);
+    let CacheEffect::Failing { retry, .. } = timed.on(WatchSignal::Expired) else { panic!("it fails") };
     assert!(retry < Duration::from_secs(1), "a watch that was served for a while resets the backoff");
 }
 
@@ -203,9 +205,9 @@ fn watches_that_end_after_one_event_are_spaced() {
     let mut timed = watching();
     for _ in 0..3 {
         timed.pass(Duration::from_millis(10));
-        timed.on(Signal::Event { revision: "6".into() });
-        assert_eq!(timed.on(Signal::Ended), Effect::None);
-        assert_eq!(timed.request(), Request::Pause(Duration::from_millis(990)));
+        timed.on(WatchSignal::Event { revision: "6".into() });
+        assert_eq!(timed.on(WatchSignal::Ended), CacheEffect::None);
+        assert_eq!(timed.request(), WatchRequest::Pause(Duration::from_millis(990)));
         timed.pass(WATCH_SPACING);
         assert_eq!(timed.request(), watch("6"));
     }
@@ -216,11 +218,11 @@ fn a_list_that_returns_the_same_continue_token_fails() {
     let mut timed = TimedMachine::new();
     timed.request();
     timed.on(refused());
-    let page = Signal::Page { revision: "4".into(), continue_token: Some("more".into()) };
+    let page = WatchSignal::Page { revision: "4".into(), continue_token: Some("more".into()) };
     timed.request();
-    assert_eq!(timed.on(page.clone()), Effect::None);
+    assert_eq!(timed.on(page.clone()), CacheEffect::None);
     timed.request();
-    assert!(matches!(timed.on(page), Effect::Failing { error, .. } if error.contains("never ends")));
+    assert!(matches!(timed.on(page), CacheEffect::Failing { error, .. } if error.contains("never ends")));
 }
 
 #[test]
@@ -229,11 +231,11 @@ fn an_expired_list_begins_again_after_a_pause() {
     timed.request();
     timed.on(refused());
     timed.request();
-    timed.on(Signal::Page { revision: "4".into(), continue_token: Some("more".into()) });
+    timed.on(WatchSignal::Page { revision: "4".into(), continue_token: Some("more".into()) });
     timed.request();
-    assert!(matches!(timed.on(Signal::Expired), Effect::Failing { .. }));
+    assert!(matches!(timed.on(WatchSignal::Expired), CacheEffect::Failing { .. }));
     timed.expect_pause();
-    assert_eq!(timed.machine.request(timed.now), (PAGES, Effect::ListBegins));
+    assert_eq!(timed.machine.request(timed.now), (PAGES, CacheEffect::ListBegins));
 }
 
 #[test]
@@ -242,16 +244,16 @@ fn failures_back_off_and_keep_the_place() {
     let mut pauses = Vec::new();
     for _ in 0..8 {
         timed.request();
-        let Effect::Failing { retry, .. } = timed.on(failed()) else { panic!("it failed") };
-        assert_eq!(timed.request(), Request::Pause(retry));
+        let CacheEffect::Failing { retry, .. } = timed.on(failed()) else { panic!("it failed") };
+        assert_eq!(timed.request(), WatchRequest::Pause(retry));
         pauses.push(retry.as_secs_f64().round());
     }
     assert!(pauses[..7].is_sorted() && (30.0..=33.0).contains(&pauses[7]), "{pauses:?}");
     reassure(&mut timed);
     assert_eq!(timed.request(), watch("5"));
-    timed.on(Signal::Event { revision: "6".into() });
+    timed.on(WatchSignal::Event { revision: "6".into() });
     timed.request();
-    let Effect::Failing { retry, .. } = timed.on(failed()) else { panic!("it failed") };
+    let CacheEffect::Failing { retry, .. } = timed.on(failed()) else { panic!("it failed") };
     assert!(retry < Duration::from_secs(1), "an event resets the backoff");
 }
 
@@ -259,9 +261,9 @@ fn failures_back_off_and_keep_the_place() {
 fn a_watch_that_ends_in_silence_is_not_reopened_in_a_loop() {
     let mut timed = watching();
     timed.pass(WATCH_SPACING);
-    timed.on(Signal::Ended);
+    timed.on(WatchSignal::Ended);
     timed.request();
-    assert!(matches!(timed.on(Signal::Ended), Effect::Failing { .. }));
+    assert!(matches!(timed.on(WatchSignal::Ended), CacheEffect::Failing { .. }));
 }
 
 #[test]
@@ -271,13 +273,13 @@ fn a_reopened_watch_is_fresh_before_anything_comes() {
     timed.request();
     reassure(&mut timed);
     timed.request();
-    assert_eq!(timed.on(Signal::Opened), Effect::Resumed);
+    assert_eq!(timed.on(WatchSignal::Opened), CacheEffect::Resumed);
 }
 
 /// The server is asked for its newest revision, and it is one we know.
 fn reassure(timed: &mut TimedMachine) {
-    assert_eq!(timed.request(), Request::Newest);
-    assert_eq!(timed.on(Signal::Newest { revision: "5".into() }), Effect::None);
+    assert_eq!(timed.request(), WatchRequest::Newest);
+    assert_eq!(timed.on(WatchSignal::Newest { revision: "5".into() }), CacheEffect::None);
 }
 
 #[test]
@@ -285,15 +287,15 @@ fn a_server_that_went_back_is_listed_again() {
     let mut timed = watching();
     timed.on(failed());
     timed.request();
-    assert_eq!(timed.request(), Request::Newest);
-    let rewound = Effect::Rewound { known: "5".into(), newest: "4".into() };
-    assert_eq!(timed.on(Signal::Newest { revision: "4".into() }), rewound);
-    assert_eq!(timed.machine.request(timed.now), (Request::StreamList, Effect::ListBegins));
+    assert_eq!(timed.request(), WatchRequest::Newest);
+    let rewound = CacheEffect::Rewound { known: "5".into(), newest: "4".into() };
+    assert_eq!(timed.on(WatchSignal::Newest { revision: "4".into() }), rewound);
+    assert_eq!(timed.machine.request(timed.now), (WatchRequest::StreamList, CacheEffect::ListBegins));
 }
 
 #[test]
 fn only_a_watch_knows_what_lies_behind() {
-    let bookmark = |revision: &str| Signal::Bookmark { revision: revision.into(), ends_initial: false };
+    let bookmark = |revision: &str| WatchSignal::Bookmark { revision: revision.into(), ends_initial: false };
     assert!(watching().machine.is_behind(&bookmark("4")));
     assert!(!watching().machine.is_behind(&bookmark("5")) && !watching().machine.is_behind(&bookmark("odd")));
     assert!(!TimedMachine::new().machine.is_behind(&bookmark("1")));
@@ -302,7 +304,7 @@ fn only_a_watch_knows_what_lies_behind() {
 #[test]
 fn silence_reopens_a_watch() {
     let mut timed = watching();
-    assert_eq!(timed.on(Signal::Silent), Effect::None);
+    assert_eq!(timed.on(WatchSignal::Silent), CacheEffect::None);
     reassure(&mut timed);
     assert_eq!(timed.request(), watch("5"));
 }
@@ -311,8 +313,8 @@ fn silence_reopens_a_watch() {
 fn the_server_may_ask_for_more_patience() {
     let mut timed = watching();
     let patience = Duration::from_secs(45);
-    let effect = timed.on(Signal::Refused { error: "busy".into(), retry_after: Some(patience) });
-    assert_eq!(effect, Effect::Failing { error: "busy".into(), retry: patience, is_break: false });
+    let effect = timed.on(WatchSignal::Refused { error: "busy".into(), retry_after: Some(patience) });
+    assert_eq!(effect, CacheEffect::Failing { error: "busy".into(), retry: patience, is_break: false });
 }
 
 #[test]
@@ -320,11 +322,11 @@ fn a_lost_connection_is_told_from_a_refusal() {
     let is_break = |timed: &mut TimedMachine, is_opened: bool| {
         timed.request();
         if is_opened {
-            timed.on(Signal::Opened);
+            timed.on(WatchSignal::Opened);
         }
-        let Effect::Failing { is_break, .. } = timed.on(failed()) else { panic!("it failed") };
+        let CacheEffect::Failing { is_break, .. } = timed.on(failed()) else { panic!("it failed") };
         timed.request();
-        timed.on(Signal::Newest { revision: "5".into() });
+        timed.on(WatchSignal::Newest { revision: "5".into() });
         is_break
     };
     assert!(!is_break(&mut watching(), false), "refused");

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::contract::World;
 use super::decide::Owner;
-use super::parts::{WorldParts, is_owner};
+use super::world_parts::{WorldParts, is_owner};
 use crate::error::Error;
 use crate::kind::{info, key, key_of};
 use crate::request::{RequestLabel, call};

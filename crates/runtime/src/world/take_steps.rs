@@ -9,24 +9,24 @@ use std::time::Duration;
 use homeostat_core::FieldDiff;
 use homeostat_core::journal::{Entry, Verb};
 
-use super::attempts::{DifferencePrint, Tried};
+use super::attempts::{CorrectionHistory, DifferencePrint};
 use super::contract::{Change, World};
-use super::decide::Step;
+use super::decide::ResourceStep;
 use super::difference::{Difference, describe_differences, field_diff, paths};
 use super::failure::Failure;
-use super::inventory::Intent;
-use super::limiter::Stopped;
-use super::parts::{OutsideWrite, WorldParts};
-use super::policy::Ownership;
+use super::inventory::IntentState;
+use super::limiter::CallStopped;
 use super::reconcile::{Outcome, WorldRun};
-use super::tally::{CONTESTED, NOT_TAKEN, ThingOutcome};
+use super::resource_outcomes::{CONTESTED, NOT_TAKEN, ResourceOutcome};
+use super::world_parts::{OutsideWrite, WorldParts};
+use super::world_policy::Ownership;
 use crate::events::Severity;
 
 /// How soon to look again at a name that is taken by something not yet shown.
 const RELOOK: Duration = Duration::from_secs(5);
 
 /// A thing as it is wanted and as it was found.
-pub(super) struct Thing<'a, W: World> {
+pub(super) struct ExternalResource<'a, W: World> {
     pub(super) name: &'a str,
     pub(super) want: Option<&'a W::Want>,
     pub(super) have: Option<&'a W::Have>,
@@ -35,7 +35,7 @@ pub(super) struct Thing<'a, W: World> {
     pub(super) print: DifferencePrint,
 }
 
-impl<W: World> Thing<'_, W> {
+impl<W: World> ExternalResource<'_, W> {
     /// Returns the differences; if the thing is gone, that is one, too.
     fn drift(&self) -> Cow<'_, [Difference]> {
         match self.have {
@@ -46,33 +46,33 @@ impl<W: World> Thing<'_, W> {
 }
 
 impl<W: World> WorldRun<W> {
-    pub(super) async fn take_step(&self, step: Step, thing: &Thing<'_, W>) -> Outcome {
+    pub(super) async fn take_step(&self, step: ResourceStep, thing: &ExternalResource<'_, W>) -> Outcome {
         match step {
-            Step::Leave => {
+            ResourceStep::Leave => {
                 self.parts.ledger.took(&self.key, Some(thing.name));
                 self.parts.confirm(&self.object, thing.name).await?;
                 self.parts.clear_lasting(&self.object, thing.name).await?;
-                Ok(ThingOutcome::Seen)
+                Ok(ResourceOutcome::Seen)
             }
-            Step::Create { is_drift } => self.create(thing, is_drift).await,
-            Step::Update { is_drift } => self.update(thing, is_drift).await,
-            Step::Adopt => self.adopt(thing).await,
-            Step::Delete => self.delete(thing).await,
-            Step::Report => Ok(ThingOutcome::Drifted(self.leave_drifted(thing))),
-            Step::Forget => self.forget(thing.name).await,
-            Step::Release(why) => {
+            ResourceStep::Create { is_drift } => self.create(thing, is_drift).await,
+            ResourceStep::Update { is_drift } => self.update(thing, is_drift).await,
+            ResourceStep::Adopt => self.adopt(thing).await,
+            ResourceStep::Delete => self.delete(thing).await,
+            ResourceStep::Report => Ok(ResourceOutcome::Drifted(self.leave_drifted(thing))),
+            ResourceStep::Forget => self.forget(thing.name).await,
+            ResourceStep::Release(why) => {
                 let message = format!("{} is left alone: {why}", thing.name);
                 self.cx.event(Severity::Warning, "Released", message);
                 self.forget(thing.name).await
             }
-            Step::Wait(after) => Ok(ThingOutcome::Waiting(after)),
-            Step::Conflict(whom) => Ok(ThingOutcome::Conflict(whom)),
-            Step::Endure { is_contested, left } => self.endure(thing, is_contested, left).await,
+            ResourceStep::Wait(after) => Ok(ResourceOutcome::Waiting(after)),
+            ResourceStep::Conflict(whom) => Ok(ResourceOutcome::Conflict(whom)),
+            ResourceStep::Endure { is_contested, left } => self.endure(thing, is_contested, left).await,
         }
     }
 
-    async fn create(&self, thing: &Thing<'_, W>, is_drift: bool) -> Outcome {
-        let Some(want) = thing.want else { return Ok(ThingOutcome::Gone) };
+    async fn create(&self, thing: &ExternalResource<'_, W>, is_drift: bool) -> Outcome {
+        let Some(want) = thing.want else { return Ok(ResourceOutcome::Gone) };
         if is_drift {
             self.report_drift(thing, "created again");
         }
@@ -80,14 +80,14 @@ impl<W: World> WorldRun<W> {
         let mark = self.parts.mark(&self.object);
         let create = self.parts.world.create(thing.name, want, &mark);
         match self.parts.write(self.outside_write(Verb::Create, thing.name), create).await {
-            Err(Stopped::Failed(Failure::Exists)) => {
+            Err(CallStopped::Failed(Failure::Exists)) => {
                 return self.conclude_taken_name(thing.name, intent).await;
             }
             answer => answer?,
         }
         self.parts.confirm(&self.object, thing.name).await?;
         self.cx.event(Severity::Normal, "Created", format!("{} was created", thing.name));
-        Ok(ThingOutcome::Written)
+        Ok(ResourceOutcome::Written)
     }
 
     fn outside_write<'a>(&'a self, verb: Verb, name: &'a str) -> OutsideWrite<'a> {
@@ -95,17 +95,17 @@ impl<W: World> WorldRun<W> {
     }
 
     /// Deals with a name that is taken by something that a look a moment ago did not show.
-    async fn conclude_taken_name(&self, name: &str, intent: Intent) -> Outcome {
-        if self.parts.records.is_none() || intent == Intent::Known {
+    async fn conclude_taken_name(&self, name: &str, intent: IntentState) -> Outcome {
+        if self.parts.records.is_none() || intent == IntentState::Known {
             // Once it shows, its mark will say whose it is, or it is what an earlier intent created.
-            return Ok(ThingOutcome::Waiting(RELOOK));
+            return Ok(ResourceOutcome::Waiting(RELOOK));
         }
         // No record before, and our create was refused: whatever it is, we did not make it.
         self.parts.forget(&self.object, name).await?;
-        Ok(ThingOutcome::Conflict("somebody who made it a moment ago".to_owned()))
+        Ok(ResourceOutcome::Conflict("somebody who made it a moment ago".to_owned()))
     }
 
-    async fn update(&self, thing: &Thing<'_, W>, is_drift: bool) -> Outcome {
+    async fn update(&self, thing: &ExternalResource<'_, W>, is_drift: bool) -> Outcome {
         if is_drift {
             self.report_drift(thing, "corrected");
         }
@@ -118,11 +118,11 @@ impl<W: World> WorldRun<W> {
             let message = format!("{} was changed: {}", thing.name, describe_differences(thing.differences));
             self.cx.event(Severity::Normal, "Updated", message);
         }
-        Ok(ThingOutcome::Seen)
+        Ok(ResourceOutcome::Seen)
     }
 
-    async fn adopt(&self, thing: &Thing<'_, W>) -> Outcome {
-        let Some(want) = thing.want else { return Ok(ThingOutcome::Gone) };
+    async fn adopt(&self, thing: &ExternalResource<'_, W>) -> Outcome {
+        let Some(want) = thing.want else { return Ok(ResourceOutcome::Gone) };
         self.parts.intend(&self.object, thing.name, want).await?;
         // Records say whose it is by themselves; a mark must be put on the thing.
         if self.parts.policy.ownership != Ownership::Records || !thing.differences.is_empty() {
@@ -133,39 +133,46 @@ impl<W: World> WorldRun<W> {
         }
         self.parts.confirm(&self.object, thing.name).await?;
         self.cx.event(Severity::Normal, "Adopted", format!("{} was adopted", thing.name));
-        Ok(ThingOutcome::Seen)
+        Ok(ResourceOutcome::Seen)
     }
 
     /// Deals with an update that was sent before and did not show: that it was accepted again says little.
-    async fn conclude_repeated_update(&self, thing: &Thing<'_, W>, tried: Tried) -> Outcome {
+    async fn conclude_repeated_update(
+        &self,
+        thing: &ExternalResource<'_, W>,
+        tried: CorrectionHistory,
+    ) -> Outcome {
         let shown = tried.settle;
         if tried.is_hopeless() {
             self.endure(thing, tried.has_taken, shown).await
         } else {
-            Ok(ThingOutcome::Waiting(shown))
+            Ok(ResourceOutcome::Waiting(shown))
         }
     }
 
     /// Leaves a thing alone for a while that does not become as wanted, records that, and reports it, once.
-    async fn endure(&self, thing: &Thing<'_, W>, is_contested: bool, after: Duration) -> Outcome {
+    async fn endure(&self, thing: &ExternalResource<'_, W>, is_contested: bool, after: Duration) -> Outcome {
         self.parts.note_lasting(&self.object, thing.name, thing.print, is_contested).await?;
         let (reason, how) = describe_endured(thing.differences, is_contested);
         if self.parts.ledger.is_news(&self.key, &format!("{reason} {}: {how}", thing.name)) {
             self.cx.event(Severity::Warning, reason, format!("{}: {how}", thing.name));
         }
         // Somebody may repair it outside meanwhile, and the object should say so soon.
-        Ok(ThingOutcome::Endured { reason, how, after: after.min(self.parts.policy.poll) })
+        Ok(ResourceOutcome::Endured { reason, how, after: after.min(self.parts.policy.poll) })
     }
 
     /// Returns what a former process recorded about this very difference, if this one knows nothing about it yet.
-    pub(super) fn resume(&self, thing: &Thing<'_, W>) -> Option<Tried> {
+    pub(super) fn resume(&self, thing: &ExternalResource<'_, W>) -> Option<CorrectionHistory> {
         thing.want.and(thing.have)?;
         let is_contested = self.parts.lasting(&self.object, thing.name, thing.print)?;
         self.parts.ledger.resume(&self.key, thing.name, thing.print, is_contested)
     }
 
     /// Sends the update, and returns how often it was sent for this very difference.
-    async fn send_update(&self, thing: &Thing<'_, W>) -> std::result::Result<Tried, Stopped> {
+    async fn send_update(
+        &self,
+        thing: &ExternalResource<'_, W>,
+    ) -> std::result::Result<CorrectionHistory, CallStopped> {
         if let (Some(want), Some(have)) = (thing.want, thing.have) {
             let mark = self.parts.mark(&self.object);
             let update = self.parts.world.update(thing.name, Change { have, want, mark: &mark });
@@ -176,14 +183,14 @@ impl<W: World> WorldRun<W> {
         Ok(self.parts.ledger.sent(&self.key, thing.name, thing.print))
     }
 
-    async fn delete(&self, thing: &Thing<'_, W>) -> Outcome {
-        let Some(have) = thing.have else { return Ok(ThingOutcome::Gone) };
+    async fn delete(&self, thing: &ExternalResource<'_, W>) -> Outcome {
+        let Some(have) = thing.have else { return Ok(ResourceOutcome::Gone) };
         // A deleted object is meant to go, so its things are not limited. If many objects stop wanting things at once,
         // that may be a mistake.
         if !self.is_cleanup
             && let Err(wait) = self.parts.count_deletion()
         {
-            return Ok(ThingOutcome::Waiting(wait));
+            return Ok(ResourceOutcome::Waiting(wait));
         }
         let delete = self.parts.world.delete(thing.name, have);
         self.parts.write(self.outside_write(Verb::Delete, thing.name), delete).await?;
@@ -204,11 +211,11 @@ impl<W: World> WorldRun<W> {
         if !self.is_cleanup {
             self.parts.clear_lasting(&self.object, name).await?;
         }
-        Ok(ThingOutcome::Gone)
+        Ok(ResourceOutcome::Gone)
     }
 
     /// Reports drift that is not corrected, once; returns how it drifted.
-    fn leave_drifted(&self, thing: &Thing<'_, W>) -> String {
+    fn leave_drifted(&self, thing: &ExternalResource<'_, W>) -> String {
         let how = describe_differences(&thing.drift());
         if self.parts.ledger.is_news(&self.key, &format!("{}: {how}", thing.name)) {
             self.report_drift(thing, "left as it is");
@@ -217,7 +224,7 @@ impl<W: World> WorldRun<W> {
     }
 
     /// Reports drift to people, metrics and the journal.
-    fn report_drift(&self, thing: &Thing<'_, W>, what_follows: &str) {
+    fn report_drift(&self, thing: &ExternalResource<'_, W>, what_follows: &str) {
         let differences = thing.drift();
         let target = WorldParts::<W>::target(thing.name).to_string();
         let entry = Entry::Drifted { object: self.key.clone(), target, diff: paths(&differences) };

@@ -10,7 +10,7 @@ use futures::{FutureExt, StreamExt};
 use homeostat_core::journal::Cause;
 
 use super::contract::{Answer, Push, World};
-use super::parts::WorldParts;
+use super::world_parts::WorldParts;
 use crate::panics::describe_panic;
 use crate::queue::{Backoff, Urgency};
 use crate::workers::controller_queue::ControllerQueue;

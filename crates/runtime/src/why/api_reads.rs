@@ -9,7 +9,7 @@ use crate::request::{RequestLabel, call_whole};
 
 /// In which form an answer is wanted.
 #[derive(Clone, Copy)]
-pub(super) enum Accept {
+pub(super) enum AnswerForm {
     /// As it is.
     Json,
     /// Only the metadata of the objects of a list: it is small, and holds no secrets.
@@ -20,7 +20,7 @@ pub(super) enum Accept {
     Discovery,
 }
 
-impl Accept {
+impl AnswerForm {
     fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
@@ -35,7 +35,7 @@ impl Accept {
 pub(super) async fn get<T: DeserializeOwned>(
     client: &Client,
     path: &str,
-    accept: Accept,
+    accept: AnswerForm,
 ) -> Result<T, Error> {
     let request = http::Request::get(path).header(ACCEPT, accept.media_type()).body(Vec::new());
     let request = request.map_err(|error| Error::Invalid(format!("{path}: {error}")))?;
@@ -46,7 +46,7 @@ pub(super) async fn get<T: DeserializeOwned>(
 pub(super) async fn find<T: DeserializeOwned>(
     client: &Client,
     path: &str,
-    accept: Accept,
+    accept: AnswerForm,
 ) -> Result<Option<T>, Error> {
     match get(client, path, accept).await {
         Err(error) if matches!(error.code(), Some(403..=405)) => Ok(None),

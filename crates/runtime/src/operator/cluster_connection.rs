@@ -4,7 +4,7 @@
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-use super::launch::Cluster;
+use super::launch::ClusterChoice;
 use crate::error::Error;
 
 /// Names the folder of a Pod's account if it is not at the usual path: a Homeostat node without mount namespaces sets
@@ -12,7 +12,7 @@ use crate::error::Error;
 const ACCOUNT_FOLDER: &str = "HOMEOSTAT_SERVICE_ACCOUNT";
 
 /// A cluster, and how it is reached, for people.
-pub(crate) struct Connected {
+pub(crate) struct ConnectedCluster {
     pub(crate) client: Client,
     /// Which server, as whom.
     pub(crate) words: String,
@@ -21,14 +21,14 @@ pub(crate) struct Connected {
 }
 
 /// Connects to the configured cluster; returns none when nothing is configured.
-pub(crate) async fn connect(cluster: &Cluster) -> Result<Option<Connected>, Error> {
+pub(crate) async fn connect(cluster: &ClusterChoice) -> Result<Option<ConnectedCluster>, Error> {
     let refuse = |error: String| Error::NoCluster(error);
     let file = match cluster {
-        Cluster::Of(file) => Some(file.clone()),
-        Cluster::Any => std::env::var("KUBECONFIG").ok().filter(|file| !file.is_empty()),
-        Cluster::Own => account_folder().map(|folder| format!("{folder}/kubeconfig")),
+        ClusterChoice::Of(file) => Some(file.clone()),
+        ClusterChoice::Any => std::env::var("KUBECONFIG").ok().filter(|file| !file.is_empty()),
+        ClusterChoice::Own => account_folder().map(|folder| format!("{folder}/kubeconfig")),
     };
-    let is_in_pod = *cluster == Cluster::Own || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    let is_in_pod = *cluster == ClusterChoice::Own || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     let (config, identity) = match file {
         Some(file) => {
             let parsed = Kubeconfig::read_from(&file).map_err(|error| refuse(format!("{file}: {error}")))?;
@@ -46,7 +46,7 @@ pub(crate) async fn connect(cluster: &Cluster) -> Result<Option<Connected>, Erro
     let words = format!("{} as {identity}", config.cluster_url.to_string().trim_end_matches('/'));
     let token = token_of(&config);
     let client = Client::try_from(config).map_err(|error| refuse(error.to_string()))?;
-    Ok(Some(Connected { client, words, token }))
+    Ok(Some(ConnectedCluster { client, words, token }))
 }
 
 /// Returns the token in a configuration, or in the file that it names.

@@ -21,7 +21,7 @@ pub(super) fn count_on(lease: &Lease) -> Option<u32> {
 
 /// What a replica knows about numbers of shards.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counts {
+pub(super) struct ShardCounts {
     /// The number on the lease; none when it is missing or unreadable.
     pub(super) agreed: Option<u32>,
     /// Under which this replica holds shards.
@@ -30,7 +30,7 @@ pub(super) struct Counts {
     pub(super) wanted: u32,
 }
 
-impl Counts {
+impl ShardCounts {
     /// Returns the number to be written, if it should change. `others` is what the other living replicas want; one that
     /// does not say accepts any.
     pub(super) fn proposal(self, others: impl IntoIterator<Item = Option<u32>>) -> Option<u32> {
@@ -46,7 +46,7 @@ mod tests {
 
     #[track_caller]
     fn check(agreed: Option<u32>, in_force: Option<u32>, others: &[Option<u32>], expected: Option<u32>) {
-        let counts = Counts { agreed, in_force, wanted: 7 };
+        let counts = ShardCounts { agreed, in_force, wanted: 7 };
         assert_eq!(counts.proposal(others.iter().copied()), expected, "{counts:?} {others:?}");
     }
 
