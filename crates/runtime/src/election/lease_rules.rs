@@ -1,11 +1,12 @@
-//! When a Lease may be taken, sans I/O: the rules of Kubernetes' leader election.
+//! When a Lease may be acquired, sans I/O: the rules of Kubernetes' leader election.
 //!
-//! Clocks of replicas are not compared: a candidate measures with its own clock how long it has seen no renewal. The
-//! holder's right ends two thirds of the term after it *sent* its last successful renewal, and another may take the
-//! lease a whole term after it *saw* it, so between the two lies at least a third of a term in which nobody writes.
+//! The clocks of replicas are not compared: a candidate measures with its own clock how long it has seen no renewal.
+//! The holder's leadership ends two thirds of the term after it *sent* its last successful renewal, and another replica
+//! may acquire the lease a whole term after it *saw* it, so at least a third of a term lies between the two in which
+//! nobody writes.
 //!
-//! **Invariant:** only a lease that says so is free: one given back, or one not renewed for a term. One that vanished,
-//! was emptied, or was made to name us by somebody else says nothing about rights that are still valid, so whoever takes
+//! **Invariant:** only a lease that was released, or not renewed for a term, is free. A lease that vanished, was
+//! emptied, or was edited to name us proves nothing about leaders that may still be acting, so a replica that acquires
 //! it renews it for a term before it acts.
 
 use std::time::Duration;
@@ -13,23 +14,23 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use tokio::time::Instant;
 
-/// How long others wait without a renewal before they take over, by default. With the two shares below it makes the 15,
-/// 10 and 2 seconds that Kubernetes' own controllers use.
+/// How long others wait without a renewal before they take over, by default. Together with the two fractions below,
+/// this gives the 15, 10 and 2 seconds that Kubernetes' own controllers use.
 pub(crate) const TERM: Duration = Duration::from_secs(15);
 
-/// The times of a lease, all from its term.
+/// The times of a lease, all derived from its term.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LeaseTimes {
     /// How long others wait without a renewal before they take over.
     pub(super) term: Duration,
-    /// How long a renewal gives the right to act.
+    /// How long the holder may act after a renewal.
     pub(super) renew_within: Duration,
-    /// The pause between two looks.
+    /// The pause between two reads of the lease.
     pub(super) look_every: Duration,
-    /// How long after the end of a right its holder may still be ending what cannot write any more: half of what lies
-    /// between that and the moment from which another may act.
+    /// How long a former leader may take to finish work that can no longer write: half of the time until another
+    /// replica may act.
     pub(super) spare: Duration,
-    /// How long one answer may take: a look that hangs must leave time for another before the right ends.
+    /// How long one answer may take: a read that hangs must leave time for another before leadership ends.
     pub(super) answer_within: Duration,
 }
 
@@ -48,8 +49,8 @@ impl LeaseTimes {
     }
 }
 
-/// The duration written into a lease that is given back: as Kubernetes' own controllers do, and a sign that it was
-/// not emptied by somebody else.
+/// The duration written into a released lease, as by Kubernetes' own controllers. It distinguishes a released lease
+/// from one that someone else emptied.
 const GIVEN_BACK_SECONDS: i32 = 1;
 
 /// Returns a lease that is free from now on.
@@ -68,21 +69,21 @@ fn is_given_back(lease: &LeaseSpec) -> bool {
 /// What a candidate should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaseAction {
-    /// Write itself in as the holder, for the n-th time the holder changes.
+    /// Write itself in as the holder, with this number of transitions.
     Take { transitions: i32 },
     /// Renew what it holds.
     Renew { transitions: i32 },
-    /// Somebody else holds it.
+    /// Another replica holds it.
     Wait,
 }
 
-/// How we stand to a lease.
+/// Our relation to a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum LeaseStanding {
-    /// It does not name us, or we do not know why it does.
+    /// It does not name us, or we do not know why it does so.
     #[default]
     Stranger,
-    /// It names us, or will when the write on its way arrives; we may act between these two.
+    /// It names us, or will once our pending write arrives; we may act between these two moments.
     Holder { from: Instant, until: Instant },
 }
 
@@ -94,7 +95,7 @@ pub(super) struct LeaseCandidate {
 }
 
 impl LeaseCandidate {
-    /// Looks at the lease as it is now.
+    /// Evaluates the lease as it was just read.
     pub(super) fn judge(
         &mut self,
         identity: &str,
@@ -119,9 +120,9 @@ impl LeaseCandidate {
                 self.take_over(now);
                 next
             }
-            // It vanished or was emptied while we held it, and our right is still valid: nobody else can have one.
+            // It vanished or was emptied while we held it, and our leadership is still valid: nobody else can lead.
             _ if self.right(now).is_some() => next,
-            // The holder we knew will put it back.
+            // The holder we knew will write it again.
             _ if self.seen.as_ref().is_some_and(|(lease, since)| !is_over(lease, *since, now, term)) => {
                 LeaseAction::Wait
             }
@@ -132,22 +133,22 @@ impl LeaseCandidate {
         }
     }
 
-    /// Notes a write of ours that may arrive whether we hear of it or not.
+    /// Records a write of ours that may arrive even if we get no answer.
     fn take_over(&mut self, now: Instant) {
         self.standing = LeaseStanding::Holder { from: now, until: now };
     }
 
-    /// Notes that our write of this moment arrived, and that it is `now`.
+    /// Records that the write we sent at this moment arrived; the current time is `now`.
     pub(super) fn wrote(&mut self, sent: Instant, now: Instant, terms: LeaseTimes) {
         let from = match self.standing {
             LeaseStanding::Stranger => now + terms.term,
             LeaseStanding::Holder { from, .. } => from,
         };
-        // The right is counted from before the request: what the server sees later cannot lengthen it.
+        // Leadership is counted from before the request was sent: a later time on the server cannot extend it.
         self.standing = LeaseStanding::Holder { from, until: sent + terms.renew_within };
     }
 
-    /// Notes that the lease is somebody else's, or will be.
+    /// Records that the lease belongs to another replica, or will.
     pub(super) fn lost(&mut self) {
         self.standing = LeaseStanding::Stranger;
     }
@@ -160,7 +161,7 @@ impl LeaseCandidate {
         }
     }
 
-    /// Returns how long it takes until we may act, if only time is missing.
+    /// Returns how long it takes until we may act, if we only have to wait.
     pub(super) fn begins_in(&self, now: Instant) -> Option<Duration> {
         match self.standing {
             LeaseStanding::Holder { from, .. } if from > now => Some(from - now),
@@ -168,8 +169,8 @@ impl LeaseCandidate {
         }
     }
 
-    /// Returns whether another who finds the lease given back would act alone. Not while we ourselves wait for
-    /// somebody's right to end.
+    /// Returns whether a replica that finds the lease released would be the only one to act. Not while we ourselves
+    /// wait for another's leadership to end.
     pub(super) fn may_give_back(&self, now: Instant) -> bool {
         matches!(self.standing, LeaseStanding::Holder { from, .. } if from <= now)
     }
@@ -191,19 +192,19 @@ impl LeaseCandidate {
         self.is_alive(lease, now, term) && !is_given_back(lease)
     }
 
-    /// Returns whether the holder we knew may put back a lease that is gone.
+    /// Returns whether the holder we knew may write a lease that is gone again.
     pub(super) fn may_return(&self, now: Instant, term: Duration) -> bool {
         let known = self.seen.as_ref().filter(|(lease, _)| !is_given_back(lease));
         known.is_some_and(|(lease, since)| !is_over(lease, *since, now, term))
     }
 
-    /// Returns for how long we have seen no change.
+    /// Returns how long we have seen no change.
     pub(super) fn unchanged_for(&self, now: Instant) -> Duration {
         self.seen.as_ref().map_or(Duration::ZERO, |(_, since)| now.saturating_duration_since(*since))
     }
 }
 
-/// Returns whether the time of a lease has run out. A lease that somebody edited may say less than its holder goes by.
+/// Returns whether a lease has expired. A lease that was edited may state a shorter duration than its holder uses.
 fn is_over(lease: &LeaseSpec, since: Instant, now: Instant, term: Duration) -> bool {
     let seconds = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     now.saturating_duration_since(since) >= seconds.map_or(term, Duration::from_secs).max(term)

@@ -1,12 +1,12 @@
-//! Into how many shards the keys are dealt. The replicas agree on one number, which may differ from this replica's own
-//! setting: in a rollout that changes `.sharded(n)`, both settings exist for a while.
+//! How many shards the keys are divided into. The replicas agree on one number, which may differ from this replica's
+//! own setting: in a rollout that changes `.sharded(n)`, both settings exist for a while.
 //!
-//! The number is on a Lease of its own, created by the first replica. It changes when every living replica wants the
-//! same other one. Each lease of a shard carries the number it was taken under.
+//! The number is stored on a Lease of its own, created by the first replica. It changes when every live replica is
+//! configured with the same other number. Each lease of a shard carries the number under which it was acquired.
 //!
-//! **Invariant:** a shard is acted upon only after a look at all leases, made after its own was written, that shows its
-//! number agreed and no living lease of another. Of two replicas that take shards under different numbers, the one that
-//! looks later sees the other's lease. (The integration tests `handovers::*` show it.)
+//! **Invariant:** a replica acts on a shard only after it has listed all leases, after writing the shard's own, and
+//! found its number agreed on and no live lease with another number. Of two replicas that acquire shards under
+//! different numbers, the one that lists later sees the other's lease. (The integration tests `handovers::*` show it.)
 
 use k8s_openapi::api::coordination::v1::Lease;
 
@@ -19,20 +19,20 @@ pub(super) fn count_on(lease: &Lease) -> Option<u32> {
     text.parse().ok().filter(|count| *count > 0)
 }
 
-/// What a replica knows about numbers of shards.
+/// The numbers of shards that a replica knows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShardCounts {
-    /// The number on the lease; none when it is missing or unreadable.
+    /// The number on the lease; `None` if it is missing or unreadable.
     pub(super) agreed: Option<u32>,
-    /// Under which this replica holds shards.
+    /// The number under which this replica holds shards.
     pub(super) in_force: Option<u32>,
     /// The number this replica is configured with.
     pub(super) wanted: u32,
 }
 
 impl ShardCounts {
-    /// Returns the number to be written, if it should change. `others` is what the other living replicas want; one that
-    /// does not say accepts any.
+    /// Returns the number to write, if it should change. `others` are the settings of the other live replicas; one
+    /// without a setting accepts any.
     pub(super) fn proposal(self, others: impl IntoIterator<Item = Option<u32>>) -> Option<u32> {
         let Some(agreed) = self.agreed else { return Some(self.in_force.unwrap_or(self.wanted)) };
         let is_wanted_by_all = others.into_iter().all(|other| other == Some(self.wanted));

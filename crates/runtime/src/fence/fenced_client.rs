@@ -1,5 +1,5 @@
-//! A client for what the context does not do, under the right of a run: reads pass, and whatever may change something
-//! is refused from the moment the right is over.
+//! A client for requests that the context does not cover, limited to the tenure of a run: reads pass, and every request
+//! that may change something is refused once the tenure is over.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,7 +12,7 @@ use kube::client::Body;
 use super::tenure::TenureTerm;
 use crate::error::Error;
 
-/// Returns the client `whole`, for as long as the right lasts.
+/// Returns the client `whole`, limited to this tenure.
 pub(super) fn fenced(whole: &Client, term: &Arc<TenureTerm>) -> Client {
     let namespace = whole.default_namespace().to_owned();
     Client::new(FencedService { whole: whole.clone(), term: term.clone() }, namespace)

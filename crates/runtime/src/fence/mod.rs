@@ -1,12 +1,13 @@
-//! The right to act. A replica that lost its lease, or is about to, must neither go on with its work nor send a write
-//! that it has prepared: whatever acts for an object enters the fence first, is cancelled when the right ends, and asks
-//! the fence before each write. The fence closes before the lease can pass to another.
+//! The fence: whether this replica leads, and for which keys. A replica that lost its lease, or is about to, must
+//! neither continue its work nor send a write that it has prepared. So code that acts for an object enters the fence
+//! first, is cancelled when its tenure ends, and asks the fence before each write. The fence closes before the lease
+//! can pass to another replica.
 //!
-//! Without an election everything is admitted and nothing is counted. With one leader there is one [`Tenure`] for all
-//! keys, with shards one for each shard held. The election opens, renews and ends tenures; nothing else does.
+//! Without an election everything is allowed and nothing is counted. With one leader there is one [`Tenure`] for all
+//! keys; with shards, one for each shard held. Only the election starts, renews and ends tenures.
 //!
-//! **Invariant:** a tenure that is over never begins again. Whoever gains the right anew gets a new one, so that what
-//! was begun under the old right cannot write under the new.
+//! **Invariant:** a tenure that is over never starts again. A replica that regains its lease gets a new tenure, so that
+//! work begun under the old one cannot write under the new one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,18 +27,18 @@ mod tenure;
 use tenure::Tenure;
 pub(crate) use tenure::{Permit, TenureClaim};
 
-/// What this process may do now.
+/// What this process leads now.
 #[derive(Debug)]
 pub(crate) enum Leadership {
-    /// Everything, always: no election.
+    /// All keys, always: there is no election.
     Unlimited,
-    /// Everything under this tenure, if there is one.
+    /// All keys under this tenure, if there is one.
     Whole(Option<Arc<Tenure>>),
-    /// The keys of some of the shards, each under its tenure.
+    /// The keys of some shards, each under its own tenure.
     Shards {
-        /// Into how many the keys are dealt.
+        /// How many shards the keys are divided into.
         count: u32,
-        /// Those held, lapsed ones included.
+        /// The shards held, including those whose tenure has lapsed.
         held: BTreeMap<u32, Arc<Tenure>>,
     },
 }
@@ -63,44 +64,45 @@ impl Leadership {
     }
 }
 
-/// What the election says about a shard that is held.
+/// A shard that this replica holds, as the election reports it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeldShard {
-    /// When it ends unless renewed.
+    /// When its tenure ends unless renewed.
     pub(crate) until: Instant,
-    /// It is to be given back: what is under way may end, nothing more begins.
+    /// It is to be given back: work in progress may finish, but nothing new starts.
     pub(crate) is_closing: bool,
 }
 
-/// The shards whose right begins.
+/// The shards whose tenure starts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct StartedShards {
-    /// Those that another replica had.
+    /// Shards that another replica held before.
     pub(crate) gained: BTreeSet<u32>,
-    /// Those that were ours before they lapsed.
+    /// Shards that were ours before their tenure lapsed.
     pub(crate) resumed: BTreeSet<u32>,
 }
 
-/// Whether something may begin for a key.
+/// Whether work may start for a key.
 #[derive(Debug)]
 pub(crate) enum FenceAnswer {
-    /// It may, and is counted until the permit is dropped.
+    /// It may start, and is counted until the permit is dropped.
     Granted(Permit),
-    /// Not now: the right lapsed or is being handed over, and may be ours again.
+    /// Not now: the tenure lapsed or is being handed over, and may become ours again.
     Suspended,
-    /// It is another replica's.
+    /// The key belongs to another replica.
     Elsewhere,
 }
 
-/// A shared view of the right to act. Cheap to clone.
+/// A shared view of what this process leads. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Fence {
     right: Arc<watch::Sender<Leadership>>,
-    /// How often a right came that was not held before.
+    /// How often leadership was gained that was not held before.
     gains: Arc<AtomicU64>,
-    /// There is no election and never will be: nobody needs to look.
+    /// There is no election and never will be: no check is needed.
     is_unlimited: bool,
-    /// How much of the time between the end of a right and the moment when another replica may have it can be used.
+    /// How long work that can no longer write may continue after its tenure ends: a part of the time before another
+    /// replica may lead.
     spare: Duration,
 }
 
@@ -110,22 +112,23 @@ impl Fence {
         Self { right: Arc::new(watch::Sender::new(right)), gains: Arc::default(), is_unlimited, spare }
     }
 
-    /// Admits everything.
+    /// Returns a fence that allows everything.
     pub(crate) fn unlimited() -> Self {
         Self::new(Leadership::Unlimited, Duration::ZERO)
     }
 
-    /// Admits nothing until an election opens it. `spare` is how long work that can no longer write may go on.
+    /// Returns a fence that allows nothing until an election opens it. `spare` is how long work that can no longer
+    /// write may continue.
     pub(crate) fn closed(spare: Duration) -> Self {
         Self::new(Leadership::Whole(None), spare)
     }
 
-    /// Returns how long what has been told that its right is over may take to end, if it cannot write.
+    /// Returns how long work may take to finish after its tenure ended, if it cannot write.
     pub(crate) fn spare(&self) -> Duration {
         self.spare
     }
 
-    /// Asks to begin something for this key.
+    /// Asks to start work for this key.
     pub(crate) fn enter(&self, key: &Key) -> FenceAnswer {
         if self.is_unlimited {
             return FenceAnswer::Granted(Permit::unlimited());
@@ -158,7 +161,7 @@ impl Fence {
         tenure.is_some_and(|tenure| tenure.is_valid())
     }
 
-    /// Returns whether anything may begin now.
+    /// Returns whether any work may start now.
     pub(crate) fn is_open(&self) -> bool {
         if self.is_unlimited {
             return true;
@@ -170,7 +173,7 @@ impl Fence {
         }
     }
 
-    /// Returns the shard this key belongs to, if keys are dealt into shards.
+    /// Returns the shard this key belongs to, if keys are divided into shards.
     pub(crate) fn shard_of(&self, key: &Key) -> Option<u32> {
         if self.is_unlimited {
             return None;
@@ -181,24 +184,24 @@ impl Fence {
         }
     }
 
-    /// Returns a number that grows whenever a right comes that was not held before; none where there is no election.
-    /// What was known under another number may be behind what another replica did meanwhile.
+    /// Returns a number that grows whenever leadership is gained that was not held before; `None` without an election.
+    /// Knowledge from under another number may be older than what another replica did in the meantime.
     pub(crate) fn gain(&self) -> Option<u64> {
         (!self.is_unlimited).then(|| self.gains.load(Ordering::SeqCst))
     }
 
-    /// Counts a right that was gained. Called under the lock of the right, so before anybody can act under it.
+    /// Counts a gain of leadership. Called under the lock, so before anything can act under it.
     fn count_gain(&self) {
         self.gains.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Returns a receiver that sees when rights begin, are renewed or end.
+    /// Returns a receiver that is notified when tenures start, are renewed or end.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Leadership> {
         self.right.subscribe()
     }
 
-    /// Ends rights when their time is over, for as long as it is polled. The election renews them in its own time, which
-    /// a server that does not answer may stretch.
+    /// Ends tenures when their time is over, for as long as it is polled. The election renews them at its own pace,
+    /// which an unresponsive server may delay.
     pub(crate) async fn enforce(&self) {
         let mut changes = self.right.subscribe();
         loop {
@@ -210,7 +213,7 @@ impl Fence {
                 (lapsed > 0, tenures.iter().filter_map(|tenure| tenure.ends_at()).min())
             };
             if has_lapsed {
-                // Those who wait for changes look again.
+                // Subscribers check again.
                 self.right.send_modify(|_| {});
             }
             tokio::select! {
@@ -220,9 +223,9 @@ impl Fence {
         }
     }
 
-    /// Gives us the whole right until this moment unless it is renewed, or ends it now.
+    /// Starts or renews the leadership of all keys until this moment, or ends it now.
     pub(crate) fn set_leader(&self, until: Option<Instant>) {
-        debug_assert!(!self.is_unlimited, "without an election nobody sets rights");
+        debug_assert!(!self.is_unlimited, "without an election nothing sets leadership");
         self.right.send_modify(|right| {
             let former = match right {
                 Leadership::Whole(tenure) => tenure.take(),
@@ -240,9 +243,10 @@ impl Fence {
         });
     }
 
-    /// Gives us these of so many shards and ends all others now. Returns those that begin.
+    /// Starts or renews the tenures of these shards, out of `count`, and ends all others now. Returns the shards that
+    /// start.
     pub(crate) fn set_shards(&self, count: u32, rights: &BTreeMap<u32, HeldShard>) -> StartedShards {
-        debug_assert!(!self.is_unlimited, "without an election nobody sets rights");
+        debug_assert!(!self.is_unlimited, "without an election nothing sets leadership");
         let mut begun = StartedShards::default();
         self.right.send_modify(|right| {
             let mut before = match std::mem::replace(right, Leadership::Whole(None)) {
@@ -275,7 +279,7 @@ impl Fence {
         begun
     }
 
-    /// Ends what is under way in this shard.
+    /// Ends the work in progress in this shard.
     pub(crate) fn end_shard(&self, shard: u32) {
         self.right.send_modify(|right| {
             if let Some(tenure) = right.shard(shard) {
@@ -284,12 +288,12 @@ impl Fence {
         });
     }
 
-    /// Returns how much is under way in this shard.
+    /// Returns the number of runs in progress in this shard.
     pub(crate) fn active_in(&self, shard: u32) -> usize {
         self.right.borrow().shard(shard).map_or(0, |tenure| tenure.active())
     }
 
-    /// Ends every right.
+    /// Ends every tenure.
     pub(crate) fn end_all(&self) {
         if !self.is_unlimited {
             self.right.send_modify(|right| right.end());
@@ -310,7 +314,7 @@ fn shard_of(key: &Key, count: u32) -> u32 {
 }
 
 /// Returns FNV-1a followed by the finisher of SplitMix64, because names that differ in their last letters leave FNV's
-/// high bits alike. Fixed for ever: every replica, of every version, must put an object into the same shard.
+/// high bits alike. It must never change: every replica, of every version, must put an object into the same shard.
 pub(crate) fn stable_hash(text: &str) -> u64 {
     let hash = fnv_64(text.as_bytes());
     let mixed = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

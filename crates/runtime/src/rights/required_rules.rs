@@ -1,4 +1,4 @@
-//! What an operator may need to do to a kind: declared by the builder, checked at start, printed as RBAC.
+//! The RBAC rules that an operator needs for a kind: declared by the builder, checked at start, printed as manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,20 +20,20 @@ pub(crate) struct Rule {
 
 /// Following a kind, and reading an object of it.
 pub(crate) const READ: &[&str] = &["get", "list", "watch"];
-/// Creating, changing and deleting children. Applying one for the first time reads it to see whose it is.
+/// Creating, changing and deleting children. Applying one for the first time reads it to find its owner.
 pub(crate) const WRITE: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 /// The same without following them.
 pub(crate) const WRITE_ONLY: &[&str] = &["get", "create", "patch", "delete"];
-/// What the records of a world need: they are followed, and never asked for one by one.
+/// The verbs for the records of a world: they are watched, and never read one by one.
 pub(crate) const KEEP: &[&str] = &["list", "watch", "create", "patch", "delete"];
 /// Reading an object without following its kind.
 pub(crate) const GET: &[&str] = &["get"];
 /// Changing what exists.
 pub(crate) const PATCH: &[&str] = &["patch"];
-/// `blockOwnerDeletion` in an owner reference asks for this right on the owner's finalizers.
+/// `blockOwnerDeletion` in an owner reference requires this verb on the owner's finalizers.
 const UPDATE: &[&str] = &["update"];
 
-/// What a controller does to the objects it reconciles, besides reading them.
+/// How a controller writes the objects it reconciles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MainWrites {
     /// Finalizers and annotations of our own.
@@ -59,7 +59,7 @@ impl Rule {
         }
     }
 
-    /// Returns what a controller does to its main kind. A status that others write at the same moment is read again, so
+    /// Returns the rules for a controller's main kind. A status that others write at the same moment is read again, so
     /// `get` is always needed.
     pub(crate) fn for_main_kind(info: &KindInfo, writes: MainWrites) -> Vec<Self> {
         let mut rules = vec![Self { is_main: true, ..Self::on_kind(info, "", READ) }];
@@ -75,7 +75,7 @@ impl Rule {
         rules
     }
 
-    /// Returns the right to record events.
+    /// Returns the rule that allows recording events.
     pub(crate) fn events() -> Self {
         Self::on::<Event>("", &["create", "patch"])
     }

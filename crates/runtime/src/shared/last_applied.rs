@@ -1,8 +1,9 @@
-//! What a controller applied last to each object, so that applying the same again costs nothing, and the server need not
-//! be asked again whose a child is.
+//! The last configuration that a controller applied to each object, so that applying the same again costs nothing, and
+//! the server need not be asked again who owns a child.
 //!
-//! **Invariant:** memory is bounded. What a cache shows is remembered as long as the cache shows it; of what no cache
-//! shows, such as children that are written but not watched, only the last [`UNWATCHED_MAX`]. Forgetting costs a request.
+//! **Invariant:** memory is bounded. Cached objects are remembered as long as they are in the cache; of objects in no
+//! cache, such as children that are written but not watched, only the last [`UNWATCHED_MAX`]. Forgetting costs a
+//! request.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,10 +14,10 @@ use serde_json::Value;
 
 use crate::recent::Recent;
 
-/// How many objects are remembered whose deletion no cache reports: about a megabyte.
+/// The number of objects to remember whose deletion no cache reports: about a megabyte.
 const UNWATCHED_MAX: usize = 4096;
 
-/// What a controller applied last to each object.
+/// The last configuration that a controller applied to each object.
 pub(crate) struct LastApplied(Mutex<LastAppliedEntries>);
 
 struct LastAppliedEntries {
@@ -29,7 +30,7 @@ struct RememberedApply {
     uid: Option<Box<str>>,
 }
 
-/// A fingerprint of a write, and the revision it led to.
+/// The fingerprint of an applied configuration, and the resulting revision.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct AppliedFingerprint {
     pub(crate) configuration: u64,
@@ -66,13 +67,13 @@ impl LastApplied {
         self.get(key) == Some(applied)
     }
 
-    /// Remembers a write to an object that a cache shows: [`forget`](Self::forget) is called when it is gone.
+    /// Remembers a write to a cached object; [`forget`](Self::forget) is called when it is gone.
     pub(crate) fn set(&self, key: Key, applied: AppliedFingerprint, uid: Option<&str>) {
         let remembered = RememberedApply { applied, uid: uid.map(Into::into) };
         self.lock().watched.insert(key, remembered);
     }
 
-    /// Remembers a write to an object that no cache shows.
+    /// Remembers a write to an object in no cache.
     pub(crate) fn set_unwatched(&self, key: Key, applied: AppliedFingerprint, uid: Option<&str>) {
         let remembered = RememberedApply { applied, uid: uid.map(Into::into) };
         self.lock().unwatched.insert(key, remembered);
@@ -97,7 +98,7 @@ impl LastAppliedEntries {
     }
 }
 
-/// Returns the same number for the same body.
+/// Returns a hash of the body.
 pub(crate) fn hash_of(body: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     body.to_string().hash(&mut hasher);

@@ -1,5 +1,5 @@
-//! What to do about one thing, sans I/O: from what is wanted, what is there, whose it is and what was intended, to one
-//! step. Every write that is made outside for an object is decided here.
+//! Decides what to do about one external resource, sans I/O: from its desired state, actual state, ownership and intent
+//! to one step. Every external write for an object is decided here.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use super::attempts::CorrectionHistory;
 use super::world_policy::Drift;
 use crate::kind::{Kind, key_of};
 
-/// Whose a thing is, as far as it can be known.
+/// The owner of an external resource, as far as it can be known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OwnershipClaim {
-    /// Ours, kept for this object; a name prefix alone does not tell for which.
+    /// Ours, kept for this object; a name prefix alone does not identify the object.
     Ours(Option<Owner>),
-    /// We intended to make it and never learned whether we did.
+    /// We intended to create it and never learned whether we did.
     Doubtful(Owner),
     /// Marked by this other manager.
     Theirs(String),
-    /// It has no mark.
+    /// Not marked.
     Nobody,
 }
 
-/// The object a thing is kept for.
+/// The object that an external resource is kept for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) key: Key,
@@ -35,57 +35,56 @@ impl Owner {
     }
 }
 
-/// What is there under a name, and what is known about it. The claim and the difference are those of a thing that is
-/// there; what is absent has neither.
+/// The resource under a name, and what is known about it. Only an existing resource has a claim and differences.
 #[derive(Clone, Debug)]
 pub(super) struct ResourceSituation {
     pub(super) seen: SeenResource,
-    /// The object wants a thing of this name.
+    /// The object desires a resource with this name.
     pub(super) is_wanted: bool,
-    /// A create was intended this long ago and the thing has not been seen since.
+    /// A create was intended this long ago and the resource has not been seen since.
     pub(super) intent: Option<Duration>,
-    /// Thing and object agreed before, and the object has not changed since: a difference is drift.
+    /// Resource and object agreed before, and the object has not changed since: a difference is drift.
     pub(super) was_synced: bool,
-    /// Of several objects that want the name, this one comes first.
+    /// Of several objects that desire the name, this one comes first.
     pub(super) is_holder: bool,
-    /// This very difference was corrected before.
+    /// This difference was corrected before.
     pub(super) tried: Option<CorrectionHistory>,
 }
 
-/// What is there.
+/// The resource as it was read.
 #[derive(Clone, Debug)]
 pub(super) enum SeenResource {
     Absent,
     Present {
         whose: ClaimForObject,
-        /// It is as wanted; unknown (false) when nothing is wanted.
+        /// Whether it matches the spec; false (unknown) if none is desired.
         is_equal: bool,
     },
 }
 
-/// The claim, seen from the object that is being reconciled.
+/// The claim from the point of view of the object that is being reconciled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ClaimForObject {
-    /// This object's.
+    /// Kept for this object.
     Own,
-    /// Ours, without saying for which object.
+    /// Ours, but it is not known for which object.
     Common,
     /// Kept for another object that exists.
     Sibling(String),
     /// Kept for an object that is gone.
     Orphan,
-    /// Maybe this object's.
+    /// Possibly kept for this object.
     Doubtful,
-    /// Of another manager.
+    /// Another manager's.
     Foreign(String),
-    /// Nobody's; `adopts` says whether the rule lets us adopt it.
+    /// Unowned; `adopts` says whether the rule allows adopting it.
     Nobody { adopts: bool },
 }
 
-/// What to do.
+/// What to do about a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ResourceStep {
-    /// It is as wanted.
+    /// It matches the spec.
     Leave,
     Create {
         is_drift: bool,
@@ -93,28 +92,28 @@ pub(super) enum ResourceStep {
     Update {
         is_drift: bool,
     },
-    /// Take over what is nobody's.
+    /// Adopt an unowned resource.
     Adopt,
     Delete,
-    /// It drifted, and shall only be reported.
+    /// It drifted, which is only reported.
     Report,
-    /// The thing is gone for good: drop it from the inventory.
+    /// The resource is gone for good: drop it from the inventory.
     Forget,
     /// Not ours to touch: drop it from the inventory and leave it.
     Release(String),
-    /// The outside may not show yet what was created.
+    /// The API may not show the created resource yet.
     Wait(Duration),
-    /// Somebody else has it.
+    /// It belongs to someone else.
     Conflict(String),
-    /// It was corrected often enough for now: without effect, or, if `is_contested`, until it was undone. Tried again
-    /// after this time.
+    /// It was corrected often enough for now: without effect or, if `is_contested`, undone each time. Tried again after
+    /// this time.
     Endure {
         is_contested: bool,
         left: Duration,
     },
 }
 
-/// Decides what is done about a thing.
+/// Decides what to do about a resource.
 pub(super) fn decide(situation: ResourceSituation, drift: Drift, settle: Duration) -> ResourceStep {
     let ResourceSituation { seen, is_wanted, intent, was_synced, is_holder, tried } = situation;
     let left = intent.and_then(|age| settle.checked_sub(age)).filter(|left| !left.is_zero());
@@ -130,7 +129,7 @@ pub(super) fn decide(situation: ResourceSituation, drift: Drift, settle: Duratio
         (SeenResource::Absent, true) => ResourceStep::Create { is_drift: was_synced },
         (SeenResource::Present { whose, is_equal }, true) => {
             let change = || match (drift, tried) {
-                // Our own update that does not show yet is not drift.
+                // Our own update that is not visible yet is not drift.
                 (_, Some(CorrectionHistory { has_taken: false, .. })) => {
                     ResourceStep::Update { is_drift: false }
                 }
@@ -143,8 +142,8 @@ pub(super) fn decide(situation: ResourceSituation, drift: Drift, settle: Duratio
     }
 }
 
-/// Holds an update back that was sent before for the same difference: it gets time to show, and if it never does, it is
-/// sent more and more rarely.
+/// Holds back an update that was sent before for the same difference: it gets time to take effect, and if it never
+/// does, it is sent less and less often.
 fn restrain(step: ResourceStep, tried: Option<CorrectionHistory>) -> ResourceStep {
     let Some((tried, left)) = tried.and_then(|tried| Some((tried, tried.left()?))) else { return step };
     match step {
@@ -179,7 +178,7 @@ fn keep(
     }
 }
 
-/// Decides about a thing that this object has, or had, in its inventory and no longer wants.
+/// Decides about a resource that this object has, or had, in its inventory and no longer desires.
 fn drop_unwanted(whose: ClaimForObject, is_equal: bool, is_holder: bool) -> ResourceStep {
     match whose {
         ClaimForObject::Own | ClaimForObject::Orphan => ResourceStep::Delete,
@@ -194,7 +193,7 @@ fn drop_unwanted(whose: ClaimForObject, is_equal: bool, is_holder: bool) -> Reso
     }
 }
 
-/// Only a person can resolve this: by removing the thing, or its record, or by setting `made` in the record.
+/// Only a person can resolve this: by removing the resource or its record, or by setting `made` in the record.
 const DOUBT: &str = "nobody for certain: we meant to create it, but it is not what we meant to create";
 
 #[cfg(test)]

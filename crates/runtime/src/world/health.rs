@@ -1,4 +1,5 @@
-//! How a world is doing: whether its API answers, and when all of it was last seen. Metrics and `/readyz` show it.
+//! The health of a world: whether its API answers, and when it was last listed completely. Metrics and `/readyz` show
+//! it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +17,7 @@ impl<W: World> WorldHealthSource for WorldParts<W> {
     }
 }
 
-/// When the last pass ended well, and what came of the last try.
+/// When the last pass succeeded, and the result of the last attempt.
 pub(super) struct PassHistory(Mutex<(Instant, Option<String>)>);
 
 impl PassHistory {

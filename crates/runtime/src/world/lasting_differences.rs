@@ -1,9 +1,10 @@
-//! Records differences that outlast our updates: the API accepts an update and does not change the thing, or somebody
-//! reverts it each time. They are an annotation of the object, `OPERATOR/CONTROLLER.lasting`, so that the next process
-//! does not start its attempts from the beginning. The condition says the same to people and is never read for it.
+//! Records differences that outlast our updates: the API accepts an update without changing the resource, or another
+//! client reverts it each time. They are stored in an annotation of the object, `OPERATOR/CONTROLLER.lasting`, so that
+//! the next process does not start its attempts from the beginning. The condition reports the same to people and is
+//! never read back.
 //!
-//! **Invariant:** an entry counts only for the generation and the very difference it was written for. Losing the annotation costs a
-//! few updates and nothing else.
+//! **Invariant:** an entry counts only for the generation and the exact difference it was written for. Losing the
+//! annotation costs only a few updates.
 
 use std::collections::BTreeMap;
 
@@ -16,26 +17,26 @@ use super::contract::World;
 use super::world_parts::WorldParts;
 use crate::error::Error;
 
-/// A difference of one thing that our updates do not remove.
+/// A difference of one resource that our updates do not remove.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct LastingDifference {
     #[serde(flatten)]
     print: DifferencePrint,
-    /// The thing became as wanted each time and was changed back; otherwise it never did.
+    /// Whether the updates took effect and were reverted each time; otherwise they never took effect.
     is_contested: bool,
 }
 
 type LastingDifferences = BTreeMap<String, LastingDifference>;
 
 impl<W: World> WorldParts<W> {
-    /// Returns whether this difference of a thing is recorded as contested; none if it is not recorded.
+    /// Returns whether this difference of a resource is recorded as contested; `None` if it is not recorded.
     pub(super) fn lasting(&self, object: &W::Kind, thing: &str, print: DifferencePrint) -> Option<bool> {
         let known = self.lasting_differences(object).remove(thing)?;
         (known.print == print).then_some(known.is_contested)
     }
 
-    /// Records that a difference of a thing outlasts our updates.
+    /// Records that a difference of a resource outlasts our updates.
     pub(super) async fn note_lasting(
         &self,
         object: &W::Kind,
@@ -52,7 +53,7 @@ impl<W: World> WorldParts<W> {
         self.write_lasting(object, all).await
     }
 
-    /// Removes what is recorded about a thing that is as wanted, or gone.
+    /// Removes the entry of a resource that matches the spec or is gone.
     pub(super) async fn clear_lasting(&self, object: &W::Kind, thing: &str) -> Result<(), Error> {
         let mut all = self.lasting_differences(object);
         if all.remove(thing).is_none() {
@@ -61,7 +62,7 @@ impl<W: World> WorldParts<W> {
         self.write_lasting(object, all).await
     }
 
-    /// Removes what is recorded about an object all of whose things are as wanted.
+    /// Removes all entries of an object whose resources all match the spec.
     pub(super) async fn clear_all_lasting(&self, object: &W::Kind) -> Result<(), Error> {
         match self.annotation(object, &self.lasting_annotation()) {
             Some(_) => self.write_lasting(object, LastingDifferences::new()).await,
@@ -69,14 +70,14 @@ impl<W: World> WorldParts<W> {
         }
     }
 
-    /// Returns the lasting differences in the annotation; none if it cannot be read.
+    /// Returns the lasting differences in the annotation; empty if it cannot be read.
     fn lasting_differences(&self, object: &W::Kind) -> LastingDifferences {
         let text = self.annotation(object, &self.lasting_annotation());
         text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
     }
 
     async fn write_lasting(&self, object: &W::Kind, mut all: LastingDifferences) -> Result<(), Error> {
-        // What was written for another wish is of no use, and the annotation must not grow with every edit.
+        // Entries for another generation are useless, and the annotation must not grow with every edit.
         let generation = object.meta().generation.unwrap_or_default();
         all.retain(|_, difference| difference.print.is_of(generation));
         let value = if all.is_empty() { Value::Null } else { json!(json!(all).to_string()) };

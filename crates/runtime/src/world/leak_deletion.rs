@@ -1,5 +1,5 @@
-//! The end of a pass: deleting what leaked, as far as `leak_suspects` allows, and only after a last look at the object
-//! that should own it (on the server, not in the cache) and at the thing itself.
+//! The end of a pass: deletes leaked resources, as far as `leak_suspects` allows, and only after a last check of the
+//! object that should own each (on the server, not in the cache) and of the resource itself.
 
 use homeostat_core::journal::Verb;
 use homeostat_core::{FieldDiff, Key};
@@ -17,7 +17,7 @@ use crate::fence::FenceAnswer;
 use crate::kind::key;
 
 impl<W: World> Patrol<W> {
-    /// Deletes the leaks that are due. Returns how many, and why not all.
+    /// Deletes the leaks that are due. Returns how many were deleted, and why not all.
     pub(super) async fn sweep(&mut self, owned: usize) -> (usize, Option<String>) {
         let verdict = self.leaks.judge(&self.parts.policy.sweep, owned, Instant::now());
         if verdict.due.is_empty() {
@@ -49,10 +49,10 @@ impl<W: World> Patrol<W> {
     }
 }
 
-/// What happened to a leak.
+/// The result of deleting a leak.
 enum LeakRemoval {
     Deleted,
-    /// The last look showed that it is no leak, or it is gone.
+    /// The last check showed that it is not a leak, or that it is gone.
     Spared,
     Later(&'static str),
 }
@@ -67,7 +67,7 @@ impl<W: World> WorldParts<W> {
             return Ok(LeakRemoval::Spared);
         };
         let removed = permit.run(self.remove_now(&object, name, suspicion)).await;
-        removed.unwrap_or(Ok(LeakRemoval::Later("the right to act was lost")))
+        removed.unwrap_or(Ok(LeakRemoval::Later("leadership was lost")))
     }
 
     async fn remove_now(
@@ -98,7 +98,7 @@ impl<W: World> WorldParts<W> {
         Ok(LeakRemoval::Deleted)
     }
 
-    /// Removes the record of a thing that is gone, if the object it was kept for is gone as well.
+    /// Removes the record of a resource that is gone, if the object it was kept for is gone as well.
     async fn forget_gone(&self, name: &str, suspicion: &Suspicion) -> Result<(), Error> {
         match suspicion {
             Suspicion::OwnerGone(owner) => self.forget_record(owner, name).await,
@@ -106,7 +106,7 @@ impl<W: World> WorldParts<W> {
         }
     }
 
-    /// Returns the things whose record names an object that is gone.
+    /// Returns the resources whose record names an object that is gone.
     pub(super) fn dangling(&self) -> Vec<(String, Suspicion)> {
         let Some(records) = &self.records else { return vec![] };
         let all = records.cache.list();

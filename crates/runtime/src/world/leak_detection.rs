@@ -15,7 +15,7 @@ use super::world_policy::Use;
 use crate::panics::describe_panic;
 
 impl<W: World> WorldParts<W> {
-    /// Returns what a listed thing means. A thing that makes the world's code panic is left to the objects that want it,
+    /// Classifies a listed resource. One that makes the world's code panic is left to the objects whose specs name it,
     /// which then fail.
     pub(super) fn classify(&self, name: &str, have: &W::Have) -> ResourceFinding {
         catch_unwind(AssertUnwindSafe(|| self.classify_listed(name, have))).unwrap_or_else(|panic| {
@@ -23,7 +23,7 @@ impl<W: World> WorldParts<W> {
                 world = W::NAME,
                 name,
                 why = describe_panic(&*panic),
-                "a thing cannot be compared with what objects want"
+                "an external resource cannot be compared with the specs of objects"
             );
             ResourceFinding::InTheWay(self.objects_wanting(name))
         })
@@ -69,7 +69,7 @@ impl<W: World> WorldParts<W> {
                 Some(object) if object.meta().deletion_timestamp.is_some() => ResourceFinding::Kept,
                 _ => ResourceFinding::Unlisted(owner.key),
             },
-            // The last object that wanted it is being deleted, and its cleanup deletes the thing.
+            // The last object whose spec names it is being deleted, and its cleanup deletes the resource.
             OwnershipClaim::Ours(None) if !self.objects_wanting(name).is_empty() => ResourceFinding::Kept,
             OwnershipClaim::Ours(None) => ResourceFinding::Leak(Suspicion::Unwanted),
             OwnershipClaim::Doubtful(owner) => ResourceFinding::InTheWay(vec![owner.key]),

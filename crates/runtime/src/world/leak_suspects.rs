@@ -1,8 +1,9 @@
-//! Things of ours that nobody wants, sans I/O: which are suspected since when, and how many may be deleted now.
+//! External resources of ours that no object desires, sans I/O: which ones have been suspected since when, and how many
+//! may be deleted now.
 //!
-//! **Invariant:** nothing is deleted on one look. A suspect must be found by several passes over some time; and when too
-//! large a share of our things is suspected at once, none is deleted, because then the list is probably wrong. A restart
-//! begins the count again: it can only delay a deletion.
+//! **Invariant:** nothing is deleted after a single check. A suspect must be found by several passes over some time;
+//! and if too large a share of our resources is suspected at once, none is deleted, because then the list is probably
+//! wrong. A restart resets the count, which can only delay a deletion.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -15,14 +16,14 @@ use super::world_policy::Sweep;
 /// The window of the cap per minute.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Why a thing is suspected.
+/// Why a resource is suspected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Suspicion {
     /// Kept for this object, which is gone.
     OwnerGone(Owner),
-    /// Ours by its name, and no object wants that name.
+    /// Ours by its name, and no object desires that name.
     Unwanted,
-    /// Nobody's, in a world that is ours alone.
+    /// Unowned, in a world that is ours alone.
     Stray,
 }
 
@@ -96,7 +97,7 @@ impl LeakSuspects {
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "counts of things are far below 2^52, and a share of one is not negative"
+    reason = "counts of resources are far below 2^52, and a share of one is not negative"
 )]
 fn allowed(sweep: &Sweep, owned: usize) -> usize {
     sweep.floor.max((sweep.share.clamp(0.0, 1.0) * owned as f64) as usize)

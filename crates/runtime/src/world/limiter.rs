@@ -1,8 +1,8 @@
-//! Limits every call to the API outside: rate, calls in flight, time, and a circuit breaker.
+//! Limits every call to the external API: rate, calls in flight, time, and a circuit breaker.
 //!
 //! **Invariant:** while the breaker is open only the patrol's probe passes; every other call is refused without being
-//! sent and its object is parked until the breaker closes (`tests/it/world/outages.rs`). Whoever acts for an object asks
-//! for its right to do so at the last moment, after all waiting (`tests/it/world/fencing.rs`).
+//! sent and its object is parked until the breaker closes (`tests/it/world/outages.rs`). Leadership for an object is
+//! checked at the last moment, after all waiting (`tests/it/world/fencing.rs`).
 
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,14 +18,14 @@ use super::world_policy::Limits;
 use crate::error::Error;
 use crate::fault::Fault;
 
-/// Why a step outside was not taken.
+/// Why an external call was not made, or failed.
 #[derive(Debug)]
 pub(super) enum CallStopped {
-    /// The breaker is open, for this reason: nothing was sent.
+    /// Nothing was sent, because the breaker is open for this reason.
     Blocked(String),
     /// It was sent and failed.
     Failed(Failure),
-    /// The cluster's side of the step failed: the intent could not be written, the lease is lost.
+    /// The cluster's side of the step failed: the intent could not be written, or the lease was lost.
     Cluster(Error),
 }
 
@@ -50,7 +50,7 @@ pub(super) struct CallLimiter {
     limits: Limits,
     state: Mutex<LimiterState>,
     slots: Semaphore,
-    /// Asks the patrol whether it is the API that fails or only some objects.
+    /// Asks the patrol to find out whether the API fails or only some objects do.
     suspicion: Notify,
 }
 
@@ -91,7 +91,7 @@ impl CallLimiter {
         answer.map_err(CallStopped::Failed)
     }
 
-    /// Makes a call even if the breaker is open: the patrol's, when the next probe is due.
+    /// Makes a call even if the breaker is open: for the patrol, when the next probe is due.
     pub(super) async fn probe<T>(&self, call: impl Future<Output = Answer<T>>) -> Answer<T> {
         let _slot = self.turn().await;
         let answer = self.send(call).await;
@@ -162,7 +162,7 @@ impl CallLimiter {
         self.state().breaker.is_closed()
     }
 
-    /// Returns when the next probe may be sent; none while calls pass.
+    /// Returns when the next probe may be sent; `None` while calls pass.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         self.state().breaker.probe_at()
     }

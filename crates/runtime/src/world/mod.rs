@@ -1,17 +1,18 @@
-//! The outside world: things behind any API that is not Kubernetes, kept equal to what objects in the cluster want.
+//! Worlds: external resources behind any API that is not Kubernetes, kept in the state that objects in the cluster
+//! desire.
 //!
 //! ```text
 //! patrol (list everything) ─┐                     ┌─ limiter (rate, in flight, breaker) ─► the API
 //! push (told of changes)   ─┼─► the queue ─► reconcile: get → decide → write ahead → act
 //! the object changed       ─┘                     └─ leak_suspects (age, confirmations, caps) ─► sweep
 //! ```
-//! Users implement [`World`] and say how it is treated with [`Outside`]. Reading order for maintainers: `contract`,
+//! Users implement [`World`] and configure its treatment with [`Outside`]. Reading order for maintainers: `contract`,
 //! `decide` (every write outside is decided there), `reconcile`, `take_steps`, `pass_result` and `leak_suspects`,
 //! `patrol` and `leak_deletion`, `inventory`.
 //!
-//! **Invariants.** Nothing outside is written without a look at that very thing in the same run. Nothing is created
-//! before the intent is on the server. What is not known to be ours is never changed. A wrong or missing answer, of the
-//! outside or of the cluster, may delay a repair and cannot cause a deletion.
+//! **Invariants.** No external resource is written without reading that same resource in the same run. Nothing is
+//! created before the intent is on the server. A resource that is not known to be ours is never changed. A wrong or
+//! missing answer, from the external API or from the cluster, may delay a repair but cannot cause a deletion.
 
 mod attempts;
 mod breaker;

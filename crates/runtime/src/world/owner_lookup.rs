@@ -1,7 +1,7 @@
-//! Finds out which object has a name, and whether the object that a thing is kept for still exists.
+//! Finds out which object holds a name, and whether the object that an external resource is kept for still exists.
 //!
-//! **Invariant:** that an object is gone is never concluded from the cache, because one that does not decode, or has not
-//! arrived yet, is in no cache: the server is asked before its things are given to another or deleted.
+//! **Invariant:** an object is never considered gone because the cache lacks it; one that does not decode, or has not
+//! arrived yet, is in no cache. The server is asked before its resources are given to another object or deleted.
 
 use kube::api::GetParams;
 use serde_json::Value;
@@ -14,7 +14,7 @@ use crate::kind::{info, key, key_of};
 use crate::request::{RequestLabel, call};
 
 impl<W: World> WorldParts<W> {
-    /// Asks whether the very object that a thing is kept for exists.
+    /// Asks whether the object that a resource is kept for still exists.
     pub(super) async fn lives(&self, owner: &Owner) -> Result<bool, Error> {
         if !self.is_missing(owner) || !self.is_in_scope(&owner.key) {
             return Ok(true);
@@ -28,14 +28,14 @@ impl<W: World> WorldParts<W> {
         }
     }
 
-    /// Returns whether the very object that a thing is kept for is not in the cache. Another one of its name does not
-    /// count.
+    /// Returns whether the object that a resource is kept for is missing from the cache. Another object of the same
+    /// name does not count.
     pub(super) fn is_missing(&self, owner: &Owner) -> bool {
         self.cache.get(&owner.key).is_none_or(|object| !is_owner(&*object, owner))
     }
 
-    /// Asks whether the name belongs to this object: to the one that has a record of it, otherwise to the first that
-    /// wants it.
+    /// Asks whether the name belongs to this object. It belongs to the object that has a record of it, otherwise to the
+    /// first that desires it.
     pub(super) async fn holds(&self, object: &W::Kind, name: &str) -> Result<bool, Error> {
         if let Some(owner) = self.recorded_owner(name)
             && self.lives(&owner).await?
@@ -46,7 +46,7 @@ impl<W: World> WorldParts<W> {
         Ok(claimants.first().is_none_or(|(first, _)| *first == key_of(object)))
     }
 
-    /// Returns the object that has a record of this thing.
+    /// Returns the object that has a record of this resource.
     pub(super) fn recorded_owner(&self, name: &str) -> Option<Owner> {
         let record = self.records.as_ref()?.of_thing(name)?;
         let spec = &record.spec;

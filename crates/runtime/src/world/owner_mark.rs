@@ -1,8 +1,8 @@
-//! The mark on a thing outside: who manages it, and for which object. One line of text, so that any label, tag or
+//! The mark on an external resource: who manages it, and for which object. One line of text, so that any label, tag or
 //! description can carry it.
 //!
-//! Any other text in the place of a mark belongs to somebody, too: another tool's label, or a mark of ours that the API
-//! cut short. Whose it is cannot be known, so the thing is never adopted and never deleted.
+//! Any other text in place of a mark also means an owner: another tool's label, or a mark of ours that the API
+//! truncated. The owner cannot be determined, so the resource is never adopted and never deleted.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,12 +12,12 @@ use kube::Resource;
 
 use crate::kind::{Kind, key};
 
-/// Whose a thing is.
+/// The owner of an external resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mark {
-    /// The operator, or what [`Outside::identity`](super::Outside::identity) says.
+    /// The operator, or the identity set with [`Outside::identity`](super::Outside::identity).
     pub manager: String,
-    /// The namespace of the object that wants the thing; empty for cluster-scoped kinds.
+    /// The namespace of the object that desires the resource; empty for cluster-scoped kinds.
     pub namespace: String,
     /// Its name.
     pub name: String,
@@ -26,7 +26,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Returns the mark of a thing that `manager` keeps for this object.
+    /// Returns the mark of a resource that `manager` keeps for this object.
     pub fn for_object<K: Resource>(manager: &str, object: &K) -> Self {
         let meta = object.meta();
         Self {
@@ -37,7 +37,7 @@ impl Mark {
         }
     }
 
-    /// Parses a mark. A text that is not a mark means that somebody else has marked the thing.
+    /// Parses a mark. A text that is not a mark means that someone else has marked the resource.
     pub fn read(text: &str) -> Self {
         let unknown = || Self {
             manager: text.to_owned(),

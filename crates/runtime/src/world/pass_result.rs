@@ -1,5 +1,6 @@
-//! The result of one full pass, sans I/O: what each listed thing means, and what follows when all are listed. It holds
-//! counts and names, never the things, so a pass over a large world costs little more than its list.
+//! The result of one full pass, sans I/O: the finding for each listed resource, and the conclusions when all are
+//! listed. It holds counts and names, never the resources, so a pass over a large world costs little more than its
+//! list.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -7,20 +8,20 @@ use homeostat_core::Key;
 
 use super::leak_suspects::Suspicion;
 
-/// What a listed thing means.
+/// The finding for a listed resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ResourceFinding {
-    /// As this object wants it.
+    /// It matches this object's spec.
     InSync(Key),
-    /// Ours, and not as wanted: these objects must look.
+    /// Ours, and it differs from the spec: these objects must be reconciled.
     Suspect(Vec<Key>),
-    /// Not known to be ours, and in the way of these objects, which must look.
+    /// Not known to be ours, and its name is desired by these objects, which must be reconciled.
     InTheWay(Vec<Key>),
-    /// Kept for this object, which lives and does not want it.
+    /// Kept for this object, which exists and does not desire it.
     Unlisted(Key),
-    /// Ours and unwanted, or nobody's where all is ours.
+    /// Ours and undesired, or unowned in a world that is ours alone.
     Leak(Suspicion),
-    /// Ours, being deleted or not to be judged now.
+    /// Ours, but being deleted or not to be judged now.
     Kept,
     /// Somebody else's.
     Foreign,
@@ -30,22 +31,23 @@ pub(super) enum ResourceFinding {
 #[derive(Debug, Default)]
 pub(super) struct PassResult {
     pub(super) things: usize,
-    /// How many of them are ours for certain: the sweep is limited to a share of this, so a doubtful one does not count.
+    /// The number of them that are certainly ours: the sweep is limited to a share of this, so doubtful ones do not
+    /// count.
     pub(super) owned: usize,
     in_sync: HashMap<Key, usize>,
     pub(super) suspects: BTreeSet<Key>,
-    /// Things that objects must be told of, because neither their wishes nor their inventories name them.
+    /// Resources to report to their objects, because neither their specs nor their inventories name them.
     pub(super) unlisted: Vec<(Key, String)>,
     pub(super) leaks: BTreeMap<String, Suspicion>,
 }
 
 impl PassResult {
-    /// Creates a book for about this many objects.
+    /// Creates an empty result for about this many objects.
     pub(super) fn new(objects: usize) -> Self {
         Self { in_sync: HashMap::with_capacity(objects), ..Self::default() }
     }
 
-    /// Takes in a thing that was listed.
+    /// Adds a listed resource.
     pub(super) fn note(&mut self, name: String, finding: ResourceFinding) {
         self.things += 1;
         self.owned +=
@@ -64,13 +66,13 @@ impl PassResult {
         }
     }
 
-    /// Returns how many things of an object were listed and are as it wants them; none when something is amiss with it.
+    /// Returns how many resources of an object were listed and match its spec; `None` if any does not.
     pub(super) fn agreed(&self, key: &Key) -> Option<usize> {
         (!self.suspects.contains(key)).then(|| self.in_sync.get(key).copied().unwrap_or_default())
     }
 
-    /// Returns whether the things of an object that wants this many all exist and are as wanted. If not, it is a
-    /// suspect.
+    /// Returns whether all of this object's desired resources, this many, exist and match the spec. If not, the object
+    /// is a suspect.
     pub(super) fn is_settled(&mut self, key: &Key, wanted: usize) -> bool {
         let is_settled = self.agreed(key) == Some(wanted);
         if !is_settled {
@@ -79,7 +81,7 @@ impl PassResult {
         is_settled
     }
 
-    /// Spares what only the wishes of objects would explain that could not be read or make no sense.
+    /// Spares resources that may belong to objects that could not be read or are invalid.
     pub(super) fn spare_unwanted(&mut self) {
         self.leaks.retain(|_, suspicion| matches!(suspicion, Suspicion::OwnerGone(_)));
     }

@@ -1,5 +1,5 @@
-//! The patrol: a full pass at start, then periodically and when pushed. One list of everything outside finds what
-//! drifted, what vanished and what leaked; objects concerned are put into the queue, leaks go to the sweep.
+//! The patrol: a full pass at start, then periodically and when requested. One list of all external resources finds
+//! those that drifted, vanished or leaked; affected objects are queued, and leaks are handed to the sweep.
 //!
 //! While the API does not answer, the patrol's list is the probe and the only call that is made. A panic of the world's
 //! code ends the pass and not the patrol (`tests/it/world/panics.rs`).
@@ -28,7 +28,7 @@ use crate::panics::describe_panic;
 use crate::queue::{Backoff, Urgency};
 use crate::workers::controller_queue::ControllerQueue;
 
-/// PassHistory asked for in quick succession are one pass.
+/// Passes requested within this time become one pass.
 const GAP: Duration = Duration::from_secs(1);
 
 /// The patrol of one world.
@@ -41,7 +41,7 @@ pub(super) struct Patrol<W: World> {
 }
 
 impl<W: World> Patrol<W> {
-    /// Creates a patrol, and how fresh its picture is.
+    /// Creates a patrol and a receiver for its freshness.
     pub(super) fn new(
         parts: Arc<WorldParts<W>>,
         queue: ControllerQueue,
@@ -61,8 +61,8 @@ impl<W: World> Patrol<W> {
         }
     }
 
-    /// Waits until the next pass is due or asked for. Meanwhile, when calls for objects fail, finds out whether the API
-    /// is down.
+    /// Waits until the next pass is due or requested. If calls for objects fail in the meantime, finds out whether the
+    /// API is down.
     async fn wait(&mut self, mut next: Instant) {
         loop {
             let parts = self.parts.clone();
@@ -74,8 +74,8 @@ impl<W: World> Patrol<W> {
         }
     }
 
-    /// Reads one page of the list after some calls for objects failed in a row, to see whether others would fail, too.
-    /// Returns when the next pass is due.
+    /// Reads one page of the list after some calls for objects failed in a row, to see whether others would fail as
+    /// well. Returns when the next pass is due.
     async fn confirm(&mut self, next: Instant) -> Instant {
         if self.parts.limiter.is_closed() {
             return next;
@@ -90,7 +90,7 @@ impl<W: World> Patrol<W> {
         }
     }
 
-    /// Waits until the objects are known: without them everything outside looks unwanted.
+    /// Waits until the objects are known: without them every external resource looks undesired.
     async fn caches_synced(&self) {
         let records = self.parts.records.as_ref().map(|records| records.cache.watch_freshness());
         for mut receiver in [Some(self.parts.cache.watch_freshness()), records].into_iter().flatten() {
@@ -152,7 +152,8 @@ impl<W: World> Patrol<W> {
         Backoff::exponential(GAP, most).delay(self.failures, &self.parts.shared.entropy)
     }
 
-    /// Reads one page of the list, which is also the probe: if the API answers, whoever waited for that goes on.
+    /// Reads one page of the list, which is also the probe: if the API answers, the objects that waited for it
+    /// continue.
     async fn page(&self, from: Option<&str>) -> Answer<Page<W::Have>> {
         let answer = self.parts.limiter.probe(self.parts.world.list(from)).await;
         if self.parts.limiter.is_closed() {
@@ -161,7 +162,7 @@ impl<W: World> Patrol<W> {
         answer
     }
 
-    /// Lists everything outside, judging each thing as it comes.
+    /// Lists all external resources and classifies each as it arrives.
     async fn survey(&self) -> Answer<PassResult> {
         let mut survey = PassResult::new(self.parts.cache.len());
         let (mut from, mut pages) = (None::<String>, HashSet::new());
@@ -183,7 +184,7 @@ impl<W: World> Patrol<W> {
         }
     }
 
-    /// Acts on a complete list that was begun when the ledger had this many doubts.
+    /// Acts on a complete list that began when the ledger had this many doubts.
     async fn finish(&mut self, mut survey: PassResult, since: u64) {
         let mut is_certain = self.parts.cache.quarantined().is_empty();
         for (key, object) in self.parts.cache.entries() {
@@ -216,7 +217,7 @@ impl<W: World> Patrol<W> {
         self.parts.shared.journal.record(&self.parts.source, entry);
     }
 
-    /// Compares one object with the pass; returns whether its wishes are known.
+    /// Compares one object with the pass; returns whether its desired resources are known.
     fn confirm_object(&self, key: Key, object: &W::Kind, survey: &mut PassResult, since: u64) -> bool {
         if object.meta().deletion_timestamp.is_some() {
             return true;
@@ -234,14 +235,14 @@ impl<W: World> Patrol<W> {
         true
     }
 
-    /// Adds the things of records whose object is gone, whether the list showed the things or not.
+    /// Adds the resources of records whose object is gone, whether or not they were listed.
     fn add_dangling(&self, survey: &mut PassResult) {
         for (thing, owner) in self.parts.dangling() {
             survey.leaks.entry(thing).or_insert(owner);
         }
     }
 
-    /// Lets the objects go on that waited for the API to answer.
+    /// Resumes the objects that waited for the API to answer.
     fn unpark(&self) {
         for key in self.parts.ledger.unpark() {
             self.queue.add(&key, Cause::Outside { source: W::NAME.into() }, Urgency::Event);

@@ -1,5 +1,5 @@
-//! Follows the changes that the API reports by itself: a change of a thing puts the objects that want it into the queue.
-//! The stream is opened again when it ends or panics, and a full pass follows, because nobody knows what was missed.
+//! Follows the changes that the API reports on its own: a change of a resource queues the objects that desire it. The
+//! stream is reopened when it ends or panics, and a full pass follows, because changes may have been missed.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::panics::describe_panic;
 use crate::queue::{Backoff, Urgency};
 use crate::workers::controller_queue::ControllerQueue;
 
-/// Between two attempts to open the stream.
+/// The pause between two attempts to open the stream.
 const REOPEN: Backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60));
 
 /// Listens until dropped; ends at once if the world has no stream of changes.
@@ -38,7 +38,7 @@ pub(super) async fn listen<W: World>(parts: Arc<WorldParts<W>>, queue: Controlle
     }
 }
 
-/// Follows one stream to its end; returns whether it brought anything.
+/// Follows one stream to its end; returns whether it delivered anything.
 async fn heed<W: World>(
     parts: &WorldParts<W>,
     queue: &ControllerQueue,

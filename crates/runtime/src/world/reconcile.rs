@@ -1,8 +1,8 @@
-//! Reconciles one object with the API outside: look at each of its things, decide, take the step. Nothing is written
-//! because of a list alone: every write follows a look at that very thing in the same run.
+//! Reconciles one object with the external API: reads each of its resources, decides, takes the step. Nothing is
+//! written because of a list alone: every write follows a read of that same resource in the same run.
 //!
-//! **Invariant:** between any two calls the process may die. What is left is found by the next run, because the
-//! inventory is written before a thing is created and the finalizer is removed after the last thing
+//! **Invariant:** the process may die between any two calls. The next run finds what is left, because the inventory is
+//! written before a resource is created and the finalizer is removed after the last resource
 //! (`tests/it/world/crashes`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +33,7 @@ use crate::fault::{Fault, Result};
 use crate::kind::object::Object;
 use crate::kind::{key_of, revision_of};
 
-/// How long a parked object waits at most: the end of the outage brings it back long before.
+/// The maximum wait of a parked object; the end of the outage usually requeues it long before.
 const PARKED_MAX: Duration = Duration::from_secs(3600);
 
 /// One run for one object.
@@ -61,8 +61,8 @@ impl<W: World> WorldRun<W> {
         Self { parts, cx, object, key, is_cleanup }
     }
 
-    /// Makes the things outside as the object wants them. A panic of the world's code is this object's failure, and its
-    /// status must not go on saying that all is well.
+    /// Brings the external resources in line with the object's spec. A panic of the world's code is this object's
+    /// failure, and its status must not continue to report that all is well.
     pub(super) async fn reconcile(self) -> Result<Action> {
         let cx = self.cx.clone();
         AssertUnwindSafe(self.bring_about()).catch_unwind().await.unwrap_or_else(|panic| {
@@ -92,9 +92,9 @@ impl<W: World> WorldRun<W> {
         self.conclude(tally, agreement, since)
     }
 
-    /// Removes everything the object has outside.
+    /// Deletes all external resources of the object.
     pub(super) async fn cleanup(self) -> Result<Action> {
-        // An object that cannot be understood still has what the inventory says.
+        // An invalid object still has the resources in its inventory.
         let wanted = self.parts.wanted(&self.object).unwrap_or_default();
         let inventory = self.parts.inventory(&self.object);
         let seen_before = self.parts.ledger.seen(&self.key);
@@ -147,31 +147,33 @@ impl<W: World> WorldRun<W> {
             RunSummary::Again(after) => Ok(Action::requeue(after)),
             RunSummary::Stuck => Ok(Action::requeue(self.parts.policy.poll)),
             RunSummary::Blocked => Ok(self.park()),
-            // It keeps its own backoff, whatever the cause; if the API is down, the retry is refused.
+            // The object keeps its own backoff, whatever the cause; if the API is down, the retry is refused.
             RunSummary::Failed(stopped) => Err(stopped.into()),
         }
     }
 
-    /// Returns whether the status says something about this generation that is worth more than this condition.
+    /// Returns whether the status already reports something about this generation that is more useful than this
+    /// condition.
     fn says_more_already(&self, condition: &Condition) -> bool {
         match condition.reason.as_str() {
-            // That all was well before an outage distinguishes drift from a first look, also after a restart.
+            // That everything was in sync before an outage distinguishes drift from a first check, even after a
+            // restart.
             UNAVAILABLE => says_synced(&*self.object),
-            // Why the last write was refused is what people need to know while we wait to send it again.
+            // While we wait to send the last write again, people need to know why it was refused.
             SETTLING => synced_of(&*self.object).is_some_and(|said| said.reason == REFUSED),
             _ => false,
         }
     }
 
-    /// Waits until the API answers. If it has answered since the call was refused, nobody else would queue the object
-    /// again. The refused call is no success, and must not clear a former failure.
+    /// Waits until the API answers. If it has answered since the call was refused, nothing else would queue the object
+    /// again. The refused call is not a success, and must not clear an earlier failure.
     fn park(&self) -> Action {
         self.cx.run().withhold_verdict();
         self.parts.ledger.park(self.key.clone());
         Action::requeue(if self.parts.limiter.is_closed() { Duration::ZERO } else { PARKED_MAX })
     }
 
-    /// Reconciles one thing: looks, decides, acts.
+    /// Reconciles one resource: reads, decides, acts.
     async fn reconcile_thing(&self, name: &str, outset: &RunStart<'_, W>) -> Outcome {
         let parts = &self.parts;
         let want = outset.wanted.get(name);
@@ -208,7 +210,7 @@ impl<W: World> WorldRun<W> {
         self.take_step(step, &thing).await
     }
 
-    /// Returns the claim on the thing, seen from this object, which has it in its inventory or not.
+    /// Returns the claim on the resource from the point of view of this object, which may have it in its inventory.
     async fn whose(
         &self,
         name: &str,
@@ -218,7 +220,8 @@ impl<W: World> WorldRun<W> {
         let parts = &self.parts;
         let nobody = || ClaimForObject::Nobody { adopts: parts.policy.adopts(name, have) };
         Ok(match parts.claim(name, have) {
-            // Whether an object that cannot be read wants the name is unknown, so what it may have is not taken.
+            // It is unknown whether an object that cannot be decoded desires the name, so its possible resource is not
+            // taken.
             OwnershipClaim::Ours(None) if !is_listed && !parts.cache.quarantined().is_empty() => {
                 ClaimForObject::Sibling("an object that does not decode, perhaps".to_owned())
             }
@@ -232,21 +235,21 @@ impl<W: World> WorldRun<W> {
                 ClaimForObject::Sibling(owner.key.to_string())
             }
             OwnershipClaim::Ours(Some(_)) => ClaimForObject::Orphan,
-            // The owner of the doubtful thing is gone, and nobody knows whether we created it.
+            // The owner of the doubtful resource is gone, and it is unknown whether we created it.
             OwnershipClaim::Nobody | OwnershipClaim::Doubtful(_) => nobody(),
         })
     }
 }
 
-/// Returns whether the status says that this generation was in sync, or drifted from it. Then a difference is drift,
-/// also after a restart.
+/// Returns whether the status says that this generation was in sync, or has drifted since. Then a difference is drift,
+/// even after a restart.
 fn says_synced(object: &Object) -> bool {
     let is_so =
         |said: Condition| said.status == "True" || [DRIFTED, CONTESTED].contains(&said.reason.as_str());
     synced_of(object).is_some_and(is_so)
 }
 
-/// Returns what the status says about this generation.
+/// Returns the condition in the status for this generation.
 fn synced_of(object: &Object) -> Option<Condition> {
     let generation = object.meta().generation?;
     let mut object = object.to_json().ok()?;

@@ -1,4 +1,5 @@
-//! The results for the things of one object, sans I/O: summed up into one condition, one action, and what to remember.
+//! The outcomes for the external resources of one object, sans I/O: summarized into one condition, one action, and what
+//! to remember.
 
 use std::time::Duration;
 
@@ -8,47 +9,47 @@ use super::failure::Failure;
 use super::limiter::CallStopped;
 use crate::context::condition;
 
-/// The condition that says whether the outside is as the object wants it.
+/// The condition that says whether the external resources match the object's spec.
 pub(super) const SYNCED: &str = "Synced";
 
-/// The reason when others changed what was in sync, and it is left so.
+/// The reason when others changed a resource that was in sync, and the change is left uncorrected.
 pub(super) const DRIFTED: &str = "Drifted";
 
-/// The reason when the outside accepts our updates and does not become as wanted.
+/// The reason when the API accepts our updates without applying them.
 pub(super) const NOT_TAKEN: &str = "NotTaken";
 
-/// The reason when somebody undoes our updates again and again.
+/// The reason when our updates are undone again and again.
 pub(super) const CONTESTED: &str = "Contested";
 
-/// The reason when the outside did not answer.
+/// The reason when the external API did not answer.
 pub(super) const UNAVAILABLE: &str = "Unavailable";
 
-/// The reason when the outside refused our last write.
+/// The reason when the external API refused our last write.
 pub(super) const REFUSED: &str = "Refused";
 
-/// The reason when there is nothing to do but to wait and look again.
+/// The reason when there is nothing to do but wait and check again.
 pub(super) const SETTLING: &str = "Settling";
 
-/// The result for one thing.
+/// The outcome for one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ResourceOutcome {
-    /// As wanted: we saw it.
+    /// Matches the spec: we read it.
     Seen,
-    /// As wanted: our write was accepted.
+    /// Matches the spec: our write was accepted.
     Written,
     /// Gone, or not ours to touch.
     Gone,
-    /// To be looked at again after this time.
+    /// To be checked again after this time.
     Waiting(Duration),
     /// Not ours.
     Conflict(String),
-    /// Not as wanted, and left so.
+    /// Differs from the spec; left unchanged.
     Drifted(String),
-    /// Not as wanted, whatever we do; for this reason, in these words. Tried again after this time.
+    /// Differs from the spec whatever we do, with this reason and message. Tried again after this time.
     Endured { reason: &'static str, how: String, after: Duration },
 }
 
-/// The results for all of them.
+/// The outcomes for all resources.
 #[derive(Debug, Default)]
 pub(super) struct ResourceOutcomes {
     seen: Vec<String>,
@@ -59,15 +60,15 @@ pub(super) struct ResourceOutcomes {
     failure: Option<CallStopped>,
 }
 
-/// What follows for the object.
+/// The consequence for the object.
 #[derive(Debug)]
 pub(super) enum RunSummary {
     Done,
-    /// Again after this time.
+    /// Reconcile again after this time.
     Again(Duration),
-    /// Somebody else must act first; again when the next pass finds a reason, or after the poll period.
+    /// Someone else must act first; reconcile again when the next pass finds a reason, or after the poll period.
     Stuck,
-    /// Wait until the outside answers.
+    /// Wait until the external API answers.
     Blocked,
     Failed(CallStopped),
 }
@@ -99,7 +100,7 @@ impl ResourceOutcomes {
         matches!(self.failure, Some(CallStopped::Blocked(_)))
     }
 
-    /// Returns the condition to be written; none when nothing certain can be said.
+    /// Returns the condition to write; `None` if nothing is certain.
     pub(super) fn condition(&self) -> Option<Condition> {
         let bad = |reason, message: String| Some(out_of_sync(reason, message));
         match &self.failure {
@@ -125,7 +126,7 @@ impl ResourceOutcomes {
         }
     }
 
-    /// Returns the names seen, and what follows.
+    /// Returns the names seen, and the consequence.
     pub(super) fn sum(self) -> (Vec<String>, RunSummary) {
         let sum = match (self.failure, self.waiting) {
             (Some(CallStopped::Blocked(_)), _) => RunSummary::Blocked,
@@ -138,12 +139,12 @@ impl ResourceOutcomes {
     }
 }
 
-/// Returns the condition of an object whose things are all as wanted.
+/// Returns the condition of an object whose resources all match its spec.
 pub(super) fn in_sync() -> Condition {
     condition(SYNCED, true, "InSync", "")
 }
 
-/// Returns the condition of an object whose things are not as wanted, or whose wishes cannot be understood.
+/// Returns the condition of an object whose resources differ from its spec, or whose spec is invalid.
 pub(super) fn out_of_sync(reason: &str, why: impl Into<String>) -> Condition {
     condition(SYNCED, false, reason, why)
 }

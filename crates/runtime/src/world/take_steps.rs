@@ -1,7 +1,7 @@
-//! The steps of a reconcile, one method each: what `decide` decided is done outside, reported to people and recorded.
+//! The steps of a reconcile, one method each: carries out what `decide` decided, reports it to people and records it.
 //!
-//! **Invariant:** whatever is created is in the inventory before as an intent, and leaves it after it is gone. Whether
-//! to take a step is never decided here.
+//! **Invariant:** a resource is in the inventory as an intent before it is created, and leaves it after it is deleted.
+//! Whether to take a step is never decided here.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -22,21 +22,21 @@ use super::world_parts::{OutsideWrite, WorldParts};
 use super::world_policy::Ownership;
 use crate::events::Severity;
 
-/// How soon to look again at a name that is taken by something not yet shown.
+/// How soon to check a name again that is taken by a resource the API does not show yet.
 const RELOOK: Duration = Duration::from_secs(5);
 
-/// A thing as it is wanted and as it was found.
+/// An external resource: its spec and its state when it was read.
 pub(super) struct ExternalResource<'a, W: World> {
     pub(super) name: &'a str,
     pub(super) want: Option<&'a W::Want>,
     pub(super) have: Option<&'a W::Have>,
     pub(super) differences: &'a [Difference],
-    /// The differences as a number.
+    /// A hash of the differences.
     pub(super) print: DifferencePrint,
 }
 
 impl<W: World> ExternalResource<'_, W> {
-    /// Returns the differences; if the thing is gone, that is one, too.
+    /// Returns the differences; a missing resource is a difference as well.
     fn drift(&self) -> Cow<'_, [Difference]> {
         match self.have {
             None => vec![Difference::new("/", "there", "gone")].into(),
@@ -94,13 +94,13 @@ impl<W: World> WorldRun<W> {
         OutsideWrite { object: &self.key, verb, name, diff: FieldDiff::default() }
     }
 
-    /// Deals with a name that is taken by something that a look a moment ago did not show.
+    /// Handles a name that is taken by a resource that the last read did not show.
     async fn conclude_taken_name(&self, name: &str, intent: IntentState) -> Outcome {
         if self.parts.records.is_none() || intent == IntentState::Known {
-            // Once it shows, its mark will say whose it is, or it is what an earlier intent created.
+            // Once the API shows it, its mark says whose it is, or it is what an earlier intent created.
             return Ok(ResourceOutcome::Waiting(RELOOK));
         }
-        // No record before, and our create was refused: whatever it is, we did not make it.
+        // There was no record before and our create was refused: whatever it is, we did not create it.
         self.parts.forget(&self.object, name).await?;
         Ok(ResourceOutcome::Conflict("somebody who made it a moment ago".to_owned()))
     }
@@ -124,7 +124,7 @@ impl<W: World> WorldRun<W> {
     async fn adopt(&self, thing: &ExternalResource<'_, W>) -> Outcome {
         let Some(want) = thing.want else { return Ok(ResourceOutcome::Gone) };
         self.parts.intend(&self.object, thing.name, want).await?;
-        // Records say whose it is by themselves; a mark must be put on the thing.
+        // Records identify the owner by themselves; a mark must be put on the resource.
         if self.parts.policy.ownership != Ownership::Records || !thing.differences.is_empty() {
             let tried = self.send_update(thing).await?;
             if tried.count > 1 {
@@ -136,7 +136,7 @@ impl<W: World> WorldRun<W> {
         Ok(ResourceOutcome::Seen)
     }
 
-    /// Deals with an update that was sent before and did not show: that it was accepted again says little.
+    /// Handles an update that was sent before without visible effect: that it was accepted again says little.
     async fn conclude_repeated_update(
         &self,
         thing: &ExternalResource<'_, W>,
@@ -150,25 +150,25 @@ impl<W: World> WorldRun<W> {
         }
     }
 
-    /// Leaves a thing alone for a while that does not become as wanted, records that, and reports it, once.
+    /// Leaves a resource alone for a while if updates do not make it match the spec; records and reports that once.
     async fn endure(&self, thing: &ExternalResource<'_, W>, is_contested: bool, after: Duration) -> Outcome {
         self.parts.note_lasting(&self.object, thing.name, thing.print, is_contested).await?;
         let (reason, how) = describe_endured(thing.differences, is_contested);
         if self.parts.ledger.is_news(&self.key, &format!("{reason} {}: {how}", thing.name)) {
             self.cx.event(Severity::Warning, reason, format!("{}: {how}", thing.name));
         }
-        // Somebody may repair it outside meanwhile, and the object should say so soon.
+        // The resource may be repaired outside in the meantime, and the object should say so soon.
         Ok(ResourceOutcome::Endured { reason, how, after: after.min(self.parts.policy.poll) })
     }
 
-    /// Returns what a former process recorded about this very difference, if this one knows nothing about it yet.
+    /// Returns what a previous process recorded about this difference, if this process knows nothing about it yet.
     pub(super) fn resume(&self, thing: &ExternalResource<'_, W>) -> Option<CorrectionHistory> {
         thing.want.and(thing.have)?;
         let is_contested = self.parts.lasting(&self.object, thing.name, thing.print)?;
         self.parts.ledger.resume(&self.key, thing.name, thing.print, is_contested)
     }
 
-    /// Sends the update, and returns how often it was sent for this very difference.
+    /// Sends the update and returns how often it was sent for this difference.
     async fn send_update(
         &self,
         thing: &ExternalResource<'_, W>,
@@ -185,8 +185,8 @@ impl<W: World> WorldRun<W> {
 
     async fn delete(&self, thing: &ExternalResource<'_, W>) -> Outcome {
         let Some(have) = thing.have else { return Ok(ResourceOutcome::Gone) };
-        // A deleted object is meant to go, so its things are not limited. If many objects stop wanting things at once,
-        // that may be a mistake.
+        // A deleted object is meant to go, so deletions of its resources are not limited. If many objects drop
+        // resources from their specs at once, that may be a mistake.
         if !self.is_cleanup
             && let Err(wait) = self.parts.count_deletion()
         {
@@ -195,7 +195,7 @@ impl<W: World> WorldRun<W> {
         let delete = self.parts.world.delete(thing.name, have);
         self.parts.write(self.outside_write(Verb::Delete, thing.name), delete).await?;
         self.cx.event(Severity::Normal, "Deleted", format!("{} was removed", thing.name));
-        // It may have been kept for an object that is gone, whose record nobody else removes.
+        // It may have been kept for an object that is gone; nothing else would remove that object's record.
         let former = self.parts.recorded_owner(thing.name).filter(|former| self.parts.is_missing(former));
         if let Some(former) = former {
             self.parts.forget_record(&former, thing.name).await?;
@@ -214,7 +214,7 @@ impl<W: World> WorldRun<W> {
         Ok(ResourceOutcome::Gone)
     }
 
-    /// Reports drift that is not corrected, once; returns how it drifted.
+    /// Reports drift that is not corrected, once; returns a description of it.
     fn leave_drifted(&self, thing: &ExternalResource<'_, W>) -> String {
         let how = describe_differences(&thing.drift());
         if self.parts.ledger.is_news(&self.key, &format!("{}: {how}", thing.name)) {
@@ -238,7 +238,7 @@ impl<W: World> WorldRun<W> {
     }
 }
 
-/// Returns the reason and the words for a thing that does not become as wanted.
+/// Returns the reason and the message for a resource that updates do not bring in line with the spec.
 fn describe_endured(differences: &[Difference], is_contested: bool) -> (&'static str, String) {
     let (reason, what_happened) = if is_contested {
         (CONTESTED, "somebody else reverts our update each time")
@@ -246,7 +246,7 @@ fn describe_endured(differences: &[Difference], is_contested: bool) -> (&'static
         (NOT_TAKEN, "the API accepts our updates but does not change it")
     };
     let how = match describe_differences(differences) {
-        // It is as wanted but does not keep our mark.
+        // It matches the spec but does not keep our mark.
         same if same.is_empty() => format!("it does not carry our mark; {what_happened}"),
         how => format!("{how}; {what_happened}"),
     };

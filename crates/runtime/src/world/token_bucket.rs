@@ -1,5 +1,5 @@
-//! The rate limit, sans I/O: a bucket of tokens that refills steadily. A caller is told how long to wait; the wait is
-//! its reservation, so callers are served in the order they came.
+//! The rate limit, sans I/O: a bucket of tokens that refills steadily. A caller learns how long to wait; the wait is
+//! its reservation, so callers are served in order of arrival.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) struct TokenBucket {
 impl TokenBucket {
     pub(super) fn new(per_second: f64, burst: u32, now: Instant) -> Self {
         let burst = f64::from(burst.max(1));
-        // A rate of nothing would wait for ever; a call in a thousand seconds is as good as none.
+        // A rate of zero would wait forever; one call per thousand seconds is practically none.
         Self { per_second: per_second.max(0.001), burst, tokens: burst, at: now, paused_until: now }
     }
 

@@ -1,5 +1,5 @@
-//! Everything about one world in one place: the API behind its limiter, the policy, the caches, the ledger. Reconciles
-//! and the patrol share it; it answers who wants a thing and whose it is.
+//! The shared state of one world: the API behind its limiter, the policy, the caches, the ledger. Reconciles and the
+//! patrol share it. It knows which objects desire a resource.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -29,7 +29,7 @@ use crate::fault::{Fault, Result};
 use crate::kind::{info, key_of};
 use crate::shared::OperatorShared;
 
-/// One world and all that is known about it.
+/// One world and everything known about it.
 pub(super) struct WorldParts<W: World> {
     pub(super) world: Arc<W>,
     pub(super) policy: WorldPolicy<W::Have>,
@@ -79,7 +79,7 @@ impl<W: World> WorldParts<W> {
         }
     }
 
-    /// Returns who we are in marks and records.
+    /// Returns our identity in marks and records.
     pub(super) fn manager(&self) -> &str {
         self.policy.identity.as_deref().unwrap_or_default()
     }
@@ -88,7 +88,7 @@ impl<W: World> WorldParts<W> {
         Mark::for_object(self.manager(), object)
     }
 
-    /// Returns what the object wants, by the names the things have outside.
+    /// Returns the resources that the object desires, by their external names.
     pub(super) fn wanted(&self, object: &W::Kind) -> Result<BTreeMap<String, W::Want>> {
         let wanted = want(&*self.world, object)?;
         let prefix = prefix_of(&self.policy.ownership);
@@ -98,7 +98,8 @@ impl<W: World> WorldParts<W> {
         Ok(wanted.into_iter().map(|(name, want)| (format!("{prefix}{name}"), want)).collect())
     }
 
-    /// Returns the objects that want a thing of this name and are not being deleted; the first of them holds the name.
+    /// Returns the objects that desire a resource with this name and are not being deleted; the first of them holds the
+    /// name.
     pub(super) fn claimants(&self, name: &str) -> Vec<(Key, Arc<W::Kind>)> {
         let mut found = self.wants.entries(&name.to_owned());
         found.retain(|(_, object)| object.meta().deletion_timestamp.is_none());
@@ -107,26 +108,25 @@ impl<W: World> WorldParts<W> {
         found
     }
 
-    /// Returns the keys of all objects that want a thing of this name, those on their way out included.
+    /// Returns the keys of all objects that desire a resource with this name, including those being deleted.
     pub(super) fn objects_wanting(&self, name: &str) -> Vec<Key> {
         self.wants.keys(&name.to_owned())
     }
 
-    /// Returns whether we see the objects of this key's namespace at all.
+    /// Returns whether we watch the objects of this key's namespace at all.
     pub(super) fn is_in_scope(&self, key: &Key) -> bool {
         let namespace = self.shared.scope.namespace.as_deref();
         namespace.is_none_or(|namespace| key.namespace().is_empty() || namespace == key.namespace())
     }
 
-    /// Returns whether the caches are in step with the server.
+    /// Returns whether the caches are up to date with the server.
     pub(super) fn is_fresh(&self) -> bool {
         let records = self.records.as_ref().map(|records| records.cache.freshness());
         let all = [Some(self.cache.freshness()), records];
         all.iter().flatten().all(|cache| cache.is_synced && cache.state == WatchState::Fresh)
     }
 
-    /// Counts a deletion that no person asked for against the limit per minute, or returns how long to wait until it may
-    /// be made.
+    /// Counts an automatic deletion against the limit per minute, or returns how long to wait until one is allowed.
     pub(super) fn count_deletion(&self) -> std::result::Result<(), Duration> {
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         pace.take(self.policy.sweep.per_minute, Instant::now())
@@ -143,7 +143,7 @@ impl<W: World> WorldParts<W> {
         checked.inspect_err(|_| self.note(object, verb, target, WriteOutcome::Fenced))
     }
 
-    /// Sends a write outside for this object, if this process may still act for it after all waiting.
+    /// Sends an external write for this object, if this process still leads it after all waiting.
     pub(super) async fn write(
         &self,
         OutsideWrite { object, verb, name, diff }: OutsideWrite<'_>,
@@ -155,7 +155,7 @@ impl<W: World> WorldParts<W> {
         self.record_result(object, verb, (&target, diff), answer)
     }
 
-    /// Returns the thing as the journal names it.
+    /// Returns the key of the resource in the journal.
     pub(super) fn target(name: &str) -> Key {
         Key::new("outside", W::NAME, "", &name.replace('/', ":"))
     }
@@ -169,7 +169,7 @@ impl<W: World> WorldParts<W> {
         self.shared.journal.record(&self.source, Entry::Wrote { object, verb, target, outcome, diff });
     }
 
-    /// Records the result of a write outside.
+    /// Records the result of an external write.
     fn record_result(
         &self,
         object: &Key,
@@ -189,7 +189,7 @@ impl<W: World> WorldParts<W> {
     }
 }
 
-/// A write outside: for which object, what, and to which thing.
+/// An external write: for which object, which verb, and to which resource.
 pub(super) struct OutsideWrite<'a> {
     pub(super) object: &'a Key,
     pub(super) verb: Verb,
@@ -197,13 +197,13 @@ pub(super) struct OutsideWrite<'a> {
     pub(super) diff: FieldDiff,
 }
 
-/// Returns what the object wants. If the world's code panics on it, that is this object's failure.
+/// Returns the resources that the object desires. A panic of the world's code is this object's failure.
 fn want<W: World>(world: &W, object: &W::Kind) -> Result<BTreeMap<String, W::Want>> {
     catch_unwind(AssertUnwindSafe(|| world.want(object)))
         .unwrap_or_else(|panic| Err(Fault::from_panic(&*panic)))
 }
 
-/// Returns whether this is the very object that the thing is kept for.
+/// Returns whether this is the object that the resource is kept for.
 pub(super) fn is_owner<K: crate::kind::Kind>(object: &K, owner: &Owner) -> bool {
     key_of(object) == owner.key && object.meta().uid.as_deref() == Some(owner.uid.as_str())
 }
@@ -215,7 +215,7 @@ fn prefix_of(ownership: &Ownership) -> &str {
     }
 }
 
-/// Returns what is wanted, as a number: the same wishes give the same number.
+/// Returns a hash of the desired state: equal specs have equal hashes.
 pub(super) fn fingerprint<T: Serialize>(wanted: &BTreeMap<String, T>) -> u64 {
     let mut hasher = DefaultHasher::new();
     serde_json::to_vec(wanted).unwrap_or_default().hash(&mut hasher);

@@ -4,30 +4,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How we know which things are ours.
+/// How we know which external resources are ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ownership {
-    /// Things whose name begins with this; the engine puts it before every wanted name.
+    /// Resources whose name begins with this prefix; the engine adds it to every desired name.
     Prefix(String),
-    /// Things that carry our [`Mark`](super::Mark) in a label, a tag or a description.
+    /// Resources that carry our [`Mark`](super::Mark) in a label, a tag or a description.
     Tags,
-    /// Things with an [`OutsideRecord`](super::OutsideRecord) in the cluster: for APIs that can carry no mark.
+    /// Resources with an [`OutsideRecord`](super::OutsideRecord) in the cluster: for APIs that cannot store a mark.
     Records,
 }
 
 /// Who else uses the API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Use {
-    /// Others do: things that are not ours are left alone.
+    /// Others do: resources that are not ours are left alone.
     #[default]
     Shared,
-    /// Nobody does: what is unmarked is adopted without a rule where an object wants its name, and deleted where none does.
-    /// Things that another manager has marked are left alone here, too.
+    /// Nobody does: an unmarked resource is adopted without a rule if an object desires its name, and deleted
+    /// otherwise. Resources that another manager has marked are still left alone.
     Exclusive,
 }
 
-/// What to do about a thing that others changed or deleted.
+/// What to do about a resource that others changed or deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Drift {
     /// Report and correct it.
@@ -37,23 +37,25 @@ pub enum Drift {
     Report,
 }
 
-/// Decides whether a thing without an owner becomes ours. Called with name and thing when it has a wanted name.
+/// Decides whether a resource without an owner becomes ours. Called with the name and the resource if an object desires
+/// the name.
 pub(super) type Adoption<H> = Arc<dyn Fn(&str, &H) -> bool + Send + Sync>;
 
-/// When a thing of ours that no object wants is deleted. All bounds hold at once.
+/// When a resource of ours that no object desires is deleted. All bounds apply together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sweep {
-    /// It has been seen unwanted for this long (10 min).
+    /// It has been undesired for this long (10 min).
     pub min_age: Duration,
-    /// By at least this many full passes (2).
+    /// At least this many full passes have found it undesired (2).
     pub confirmations: u32,
-    /// At most this many deletions in one pass (10); zero only reports.
+    /// At most this many deletions in one pass (10); with zero, leaks are only reported.
     pub per_pass: usize,
     /// At most this many deletions in any minute (30).
     pub per_minute: usize,
-    /// When more than this share of our things seems unwanted, none is deleted: something else is wrong (0.2).
+    /// If more than this share of our resources seems undesired, none is deleted: something else is wrong (0.2).
     pub share: f64,
-    /// Up to this many are deleted whatever their share, or a world of two things could never be cleaned up (2).
+    /// Up to this many are deleted whatever their share; otherwise a world of two resources could never be cleaned up
+    /// (2).
     pub floor: usize,
 }
 
@@ -73,19 +75,19 @@ impl Default for Sweep {
 /// How often the API may be called.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Calls a second on average (20).
+    /// Calls per second on average (20).
     pub per_second: f64,
-    /// Calls at once after a pause (40).
+    /// Calls in a burst after a pause (40).
     pub burst: u32,
-    /// Calls under way (8).
+    /// Concurrent calls (8).
     pub in_flight: usize,
-    /// A call without an answer for this long has failed (30 s).
+    /// A call that is not answered within this time has failed (30 s).
     pub timeout: Duration,
-    /// After this many failures in a row a page of the list tells whether it is the API; if that fails too, nothing more
-    /// is sent but one such probe at a time (5).
+    /// After this many failures in a row (5), one page of the list is read to find out whether the API is down; if that
+    /// fails as well, only one such probe at a time is sent.
     pub failures: u32,
-    /// The pause before the next probe (5 s); it doubles up to `probe_max`. For the same time after a probe that
-    /// succeeds the API is trusted: calls that fail meanwhile are the objects' own.
+    /// The pause before the next probe (5 s); it doubles up to `probe_max`. For the same time after a successful probe
+    /// the API is trusted: calls that fail in that time are the objects' own failures.
     pub probe: Duration,
     /// The longest pause between probes (2 min).
     pub probe_max: Duration,
@@ -105,7 +107,7 @@ impl Default for Limits {
     }
 }
 
-/// Everything about how a world is treated.
+/// The complete configuration of a world.
 pub(super) struct WorldPolicy<H> {
     pub(super) ownership: Ownership,
     pub(super) r#use: Use,
@@ -115,15 +117,14 @@ pub(super) struct WorldPolicy<H> {
     pub(super) limits: Limits,
     /// The time between full passes.
     pub(super) poll: Duration,
-    /// How long the API may take to show what was created.
+    /// How long the API may take to show a created resource.
     pub(super) settle: Duration,
-    /// Who we are in marks; the operator's name by default.
+    /// Our identity in marks; the operator's name by default.
     pub(super) identity: Option<String>,
 }
 
 impl<H> WorldPolicy<H> {
-    /// Returns whether this thing, which nobody owns, may become ours. With exclusive use everything is ours to begin
-    /// with.
+    /// Returns whether this unowned resource may become ours. With exclusive use everything is ours to begin with.
     pub(super) fn adopts(&self, name: &str, have: &H) -> bool {
         match &self.adoption {
             Some(rule) => rule(name, have),

@@ -10,9 +10,9 @@ use super::compare::{FieldDifference, compare, created};
 use super::conflicts::{OwnershipConflict, find_conflicts, refuse_conflicts};
 use super::field_set::{self, FieldSet};
 use super::manager_entries::{self, ManagerEntry, ManagerOperation};
-use super::position::SchemaPosition;
-use super::update::{is_same_object, release};
-use super::{FieldManager, ResetFields, last_applied, merge, owned_fields, remove, validate};
+use super::schema_position::SchemaPosition;
+use super::track_update::{is_same_object, release};
+use super::{FieldManager, ResetFields, last_applied, merge, owned_fields, remove_fields, validate};
 use crate::resource::Resource;
 use crate::schema::Schema;
 use crate::status::Status;
@@ -154,7 +154,7 @@ impl ApplyRequest<'_> {
         let kept = self.kept_without(object, &given_up);
         let mut gone = all;
         field_set::subtract(&mut gone, &kept);
-        remove::remove(object, &field_set::intersection(&gone, &last), self.root);
+        remove_fields::remove(object, &field_set::intersection(&gone, &last), self.root);
         // A map that lost its last item is null now; the configuration may say that it is present, empty.
         merge::merge(object, self.config, self.root);
     }
@@ -162,7 +162,7 @@ impl ApplyRequest<'_> {
     /// Returns the fields of the object that are left after removing these items.
     fn kept_without(&self, object: &Value, items: &FieldSet) -> FieldSet {
         let mut rest = object.clone();
-        remove::remove(&mut rest, items, self.root);
+        remove_fields::remove(&mut rest, items, self.root);
         owned_fields::with_named_parents(&owned_fields::field_set(&rest, self.root), self.root)
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::field_set::{FieldSet, is_member};
 use super::path_step;
-use super::position::{MergeShape, SchemaPosition};
+use super::schema_position::{MergeShape, SchemaPosition};
 
 /// Removes the items of `set` from `value`.
 pub(super) fn remove(value: &mut Value, set: &FieldSet, place: SchemaPosition<'_>) {

@@ -2,7 +2,7 @@
 
 /// Something that must not happen did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Alarm {
+pub(super) struct Violation {
     /// The rule.
     pub(super) oracle: &'static str,
     /// What it is about: an object, or the operator.
@@ -13,8 +13,8 @@ pub(super) struct Alarm {
     pub(super) hint: &'static str,
 }
 
-impl Alarm {
-    /// Creates an alarm.
+impl Violation {
+    /// Creates a violation.
     pub(super) fn new(oracle: &'static str, subject: impl Into<String>, text: impl Into<String>) -> Self {
         Self { oracle, subject: subject.into(), text: text.into(), hint: "" }
     }

@@ -8,7 +8,7 @@ use homeostat_api::status::Status;
 use homeostat_core::Key;
 
 use crate::backend::Backend;
-use crate::rewrite::rewrite;
+use crate::server_changes::rewrite;
 use crate::stored::encode;
 
 /// Accepts the names of a stored definition and establishes it, as the naming and establishing controllers do, but

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 
 use homeostat_core::Entropy;
 
-use super::address::CallVerb;
-use super::fault::{Deviation, Fault, FaultSort};
-use super::record::RunRecord;
+use super::fault::{Deviation, Fault, FaultKind};
+use super::request_address::CallVerb;
+use super::run_record::RunRecord;
 use super::wire_log::CallRecord;
 
 /// How late a watch is: longer than most operators wait before they try again.
@@ -21,7 +21,7 @@ const OUTAGE_MILLISECONDS: u64 = 2000;
 const TOGETHER_MAX: u64 = 3;
 
 /// Returns every single fault at every point, in the order in which they are tried.
-pub(super) fn single_faults(reference: &RunRecord, steps: usize, sorts: &[FaultSort]) -> Vec<Deviation> {
+pub(super) fn single_faults(reference: &RunRecord, steps: usize, sorts: &[FaultKind]) -> Vec<Deviation> {
     let mut classes = classes_of(reference, steps);
     for class in &mut classes {
         class.retain(|one| sorts.contains(&one.fault.sort()));

@@ -3,7 +3,7 @@
 //!
 //! Permissions name a signer (`example.com/clients`) or all signers of a domain (`example.com/*`).
 
-use super::{Attributes, Authorizer, Identity};
+use super::{Authorizer, Identity, RequestAttributes};
 
 const GROUP: &str = "certificates.k8s.io";
 
@@ -13,7 +13,8 @@ impl Authorizer {
         let domain = signer.split('/').next().unwrap_or_default();
         let may = |name: &str| {
             let (group, resource) = (GROUP, "signers");
-            let what = Attributes::Resource { verb, group, resource, subresource: "", namespace: "", name };
+            let what =
+                RequestAttributes::Resource { verb, group, resource, subresource: "", namespace: "", name };
             self.allows(who, &what)
         };
         may(signer) || may(&format!("{domain}/*"))

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::compare::{FieldDifference, compare, created};
 use super::manager_entries::{self, ManagerEntry, ManagerOperation};
-use super::position::SchemaPosition;
+use super::schema_position::SchemaPosition;
 use super::{FieldManager, ResetFields, field_set, owned_fields};
 use crate::schema::Schema;
 

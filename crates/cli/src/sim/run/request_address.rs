@@ -4,7 +4,7 @@
 use http::Method;
 use serde::Deserialize;
 
-use super::state::shown_resource;
+use super::cluster_state::shown_resource;
 
 /// The verb of a request, as in the rules of roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use super::update::OTHER_NAMESPACE;
 use super::{Answer, Call};
 use crate::admission::Operation;
 use crate::backend::commit_refusal;
-use crate::rewrite::rewrite;
+use crate::server_changes::rewrite;
 use crate::stored::encode;
 use crate::stored::labels_and_owners::LabelsAndOwners;
 

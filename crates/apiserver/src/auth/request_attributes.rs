@@ -2,7 +2,7 @@
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attributes<'a> {
+pub enum RequestAttributes<'a> {
     /// A resource of the API.
     Resource {
         /// `get`, `list`, `create` …

@@ -7,13 +7,13 @@ use homeostat_core::Key;
 use homeostat_store::{Entry, Event};
 use serde_json::Value;
 
-use super::address::CallVerb;
-use super::alarm::Alarm;
-use super::fault::Deviation;
-use super::state::{
+use super::cluster_state::{
     CanonicalState, Difference, IgnoredPaths, differences, differing_paths, resource_of, shown_resource,
 };
-use super::user::UserWrite;
+use super::fault::Deviation;
+use super::request_address::CallVerb;
+use super::scenario_user::UserWrite;
+use super::violation::Violation;
 use super::wire_log::{Actor, CallRecord, TimelineLine};
 
 /// One change of the store.
@@ -33,21 +33,21 @@ impl Change {
 
 /// The state at which a run came to rest.
 #[derive(Clone, Debug)]
-pub(super) struct Rest {
+pub(super) struct RestState {
     pub(super) state: CanonicalState,
 }
 
 /// Everything about one run.
 pub(super) struct RunRecord {
-    /// The alarms that ended the run, or were raised during it.
-    pub(super) alarms: Vec<Alarm>,
+    /// The violations that ended the run, or were raised during it.
+    pub(super) violations: Vec<Violation>,
     pub(super) calls: Vec<CallRecord>,
     pub(super) events: Vec<String>,
     pub(super) lines: Vec<TimelineLine>,
     pub(super) changes: Vec<Change>,
     pub(super) user_writes: Vec<UserWrite>,
     /// One for the start, one for each step, one for the cleanup; fewer if the run ended early.
-    pub(super) rests: Vec<Rest>,
+    pub(super) rests: Vec<RestState>,
     /// Faults that happened.
     pub(super) done: Vec<Deviation>,
     /// Watches that were open at the first rest.
@@ -102,13 +102,13 @@ fn is_about(call: &CallRecord, key: &Key) -> bool {
 }
 
 /// What happens when nothing goes wrong, by two runs: what differs between them is chance.
-pub(super) struct Reference {
+pub(super) struct ReferenceRuns {
     pub(super) record: RunRecord,
     ignored: Vec<IgnoredPaths>,
     ignored_everywhere: Vec<String>,
 }
 
-impl Reference {
+impl ReferenceRuns {
     /// Compares two undisturbed runs.
     pub(super) fn new(first: RunRecord, second: &RunRecord, ignored_everywhere: &[String]) -> Self {
         let pairs = first.rests.iter().zip(&second.rests);
@@ -130,7 +130,7 @@ mod tests {
     use http::Method;
     use serde_json::json;
 
-    use super::super::address::CallTarget;
+    use super::super::request_address::CallTarget;
     use super::super::wire_log::CallTraits;
     use super::*;
 
@@ -157,7 +157,7 @@ mod tests {
             after: Some(Revision::new(7)),
         };
         let record = RunRecord {
-            alarms: Vec::new(),
+            violations: Vec::new(),
             calls: vec![call],
             events: Vec::new(),
             lines: Vec::new(),
