@@ -16,7 +16,7 @@ use crate::journal::Journal;
 use crate::kind::{Kind, KindInfo};
 use crate::watch::Scope;
 
-/// What every feed needs.
+/// The dependencies of every feed.
 #[derive(Clone)]
 pub(crate) struct FeedDependencies {
     pub(crate) client: Client,
@@ -26,7 +26,7 @@ pub(crate) struct FeedDependencies {
 }
 
 impl FeedDependencies {
-    /// Returns the task that keeps a cache in step with the server.
+    /// Returns the task that keeps a cache up to date with the server.
     pub(crate) fn feed(&self, cache: ObjectCache, scope: Scope) -> BoxFuture<'static, ()> {
         let Self { client, journal, source, entropy } = self.clone();
         cache.report_to(journal.clone(), source.clone());
@@ -46,7 +46,7 @@ impl FeedDependencies {
 #[derive(Clone, Default)]
 pub(crate) struct Caches(Arc<Mutex<CacheTable>>);
 
-/// Declared caches in the order of declaration, which is the order they are started and shown in.
+/// Declared caches in the order of declaration, in which they are started and shown.
 #[derive(Default)]
 struct CacheTable {
     by_type: HashMap<(TypeId, Scope), usize>,
@@ -63,8 +63,8 @@ impl Caches {
         cache
     }
 
-    /// Returns the watch of this kind in this scope, for whoever needs its changes and not the objects: they are kept
-    /// only if somebody else declares the cache.
+    /// Returns the watch of this kind in this scope, for users that need the changes but not the objects: objects are
+    /// kept only if another controller declares the cache.
     pub(crate) fn declare_events(&self, info: &'static KindInfo, scope: &Scope) -> ObjectCache {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let id = (info.type_id, scope.clone());

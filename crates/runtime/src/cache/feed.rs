@@ -1,4 +1,4 @@
-//! The async shell around the list/watch machine: sends its requests, cuts the answers into objects, feeds the cache,
+//! The async shell around the list/watch machine: sends its requests, splits the answers into objects, feeds the cache,
 //! writes the journal. It never returns; dropping it closes the connection and leaves the cache as it was.
 //!
 //! A cache that keeps nothing only passes on what it is fed. Then the watch waits for its readers, so that unread
@@ -27,7 +27,7 @@ use crate::watch::read_ahead::{ListInProgress, WatchBody};
 use crate::watch::watch_machine::{CacheEffect, WatchMachine, WatchRequest, WatchSignal};
 use crate::watch::wire::{self, ReceivedObject, WatchLine};
 
-/// Objects per page: what client-go asks for, and what servers are tuned to.
+/// Objects per page: client-go's value, which servers are tuned for.
 const PAGE_OBJECTS: u32 = 500;
 
 /// A watch is renewed this often, so that a server can shed connections.
@@ -40,7 +40,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(200);
 /// An answer to a request begins, and a page is read, within this time.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// How long the body of a refusal may take: its code has come, and the body is a few hundred bytes.
+/// How long the body of a refusal may take: its code has arrived, and the body is a few hundred bytes.
 const REFUSAL_MAX: Duration = Duration::from_secs(10);
 
 /// The longest body of a refusal that is read.
@@ -61,7 +61,7 @@ pub(crate) struct Feed {
     pub(crate) outage: Mutex<Outage>,
 }
 
-/// Keeps the cache in step with the server for as long as it is polled.
+/// Keeps the cache up to date with the server for as long as it is polled.
 pub(crate) async fn feed_cache(feed: Feed) {
     let is_kept = feed.cache.is_kept();
     loop {
@@ -69,13 +69,13 @@ pub(crate) async fn feed_cache(feed: Feed) {
         let machine = if is_kept { WatchMachine::new(entropy) } else { WatchMachine::in_pages(entropy) };
         tokio::select! {
             never = feed.follow_machine(machine) => match never {},
-            // Where the objects are kept, nobody needs the server to show them again.
+            // If the objects are kept, the server need not show them again.
             () = feed.cache.relist_wanted(), if !is_kept => {}
         }
     }
 }
 
-/// A failed exchange, as far as the machine cares.
+/// A failed exchange, as a signal for the machine.
 struct WatchFailure(WatchSignal);
 
 impl Feed {
@@ -89,7 +89,7 @@ impl Feed {
         }
     }
 
-    /// Does what the machine asks for next.
+    /// Performs the machine's next request.
     async fn step(&self, machine: &mut WatchMachine) {
         let (request, effect) = machine.request(Instant::now());
         self.apply_effect(effect);
@@ -230,7 +230,7 @@ impl Feed {
         match line {
             WatchLine::Applied { item, .. } if by == ShownBy::List => {
                 self.observe_item(item, Change::Listed);
-                // Within a list the revisions of objects say nothing about where a watch may go on.
+                // Within a list the revisions of objects do not tell where a watch may continue.
                 Ok(WatchSignal::Event { revision: String::new() })
             }
             WatchLine::Applied { item, is_added } => {
@@ -258,8 +258,8 @@ impl Feed {
         }
     }
 
-    /// Takes in an object as the server showed it. A cache says itself what sort of change that is; without one it is
-    /// what the server says.
+    /// Stores an object as the server showed it. A cache that keeps objects determines the sort of change itself;
+    /// otherwise the server's word counts.
     fn observe_item(&self, item: ReceivedObject, change: Change) {
         match item {
             ReceivedObject::Good { key, object } if self.cache.is_kept() => {
@@ -347,7 +347,7 @@ impl Feed {
         self.info().path(self.scope.namespace.as_deref().filter(|_| self.info().is_namespaced))
     }
 
-    /// Sends a request; anything but success becomes trouble.
+    /// Sends a request; anything but success becomes a failure.
     async fn send(
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
@@ -370,8 +370,7 @@ fn in_observe_span<T>(key: &Key, observe: impl FnOnce() -> T) -> T {
     tracing::debug_span!("observe", object = %key).in_scope(observe)
 }
 
-/// Returns what the server says about its refusal. If that does not come, comes too late or is too long, the code has to
-/// do.
+/// Returns the server's explanation of its refusal. If it is missing, late or too long, the code has to suffice.
 async fn read_refusal(response: http::Response<Body>) -> Status {
     let code = response.status().as_u16();
     let body = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect();
@@ -392,7 +391,7 @@ fn failed(error: impl Into<String>) -> WatchFailure {
     WatchFailure(WatchSignal::Failed { error: error.into() })
 }
 
-/// Returns what a Status means to a watch.
+/// Returns the meaning of a Status for a watch.
 fn trouble_from_status(status: &Status) -> WatchFailure {
     let code = status.code;
     if code == 410 {

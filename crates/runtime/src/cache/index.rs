@@ -57,7 +57,7 @@ impl IndexedKeys {
     }
 }
 
-/// A typed index: ask it for the objects with a value.
+/// A typed index: returns the objects with a value.
 pub struct Index<K: Kind, V> {
     inner: ObjectIndex<V>,
     kind: PhantomData<fn() -> K>,
@@ -143,7 +143,7 @@ impl<V: Hash + Eq + Send + Sync> IndexUpdate for IndexUpdater<V> {
             })
         };
         let (old, new) = (values_of(old), values_of(new));
-        // How values compare and hash is the user's code, too.
+        // Comparing and hashing values also runs the user's code.
         catch_panic(|| self.exchange(key, old, new)).and(outcome)
     }
 }

@@ -8,7 +8,7 @@ use crate::kind::Kind;
 
 impl<K: Kind> Context<K> {
     /// Records an event about the object. Repeats are counted on the first event, and floods are dropped. A reconcile
-    /// that fails after a warning of its own leaves no other event about the failure.
+    /// that fails after its own warning causes no other event about the failure.
     pub fn event(&self, severity: Severity, reason: &str, message: impl Into<String>) {
         self.run.event(severity, reason, message.into());
     }
@@ -29,7 +29,7 @@ impl Run {
         });
     }
 
-    /// Returns whether this reconcile left a warning.
+    /// Returns whether this reconcile recorded a warning.
     pub(crate) fn has_warned(&self) -> bool {
         self.has_warned.load(Ordering::Relaxed)
     }

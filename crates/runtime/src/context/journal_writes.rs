@@ -1,4 +1,4 @@
-//! Records writes in the journal: what was tried for which object, and how it ended.
+//! Records writes in the journal: the verb, the object it was for, and the result.
 
 use homeostat_core::journal::{Entry, Verb, WriteOutcome};
 use homeostat_core::{FieldDiff, Key};

@@ -1,9 +1,9 @@
-//! Finds out whose an object is that a reconciler wants to apply: ours, nobody's yet, or somebody else's.
+//! Finds the owner of an object that a reconciler wants to apply: us, nobody yet, or someone else.
 //!
-//! Ours is what carries our owner reference, what we applied in this process, and what our field manager wrote; only the
-//! last has to be asked from the server, once, because caches keep no managed fields. A write to what is ours names its
-//! uid, so another object that took the name since is not overwritten. Server-side apply has no "only if it does not
-//! exist": an object that somebody else creates between our look and our first write is the one case left.
+//! An object is ours if it carries our owner reference, if we applied it in this process, or if our field manager wrote
+//! it; only the last has to be asked of the server, once, because caches keep no managed fields. A write to our object
+//! names its uid, so another object that has taken the name since is not overwritten. Server-side apply has no "only if
+//! it does not exist": an object that someone else creates between our check and our first write is the only case left.
 
 use homeostat_core::Key;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -16,14 +16,14 @@ use crate::error::Error;
 use crate::kind::KindInfo;
 use crate::request::{RequestLabel, call_whole};
 
-/// Whose the object under a name is.
+/// The owner of the object under a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ObjectOwnership {
-    /// There is none.
+    /// The object does not exist.
     Free,
-    /// We made it, or may write it for another reason.
+    /// We created it, or may write it for another reason.
     Ours { uid: Option<String> },
-    /// Somebody else made it.
+    /// Someone else created it.
     Foreign { holder: String },
 }
 
@@ -35,7 +35,7 @@ struct OnlyMetadata {
 }
 
 impl Run {
-    /// Returns what the caches and our memory say, if that is enough.
+    /// Returns the owner according to the caches and our memory, if they suffice.
     pub(super) fn known_standing(&self, info: &KindInfo, key: &Key) -> Option<ObjectOwnership> {
         if let Some(cache) = self.synced_metadata(info).or_else(|| self.synced(info).ok()) {
             return self.cached_standing(&cache, key);
@@ -58,7 +58,7 @@ impl Run {
         is_ours.then(|| ObjectOwnership::Ours { uid: meta.uid.clone() })
     }
 
-    /// Returns whether a cache of ours shows when the object with this key is gone.
+    /// Returns whether one of our caches would show the deletion of the object with this key.
     pub(super) fn is_watched(&self, info: &KindInfo, key: &Key) -> bool {
         let is_cached = self.cache(info).is_ok() || self.metadata_cache(info).is_some();
         is_cached && self.covers(info, key)
@@ -71,7 +71,7 @@ impl Run {
         (has_namespace || !info.is_namespaced) && (scope.labels.is_none() || !info.is_same_kind(self.info()))
     }
 
-    /// Asks the server whose the object is.
+    /// Asks the server who owns the object.
     pub(super) async fn ask_standing(
         &self,
         info: &KindInfo,

@@ -1,4 +1,4 @@
-//! Tells people that an object cannot be reconciled because it does not decode: an event, the condition `Reconciled` in
+//! Reports that an object cannot be reconciled because it does not decode: with an event, the condition `Reconciled` in
 //! its status and the one that its controller keeps, written without knowing the object's type. The next successful
 //! reconcile removes them.
 
@@ -18,8 +18,8 @@ use crate::shared::ControllerShared;
 /// The reason of the event and of the conditions.
 const UNDECODABLE: &str = "Undecodable";
 
-/// Leaves the event, and writes the conditions if the runtime may write the status of this kind and it does not say so
-/// already.
+/// Records the event, and writes the conditions if the runtime may write the status of this kind and it does not
+/// already have them.
 pub(crate) async fn report_undecodable(
     controller: &ControllerShared,
     key: &Key,
@@ -55,8 +55,8 @@ pub(crate) async fn report_undecodable(
     Ok(())
 }
 
-/// Returns whether its status says so already, for this generation. Our own writes to it come back, and the position in
-/// the error moves with them.
+/// Returns whether its status already says so for this generation. Our own writes to it come back, and change the
+/// position in the error.
 fn is_told(object: &Value) -> bool {
     let generation = &object["metadata"]["generation"];
     object["status"]["conditions"].as_array().is_some_and(|conditions| {

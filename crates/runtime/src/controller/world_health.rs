@@ -1,17 +1,17 @@
-//! How the worlds that a controller keeps are doing, as metrics and `/readyz` show it.
+//! The health of a controller's worlds, as metrics and `/readyz` show it.
 //!
 //! A world that cannot be watched is reported but does not make the operator unready: its Pod can do nothing about an
-//! API that is down, and the objects of other worlds go on.
+//! API that is down, and the objects of other worlds are not affected.
 
 use std::time::Duration;
 
-/// How a world is doing.
+/// The health of a world.
 #[derive(Clone, Debug)]
 pub(crate) struct WorldHealth {
     pub(crate) world: &'static str,
-    /// Nothing is sent but probes.
+    /// Only probes are sent.
     pub(crate) is_blocked: bool,
-    /// Since the last complete pass, or the start.
+    /// The time since the last complete pass, or since the start.
     pub(crate) age: Duration,
     /// Why the last pass did not end.
     pub(crate) problem: Option<String>,
@@ -29,7 +29,7 @@ impl WorldHealth {
     }
 }
 
-/// A world that can be asked how it is doing.
+/// A world that reports its health.
 pub(crate) trait WorldHealthSource: Send + Sync {
     fn health(&self) -> WorldHealth;
 }

@@ -1,5 +1,5 @@
-//! What the queue knows of one key: where it is (idle, ready, running), how its last run ended (well, failing,
-//! terminal), when it comes back by itself, and the causes gathered for its next run.
+//! The queue's state of one key: its phase (idle, ready, running), how its last run ended (success, failing, terminal),
+//! when it comes due, and the causes gathered for its next run.
 
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
@@ -8,10 +8,10 @@ use tokio::time::Instant;
 use super::Urgency;
 use super::ready_keys::ReadyClass;
 
-/// Causes kept per run. More than a screenful explains nothing more; the run itself is the same.
+/// Causes kept per run. More than a screenful explains nothing; the run itself is not affected.
 const CAUSES_MAX: usize = 16;
 
-/// One key.
+/// The state of one key.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) key: Key,
@@ -26,7 +26,7 @@ pub(super) struct Slot {
     pub(super) causes: Vec<Cause>,
 }
 
-/// Where a key is.
+/// The phase of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum KeyPhase {
     Idle,
@@ -47,14 +47,14 @@ pub(super) enum KeyHealth {
     Terminal { failures: u32 },
 }
 
-/// When a key comes back by itself.
+/// When a key comes due.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Timer {
     pub(super) at: Instant,
     pub(super) reason: TimerReason,
 }
 
-/// Why it does.
+/// Why it comes due.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum TimerReason {
     Requeue,
@@ -96,7 +96,7 @@ impl Slot {
         }
     }
 
-    /// Gives the slot to a new key; only the stamp goes on.
+    /// Gives the slot to a new key; only the stamp continues.
     pub(super) fn reuse(&mut self, key: Key, namespace: u32) {
         self.key = key;
         self.namespace = namespace;

@@ -33,10 +33,10 @@ use timers::Timers;
 /// A resync is spread over this share of its period, so that a million keys do not come due together.
 const RESYNC_JITTER: f64 = 0.2;
 
-/// How pressing a trigger is, least first.
+/// The urgency of a trigger, least urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// The initial list, a resync: after fresh work, unless it has waited long.
+    /// The initial list or a resync: runs after fresh work, unless it has waited long.
     Background,
     /// Our own write coming back through the watch: fresh, but no reason to try a failing key early.
     Echo,
@@ -60,7 +60,7 @@ impl Urgency {
 pub struct Config {
     /// The retry schedule.
     pub backoff: Backoff,
-    /// Runs at a time in one namespace; unlimited when absent.
+    /// Concurrent runs in one namespace; unlimited if absent.
     pub per_namespace: Option<u32>,
     /// The period after which a settled key runs again.
     pub resync: Option<Duration>,
@@ -79,7 +79,7 @@ pub struct Work {
     pub was_listed: bool,
     /// Failures in a row before this run.
     pub failures: u32,
-    /// How long it was due.
+    /// How long it has been due.
     pub waited: Duration,
 }
 
@@ -92,7 +92,7 @@ pub enum Outcome {
     Requeue(Duration),
     /// An error: retry on the schedule.
     Failed,
-    /// An error that says when to retry.
+    /// An error that specifies when to retry.
     RetryAfter(Duration),
     /// An error that only an edit can cure.
     Terminal,
@@ -102,16 +102,16 @@ pub enum Outcome {
     Gone,
 }
 
-/// What the queue holds, for metrics.
+/// The numbers of keys in the queue, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
     /// Keys that may run now.
     pub ready: usize,
     /// Keys running.
     pub running: usize,
-    /// Keys that come back by themselves later.
+    /// Keys that come due later.
     pub waiting: usize,
-    /// Keys remembered in any way.
+    /// All keys that the queue remembers.
     pub known: usize,
 }
 
@@ -185,12 +185,12 @@ impl Queue {
         }
     }
 
-    /// Returns when a key comes due by itself; the caller calls [`Queue::next`] again then.
+    /// Returns when the next key comes due; the caller calls [`Queue::next`] again then.
     pub fn deadline(&self) -> Option<Instant> {
         self.timers.first().map(|(at, _)| at)
     }
 
-    /// Ends a run. Returns in how long the key comes back by itself, if it does.
+    /// Ends a run. Returns how long until the key comes due again, if it does.
     pub fn done(&mut self, ticket: u32, outcome: Outcome, now: Instant) -> Option<Duration> {
         let slot = &mut self.slots[ticket];
         let KeyPhase::Running { again, is_early } = slot.phase else {
@@ -225,8 +225,8 @@ impl Queue {
         self.make_ready(ticket, class, since);
     }
 
-    /// Takes back a key whose run did not begin and may not for a while: [`Queue::resume`] makes it due again. A trigger
-    /// does so, too.
+    /// Takes back a key whose run did not begin and may not for a while: [`Queue::resume`] or a trigger makes it due
+    /// again.
     pub fn suspend(&mut self, work: Work) {
         self.shelve(work);
     }
@@ -242,7 +242,7 @@ impl Queue {
         }
     }
 
-    /// Forgets a key, unless a run of it is under way.
+    /// Forgets a key, unless it is running.
     pub fn forget(&mut self, key: &Key) {
         let Some(index) = self.slots.get(key) else { return };
         if matches!(self.slots[index].phase, KeyPhase::Running { .. }) {
@@ -274,12 +274,12 @@ impl Queue {
         work.ticket
     }
 
-    /// Returns whether a trigger for this key is pending or a run of it is under way.
+    /// Returns whether this key is running or has a pending trigger.
     pub fn is_active(&self, key: &Key) -> bool {
         self.slots.get(key).is_some_and(|slot| self.slots[slot].phase != KeyPhase::Idle)
     }
 
-    /// Returns how much the queue holds.
+    /// Returns the numbers of keys in the queue.
     pub fn depth(&self) -> Depth {
         Depth {
             ready: self.ready_count,
@@ -289,7 +289,7 @@ impl Queue {
         }
     }
 
-    /// Sets the key's health after a run; returns when it comes back by itself.
+    /// Sets the key's health after a run; returns when it comes due again.
     fn judge(&mut self, ticket: u32, outcome: Outcome, is_early: bool, now: Instant) -> Option<Timer> {
         let slot = &mut self.slots[ticket];
         let failures = slot.failures();
@@ -350,7 +350,7 @@ impl Queue {
         self.ready.push(slot.namespace, class, ticket);
     }
 
-    /// Makes the keys ready whose time has come. [`Queue::next`] does it too.
+    /// Makes the keys ready whose time has come. [`Queue::next`] also does this.
     pub fn tick(&mut self, now: Instant) {
         while let Some((at, index)) = self.timers.first()
             && at <= now

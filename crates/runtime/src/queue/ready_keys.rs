@@ -1,4 +1,4 @@
-//! The keys that may run now: two classes, in each a ring of namespaces, in each namespace a FIFO.
+//! The keys that may run now: two classes, each with a ring of namespaces, each namespace with a FIFO.
 //!
 //! Fresh work goes before background work, but background ages: from [`AGEING`] on it gets one turn in [`TURNS`], so
 //! that it neither starves nor holds up what people are waiting for. Inside a class namespaces take turns, so one
@@ -17,11 +17,11 @@ use tokio::time::Instant;
 /// a resync.
 const AGEING: Duration = Duration::from_secs(30);
 
-/// Of so many turns aged background keys get one, as long as there are fresh ones. A list of thousands may take minutes,
-/// and an edit must not wait for all of it.
+/// Aged background keys get one of this many turns, as long as there are fresh ones. A list of thousands may take
+/// minutes, and an edit must not wait for all of it.
 const TURNS: u32 = 4;
 
-/// How a ready key ranks.
+/// The class of a ready key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ReadyClass {
     Background,
@@ -101,13 +101,13 @@ impl Ready {
             self.passed_over = 0;
             return Some(ReadyClass::Fresh);
         }
-        // The first of them goes at once.
+        // The first aged key runs at once.
         let is_passed_over = self.passed_over > 0 && self.passed_over < TURNS;
         self.passed_over = if is_passed_over { self.passed_over + 1 } else { 1 };
         Some(if is_passed_over { ReadyClass::Fresh } else { ReadyClass::Background })
     }
 
-    /// Notes that a run in this namespace ended.
+    /// Records that a run in this namespace ended.
     pub(super) fn ended(&mut self, namespace: u32) {
         self.namespaces[namespace as usize].running -= 1;
         for class in ReadyClass::ALL {

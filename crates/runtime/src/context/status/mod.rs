@@ -1,10 +1,9 @@
 //! Status: collected while the reconciler runs, written once at the end, and only when it changed.
 //!
-//! What is written is what the reconciler itself changed (`change`), not the status it had in hand: others write the
-//! same status, even while a draft is being made. Entries of other writers are left out by `change`; `json_patch` makes a
-//! patch that touches nothing else, `send`
-//! sends it. A terminal fault, a panic and a failure that lasts are written as the condition `Reconciled`, and removed
-//! by the next success.
+//! Only the reconciler's own changes are written (`change`), not its copy of the status: others write the same status,
+//! even while a draft is being made. `change` omits the entries of other writers; `json_patch` makes a patch that
+//! touches nothing else; `send` sends it. A terminal fault, a panic and a lasting failure are written as the condition
+//! `Reconciled`, which the next success removes.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -34,10 +33,10 @@ use crate::kind::object::Object;
 use crate::rights::declared::WriteVerb;
 use crate::shared::last_applied::{AppliedFingerprint, status_key};
 
-/// The condition the runtime itself keeps.
+/// The condition that the runtime itself maintains.
 pub(super) const RECONCILED: &str = "Reconciled";
 
-/// The status as it should be.
+/// The status to be written.
 #[derive(Default)]
 pub(super) struct StatusDraft {
     status: Option<EditedStatus>,
@@ -48,10 +47,10 @@ pub(super) struct StatusDraft {
     is_inconclusive: bool,
 }
 
-/// A status and what it was made from.
+/// A status and the one it was made from.
 struct EditedStatus {
     base: Value,
-    /// What the type says of itself where there was no status.
+    /// The defaults of the type, if there was no status.
     defaults: Value,
     now: Value,
 }
@@ -113,12 +112,12 @@ impl Run {
         draft.conditions.push(condition);
     }
 
-    /// Leaves what the status says about former runs, because this run neither failed nor succeeded.
+    /// Keeps what the status says about earlier runs, because this run neither failed nor succeeded.
     pub(crate) fn withhold_verdict(&self) {
         self.draft().is_inconclusive = true;
     }
 
-    /// Returns whether there is something to be written.
+    /// Returns whether there is anything to write.
     pub(crate) fn has_draft(&self) -> bool {
         !self.draft().is_empty()
     }
@@ -134,15 +133,15 @@ impl Run {
         draft.status = Some(edited);
     }
 
-    /// Returns the status as it is known now.
+    /// Returns the current status, as far as it is known.
     fn unedited(&self, defaults: impl FnOnce() -> Value) -> EditedStatus {
         let base = status_of(&*self.newest());
         let defaults = if base.is_null() { defaults() } else { Value::Null };
         EditedStatus { now: base.clone(), defaults, base }
     }
 
-    /// Returns the object as the reconciler has it: as it was called with it, or as its own last write of the status
-    /// left it.
+    /// Returns the object from the reconciler's point of view: as it was passed in, or as its own last write of the
+    /// status left it.
     fn handled(&self) -> Arc<Object> {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.clone().unwrap_or_else(|| self.object.clone())
@@ -156,7 +155,7 @@ impl Run {
             .unwrap_or_else(|| self.object.clone())
     }
 
-    /// Writes what was collected, and what the fault adds to it.
+    /// Writes the collected status and what the fault adds to it.
     pub(crate) async fn write_status(&self, fault: Option<&Fault>) -> Result<(), Error> {
         match self.status_change(fault) {
             Some(change) => self.put_status(&change).await,
@@ -189,8 +188,8 @@ impl Run {
         Ok(())
     }
 
-    /// Returns what was collected and what the fault adds to it, as a change of the status; none when the status says so
-    /// already.
+    /// Returns the collected status and what the fault adds to it, as a change of the status; `None` if the status is
+    /// already so.
     pub(crate) fn status_change(&self, fault: Option<&Fault>) -> Option<StatusChange> {
         let mut draft = std::mem::take(&mut *self.draft());
         let word = fault.and_then(|fault| self.reason_for(fault));
@@ -229,7 +228,7 @@ impl Run {
     }
 }
 
-/// Returns the status of an object as its type has it; null when there is none.
+/// Returns the status of an object according to its type; null if there is none.
 fn status_of(object: &Object) -> Value {
     let mut object = object.to_json().unwrap_or_default();
     without_nulls(object.get_mut("status").map(Value::take).unwrap_or_default())
@@ -242,7 +241,7 @@ fn snapshot(object: &Object) -> Snapshot {
     Snapshot { uid, resource_version, status: status_of(object), is_whole: false }
 }
 
-/// Returns a status in JSON; what is not set is left out.
+/// Returns a status as JSON; unset fields are omitted.
 fn json_of(status: &impl Serialize) -> Value {
     without_nulls(serde_json::to_value(status).unwrap_or_default())
 }
@@ -250,11 +249,12 @@ fn json_of(status: &impl Serialize) -> Value {
 /// Returns whether this type of status keeps an `observedGeneration`.
 fn observes_generation<S: Serialize + DeserializeOwned>() -> bool {
     let status = serde_json::from_str::<S>(r#"{"observedGeneration":1}"#);
-    // A type with required fields of its own is a custom kind's: it says with `StandardStatus` what it keeps.
+    // A type with required fields of its own belongs to a custom kind: it declares the standard fields with
+    // `StandardStatus`.
     status.map_or(true, |status| json!(status)["observedGeneration"] == 1)
 }
 
-/// Returns what the end of the run says about the object, where that differs from what its status says.
+/// Returns what the end of the run means for the object, if that differs from its status.
 fn condition_after_run(status: &Value, fault: Option<&Fault>, word: Option<&str>) -> Option<Condition> {
     let was_false = status["conditions"]
         .as_array()
