@@ -18,7 +18,7 @@ use homeostat_store::{Entry, Error as StoreError, Op};
 use serde_json::Value;
 
 use crate::backend::{Backend, commit_refusal};
-use crate::stamp::stamp_new;
+use crate::new_object_metadata::stamp_new;
 use crate::stored::encode;
 
 /// The storage of APIServices.

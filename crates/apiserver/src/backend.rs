@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use homeostat_api::kinds::core::service::SERVICE;
-use homeostat_api::kinds::core::service::allocator::ServiceAllocator;
+use homeostat_api::kinds::core::service::cluster_ip_allocator::ServiceAllocator;
 use homeostat_api::resource::Resource;
 use homeostat_api::status::Status;
 use homeostat_api::storage::Storage;

@@ -9,7 +9,7 @@ use homeostat_store::{Error as StoreError, Op};
 use serde_json::{Value, json};
 
 use crate::backend::{Backend, commit_refusal, key_of};
-use crate::stamp::stamp_new;
+use crate::new_object_metadata::stamp_new;
 use crate::stored::encode;
 
 /// Creates the account of Pods that name none.

@@ -28,8 +28,8 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use tokio::time::Instant;
 
-use crate::admission::{Admission, AdmissionPlugins};
-use crate::auth::{Attributes, Authenticator, Authorizer, Identity, Reviewer, impersonate};
+use crate::admission::{Admission, AdmissionConfig};
+use crate::auth::{Authenticator, Authorizer, Identity, RequestAttributes, Reviewer, impersonate};
 use crate::backend::{Backend, STORE_BYTES_MAX, StoreSize};
 use crate::background::BackgroundWorker;
 use crate::body::Body;
@@ -80,7 +80,7 @@ pub struct Builder {
     root_ca: String,
     address: Option<SocketAddr>,
     store_bytes_max: usize,
-    admission: AdmissionPlugins,
+    admission: AdmissionConfig,
 }
 
 impl Builder {
@@ -128,9 +128,9 @@ impl Builder {
     }
 
     /// Sets the admission plugins. By default they are those of Kubernetes, except that Pods get no ServiceAccount: tests
-    /// of operators rarely want one. A control plane for everybody's use wants `AdmissionPlugins::default()`.
+    /// of operators rarely want one. A control plane for everybody's use wants `AdmissionConfig::default()`.
     #[must_use]
-    pub fn admission(mut self, plugins: AdmissionPlugins) -> Self {
+    pub fn admission(mut self, plugins: AdmissionConfig) -> Self {
         self.admission = plugins;
         self
     }
@@ -163,7 +163,7 @@ impl Builder {
             entropy: self.entropy,
             registry,
             notices: Notices::default(),
-            services: homeostat_api::kinds::core::service::allocator::ServiceAllocator::default(),
+            services: homeostat_api::kinds::core::service::cluster_ip_allocator::ServiceAllocator::default(),
             size: StoreSize::new(self.store_bytes_max),
             logs: std::sync::OnceLock::new(),
             writes: WriteHistory::default(),
@@ -199,7 +199,7 @@ impl ApiServer {
             root_ca: String::new(),
             address: None,
             store_bytes_max: STORE_BYTES_MAX,
-            admission: AdmissionPlugins::without_service_accounts(),
+            admission: AdmissionConfig::without_service_accounts(),
         }
     }
 
@@ -236,7 +236,7 @@ impl ApiServer {
         let target = Target::parse(&decoded);
         let query = Query::parse(parts.uri.query());
         let who = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
-        let acting = |what: &Attributes<'_>| {
+        let acting = |what: &RequestAttributes<'_>| {
             let other = impersonate(&parts.headers, who, what, &backend.authorizer)?;
             Ok::<_, Status>(other.unwrap_or_else(|| who.clone()))
         };
@@ -246,7 +246,7 @@ impl ApiServer {
         let Target::Resource(path) = target else {
             labels.set_path(&parts.method, &decoded);
             let verb = parts.method.as_str().to_ascii_lowercase();
-            let what = Attributes::Path { verb: &verb, path: &decoded };
+            let what = RequestAttributes::Path { verb: &verb, path: &decoded };
             backend.authorizer.authorize(&acting(&what)?, &what)?;
             return if target == Target::Nowhere {
                 Err(Status::no_such_path())

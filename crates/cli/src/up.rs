@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use homeostat::embedded::{AdmissionPlugins, ControlPlane, NodeOptions};
+use homeostat::embedded::{AdmissionConfig, ControlPlane, NodeOptions};
 use homeostat_core::Entropy;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -130,9 +130,9 @@ impl Up {
     }
 
     /// Returns the admission plugins that the flags ask for.
-    fn admission(&self) -> Result<AdmissionPlugins, String> {
+    fn admission(&self) -> Result<AdmissionConfig, String> {
         let (enabled, disabled) = (&self.enable_admission_plugins, &self.disable_admission_plugins);
-        let plugins = AdmissionPlugins::new(enabled, disabled).map_err(|error| error.to_string())?;
+        let plugins = AdmissionConfig::new(enabled, disabled).map_err(|error| error.to_string())?;
         let Some(file) = &self.admission_control_config_file else { return Ok(plugins) };
         let told =
             |why: String| format!("cannot use --admission-control-config-file {}: {why}", file.display());
@@ -140,7 +140,7 @@ impl Up {
         plugins.configured(&text).map_err(told)
     }
 
-    async fn serve(self, admission: AdmissionPlugins) -> Result<(), Box<dyn Error>> {
+    async fn serve(self, admission: AdmissionConfig) -> Result<(), Box<dyn Error>> {
         // A file that may not grow (`ulimit -f`) makes a write fail, which the store reports. Without a handler, the
         // signal would end the process.
         let _heard = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;

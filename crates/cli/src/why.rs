@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use homeostat::runtime::connect_asker;
+use homeostat::runtime::connect_why_client;
 use homeostat::runtime::why::WhyOptions;
 
 /// Explain why an object is as it is: what is wrong and since when, who wrote what, what it waits for
@@ -51,7 +51,7 @@ impl Why {
         }
         let kubeconfig = self.kubeconfig.as_deref().map(|file| file.to_string_lossy().into_owned());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async { connect_asker(kubeconfig.as_deref()).await?.print(&options).await })?;
+        runtime.block_on(async { connect_why_client(kubeconfig.as_deref()).await?.print(&options).await })?;
         Ok(())
     }
 }

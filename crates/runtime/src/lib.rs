@@ -59,7 +59,7 @@ pub use fault::{Fault, Result, retry_after, terminal};
 pub use handlers::Handlers;
 pub use journal::Journal;
 pub use kind::{Kind, Metadata, Target, from_json};
-pub use operator::{Connect, Operator, connect_asker};
+pub use operator::{Connect, Operator, connect_why_client};
 pub use queue::Backoff;
 pub use relations::{Predicate, Selector, changed};
 pub use tokio_util::sync::CancellationToken;

@@ -16,7 +16,7 @@ pub mod error;
 pub mod event;
 mod history;
 pub mod memory;
-mod pins;
+mod pinned_snapshots;
 mod published;
 pub mod snapshot;
 mod topic;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use arc_swap::ArcSwap;
 use homeostat_core::Revision;
 
-use crate::pins::PinnedSnapshots;
+use crate::pinned_snapshots::PinnedSnapshots;
 use crate::topic::Topic;
 use crate::{Error, Event, Snapshot};
 

@@ -63,12 +63,12 @@ pub enum PluginNameError {
 
 /// The admission plugins of a server.
 #[derive(Clone, Debug, Default)]
-pub struct AdmissionPlugins {
+pub struct AdmissionConfig {
     disabled: BTreeSet<String>,
     pub(super) pod_security: PodSecurityConfig,
 }
 
-impl AdmissionPlugins {
+impl AdmissionConfig {
     /// Returns Kubernetes' default plugins, without those that are disabled.
     ///
     /// # Errors
@@ -138,7 +138,7 @@ mod tests {
     fn wrong_names_are_refused_in_the_words_of_kubernetes() {
         let names = |text: &str| text.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();
         let check = |enabled: &str, disabled: &str, expected: &str| {
-            let outcome = AdmissionPlugins::new(&names(enabled), &names(disabled));
+            let outcome = AdmissionConfig::new(&names(enabled), &names(disabled));
             assert_eq!(outcome.map_or_else(|error| error.to_string(), |_| String::new()), expected);
         };
         check("", "ServiceAccount NamespaceLifecycle", "");

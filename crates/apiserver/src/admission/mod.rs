@@ -39,7 +39,7 @@ use serde_json::Value;
 
 use crate::backend::CommitStep;
 
-pub use config::{AdmissionPlugins, PluginNameError};
+pub use config::{AdmissionConfig, PluginNameError};
 use expressions::Expressions;
 use plugin::{Mutate, Plugin, Validate};
 use pod_security::PodSecurityConfig;
@@ -74,14 +74,14 @@ static PLUGINS: [&Plugin; 19] = [
 pub(crate) struct Admission {
     /// Which plugins are on: a bit for each of [`PLUGINS`].
     enabled: u32,
-    plugins: AdmissionPlugins,
+    plugins: AdmissionConfig,
     webhook_calls: WebhookCalls,
     expressions: Expressions,
 }
 
 impl Admission {
     /// Creates the admission of a server.
-    pub(crate) fn new(plugins: AdmissionPlugins) -> Self {
+    pub(crate) fn new(plugins: AdmissionConfig) -> Self {
         let enabled = mask_of(|plugin| plugins.is_enabled(plugin.name));
         let (webhook_calls, expressions) = (WebhookCalls::default(), Expressions::default());
         Self { enabled, plugins, webhook_calls, expressions }

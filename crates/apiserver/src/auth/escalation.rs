@@ -8,11 +8,11 @@ use homeostat_api::storage::Storage;
 use serde_json::Value;
 
 use super::MASTERS;
-use super::coverage::{self, COMPARISONS_MAX, MissingPermissions};
+use super::permission_coverage::{self, COMPARISONS_MAX, MissingPermissions};
 use super::policy::{GROUP, RoleRef, RuleSet};
 use super::rule::{Rule, quoted};
 use super::text_list::TextList;
-use super::{Attributes, Authorizer, Identity};
+use super::{Authorizer, Identity, RequestAttributes};
 
 /// The object being written, identified by where it will be stored: its own content decides nothing.
 pub(crate) struct RoleWrite<'a> {
@@ -96,14 +96,14 @@ impl EscalationCheck<'_> {
 
     fn may(&self, verb: &str, group: &str, resource: &str, name: &str) -> bool {
         let namespace = self.write.namespace;
-        let what = Attributes::Resource { verb, group, resource, subresource: "", namespace, name };
+        let what = RequestAttributes::Resource { verb, group, resource, subresource: "", namespace, name };
         self.authorizer.allows(self.who, &what)
     }
 
     /// Refuses a writer who does not hold all of these rules, and lists what is missing.
     fn must_hold(&self, rules: &[&Rule]) -> Result<(), Status> {
         let held = self.authorizer.rules_for(self.who, self.write.namespace);
-        let (what, listed) = match coverage::check_coverage(rules, &held) {
+        let (what, listed) = match permission_coverage::check_coverage(rules, &held) {
             Ok(()) => return Ok(()),
             Err(MissingPermissions::Rules(missing)) => ("not currently held", missing.join("\n")),
             Err(MissingPermissions::Unknown) => (

@@ -2,29 +2,29 @@
 
 use homeostat_api::status::{ResourceName, Status};
 
-use super::{Attributes, Identity};
+use super::{Identity, RequestAttributes};
 
 /// Returns the 403 that says who may not do what; `why` is appended unless it is empty.
-pub fn status(who: &Identity, what: &Attributes<'_>, why: &str) -> Status {
+pub fn status(who: &Identity, what: &RequestAttributes<'_>, why: &str) -> Status {
     let mut text = escape_markup(&describe_denial(who, what));
     if !why.is_empty() {
         text = format!("{text}: {why}");
     }
     match *what {
-        Attributes::Path { .. } => {
+        RequestAttributes::Path { .. } => {
             Status::forbidden(&ResourceName { group: "", resource: "", name: "" }, &text)
         }
-        Attributes::Resource { group, resource, name, .. } => {
+        RequestAttributes::Resource { group, resource, name, .. } => {
             Status::forbidden(&ResourceName { group, resource, name }, &text)
         }
     }
 }
 
-fn describe_denial(who: &Identity, what: &Attributes<'_>) -> String {
+fn describe_denial(who: &Identity, what: &RequestAttributes<'_>) -> String {
     let user = &who.name;
     match *what {
-        Attributes::Path { verb, path } => format!("User {user:?} cannot {verb} path {path:?}"),
-        Attributes::Resource { verb, group, resource, subresource, namespace, .. } => {
+        RequestAttributes::Path { verb, path } => format!("User {user:?} cannot {verb} path {path:?}"),
+        RequestAttributes::Resource { verb, group, resource, subresource, namespace, .. } => {
             let resource = match subresource {
                 "" => resource.to_owned(),
                 subresource => format!("{resource}/{subresource}"),
@@ -53,11 +53,11 @@ mod tests {
     #[test]
     fn a_refusal_names_user_verb_resource_and_place() {
         let jane = Identity { name: "jane".into(), ..Identity::default() };
-        let check = |what: Attributes<'_>, expected: &str| {
+        let check = |what: RequestAttributes<'_>, expected: &str| {
             assert_eq!(status(&jane, &what, "").message, expected);
         };
         check(
-            Attributes::Resource {
+            RequestAttributes::Resource {
                 verb: "get",
                 group: "apps",
                 resource: "deployments",
@@ -68,7 +68,7 @@ mod tests {
             r#"deployments.apps "x" is forbidden: User "jane" cannot get resource "deployments/scale" in API group "apps" in the namespace "a""#,
         );
         check(
-            Attributes::Resource {
+            RequestAttributes::Resource {
                 verb: "list",
                 group: "",
                 resource: "nodes",
@@ -79,7 +79,7 @@ mod tests {
             r#"nodes is forbidden: User "jane" cannot list resource "nodes" in API group "" at the cluster scope"#,
         );
         check(
-            Attributes::Path { verb: "get", path: "/metrics" },
+            RequestAttributes::Path { verb: "get", path: "/metrics" },
             r#"forbidden: User "jane" cannot get path "/metrics""#,
         );
     }

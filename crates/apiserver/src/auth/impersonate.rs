@@ -16,7 +16,7 @@ use percent_encoding::percent_decode_str;
 
 use super::policy::SERVICE_ACCOUNT_PREFIX;
 use super::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED};
-use super::{Attributes, Authorizer, Identity, forbidden};
+use super::{Authorizer, Identity, RequestAttributes, forbidden};
 
 const PREFIX: &str = "impersonate-";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
@@ -83,7 +83,7 @@ impl ImpersonationMode {
 pub fn impersonate(
     headers: &HeaderMap,
     who: &Identity,
-    what: &Attributes<'_>,
+    what: &RequestAttributes<'_>,
     authorizer: &Authorizer,
 ) -> Result<Option<Identity>, Status> {
     if !headers.keys().any(|name| name.as_str().starts_with(PREFIX)) {
@@ -141,7 +141,7 @@ struct IdentityPart<'a> {
 }
 
 impl ImpersonationCheck<'_> {
-    fn check(&self, wanted: &Identity, what: &Attributes<'_>) -> Result<(), Status> {
+    fn check(&self, wanted: &Identity, what: &RequestAttributes<'_>) -> Result<(), Status> {
         if let Some(mode) = self.mode.name() {
             self.check_request(mode, what)?;
         }
@@ -159,15 +159,16 @@ impl ImpersonationCheck<'_> {
     }
 
     /// Checks that the user may do this to the object of the request while impersonating.
-    fn check_request(&self, mode: &str, what: &Attributes<'_>) -> Result<(), Status> {
+    fn check_request(&self, mode: &str, what: &RequestAttributes<'_>) -> Result<(), Status> {
         let on = |verb: &str| format!("impersonate-on:{mode}:{verb}");
         match *what {
-            Attributes::Path { verb, path } => {
-                self.authorizer.authorize(self.who, &Attributes::Path { verb: &on(verb), path })
+            RequestAttributes::Path { verb, path } => {
+                self.authorizer.authorize(self.who, &RequestAttributes::Path { verb: &on(verb), path })
             }
-            Attributes::Resource { verb, group, resource, subresource, namespace, name } => {
+            RequestAttributes::Resource { verb, group, resource, subresource, namespace, name } => {
                 let verb = &on(verb);
-                let what = Attributes::Resource { verb, group, resource, subresource, namespace, name };
+                let what =
+                    RequestAttributes::Resource { verb, group, resource, subresource, namespace, name };
                 self.authorizer.authorize(self.who, &what)
             }
         }
@@ -256,9 +257,9 @@ impl ImpersonationCheck<'_> {
 }
 
 impl<'a> IdentityPart<'a> {
-    fn attributes(self, verb: &'a str) -> Attributes<'a> {
+    fn attributes(self, verb: &'a str) -> RequestAttributes<'a> {
         let Self { group, resource, subresource, namespace, name } = self;
-        Attributes::Resource { verb, group, resource, subresource, namespace, name }
+        RequestAttributes::Resource { verb, group, resource, subresource, namespace, name }
     }
 }
 

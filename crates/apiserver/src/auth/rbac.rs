@@ -12,7 +12,7 @@ use homeostat_store::{Error, SharedStore, Watch};
 
 use super::MASTERS;
 use super::policy::{GROUP, Policy, RESOURCES, RuleSet};
-use super::{Attributes, Decision, Identity, forbidden};
+use super::{Decision, Identity, RequestAttributes, forbidden};
 
 /// How often the watches are drained before everything is read again: roles are written faster than they can be
 /// followed.
@@ -36,7 +36,7 @@ impl Authorizer {
     }
 
     /// Decides whether the user may do this.
-    pub fn decide(&self, who: &Identity, what: &Attributes<'_>) -> Decision {
+    pub fn decide(&self, who: &Identity, what: &RequestAttributes<'_>) -> Decision {
         if who.is_in(MASTERS) {
             return Decision::Allow(String::new());
         }
@@ -44,12 +44,12 @@ impl Authorizer {
     }
 
     /// Like [`decide`](Self::decide), but without the reason, which takes longer to write than to find.
-    pub(super) fn allows(&self, who: &Identity, what: &Attributes<'_>) -> bool {
+    pub(super) fn allows(&self, who: &Identity, what: &RequestAttributes<'_>) -> bool {
         who.is_in(MASTERS) || self.policy().allows(who, what)
     }
 
     /// Like [`decide`](Self::decide), but returns the refusal to send.
-    pub fn authorize(&self, who: &Identity, what: &Attributes<'_>) -> Result<(), Status> {
+    pub fn authorize(&self, who: &Identity, what: &RequestAttributes<'_>) -> Result<(), Status> {
         if self.allows(who, what) {
             return Ok(());
         }
@@ -57,10 +57,10 @@ impl Authorizer {
     }
 
     /// Lists the missing roles that the user's bindings name, which may be why no rule was found. Usually empty.
-    pub fn describe_missing_roles(&self, who: &Identity, what: &Attributes<'_>) -> String {
+    pub fn describe_missing_roles(&self, who: &Identity, what: &RequestAttributes<'_>) -> String {
         let namespace = match *what {
-            Attributes::Resource { namespace, .. } => namespace,
-            Attributes::Path { .. } => "",
+            RequestAttributes::Resource { namespace, .. } => namespace,
+            RequestAttributes::Path { .. } => "",
         };
         match &*self.policy().missing_roles(who, namespace) {
             [] => String::new(),
@@ -157,7 +157,7 @@ mod tests {
         let store: SharedStore = Arc::new(Memory::new());
         let authorizer = Authorizer::new(store.clone());
         let jane = Identity { name: "jane".into(), ..Identity::default() };
-        let what = Attributes::Path { verb: "get", path: "/metrics" };
+        let what = RequestAttributes::Path { verb: "get", path: "/metrics" };
         assert!(authorizer.decide(&Identity::admin(), &what).is_allowed());
         assert!(!authorizer.decide(&jane, &what).is_allowed());
         let role = json!({"rules": [{"verbs": ["get"], "nonResourceURLs": ["/metrics"]}]});

@@ -8,7 +8,7 @@ use homeostat_api::kinds::validate::access;
 use homeostat_api::status::Status;
 use serde_json::{Map, Value, json};
 
-use super::{Attributes, Authenticator, Authorizer, Identity};
+use super::{Authenticator, Authorizer, Identity, RequestAttributes};
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
 /// How many bytes of rules one answer lists. Nobody reads the rules of a user with more, and a user may have hundreds
@@ -197,9 +197,9 @@ fn subject_of_spec(spec: &Value) -> Identity {
     }
 }
 
-fn attributes(spec: &Value) -> Attributes<'_> {
+fn attributes(spec: &Value) -> RequestAttributes<'_> {
     if let Some(resource) = spec.get("resourceAttributes").filter(|value| value.is_object()) {
-        return Attributes::Resource {
+        return RequestAttributes::Resource {
             verb: text_field(resource, "verb"),
             group: text_field(resource, "group"),
             resource: text_field(resource, "resource"),
@@ -209,7 +209,7 @@ fn attributes(spec: &Value) -> Attributes<'_> {
         };
     }
     let path = spec.get("nonResourceAttributes").unwrap_or(&Value::Null);
-    Attributes::Path { verb: text_field(path, "verb"), path: text_field(path, "path") }
+    RequestAttributes::Path { verb: text_field(path, "verb"), path: text_field(path, "path") }
 }
 
 fn subject_error(spec: &Value) -> Option<Error> {

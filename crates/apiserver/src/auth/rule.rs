@@ -1,4 +1,4 @@
-//! One RBAC rule and what it allows. Pure data and comparisons; `coverage` compares rules with each other.
+//! One RBAC rule and what it allows. Pure data and comparisons; `permission_coverage` compares rules with each other.
 //!
 //! **Invariant:** nothing here widens a rule: a resource name does not cover its subresources, and an empty list
 //! matches nothing (except `resourceNames`, where empty means all).
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use super::Attributes;
+use super::RequestAttributes;
 use super::text_list::TextList;
 
 /// The size of a text in an answer beyond its own bytes: quotes, a comma, and its slot in memory.
@@ -39,15 +39,15 @@ pub struct Rule {
 
 impl Rule {
     /// Returns whether the rule allows this.
-    pub fn allows(&self, what: &Attributes<'_>) -> bool {
+    pub fn allows(&self, what: &RequestAttributes<'_>) -> bool {
         match *what {
-            Attributes::Resource { verb, group, resource, subresource, name, .. } => {
+            RequestAttributes::Resource { verb, group, resource, subresource, name, .. } => {
                 has_or_any(&self.verbs, verb)
                     && has_or_any(&self.api_groups, group)
                     && has_resource(&self.resources, resource, subresource)
                     && (self.resource_names.is_empty() || self.resource_names.has(name))
             }
-            Attributes::Path { verb, path } => {
+            RequestAttributes::Path { verb, path } => {
                 has_or_any(&self.verbs, verb)
                     && self.non_resource_urls.iter().any(|pattern| path_matches(pattern, path))
             }
@@ -137,7 +137,8 @@ mod tests {
     #[track_caller]
     fn check(rule: &Rule, verb: &str, resource: &str, name: &str, expected: bool) {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-        let what = Attributes::Resource { verb, group: "", resource, subresource, namespace: "a", name };
+        let what =
+            RequestAttributes::Resource { verb, group: "", resource, subresource, namespace: "a", name };
         assert_eq!(rule.allows(&what), expected, "{verb} {resource}/{subresource} {name}");
     }
 
@@ -172,7 +173,11 @@ mod tests {
     fn paths_match_exactly_or_by_a_trailing_star() {
         let check = |pattern: &str, path: &str, expected: bool| {
             let rule = rule(json!({"verbs": ["get"], "nonResourceURLs": [pattern]}));
-            assert_eq!(rule.allows(&Attributes::Path { verb: "get", path }), expected, "{pattern} {path}");
+            assert_eq!(
+                rule.allows(&RequestAttributes::Path { verb: "get", path }),
+                expected,
+                "{pattern} {path}"
+            );
         };
         check("/healthz", "/healthz", true);
         check("/healthz", "/healthz/x", false);

@@ -10,20 +10,22 @@ use homeostat_api::resource::Resource;
 use homeostat_api::status::Status;
 use homeostat_core::Prefix;
 
-use super::removal::remove_under;
+use super::bulk_deletion::remove_under;
 use crate::backend::Backend;
-use crate::crd;
-use crate::rewrite::rewrite;
+use crate::definition_lifecycle;
+use crate::server_changes::rewrite;
 use crate::stored::encode;
 
 /// Reconciles a definition.
 pub(super) async fn reconcile(backend: &Backend, name: &str) -> Result<(), Status> {
     let key = STORAGE.key("", name);
     let snapshot = backend.store.snapshot();
-    let Some(entry) = snapshot.get(&key) else { return crd::reconsider_names(backend).await };
+    let Some(entry) = snapshot.get(&key) else {
+        return definition_lifecycle::reconsider_names(backend).await;
+    };
     let definition = encode::decode(entry);
     if !meta::is_deleting(&definition) {
-        return crd::establish(backend, &key).await;
+        return definition_lifecycle::establish(backend, &key).await;
     }
     if !meta::has_finalizer(&definition, CLEANUP_FINALIZER) {
         return Ok(());

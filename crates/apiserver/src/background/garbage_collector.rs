@@ -17,7 +17,7 @@ use super::storage;
 use crate::backend::{Backend, key_of};
 use crate::notices::Notice;
 use crate::registry::ResourceTable;
-use crate::rewrite::rewrite;
+use crate::server_changes::rewrite;
 use crate::stored::encode;
 use crate::verbs::{DeleteOptions, FOREGROUND, ORPHAN, PropagationPolicy, remove};
 

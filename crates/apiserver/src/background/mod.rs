@@ -4,13 +4,13 @@
 //! Writers leave `Notices`; the [`BackgroundWorker`] work through them. A notice names an object to look at, never
 //! what happened: its handler reads the current state, so a notice that is handled twice or late does no harm.
 
+mod bulk_deletion;
 mod definitions;
 mod events;
 mod garbage_collector;
 mod namespaces;
 mod nodes;
 mod quotas;
-mod removal;
 mod roles;
 mod storage;
 
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backend::{Backend, commit_refusal};
 use crate::notices::Notice;
-use crate::{api_services, bootstrap, history};
+use crate::{api_services, bootstrap, history_progress};
 
 /// How often expired events are deleted.
 const EXPIRY_PERIOD: Duration = Duration::from_mins(1);
@@ -90,7 +90,7 @@ impl BackgroundWorker {
     async fn work(self, shutdown: CancellationToken) {
         self.backend.notices.rebuild(&self.backend.store.snapshot());
         let mut expiry = tokio::time::interval(EXPIRY_PERIOD);
-        let mut history = tokio::time::interval(history::PERIOD);
+        let mut history = tokio::time::interval(history_progress::PERIOD);
         history.reset();
         let mut retry = tokio::time::interval(RETRY_DELAY);
         retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -104,7 +104,7 @@ impl BackgroundWorker {
                 _ = retry.tick(), if !postponed.is_empty() => self.backend.notices.leave_all(&mut postponed),
                 _ = expiry.tick() => events::delete_expired(&self.backend).await,
                 // A store that refuses is asked again later; until then tokens stay valid for longer.
-                _ = history.tick() => drop(history::advance(&self.backend).await),
+                _ = history.tick() => drop(history_progress::advance(&self.backend).await),
                 notice = self.backend.notices.next() => postponed.extend(self.handle_or_return(notice).await),
             }
         }

@@ -11,12 +11,12 @@ use homeostat_api::resource::Resource;
 use homeostat_api::status::Status;
 use serde_json::{Value, json};
 
-use super::removal::remove_under;
+use super::bulk_deletion::remove_under;
 use crate::admission::namespace_lifecycle;
 use crate::backend::{Backend, key_of};
 use crate::default_account::{create_default_account, ensure_object};
 use crate::registry::ResourceTable;
-use crate::rewrite::rewrite;
+use crate::server_changes::rewrite;
 use crate::stored::encode;
 
 /// The finalizer in the spec of every namespace until it is empty.

@@ -7,7 +7,7 @@ use homeostat_api::status::Status;
 use serde_json::{Value, json};
 
 use crate::backend::Backend;
-use crate::rewrite::rewrite;
+use crate::server_changes::rewrite;
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";

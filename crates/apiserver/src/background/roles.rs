@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::auth::fill_aggregated;
 use crate::backend::Backend;
-use crate::rewrite::rewrite;
+use crate::server_changes::rewrite;
 use crate::stored::encode;
 
 /// The storage of ClusterRoles.

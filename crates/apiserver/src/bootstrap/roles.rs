@@ -145,7 +145,7 @@ mod tests {
     use homeostat_store::{Expect, Op, SharedStore, Txn, Value as Stored};
 
     use super::*;
-    use crate::auth::{Attributes, Authorizer, Identity, RoleWrite};
+    use crate::auth::{Authorizer, Identity, RequestAttributes, RoleWrite};
 
     async fn authorizer() -> Authorizer {
         let store: SharedStore = Arc::new(Memory::new());
@@ -171,7 +171,8 @@ mod tests {
         let authorizer = authorizer().await;
         let may = |user: &Identity, verb: &str, group: &str, resource: &str, namespace: &str| {
             let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-            let what = Attributes::Resource { verb, group, resource, subresource, namespace, name: "x" };
+            let what =
+                RequestAttributes::Resource { verb, group, resource, subresource, namespace, name: "x" };
             authorizer.decide(user, &what).is_allowed()
         };
         let users = ["ann", "ed", "vi", "joe"].map(user);
@@ -217,11 +218,11 @@ mod tests {
             ("/", false, false),
             ("/healthz/../api", false, false),
         ] {
-            let what = Attributes::Path { verb: "get", path };
+            let what = RequestAttributes::Path { verb: "get", path };
             let found =
                 [Identity::anonymous(), user("joe")].map(|who| authorizer.decide(&who, &what).is_allowed());
             assert_eq!(found, [anonymous, everyone], "{path}");
-            let what = Attributes::Path { verb: "post", path };
+            let what = RequestAttributes::Path { verb: "post", path };
             assert!(!authorizer.decide(&Identity::anonymous(), &what).is_allowed(), "post {path}");
         }
     }

@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use super::objects::{self, Config};
 use crate::backend::{Backend, expect_unchanged};
-use crate::stamp::stamp_new;
+use crate::new_object_metadata::stamp_new;
 use crate::stored::encode;
-use crate::{api_services, history};
+use crate::{api_services, history_progress};
 
 /// Fields that hold the address of this server: valid only until the next start.
 const ADDRESS_FIELDS: [&str; 4] = ["subsets", "endpoints", "ports", "addressType"];
@@ -27,7 +27,7 @@ const ADDRESS_FIELDS: [&str; 4] = ["subsets", "endpoints", "ports", "addressType
 pub(crate) async fn write(backend: &Backend, config: &Config) -> Result<(), Error> {
     let is_new = backend.store.snapshot().revision() == Revision::ZERO;
     if is_new {
-        history::advance(backend).await?;
+        history_progress::advance(backend).await?;
     }
     write_missing(backend, config).await?;
     if is_new {

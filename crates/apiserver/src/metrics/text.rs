@@ -10,7 +10,7 @@ use homeostat_store::Snapshot;
 
 use super::{BOUNDS_MS, Metrics, Series, process};
 use crate::health;
-use crate::history;
+use crate::history_progress;
 use crate::refusals::{RefusalCounts, codes};
 
 /// The media type of the text.
@@ -132,7 +132,7 @@ fn write_open_watches(out: &mut String, all: &BTreeMap<Box<str>, Arc<Series>>) {
 fn write_stored_objects(out: &mut String, snapshot: &Snapshot) {
     let mut counts = BTreeMap::<(&str, &str), u64>::new();
     let mut bytes = 0;
-    for entry in snapshot.iter().filter(|entry| entry.key.resource() != history::RESOURCE) {
+    for entry in snapshot.iter().filter(|entry| entry.key.resource() != history_progress::RESOURCE) {
         let storage = Storage::of_key(&entry.key);
         *counts.entry((storage.group(), storage.plural())).or_default() += 1;
         bytes += entry.bytes.len() as u64;

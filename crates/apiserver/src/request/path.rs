@@ -11,7 +11,7 @@ use homeostat_core::selector::FieldSelector;
 use percent_encoding::percent_decode_str;
 
 use super::{Query, Verb};
-use crate::auth::Attributes;
+use crate::auth::RequestAttributes;
 
 /// What a path names.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,9 +62,9 @@ impl ResourcePath {
 
     /// Returns the attributes for which a request with this verb is authorized; `name` may differ from the one in the
     /// path.
-    pub(crate) fn attributes<'a>(&'a self, verb: &'a str, name: &'a str) -> Attributes<'a> {
+    pub(crate) fn attributes<'a>(&'a self, verb: &'a str, name: &'a str) -> RequestAttributes<'a> {
         let is_namespace = self.resource == "namespaces" && self.namespace.is_empty();
-        Attributes::Resource {
+        RequestAttributes::Resource {
             verb,
             group: &self.group,
             resource: &self.resource,

@@ -38,11 +38,11 @@ struct UnsentAnswer {
     bytes: usize,
     /// Whether it waits for the server to produce its next piece.
     is_being_made: bool,
-    list: Option<UnfinishedList>,
+    list: Option<ListResponseInProgress>,
 }
 
 /// An answer that retains objects.
-pub(super) struct UnfinishedList {
+pub(super) struct ListResponseInProgress {
     kept: Arc<dyn RetainedObjects>,
     memory: UserAnswerMemory,
     age: Duration,
@@ -58,7 +58,7 @@ pub(crate) struct AnswerInProgress {
     number: u64,
 }
 
-impl UnfinishedList {
+impl ListResponseInProgress {
     /// Creates a list that begins now.
     pub(super) fn new(kept: Arc<dyn RetainedObjects>, memory: UserAnswerMemory) -> Self {
         let age = limits::LIST_CHECK_TIME;
@@ -66,7 +66,7 @@ impl UnfinishedList {
     }
 }
 
-impl fmt::Debug for UnfinishedList {
+impl fmt::Debug for ListResponseInProgress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("List").field("check_at", &self.check_at).finish_non_exhaustive()
     }
@@ -86,7 +86,7 @@ impl UnsentAnswer {
 
 impl AnswerProgress {
     /// Adds one more answer to send.
-    pub(super) fn begin(self: &Arc<Self>, list: Option<UnfinishedList>) -> AnswerInProgress {
+    pub(super) fn begin(self: &Arc<Self>, list: Option<ListResponseInProgress>) -> AnswerInProgress {
         let is_list = list.is_some();
         let mut answers = self.answers();
         let number = answers.next;
@@ -250,7 +250,8 @@ mod tests {
             (Arc::new(AnswerProgress::default()), AnswerMemory::default().for_user("jane"));
         let kept = Arc::new(Outdated(0.into()));
         let half = limits::USER_UNSENT_BYTES_MAX / 2;
-        let list = || UnfinishedList::new(Arc::clone(&kept) as Arc<dyn RetainedObjects>, memory.clone());
+        let list =
+            || ListResponseInProgress::new(Arc::clone(&kept) as Arc<dyn RetainedObjects>, memory.clone());
         let mut stalled = Box::pin(progress.stalled());
         let lists = [progress.begin(Some(list())), progress.begin(Some(list()))];
         tokio::time::advance(limits::LIST_CHECK_TIME).await;

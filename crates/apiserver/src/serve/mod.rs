@@ -36,17 +36,17 @@ pub(crate) mod files;
 pub mod kubeconfig;
 mod listener;
 mod machine_addresses;
-mod request;
+mod request_body;
 mod request_filter;
 pub(crate) mod request_slots;
-mod response;
+mod response_body;
 mod sliced_writes;
 mod tls;
-mod version_1;
+mod x509_version_1;
 
 pub use credentials::{CertificateNames, CredentialStorage, Credentials};
 pub use error::Error;
-pub use request::RequestBody;
+pub use request_body::RequestBody;
 pub use request_filter::{ConnectionLoss, Handler};
 pub(crate) use request_slots::SlotHandle;
 

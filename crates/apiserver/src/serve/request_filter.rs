@@ -18,13 +18,13 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use super::answer_memory::{AnswerMemory, UserAnswerMemory};
-use super::answer_progress::UnfinishedList;
+use super::answer_progress::ListResponseInProgress;
 use super::body_memory::BodyMemory;
 use super::connection::Client;
 use super::connections::{ActiveRequest, account_of};
-use super::request::RequestBody;
+use super::request_body::RequestBody;
 use super::request_slots::RequestSlots;
-use super::response::{AnswerResources, RefusalResources, ResponseBody};
+use super::response_body::{AnswerResources, RefusalResources, ResponseBody};
 use crate::auth::{Authenticator, Identity, MASTERS};
 use crate::body::Body;
 use crate::limits::{
@@ -145,7 +145,7 @@ impl RequestFilter {
             return self.refuse(too_many_requests(), client, Some(&memory), active_request);
         };
         let list = match &body {
-            Body::List(_, kept) => Some(UnfinishedList::new(Arc::clone(kept), memory.clone())),
+            Body::List(_, kept) => Some(ListResponseInProgress::new(Arc::clone(kept), memory.clone())),
             _ => None,
         };
         let in_progress = (!class.is_long_running()).then(|| client.progress.begin(list));

@@ -24,7 +24,7 @@ use x509_parser::prelude::X509Certificate;
 use super::Credentials;
 use super::Error;
 use super::certificate_refusals::CertificateRefusalLog;
-use super::version_1;
+use super::x509_version_1;
 use crate::auth::{AUTHENTICATED, Identity, Peer};
 
 /// The names of both protocols in the handshake.
@@ -84,7 +84,7 @@ impl ClientTrust {
         let now = self.clock.now();
         let certificate = x509_parser::parse_x509_certificate(leaf).ok().map(|(_, certificate)| certificate);
         let verified = match &certificate {
-            Some(certificate) if version_1::is_version_1(certificate) => {
+            Some(certificate) if x509_version_1::is_version_1(certificate) => {
                 self.verify_version_1(certificate, now)
             }
             _ => self.verify(leaf, intermediates, now),
@@ -111,7 +111,7 @@ impl ClientTrust {
 
     fn verify_version_1(&self, certificate: &X509Certificate<'_>, now: Timestamp) -> Result<(), String> {
         let (_, ca) = x509_parser::parse_x509_certificate(&self.ca).map_err(|error| error.to_string())?;
-        version_1::verify(certificate, &ca, now.as_second(), &self.algorithms).map_err(Into::into)
+        x509_version_1::verify(certificate, &ca, now.as_second(), &self.algorithms).map_err(Into::into)
     }
 }
 

@@ -7,7 +7,7 @@ use http::request::Parts;
 use http::{Method, Response, header};
 
 use super::{ApiServer, json_response, text_response};
-use crate::auth::{ANONYMOUS, Attributes, Identity, impersonate};
+use crate::auth::{ANONYMOUS, Identity, RequestAttributes, impersonate};
 use crate::body::Body;
 use crate::request::{Query, Target, Verb, decode_path, refusal_representation};
 use crate::verbs::refusal_response;
@@ -76,9 +76,9 @@ impl ApiServer {
     }
 }
 
-fn get_attributes(key: &Key) -> Attributes<'_> {
+fn get_attributes(key: &Key) -> RequestAttributes<'_> {
     let is_namespace = key.resource() == "namespaces" && key.group().is_empty();
-    Attributes::Resource {
+    RequestAttributes::Resource {
         verb: "get",
         group: key.group(),
         resource: key.resource(),

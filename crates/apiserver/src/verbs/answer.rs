@@ -14,7 +14,7 @@ use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
 
 use super::Call;
-use super::items::ListItems;
+use super::list_items::ListItems;
 use crate::body::Body;
 use crate::stored::convert;
 

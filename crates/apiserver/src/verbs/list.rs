@@ -10,8 +10,8 @@ use homeostat_store::{Entry, Error as StoreError, Snapshot};
 use serde_json::{Value, json};
 
 use super::get::revision_too_large;
-use super::items::ListItems;
-use super::select::Selection;
+use super::list_items::ListItems;
+use super::request_selectors::Selection;
 use super::{Answer, Call};
 use crate::continue_token::{ContinueToken, TokenSnapshot};
 use crate::stored::convert;

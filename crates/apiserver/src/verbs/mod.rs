@@ -9,17 +9,17 @@ mod decode_body;
 mod delete;
 mod delete_collection;
 mod get;
-mod items;
 mod list;
+mod list_items;
 mod log;
 mod options;
 mod patch;
 mod patched_type;
 mod pipeline;
-mod pod;
+mod pod_actions;
+mod request_selectors;
 mod review;
 mod scale;
-mod select;
 mod subresource;
 mod update;
 mod watch;
@@ -136,7 +136,7 @@ impl Call {
             return RequestCost::default();
         }
         // Labels are kept beside the objects; everything else requires parsing them.
-        let are_parsed = is_whole || select::looks_into_objects(self.query.get("fieldSelector"));
+        let are_parsed = is_whole || request_selectors::looks_into_objects(self.query.get("fieldSelector"));
         let snapshot = self.backend.store.snapshot();
         let (mut count, mut bytes) = (0, 0);
         for entry in snapshot.range(&self.prefix(), "") {
@@ -198,7 +198,7 @@ impl Call {
             (Verb::Create, true)
                 if self.resource.declaration().is_some_and(|kind| kind.post == PostAction::BindPod) =>
             {
-                pod::bind_named(self, &body).await
+                pod_actions::bind_named(self, &body).await
             }
             (Verb::Create, true) => create::create(&self, &body).await,
             (Verb::Update, false) => update::update(&self, &body).await,

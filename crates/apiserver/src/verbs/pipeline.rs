@@ -8,7 +8,7 @@
 //! | merge | merges patch, configuration, Scale or subresource with the stored object | the verb, [`merge`] |
 //! | default | adds defaults to the merged object | [`super::decode_body`] |
 //! | identify | removes server-set fields from a new object, keeps their stored values in a changed one | [`metadata`] |
-//! | record managers | records field managers (server-side apply does that while it merges) | [`managers`] |
+//! | record managers | records field managers (server-side apply does that while it merges) | [`field_managers`] |
 //! | admit (mutate) | lets admission change or refuse the object | [`admit::mutate`] |
 //! | prepare | sets name, uid and time of a new object, and the fields that the kind decides | [`metadata`], [`prepare`] |
 //! | validate | validates the whole object; allocates addresses for a valid one | [`validate`], [`prepare`] |
@@ -26,7 +26,7 @@
 
 mod admit;
 mod commit;
-mod managers;
+mod field_managers;
 mod merge;
 mod metadata;
 mod prepare;
@@ -43,7 +43,7 @@ use serde_json::Value;
 use super::answer::add_warnings;
 use super::options::WriteOptions;
 use super::{Answer, Call};
-use crate::stamp;
+use crate::new_object_metadata;
 use crate::stored::convert;
 
 pub(super) use admit::{admit_deletion, admit_document};
@@ -124,9 +124,9 @@ pub(super) async fn change(
 async fn begin(call: &Call, options: &WriteOptions, draft: Draft) -> Result<Value, Status> {
     let Draft { mut object, has_managers, .. } = draft;
     metadata::check_new(call, &object)?;
-    stamp::clear(&mut object);
+    new_object_metadata::clear(&mut object);
     if !has_managers {
-        managers::record(call, None, &mut object, &options.manager);
+        field_managers::record(call, None, &mut object, &options.manager);
     }
     admit::mutate(call, options, &mut object, None).await?;
     Ok(object)
@@ -162,7 +162,7 @@ async fn insert_missing(call: &Call, options: &WriteOptions, draft: Draft) -> Re
 /// Runs the remaining stages of a new object; returns `None` if its name is taken.
 async fn insert(call: &Call, options: &WriteOptions, mut object: Value) -> Result<Option<Answer>, Status> {
     let (resource, namespace) = (&call.resource, &*call.path.namespace);
-    stamp::stamp(&call.backend, resource, namespace, &mut object);
+    new_object_metadata::stamp(&call.backend, resource, namespace, &mut object);
     let warnings = finish(call, options, &mut object, None).await?;
     let written = commit::insert(call, options, object).await?;
     Ok(written.map(|answer| answer.warned(warnings)))
@@ -180,7 +180,7 @@ async fn replace(
     metadata::check_preconditions(call, &object, &old, entry, draft.has_managers)?;
     metadata::preserve(call, &mut object, &old);
     if !draft.has_managers {
-        managers::record(call, Some(&old), &mut object, &options.manager);
+        field_managers::record(call, Some(&old), &mut object, &options.manager);
     }
     admit::mutate(call, options, &mut object, Some(&old)).await?;
     let warnings = finish(call, options, &mut object, Some(&old)).await?;

@@ -14,7 +14,7 @@ use crate::stored::encode;
 pub(super) async fn handle_subresource(call: Call, body: Bytes) -> Result<Answer, Status> {
     match (&*call.path.subresource, call.verb) {
         ("scale", _) => scale::handle_scale(&call, &body).await,
-        ("binding" | "eviction", Verb::Create) => super::pod::bind_or_evict(&call, &body).await,
+        ("binding" | "eviction", Verb::Create) => super::pod_actions::bind_or_evict(&call, &body).await,
         ("log", Verb::Get) => log::log(&call).await,
         ("exec" | "attach" | "portforward" | "proxy", _) => {
             admit_document(&call, Operation::Connect, &mut connect_options(&call), false).await?;

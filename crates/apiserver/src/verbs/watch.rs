@@ -22,8 +22,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
 use super::get::revision_too_large;
-use super::items::PIECE_WORK_MAX;
-use super::select::Selection;
+use super::list_items::PIECE_WORK_MAX;
+use super::request_selectors::Selection;
 use super::watch_options::{WatchStart, watch_timeout};
 use super::{Answer, Call};
 use crate::body::{Body, PIECE_BYTES};

@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 pub use backup::{BackupSummary, backup, restore};
 use console::{BoundConsole, ConsoleOperators};
 pub use error::Error;
-pub use homeostat_apiserver::admission::{AdmissionPlugins, PluginNameError};
+pub use homeostat_apiserver::admission::{AdmissionConfig, PluginNameError};
 pub use homeostat_workloads::controllers::operator as workload_controllers;
 pub use homeostat_workloads::node::{
     NodeOptions, RestartBackoff, end_leftover_processes, remove_folder, run_node_helper,
@@ -61,7 +61,7 @@ pub struct Builder {
     entropy: Entropy,
     node: Option<NodeOptions>,
     console: Option<SocketAddr>,
-    admission: Option<AdmissionPlugins>,
+    admission: Option<AdmissionConfig>,
 }
 
 /// A running control plane.
@@ -105,7 +105,7 @@ impl Builder {
     /// Sets the admission plugins; those of Kubernetes by default. Without an address to listen on there is nothing that the
     /// token of a Pod could be used for, so ServiceAccount is left out then.
     #[must_use]
-    pub fn admission(mut self, plugins: AdmissionPlugins) -> Self {
+    pub fn admission(mut self, plugins: AdmissionConfig) -> Self {
         self.admission = Some(plugins);
         self
     }
@@ -152,8 +152,8 @@ impl Builder {
         let mut builder =
             ApiServer::builder(Arc::clone(&store)).clock(self.clock).entropy(self.entropy.clone());
         builder = builder.admission(self.admission.clone().unwrap_or_else(|| match &server {
-            Some(_) => AdmissionPlugins::default(),
-            None => AdmissionPlugins::without_service_accounts(),
+            Some(_) => AdmissionConfig::default(),
+            None => AdmissionConfig::without_service_accounts(),
         }));
         let authenticator = match &server {
             Some(server) => {

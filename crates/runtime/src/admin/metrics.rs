@@ -17,31 +17,31 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::controller::health::WorldHealth;
+use crate::controller::world_health::WorldHealth;
 use crate::kind::resource_name;
 
 type Labels = Vec<(&'static str, String)>;
 
 /// A metric with the label `controller`, or `name` for the queue family.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfController {
+struct ControllerLabel {
     controller: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfQueue {
+struct QueueLabel {
     name: String,
     controller: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfResult {
+struct ResultLabels {
     controller: String,
     result: &'static str,
 }
 
 /// One controller's counters, found once per record.
-struct Handles {
+struct ControllerMetrics {
     success: Counter,
     requeue_after: Counter,
     requeue: Counter,
@@ -61,25 +61,25 @@ struct Handles {
 /// All metrics of an operator.
 pub(crate) struct Metrics {
     registry: Registry,
-    handles: RwLock<HashMap<Source, Arc<Handles>>>,
-    families: Families,
+    handles: RwLock<HashMap<Source, Arc<ControllerMetrics>>>,
+    families: MetricFamilies,
 }
 
 #[derive(Default)]
-struct Families {
-    total: Family<OfResult, Counter>,
-    errors: Family<OfController, Counter>,
-    terminal: Family<OfController, Counter>,
-    panics: Family<OfController, Counter>,
-    time: Seconds<OfController>,
-    active: Family<OfController, Gauge>,
-    max: Family<OfController, Gauge>,
-    depth: Family<OfQueue, Gauge>,
-    adds: Family<OfQueue, Counter>,
-    retries: Family<OfQueue, Counter>,
-    queue_time: Seconds<OfQueue>,
-    work_time: Seconds<OfQueue>,
-    drift: Family<OfController, Counter>,
+struct MetricFamilies {
+    total: Family<ResultLabels, Counter>,
+    errors: Family<ControllerLabel, Counter>,
+    terminal: Family<ControllerLabel, Counter>,
+    panics: Family<ControllerLabel, Counter>,
+    time: Seconds<ControllerLabel>,
+    active: Family<ControllerLabel, Gauge>,
+    max: Family<ControllerLabel, Gauge>,
+    depth: Family<QueueLabel, Gauge>,
+    adds: Family<QueueLabel, Counter>,
+    retries: Family<QueueLabel, Counter>,
+    queue_time: Seconds<QueueLabel>,
+    work_time: Seconds<QueueLabel>,
+    drift: Family<ControllerLabel, Counter>,
     writes: Family<Labels, Counter>,
     handlers: Family<Labels, Counter>,
     watch_failures: Family<Labels, Counter>,
@@ -97,7 +97,7 @@ struct Families {
 
 /// The values that are read when somebody asks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reading {
+pub(crate) struct MetricsReading {
     pub(crate) queues: Vec<QueueReading>,
     pub(crate) caches: Vec<CacheReading>,
     pub(crate) worlds: Vec<WorldHealth>,
@@ -132,7 +132,7 @@ impl<S: Clone + std::hash::Hash + Eq> Default for Seconds<S> {
     }
 }
 
-impl Families {
+impl MetricFamilies {
     /// Registers every metric under its name: what is exported, in one place.
     // tidy-table: one row for each metric.
     fn register(&self, registry: &mut Registry) {
@@ -228,12 +228,12 @@ impl Families {
         self.world_passes.get_or_create(&with("sweep", sweep)).inc();
     }
 
-    fn handles(&self, source: &Source) -> Handles {
-        let controller = || OfController { controller: source.to_string() };
-        let queue = || OfQueue { name: source.to_string(), controller: source.to_string() };
+    fn handles(&self, source: &Source) -> ControllerMetrics {
+        let controller = || ControllerLabel { controller: source.to_string() };
+        let queue = || QueueLabel { name: source.to_string(), controller: source.to_string() };
         let result =
-            |result| self.total.get_or_create_owned(&OfResult { controller: source.to_string(), result });
-        Handles {
+            |result| self.total.get_or_create_owned(&ResultLabels { controller: source.to_string(), result });
+        ControllerMetrics {
             success: result("success"),
             requeue_after: result("requeue_after"),
             requeue: result("requeue"),
@@ -254,7 +254,7 @@ impl Families {
 
 impl Metrics {
     pub(crate) fn new() -> Arc<Self> {
-        let families = Families::default();
+        let families = MetricFamilies::default();
         let mut registry = Registry::default();
         families.register(&mut registry);
         Arc::new(Self { registry, handles: RwLock::default(), families })
@@ -314,11 +314,11 @@ impl Metrics {
     }
 
     /// Returns the text that Prometheus reads.
-    pub(crate) fn text(&self, reading: &Reading) -> String {
+    pub(crate) fn text(&self, reading: &MetricsReading) -> String {
         for QueueReading { controller: name, ready, concurrency_max } in &reading.queues {
-            let queue = OfQueue { name: name.clone(), controller: name.clone() };
+            let queue = QueueLabel { name: name.clone(), controller: name.clone() };
             self.families.depth.get_or_create(&queue).set(as_gauge(*ready));
-            let controller = OfController { controller: name.clone() };
+            let controller = ControllerLabel { controller: name.clone() };
             self.families.max.get_or_create(&controller).set(as_gauge(*concurrency_max));
         }
         for cache in &reading.caches {
@@ -339,7 +339,7 @@ impl Metrics {
         text
     }
 
-    fn update_source(&self, source: &Source, update: impl FnOnce(&Handles)) {
+    fn update_source(&self, source: &Source, update: impl FnOnce(&ControllerMetrics)) {
         if let Some(handles) = self.handles.read().unwrap_or_else(PoisonError::into_inner).get(source) {
             update(handles);
             return;
@@ -349,7 +349,7 @@ impl Metrics {
     }
 }
 
-impl Handles {
+impl ControllerMetrics {
     fn ended(&self, took: Duration) {
         self.active.dec();
         self.time.observe(took.as_secs_f64());

@@ -24,11 +24,11 @@ mod journal;
 mod metrics;
 
 pub(crate) use journal::JOURNAL_PATH;
-use metrics::{CacheReading, Metrics, QueueReading, Reading};
+use metrics::{CacheReading, Metrics, MetricsReading, QueueReading};
 
 use crate::cache::caches::Caches;
 use crate::controller::assemble::AssembledController;
-use crate::controller::health::WorldHealthSource;
+use crate::controller::world_health::WorldHealthSource;
 use crate::error::Error;
 use crate::handlers::OperatorHandlers;
 use crate::rights::review::Rights;
@@ -55,14 +55,14 @@ pub(crate) struct AdminState {
     metrics: Arc<Metrics>,
     caches: Caches,
     probes: Option<Probes>,
-    stage: Mutex<Stage>,
+    stage: Mutex<OperatorStage>,
     rights: Mutex<Rights>,
     /// Questions about objects under way.
     questions: Semaphore,
 }
 
 /// How far the operator is.
-enum Stage {
+enum OperatorStage {
     /// What it is doing before its controllers exist.
     Starting(String),
     /// Its controllers and worlds run.
@@ -112,7 +112,7 @@ impl AdminState {
             metrics,
             caches: shared.caches.clone(),
             probes: Some(Probes { shared: shared.clone(), activities }),
-            stage: Mutex::new(Stage::Starting("nothing is done yet".to_owned())),
+            stage: Mutex::new(OperatorStage::Starting("nothing is done yet".to_owned())),
             rights: Mutex::default(),
             questions: Semaphore::new(QUESTIONS_MAX),
         })
@@ -120,7 +120,7 @@ impl AdminState {
 
     /// Notes what the operator does before its controllers exist.
     pub(crate) fn set_starting(&self, words: String) {
-        *self.stage() = Stage::Starting(words);
+        *self.stage() = OperatorStage::Starting(words);
     }
 
     /// Notes that the controllers exist.
@@ -130,7 +130,7 @@ impl AdminState {
             queue: part.queue.clone(),
             concurrency: part.pump.concurrency,
         };
-        *self.stage() = Stage::Running {
+        *self.stage() = OperatorStage::Running {
             controllers: parts.iter().map(shown).collect(),
             worlds: parts.iter().flat_map(|part| part.worlds.clone()).collect(),
         };
@@ -140,15 +140,15 @@ impl AdminState {
         *self.rights.lock().unwrap_or_else(PoisonError::into_inner) = rights;
     }
 
-    fn stage(&self) -> MutexGuard<'_, Stage> {
+    fn stage(&self) -> MutexGuard<'_, OperatorStage> {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns what the operator is doing, if its controllers do not exist yet.
     fn starting(&self) -> Option<String> {
         match &*self.stage() {
-            Stage::Starting(words) => Some(words.clone()),
-            Stage::Running { .. } => None,
+            OperatorStage::Starting(words) => Some(words.clone()),
+            OperatorStage::Running { .. } => None,
         }
     }
 
@@ -232,7 +232,7 @@ impl AdminState {
             let quarantined = cache.quarantined().into_iter();
             lines.extend(quarantined.map(|(key, error)| format!("[!] {key} does not decode: {error}\n")));
         }
-        if let Stage::Running { worlds, .. } = &*self.stage() {
+        if let OperatorStage::Running { worlds, .. } = &*self.stage() {
             lines.extend(worlds.iter().map(|world| world.health().line()));
         }
         let rights = self.rights.lock().unwrap_or_else(PoisonError::into_inner).lines();
@@ -245,7 +245,7 @@ impl AdminState {
         )
     }
 
-    fn reading(&self) -> Reading {
+    fn reading(&self) -> MetricsReading {
         let queue = |shown: &ShownController| QueueReading {
             controller: shown.name.clone(),
             ready: shown.queue.depth().ready,
@@ -262,12 +262,12 @@ impl AdminState {
             }
         });
         let (queues, worlds) = match &*self.stage() {
-            Stage::Starting(_) => (Vec::new(), Vec::new()),
-            Stage::Running { controllers, worlds } => {
+            OperatorStage::Starting(_) => (Vec::new(), Vec::new()),
+            OperatorStage::Running { controllers, worlds } => {
                 (controllers.iter().map(queue).collect(), worlds.iter().map(|world| world.health()).collect())
             }
         };
-        Reading { queues, caches: caches.collect(), worlds }
+        MetricsReading { queues, caches: caches.collect(), worlds }
     }
 }
 
@@ -391,7 +391,7 @@ mod tests {
                 metrics,
                 caches,
                 probes: None,
-                stage: Mutex::new(Stage::Running { controllers: Vec::new(), worlds: Vec::new() }),
+                stage: Mutex::new(OperatorStage::Running { controllers: Vec::new(), worlds: Vec::new() }),
                 rights: Mutex::default(),
                 questions: Semaphore::new(QUESTIONS_MAX),
             },

@@ -16,17 +16,17 @@ use crate::journal::Journal;
 use crate::kind::{Kind, KindInfo};
 use crate::watch::Scope;
 
-/// What every feed needs.
+/// The dependencies of every feed.
 #[derive(Clone)]
-pub(crate) struct Supply {
+pub(crate) struct FeedDependencies {
     pub(crate) client: Client,
     pub(crate) journal: Journal,
     pub(crate) source: Source,
     pub(crate) entropy: Entropy,
 }
 
-impl Supply {
-    /// Returns the task that keeps a cache in step with the server.
+impl FeedDependencies {
+    /// Returns the task that keeps a cache up to date with the server.
     pub(crate) fn feed(&self, cache: ObjectCache, scope: Scope) -> BoxFuture<'static, ()> {
         let Self { client, journal, source, entropy } = self.clone();
         cache.report_to(journal.clone(), source.clone());
@@ -44,11 +44,11 @@ impl Supply {
 
 /// All caches of an operator. Cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct Caches(Arc<Mutex<Table>>);
+pub(crate) struct Caches(Arc<Mutex<CacheTable>>);
 
-/// Declared caches in the order of declaration, which is the order they are started and shown in.
+/// Declared caches in the order of declaration, in which they are started and shown.
 #[derive(Default)]
-struct Table {
+struct CacheTable {
     by_type: HashMap<(TypeId, Scope), usize>,
     /// By kind and value type: the type of the value is the name of the index.
     indexes: HashMap<(TypeId, TypeId, Scope), Arc<dyn Any + Send + Sync>>,
@@ -63,8 +63,8 @@ impl Caches {
         cache
     }
 
-    /// Returns the watch of this kind in this scope, for whoever needs its changes and not the objects: they are kept
-    /// only if somebody else declares the cache.
+    /// Returns the watch of this kind in this scope, for users that need the changes but not the objects: objects are
+    /// kept only if another controller declares the cache.
     pub(crate) fn declare_events(&self, info: &'static KindInfo, scope: &Scope) -> ObjectCache {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let id = (info.type_id, scope.clone());

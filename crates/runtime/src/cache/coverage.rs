@@ -1,4 +1,4 @@
-//! Which objects a cache can hold: those its watch would show.
+//! The objects that a cache can hold: those that its watch would show.
 
 use homeostat_core::selector::LabelSelector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -10,7 +10,7 @@ use crate::watch::Scope;
 #[derive(Debug)]
 pub(super) struct Coverage {
     namespace: Option<String>,
-    /// None also when the selector cannot be read: then the server refuses the watch, and nothing is ever shown.
+    /// `None` also if the selector cannot be parsed: then the server refuses the watch, and nothing is ever shown.
     labels: Option<LabelSelector>,
 }
 

@@ -1,9 +1,9 @@
-//! One change of one object, and whether it is our own doing.
+//! One change of one object, and whether we made it ourselves.
 //!
-//! A change is taken for our own write only when it is known to be: its revision is the one that the server answered our
-//! write with, and a watch, which leaves no revision of an object out, showed it. Whatever a list shows may hold other
-//! people's changes as well. And it is our own only for the run that wrote it: for another object, or another controller
-//! of the same operator, it is news.
+//! A change counts as our own write only if that is certain: its revision is the one in the server's answer to our
+//! write, and a watch, which omits no revision of an object, showed it. A list may also contain other people's changes.
+//! And it is our own only for the run that wrote it: for another object, or another controller of the same operator, it
+//! is news.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ pub struct Delta<K> {
     pub key: Key,
     /// What the watch showed before.
     pub old: Option<Arc<K>>,
-    /// What it shows now; none when the object is gone.
+    /// What it shows now; `None` if the object is gone.
     pub new: Option<Arc<K>>,
     /// What sort of change.
     pub change: Change,
-    /// The server's number of the change.
+    /// The revision of the change.
     pub revision: Revision,
 }
 
@@ -41,11 +41,11 @@ pub(crate) struct ObjectDelta {
     pub(crate) key: Key,
     /// What the watch showed before.
     pub(crate) old: Option<Arc<Object>>,
-    /// What it shows now; none when the object is gone.
+    /// What it shows now; `None` if the object is gone.
     pub(crate) new: Option<Arc<Object>>,
     pub(crate) change: Change,
     pub(crate) revision: Revision,
-    /// Which run of ours wrote it.
+    /// The run of ours that wrote it.
     pub(crate) writer: Option<Writer>,
     /// The runs that are writing to this object: this change may be one of those writes, seen before its answer.
     pub(crate) writing: Vec<Writer>,
@@ -76,7 +76,7 @@ impl Writer {
     }
 }
 
-/// What showed a state of an object.
+/// Whether a list or a watch showed a state of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShownBy {
     List,

@@ -18,7 +18,7 @@ impl DependentsByOwner {
         dependents.get(uid).into_iter().flatten().cloned().collect()
     }
 
-    /// Takes in a change of the visible state of an object.
+    /// Applies a change of the visible state of an object.
     pub(super) fn follow(&self, key: &Key, old: Option<&Object>, new: Option<&Object>) {
         let (old, new) = (uids(old), uids(new));
         if old == new {

@@ -10,7 +10,7 @@ use homeostat_core::Revision;
 use super::delta::Writer;
 use crate::kind::object::Object;
 
-/// How many writes to one object may wait for the watch. Beyond that the oldest are forgotten and count as somebody
+/// How many writes to one object may wait for the watch. Beyond that the oldest are forgotten and count as someone
 /// else's, which costs an unnecessary run while a watch is minutes behind.
 const UNSEEN_WRITES_MAX: usize = 32;
 
@@ -31,12 +31,12 @@ struct Overlay {
     unseen: Vec<(Revision, Writer)>,
 }
 
-/// What we know that the watch has not shown.
+/// A state that we know and the watch has not shown.
 #[derive(Debug)]
 enum Laid {
     /// We wrote this state.
     Wrote { object: Arc<Object>, revision: Revision },
-    /// Our write took the object out of what is watched.
+    /// Our write moved the object out of the watched scope.
     Left { revision: Revision },
     /// We deleted the object with this uid.
     Deleted { uid: Option<String> },
@@ -117,8 +117,7 @@ impl Entry {
         self.seen = None;
     }
 
-    /// Returns the server went back to `revision`: what we wrote after it is no longer so. Returns whether there was
-    /// any.
+    /// Drops our writes after `revision`, to which the server went back. Returns whether there were any.
     pub(super) fn disown_after(&mut self, revision: Revision) -> bool {
         let is_lost = self.own_revision().is_some_and(|own| own > revision);
         if is_lost {

@@ -1,7 +1,7 @@
-//! A cache that keeps nothing: what the watch shows goes to the subscribers and is forgotten.
+//! A cache that keeps nothing: changes that the watch shows are passed to the subscribers and forgotten.
 //!
-//! For kinds of which an operator wants only raw events. All that is kept is how far the watch is; so nothing can be
-//! read from it, deletions while nobody watches are never reported, and after such a gap every existing object counts as
+//! For kinds of which an operator needs only raw events. Only the position of the watch is kept; so nothing can be read
+//! from it, deletions during a gap in the watch are never reported, and after a gap every existing object counts as
 //! listed again. One controller that needs the objects turns it into an ordinary cache, before it is fed.
 //!
 //! **Invariant:** the watch waits while a reader has no room. What waits in memory is bounded by the readers' room, however
@@ -20,7 +20,7 @@ use crate::kind::KindInfo;
 use crate::kind::object::Object;
 use crate::watch::Scope;
 
-/// A consumer of what is passed on, which may fall behind.
+/// A consumer of the changes, which may fall behind.
 pub(crate) trait Reader: Send + Sync {
     /// Returns whether it has no room for more now.
     fn is_full(&self) -> bool;
@@ -29,7 +29,7 @@ pub(crate) trait Reader: Send + Sync {
     fn room(&self) -> BoxFuture<'_, ()>;
 }
 
-/// The part of a cache that matters while it keeps nothing.
+/// The part of a cache that is used while it keeps nothing.
 #[derive(Default)]
 pub(super) struct EventOnly {
     keeps_nothing: AtomicBool,
@@ -38,14 +38,14 @@ pub(super) struct EventOnly {
 }
 
 impl ObjectCache {
-    /// Returns a cache of what is watched in this scope that keeps nothing, unless [`keep`](Self::keep) says otherwise.
+    /// Returns a cache of this scope that keeps nothing, unless [`keep`](Self::keep) is called.
     pub(crate) fn event_only(info: &'static KindInfo, scope: &Scope) -> Self {
         let cache = Self::new(info, scope);
         cache.0.event_only.keeps_nothing.store(true, Ordering::Relaxed);
         cache
     }
 
-    /// Makes the cache keep its objects because somebody needs them. Call it before the cache is fed.
+    /// Makes the cache keep its objects. Call it before the cache is fed.
     pub(crate) fn keep(&self) {
         self.0.event_only.keeps_nothing.store(false, Ordering::Relaxed);
     }
@@ -55,7 +55,7 @@ impl ObjectCache {
         !self.0.event_only.keeps_nothing.load(Ordering::Relaxed)
     }
 
-    /// Tells the subscribers what the watch shows.
+    /// Passes a change that the watch shows to the subscribers.
     pub(crate) fn pass_on(&self, key: Key, object: Arc<Object>, change: Change) -> ObjectDelta {
         let (revision, writer, writing) = (object.revision(), None, Vec::new());
         let (old, new) = match change {
@@ -84,12 +84,12 @@ impl ObjectCache {
         readers.iter().find(|reader| reader.is_full()).cloned()
     }
 
-    /// Asks for all existing objects to be shown again.
+    /// Requests that all existing objects be shown again.
     pub(crate) fn want_relist(&self) {
         self.0.event_only.relist.notify_one();
     }
 
-    /// Waits until somebody asks for everything again.
+    /// Waits until all existing objects are requested again.
     pub(crate) async fn relist_wanted(&self) {
         self.0.event_only.relist.notified().await;
     }

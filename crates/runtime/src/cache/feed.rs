@@ -1,4 +1,4 @@
-//! The async shell around the list/watch machine: sends its requests, cuts the answers into objects, feeds the cache,
+//! The async shell around the list/watch machine: sends its requests, splits the answers into objects, feeds the cache,
 //! writes the journal. It never returns; dropping it closes the connection and leaves the cache as it was.
 //!
 //! A cache that keeps nothing only passes on what it is fed. Then the watch waits for its readers, so that unread
@@ -22,12 +22,12 @@ use super::{ObjectCache, ObjectDelta, ShownBy};
 use crate::journal::Journal;
 use crate::kind::{KindInfo, parse_revision};
 use crate::watch::Scope;
-use crate::watch::machine::{Effect, Machine, Request, Signal};
 use crate::watch::outage::Outage;
-use crate::watch::read_ahead::{List, Reading};
-use crate::watch::wire::{self, Item, Line};
+use crate::watch::read_ahead::{ListInProgress, WatchBody};
+use crate::watch::watch_machine::{CacheEffect, WatchMachine, WatchRequest, WatchSignal};
+use crate::watch::wire::{self, ReceivedObject, WatchLine};
 
-/// Objects per page: what client-go asks for, and what servers are tuned to.
+/// Objects per page: client-go's value, which servers are tuned for.
 const PAGE_OBJECTS: u32 = 500;
 
 /// A watch is renewed this often, so that a server can shed connections.
@@ -40,7 +40,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(200);
 /// An answer to a request begins, and a page is read, within this time.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// How long the body of a refusal may take: its code has come, and the body is a few hundred bytes.
+/// How long the body of a refusal may take: its code has arrived, and the body is a few hundred bytes.
 const REFUSAL_MAX: Duration = Duration::from_secs(10);
 
 /// The longest body of a refusal that is read.
@@ -61,58 +61,58 @@ pub(crate) struct Feed {
     pub(crate) outage: Mutex<Outage>,
 }
 
-/// Keeps the cache in step with the server for as long as it is polled.
+/// Keeps the cache up to date with the server for as long as it is polled.
 pub(crate) async fn feed_cache(feed: Feed) {
     let is_kept = feed.cache.is_kept();
     loop {
         let entropy = feed.entropy.clone();
-        let machine = if is_kept { Machine::new(entropy) } else { Machine::in_pages(entropy) };
+        let machine = if is_kept { WatchMachine::new(entropy) } else { WatchMachine::in_pages(entropy) };
         tokio::select! {
             never = feed.follow_machine(machine) => match never {},
-            // Where the objects are kept, nobody needs the server to show them again.
+            // If the objects are kept, the server need not show them again.
             () = feed.cache.relist_wanted(), if !is_kept => {}
         }
     }
 }
 
-/// A failed exchange, as far as the machine cares.
-struct WatchTrouble(Signal);
+/// A failed exchange, as a signal for the machine.
+struct WatchFailure(WatchSignal);
 
 impl Feed {
     fn info(&self) -> &'static KindInfo {
         self.cache.info()
     }
 
-    async fn follow_machine(&self, mut machine: Machine) -> Infallible {
+    async fn follow_machine(&self, mut machine: WatchMachine) -> Infallible {
         loop {
             self.step(&mut machine).await;
         }
     }
 
-    /// Does what the machine asks for next.
-    async fn step(&self, machine: &mut Machine) {
+    /// Performs the machine's next request.
+    async fn step(&self, machine: &mut WatchMachine) {
         let (request, effect) = machine.request(Instant::now());
         self.apply_effect(effect);
         match request {
-            Request::Pause(pause) => tokio::time::sleep(pause).await,
-            Request::List { continue_token } => self.list(machine, continue_token).await,
-            Request::Newest => self.ask_newest(machine).await,
-            Request::StreamList => self.watch(machine, "", ShownBy::List).await,
-            Request::Watch { revision } => self.watch(machine, &revision, ShownBy::Watch).await,
+            WatchRequest::Pause(pause) => tokio::time::sleep(pause).await,
+            WatchRequest::List { continue_token } => self.list(machine, continue_token).await,
+            WatchRequest::Newest => self.ask_newest(machine).await,
+            WatchRequest::StreamList => self.watch(machine, "", ShownBy::List).await,
+            WatchRequest::Watch { revision } => self.watch(machine, &revision, ShownBy::Watch).await,
         }
     }
 
-    async fn list(&self, machine: &mut Machine, continue_token: Option<String>) {
+    async fn list(&self, machine: &mut WatchMachine, continue_token: Option<String>) {
         let signal = match self.read_page(PAGE_OBJECTS, continue_token).await {
             Ok(page) => {
                 for item in page.items {
                     self.observe_item(item, Change::Listed);
                     self.wait_for_readers().await;
                 }
-                Signal::Page { revision: page.revision, continue_token: page.continue_token }
+                WatchSignal::Page { revision: page.revision, continue_token: page.continue_token }
             }
-            Err(WatchTrouble(Signal::Expired)) if !self.cache.is_kept() => failed(SLOW_READERS).0,
-            Err(WatchTrouble(signal)) => signal,
+            Err(WatchFailure(WatchSignal::Expired)) if !self.cache.is_kept() => failed(SLOW_READERS).0,
+            Err(WatchFailure(signal)) => signal,
         };
         self.apply_effect(machine.on(Instant::now(), signal));
     }
@@ -126,10 +126,10 @@ impl Feed {
 
     /// Asks for the smallest list, whose revision is the server's newest. Its object is not taken, because the list is
     /// not complete.
-    async fn ask_newest(&self, machine: &mut Machine) {
+    async fn ask_newest(&self, machine: &mut WatchMachine) {
         let signal = match self.read_page(1, None).await {
-            Ok(page) => Signal::Newest { revision: page.revision },
-            Err(WatchTrouble(signal)) => signal,
+            Ok(page) => WatchSignal::Newest { revision: page.revision },
+            Err(WatchFailure(signal)) => signal,
         };
         self.apply_effect(machine.on(Instant::now(), signal));
     }
@@ -138,7 +138,7 @@ impl Feed {
         &self,
         limit: u32,
         continue_token: Option<String>,
-    ) -> Result<wire::ListPage, WatchTrouble> {
+    ) -> Result<wire::ListPage, WatchFailure> {
         let params = ListParams {
             limit: Some(limit),
             continue_token,
@@ -157,7 +157,7 @@ impl Feed {
             .map_err(|error| failed(format!("the list is not readable: {error}")))
     }
 
-    async fn watch(&self, machine: &mut Machine, revision: &str, by: ShownBy) {
+    async fn watch(&self, machine: &mut WatchMachine, revision: &str, by: ShownBy) {
         let params = WatchParams {
             timeout: Some(WATCH_SECONDS),
             label_selector: self.scope.labels.clone(),
@@ -172,43 +172,52 @@ impl Feed {
         };
         let signal = match self.send(request).await {
             Ok(body) => {
-                self.apply_effect(machine.on(Instant::now(), Signal::Opened));
+                self.apply_effect(machine.on(Instant::now(), WatchSignal::Opened));
                 self.follow(machine, body, by).await
             }
-            Err(WatchTrouble(signal)) => signal,
+            Err(WatchFailure(signal)) => signal,
         };
         self.apply_effect(machine.on(Instant::now(), signal));
     }
 
     /// Reads watch lines until there are no more; returns how it ended.
-    async fn follow(&self, machine: &mut Machine, body: Body, by: ShownBy) -> Signal {
+    async fn follow(&self, machine: &mut WatchMachine, body: Body, by: ShownBy) -> WatchSignal {
         let ended = async {
-            let mut reading = Reading::new(body);
+            let mut reading = WatchBody::new(body);
             if by == ShownBy::List {
                 reading = self.follow_list(machine, reading).await?;
             }
             loop {
-                let text = reading.line(SILENCE_MAX).await.map_err(WatchTrouble)?;
+                let text = reading.line(SILENCE_MAX).await.map_err(WatchFailure)?;
                 self.take_line(machine, wire::decode_line(self.info(), &text), ShownBy::Watch)?;
                 self.wait_for_readers().await;
             }
         };
-        let ended: Result<Infallible, WatchTrouble> = ended.await;
-        let Err(WatchTrouble(signal)) = ended;
+        let ended: Result<Infallible, WatchFailure> = ended.await;
+        let Err(WatchFailure(signal)) = ended;
         signal
     }
 
-    async fn follow_list(&self, machine: &mut Machine, reading: Reading) -> Result<Reading, WatchTrouble> {
-        let mut list = List::read(self.info(), reading);
+    async fn follow_list(
+        &self,
+        machine: &mut WatchMachine,
+        reading: WatchBody,
+    ) -> Result<WatchBody, WatchFailure> {
+        let mut list = ListInProgress::read(self.info(), reading);
         while let Some(batch) = list.next().await {
             for line in batch {
                 self.take_line(machine, line, ShownBy::List)?;
             }
         }
-        list.end().await.map_err(WatchTrouble)
+        list.end().await.map_err(WatchFailure)
     }
 
-    fn take_line(&self, machine: &mut Machine, line: Line, by: ShownBy) -> Result<(), WatchTrouble> {
+    fn take_line(
+        &self,
+        machine: &mut WatchMachine,
+        line: WatchLine,
+        by: ShownBy,
+    ) -> Result<(), WatchFailure> {
         let signal = self.read_line(line, by)?;
         if machine.is_behind(&signal) {
             return Err(failed("the server sent an older revision than before"));
@@ -217,52 +226,52 @@ impl Feed {
         Ok(())
     }
 
-    fn read_line(&self, line: Line, by: ShownBy) -> Result<Signal, WatchTrouble> {
+    fn read_line(&self, line: WatchLine, by: ShownBy) -> Result<WatchSignal, WatchFailure> {
         match line {
-            Line::Applied { item, .. } if by == ShownBy::List => {
+            WatchLine::Applied { item, .. } if by == ShownBy::List => {
                 self.observe_item(item, Change::Listed);
-                // Within a list the revisions of objects say nothing about where a watch may go on.
-                Ok(Signal::Event { revision: String::new() })
+                // Within a list the revisions of objects do not tell where a watch may continue.
+                Ok(WatchSignal::Event { revision: String::new() })
             }
-            Line::Applied { item, is_added } => {
+            WatchLine::Applied { item, is_added } => {
                 let revision = item.revision().to_owned();
                 self.observe_item(item, if is_added { Change::Added } else { Change::Modified });
-                Ok(Signal::Event { revision })
+                Ok(WatchSignal::Event { revision })
             }
-            Line::Deleted { key, revision, last } => {
+            WatchLine::Deleted { key, revision, last } => {
                 if self.cache.is_kept() {
                     let observe = || self.cache.observe_deleted(key.clone(), parse_revision(Some(&revision)));
                     self.record_observed(in_observe_span(&key, observe));
                 } else if let Ok(item) = wire::decode_item(self.info(), &last) {
                     self.observe_item(item, Change::Deleted);
                 }
-                Ok(Signal::Event { revision })
+                Ok(WatchSignal::Event { revision })
             }
-            Line::Bookmark { revision, ends_initial } => {
+            WatchLine::Bookmark { revision, ends_initial } => {
                 self.cache.reached(parse_revision(Some(&revision)));
-                Ok(Signal::Bookmark { revision, ends_initial })
+                Ok(WatchSignal::Bookmark { revision, ends_initial })
             }
-            Line::Error(status) => Err(trouble_from_status(&status)),
-            Line::Garbage(error) => {
+            WatchLine::Error(status) => Err(trouble_from_status(&status)),
+            WatchLine::Garbage(error) => {
                 Err(failed(format!("the server sent something that is not a watch event: {error}")))
             }
         }
     }
 
-    /// Takes in an object as the server showed it. A cache says itself what sort of change that is; without one it is
-    /// what the server says.
-    fn observe_item(&self, item: Item, change: Change) {
+    /// Stores an object as the server showed it. A cache that keeps objects determines the sort of change itself;
+    /// otherwise the server's word counts.
+    fn observe_item(&self, item: ReceivedObject, change: Change) {
         match item {
-            Item::Good { key, object } if self.cache.is_kept() => {
+            ReceivedObject::Good { key, object } if self.cache.is_kept() => {
                 let by = shown_by(change);
                 self.record_observed(in_observe_span(&key, || self.cache.observe(key.clone(), object, by)));
             }
-            Item::Good { key, object } => {
+            ReceivedObject::Good { key, object } => {
                 self.record_observed(Some(in_observe_span(&key, || {
                     self.cache.pass_on(key.clone(), object, change)
                 })));
             }
-            Item::Undecodable { key, error, .. } => {
+            ReceivedObject::Undecodable { key, error, .. } => {
                 tracing::warn!(object = %key, %error, "object does not decode and is left out until it changes");
                 self.journal
                     .record(&self.source, Entry::Quarantined { object: key.clone(), error: error.clone() });
@@ -279,34 +288,34 @@ impl Feed {
         }
     }
 
-    fn apply_effect(&self, effect: Effect) {
+    fn apply_effect(&self, effect: CacheEffect) {
         match effect {
-            Effect::None => {}
-            Effect::ListBegins => self.cache.begin_list(),
-            Effect::ListEnds { revision } => {
+            CacheEffect::None => {}
+            CacheEffect::ListBegins => self.cache.begin_list(),
+            CacheEffect::ListEnds { revision } => {
                 for delta in self.cache.end_list(parse_revision(Some(&revision))) {
                     self.record_observed(Some(delta));
                 }
                 self.report_recovery();
                 self.record_state(WatchState::Fresh);
             }
-            Effect::StreamFailed { error } => {
+            CacheEffect::StreamFailed { error } => {
                 let resource = &self.info().resource;
                 tracing::debug!(%resource, %error, "the streaming list failed; listing in pages instead");
             }
-            Effect::Rewound { known, newest } => {
+            CacheEffect::Rewound { known, newest } => {
                 let resource = &self.info().resource;
                 tracing::warn!(
                     %resource, %known, %newest,
                     "the server went back in time (restored from a backup?); reading its current state again"
                 );
             }
-            Effect::Resumed => {
+            CacheEffect::Resumed => {
                 self.cache.set_state(WatchState::Fresh);
                 self.report_recovery();
                 self.record_state(WatchState::Fresh);
             }
-            Effect::Failing { error, retry, is_break } => {
+            CacheEffect::Failing { error, retry, is_break } => {
                 let error = format!("cannot watch {}: {error}", self.info().resource);
                 if self.outage().fails(&error, is_break) {
                     tracing::warn!(%error, ?retry, "watch is cut off; retrying at least every 30 s");
@@ -338,16 +347,16 @@ impl Feed {
         self.info().path(self.scope.namespace.as_deref().filter(|_| self.info().is_namespaced))
     }
 
-    /// Sends a request; anything but success becomes trouble.
+    /// Sends a request; anything but success becomes a failure.
     async fn send(
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-    ) -> Result<Body, WatchTrouble> {
+    ) -> Result<Body, WatchFailure> {
         let request = request.map_err(|error| failed(format!("the request cannot be built: {error}")))?;
         let answer = self.client.send(request.map(Body::from));
         let response = timeout(ANSWER_MAX, answer)
             .await
-            .map_err(|_| WatchTrouble(Signal::Unanswered))?
+            .map_err(|_| WatchFailure(WatchSignal::Unanswered))?
             .map_err(|error| failed(format!("the server is not reachable: {error}")))?;
         if response.status().is_success() {
             return Ok(response.into_body());
@@ -361,8 +370,7 @@ fn in_observe_span<T>(key: &Key, observe: impl FnOnce() -> T) -> T {
     tracing::debug_span!("observe", object = %key).in_scope(observe)
 }
 
-/// Returns what the server says about its refusal. If that does not come, comes too late or is too long, the code has to
-/// do.
+/// Returns the server's explanation of its refusal. If it is missing, late or too long, the code has to suffice.
 async fn read_refusal(response: http::Response<Body>) -> Status {
     let code = response.status().as_u16();
     let body = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect();
@@ -379,15 +387,15 @@ fn shown_by(change: Change) -> ShownBy {
     if change == Change::Listed { ShownBy::List } else { ShownBy::Watch }
 }
 
-fn failed(error: impl Into<String>) -> WatchTrouble {
-    WatchTrouble(Signal::Failed { error: error.into() })
+fn failed(error: impl Into<String>) -> WatchFailure {
+    WatchFailure(WatchSignal::Failed { error: error.into() })
 }
 
-/// Returns what a Status means to a watch.
-fn trouble_from_status(status: &Status) -> WatchTrouble {
+/// Returns the meaning of a Status for a watch.
+fn trouble_from_status(status: &Status) -> WatchFailure {
     let code = status.code;
     if code == 410 {
-        return WatchTrouble(Signal::Expired);
+        return WatchFailure(WatchSignal::Expired);
     }
     let hint = if code == 404 { " (is its CustomResourceDefinition installed?)" } else { "" };
     let error = match status.message.trim() {
@@ -398,5 +406,5 @@ fn trouble_from_status(status: &Status) -> WatchTrouble {
     let said = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     let seconds = if code == 429 { said.max(1) } else { said };
     let retry_after = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
-    WatchTrouble(Signal::Refused { error, retry_after })
+    WatchFailure(WatchSignal::Refused { error, retry_after })
 }

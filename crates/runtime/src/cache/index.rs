@@ -16,20 +16,20 @@ use crate::kind::object::{Object, all_typed, typed};
 use crate::panics::catch_panic;
 
 /// What an index does when the visible state of an object changes.
-pub(super) trait Follow: Send + Sync {
+pub(super) trait IndexUpdate: Send + Sync {
     /// Fails with the message of a panic in the user's code; the object then has no values.
     fn follow(&self, key: &Key, old: Option<&Object>, new: Option<&Object>) -> Result<(), String>;
 }
 
-type Table<V> = Arc<RwLock<HashMap<V, Holders>>>;
+type IndexTable<V> = Arc<RwLock<HashMap<V, IndexedKeys>>>;
 
 /// The objects with a value. Most values belong to one object, and a set for one costs ten times its key.
-enum Holders {
+enum IndexedKeys {
     One(Key),
     Many(BTreeSet<Key>),
 }
 
-impl Holders {
+impl IndexedKeys {
     fn keys(&self) -> Vec<Key> {
         match self {
             Self::One(key) => vec![key.clone()],
@@ -57,7 +57,7 @@ impl Holders {
     }
 }
 
-/// A typed index: ask it for the objects with a value.
+/// A typed index: returns the objects with a value.
 pub struct Index<K: Kind, V> {
     inner: ObjectIndex<V>,
     kind: PhantomData<fn() -> K>,
@@ -101,7 +101,7 @@ pub(crate) type Values<V> = Box<dyn Fn(&Object) -> Vec<V> + Send + Sync>;
 /// An index of objects of any kind.
 pub(crate) struct ObjectIndex<V> {
     cache: ObjectCache,
-    table: Table<V>,
+    table: IndexTable<V>,
 }
 
 impl<V> Clone for ObjectIndex<V> {
@@ -112,15 +112,15 @@ impl<V> Clone for ObjectIndex<V> {
 
 impl<V: Hash + Eq + Send + Sync + 'static> ObjectIndex<V> {
     pub(crate) fn new(cache: &ObjectCache, values: Values<V>) -> Self {
-        let table = Table::default();
-        cache.add_follower(Box::new(Follower { table: table.clone(), values }));
+        let table = IndexTable::default();
+        cache.add_follower(Box::new(IndexUpdater { table: table.clone(), values }));
         Self { cache: cache.clone(), table }
     }
 
     /// Returns the keys of the objects with this value, in order.
     pub(crate) fn keys(&self, value: &V) -> Vec<Key> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.get(value).map(Holders::keys).unwrap_or_default()
+        table.get(value).map(IndexedKeys::keys).unwrap_or_default()
     }
 
     fn get(&self, value: &V) -> Vec<Arc<Object>> {
@@ -128,12 +128,12 @@ impl<V: Hash + Eq + Send + Sync + 'static> ObjectIndex<V> {
     }
 }
 
-struct Follower<V> {
-    table: Table<V>,
+struct IndexUpdater<V> {
+    table: IndexTable<V>,
     values: Values<V>,
 }
 
-impl<V: Hash + Eq + Send + Sync> Follow for Follower<V> {
+impl<V: Hash + Eq + Send + Sync> IndexUpdate for IndexUpdater<V> {
     fn follow(&self, key: &Key, old: Option<&Object>, new: Option<&Object>) -> Result<(), String> {
         let mut outcome = Ok(());
         let mut values_of = |object: Option<&Object>| {
@@ -143,12 +143,12 @@ impl<V: Hash + Eq + Send + Sync> Follow for Follower<V> {
             })
         };
         let (old, new) = (values_of(old), values_of(new));
-        // How values compare and hash is the user's code, too.
+        // Comparing and hashing values also runs the user's code.
         catch_panic(|| self.exchange(key, old, new)).and(outcome)
     }
 }
 
-impl<V: Hash + Eq> Follower<V> {
+impl<V: Hash + Eq> IndexUpdater<V> {
     fn exchange(&self, key: &Key, old: Vec<V>, new: Vec<V>) {
         if old == new {
             return;
@@ -160,7 +160,7 @@ impl<V: Hash + Eq> Follower<V> {
             }
         }
         for value in new {
-            let holders = table.entry(value).or_insert_with(|| Holders::One(key.clone()));
+            let holders = table.entry(value).or_insert_with(|| IndexedKeys::One(key.clone()));
             holders.insert(key);
         }
     }

@@ -1,16 +1,16 @@
 //! The cache of one kind, shared by every controller that reads it: decoded once, indexed, with our own writes laid
-//! over it until the watch shows them. `ObjectCache` knows nothing of the type of its objects and is compiled once;
-//! [`Cache`] gives them their type back.
+//! over it until the watch shows them. `ObjectCache` does not know the type of its objects and is compiled once;
+//! [`Cache`] restores their type.
 //!
-//! The watch task is the only writer of what was seen; reconcilers lay their writes on top. Each change is passed to the
-//! subscribers as old and new state, after the lock is released and in the order of the watch. A list that no longer
-//! mentions an object is how a deletion nobody watched is found.
+//! The watch task is the only writer of what was seen; reconcilers lay their writes on top. Each change is passed to
+//! the subscribers as old and new state, after the lock is released and in the order of the watch. A deletion during a
+//! gap in the watch is found because the next list no longer contains the object.
 //!
-//! **Invariant:** it holds only what its watch would show: what we write elsewhere, or what the watch has overtaken, is
-//! not laid over it. **Invariant:** subscribers and indexes are the user's code in part; a panic on an object is
-//! reported and keeps nothing from the others.
+//! **Invariant:** it holds only objects that its watch would show: writes outside its scope, or that the watch has
+//! overtaken, are not laid over it. **Invariant:** subscribers and indexes partly run the user's code; a panic on an
+//! object is reported and does not affect the others.
 //!
-//! If only raw events of a kind are wanted, nothing is kept (`event_only`).
+//! If only raw events of a kind are needed, nothing is kept (`event_only`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -42,8 +42,8 @@ use dependents::DependentsByOwner;
 use entry::Entry;
 use event_only::EventOnly;
 pub(crate) use event_only::Reader;
-use index::Follow;
 pub use index::Index;
+use index::IndexUpdate;
 pub(crate) use index::ObjectIndex;
 pub use typed::Cache;
 pub(crate) use unanswered_write::UnansweredWrite;
@@ -55,7 +55,7 @@ use crate::watch::Scope;
 
 type Subscriber = Arc<dyn Fn(&ObjectDelta) + Send + Sync>;
 
-/// Hears of an object that does not decode, and of its deletion, with what showed it.
+/// Called for an object that does not decode, and for its deletion, with the source that showed it.
 type QuarantineSubscriber = Arc<dyn Fn(&Key, ShownBy) + Send + Sync>;
 
 /// The cache of one kind, without its type. Cheap to clone; all clones see the same objects.
@@ -68,7 +68,7 @@ struct CacheShared {
     subscribers: RwLock<Vec<Subscriber>>,
     quarantine_subscribers: RwLock<Vec<QuarantineSubscriber>>,
     dependents: DependentsByOwner,
-    /// Writes of ours under way, by object.
+    /// Our writes in progress, by object.
     writing: Mutex<HashMap<Key, Vec<Writer>>>,
     coverage: Coverage,
     /// Where panics of the user's code are recorded.
@@ -79,21 +79,21 @@ struct CacheShared {
 
 struct CacheState {
     objects: HashMap<Key, Entry, RandomState>,
-    followers: Vec<Box<dyn Follow>>,
+    followers: Vec<Box<dyn IndexUpdate>>,
     quarantined: BTreeMap<Key, QuarantinedObject>,
-    /// The number of the list under way or last completed.
+    /// The number of the current or last complete list.
     epoch: u32,
     is_listing: bool,
     /// Everything up to here has been seen.
     revision: Revision,
 }
 
-/// Who shows a state of an object.
+/// What shows a state of an object.
 #[derive(Clone, Copy, PartialEq)]
 enum Shown {
     /// The first list.
     First,
-    /// A later one: a new object in it was created while nobody watched, and that is news.
+    /// A later one: a new object in it was created during a gap in the watch, which is news.
     Again,
     /// A watch.
     Live,
@@ -115,7 +115,7 @@ pub struct Freshness {
 }
 
 impl ObjectCache {
-    /// Creates an empty cache of what is watched in this scope; nothing feeds it yet.
+    /// Creates an empty cache of this scope; nothing feeds it yet.
     pub(crate) fn new(info: &'static KindInfo, scope: &Scope) -> Self {
         let state = CacheState {
             objects: HashMap::default(),
@@ -207,7 +207,7 @@ impl ObjectCache {
         all.push(Arc::new(subscriber));
     }
 
-    /// Returns why this object does not decode; none if it does or does not exist.
+    /// Returns why this object does not decode; `None` if it does, or does not exist.
     pub(crate) fn quarantined_error(&self, key: &Key) -> Option<String> {
         self.read().quarantined.get(key).map(|object| object.error.clone())
     }
@@ -221,16 +221,16 @@ impl ObjectCache {
         self.0.freshness.send_modify(|freshness| freshness.state = state);
     }
 
-    /// Begins a list: the objects that it will not mention are gone.
+    /// Begins a list: objects that it does not contain are gone.
     pub(crate) fn begin_list(&self) {
         let mut state = self.write();
         state.epoch += 1;
         state.is_listing = true;
     }
 
-    /// Ends a list that is complete as of `revision`. Returns what was deleted (or undone) while nobody watched. A list
-    /// that is older than what is known comes from a server that went back in time (the watch's `machine` says why no
-    /// other is possible), and is the truth all the same.
+    /// Ends a list that is complete as of `revision`. Returns the objects that were deleted (or reverted) during a gap
+    /// in the watch. A list that is older than what is known comes from a server that went back in time
+    /// (`watch_machine` explains why no other is possible), and counts nevertheless.
     pub(crate) fn end_list(&self, revision: Revision) -> Vec<ObjectDelta> {
         let missed = {
             let mut state = self.write();
@@ -260,13 +260,13 @@ impl ObjectCache {
         missed
     }
 
-    /// Takes in a bookmark: the cache includes everything up to `revision`.
+    /// Applies a bookmark: the cache includes everything up to `revision`.
     pub(crate) fn reached(&self, revision: Revision) {
         let mut state = self.write();
         state.revision = state.revision.max(revision);
     }
 
-    /// Takes in a state of the object with this key that the watch or a list shows.
+    /// Stores a state of the object with this key that the watch or a list shows.
     pub(crate) fn observe(&self, key: Key, object: Arc<Object>, by: ShownBy) -> Option<ObjectDelta> {
         let revision = object.revision();
         let delta = {
@@ -283,7 +283,7 @@ impl ObjectCache {
         Some(delta)
     }
 
-    /// Takes in that the watch shows an object as gone.
+    /// Removes an object that the watch shows as gone.
     pub(crate) fn observe_deleted(&self, key: Key, revision: Revision) -> Option<ObjectDelta> {
         let delta = {
             let mut state = self.write();
@@ -301,8 +301,8 @@ impl ObjectCache {
         Some(delta)
     }
 
-    /// Hides an object that does not decode until it changes. Subscribers do not hear that it is gone, because it is
-    /// not.
+    /// Hides an object that does not decode until it changes. Subscribers are not notified of a deletion, because it is
+    /// not gone.
     pub(crate) fn quarantine(&self, key: &Key, error: String, by: ShownBy) {
         {
             let mut state = self.write();
@@ -315,7 +315,7 @@ impl ObjectCache {
         self.notify_quarantined(key, by);
     }
 
-    /// Notes that this run is writing to this object until the guard is dropped.
+    /// Records that this run is writing to this object until the guard is dropped.
     pub(crate) fn writing(&self, key: &Key, writer: Writer) -> UnansweredWrite {
         self.writes_under_way().entry(key.clone()).or_default().push(writer.clone());
         UnansweredWrite { cache: self.clone(), key: key.clone(), writer }
@@ -325,7 +325,7 @@ impl ObjectCache {
         self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a state that this run wrote: readers see it from now on.
+    /// Stores a state that this run wrote: readers see it from now on.
     pub(crate) fn wrote(&self, object: Arc<Object>, writer: Writer) {
         let (key, revision) = (self.0.info.key_of(object.meta()), object.revision());
         let is_covered = self.0.coverage.includes(self.0.info, object.meta());
@@ -344,7 +344,7 @@ impl ObjectCache {
         self.follow(&state, &key, before.as_deref(), after.as_deref());
     }
 
-    /// Hides this very object, which we deleted. Another one of its name stays visible.
+    /// Hides this object, which we deleted. Another one of the same name stays visible.
     pub(crate) fn deleted(&self, key: &Key, uid: Option<&str>) {
         let mut state = self.write();
         let Some(entry) = state.objects.get_mut(key) else { return };
@@ -354,7 +354,7 @@ impl ObjectCache {
         self.follow(&state, key, Some(&*before), None);
     }
 
-    fn add_follower(&self, follower: Box<dyn Follow>) {
+    fn add_follower(&self, follower: Box<dyn IndexUpdate>) {
         let mut state = self.write();
         for (key, entry) in &state.objects {
             self.update(&*follower, key, None, entry.visible().map(Arc::as_ref));
@@ -386,7 +386,7 @@ impl ObjectCache {
         }
         let before = entry.visible().cloned();
         let old = entry.seen.clone();
-        // A list may leave out what others wrote before or after us.
+        // A list may omit what others wrote before or after us.
         let writer = entry.observe(new.clone(), revision).filter(|_| shown == Shown::Live);
         let after = entry.visible().cloned();
         if entry.is_empty() {
@@ -419,7 +419,7 @@ impl ObjectCache {
         undone
     }
 
-    /// Removes an object that a complete list did not mention.
+    /// Removes an object that a complete list did not contain.
     fn sweep(&self, state: &mut CacheState, key: Key, revision: Revision) -> Option<ObjectDelta> {
         let entry = state.objects.get_mut(&key)?;
         let before = entry.visible().cloned();
@@ -441,7 +441,7 @@ impl ObjectCache {
         state.followers.iter().for_each(|follower| self.update(&**follower, key, old, new));
     }
 
-    fn update(&self, follower: &dyn Follow, key: &Key, old: Option<&Object>, new: Option<&Object>) {
+    fn update(&self, follower: &dyn IndexUpdate, key: &Key, old: Option<&Object>, new: Option<&Object>) {
         if let Err(message) = follower.follow(key, old, new) {
             self.report_panic("an index", key, message);
         }

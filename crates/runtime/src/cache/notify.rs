@@ -1,4 +1,4 @@
-//! Tells the subscribers of a cache what changed, and reports when a subscriber panics.
+//! Notifies the subscribers of a cache of changes, and reports when a subscriber panics.
 //!
 //! **Invariant:** subscribers are called without any lock of the cache's state held, in the order of the watch.
 
@@ -11,7 +11,7 @@ use super::{ObjectCache, ObjectDelta, ShownBy};
 use crate::journal::Journal;
 use crate::panics::catch_panic;
 
-/// What reports call a subscriber.
+/// The name of a subscriber in reports.
 const FUNCTIONS: &str = "a mapping or predicate";
 
 impl ObjectCache {

@@ -25,7 +25,7 @@ impl<K: Kind> Clone for Cache<K> {
 }
 
 impl<K: Kind> Cache<K> {
-    /// Gives a cache of this very kind its type.
+    /// Restores the type of a cache of this kind.
     pub(crate) fn from_erased(inner: ObjectCache) -> Self {
         Self { inner, kind: PhantomData }
     }
@@ -83,7 +83,7 @@ impl<K: Kind> Cache<K> {
         self.inner.quarantined()
     }
 
-    /// Returns how far the cache can be trusted now.
+    /// Returns the freshness of the cache.
     pub fn freshness(&self) -> Freshness {
         self.inner.freshness()
     }
@@ -103,7 +103,7 @@ impl<K: Kind> Cache<K> {
         self.inner.watch_freshness()
     }
 
-    /// Takes in a state that this run wrote: readers see it from now on.
+    /// Stores a state that this run wrote: readers see it from now on.
     pub(crate) fn wrote(&self, object: K, writer: Writer) {
         self.inner.wrote(Arc::new(object), writer);
     }

@@ -1,10 +1,10 @@
-//! Writes of ours that have no answer yet: the watch may show them before the answer comes.
+//! Our writes that have not been answered yet: the watch may show them before the answer arrives.
 
 use homeostat_core::Key;
 
 use super::{ObjectCache, Writer};
 
-/// A write of ours under way.
+/// A write of ours in progress.
 pub(crate) struct UnansweredWrite {
     pub(super) cache: ObjectCache,
     pub(super) key: Key,

@@ -1,8 +1,8 @@
-//! Annotations of our own on the object itself, each changed only if it still says what we know.
+//! Annotations of our own on the object itself, each changed only if it still has the value we know.
 //!
-//! A blind write would undo what another replica recorded after we had lost the right to act. A resourceVersion would
-//! refuse every write of anybody to the object, of which there are many and none concern us. So it is a JSON patch that tests
-//! the one annotation and the uid.
+//! A blind write would undo what another replica recorded after we lost leadership. A resourceVersion would conflict
+//! with every other write to the object, of which there are many that do not concern us. So it is a JSON patch that
+//! tests only this annotation and the uid.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ use crate::kind::object::Object;
 /// Requests for one annotation: whether an object has annotations at all changes once or twice in its life.
 const TRIES_MAX: usize = 3;
 
-/// An annotation and what becomes of it.
+/// A change of an annotation.
 #[derive(Clone, Copy)]
 pub(crate) struct AnnotationChange<'a> {
     pub(crate) name: &'a str,
-    /// What it says, as far as we know; none when it does not exist.
+    /// Its value, as far as we know; `None` if it does not exist.
     pub(crate) old: Option<&'a str>,
     pub(crate) new: &'a str,
 }
 
 impl Run {
-    /// Changes an annotation. It is an error if somebody else changed it before, and none if the object is gone.
+    /// Changes an annotation. It is an error if someone else changed it before, but not if the object is gone.
     pub(crate) async fn annotate(&self, annotation: AnnotationChange<'_>) -> Result<(), Error> {
         let (controller, key) = (&self.controller, &self.key);
         let mut has_others = self.newest().meta().annotations.is_some();
@@ -53,7 +53,7 @@ impl Run {
             let annotations = object["metadata"].get("annotations").filter(|all| !all.is_null()).cloned();
             let found = annotations.as_ref().and_then(|all| all[annotation.name].as_str());
             if found == Some(annotation.new) {
-                // Our own write, whose answer was lost.
+                // It was our own write, whose answer was lost.
                 if let Ok(object) = (self.info().decode)(&object.to_string()) {
                     self.note_annotated(object, annotation);
                 }

@@ -1,12 +1,12 @@
-//! Applying desired state: server-side apply with our field manager and owner reference, and nothing at all when the
-//! cache shows that it would change nothing.
+//! Applies desired state: server-side apply with our field manager and owner reference, skipped if the cache shows that
+//! it would change nothing.
 //!
-//! Skipping is safe because we remember what we applied: the same configuration again is skipped while the object is
-//! as we left it, or still holds every field we want. After a restart nothing is remembered, so the first apply of
-//! each child is sent; the server answers it without a change.
+//! Skipping is safe because we remember what we applied: the same configuration is skipped while the object is as we
+//! left it, or still has every field that we set. After a restart nothing is remembered, so the first apply of each
+//! child is sent; the server answers it without a change.
 //!
-//! Somebody else's object is never taken over unasked (`whose` finds out): with our owner reference on it, it would even
-//! be deleted with our object.
+//! Another owner's object is never taken over unless requested (`object_ownership` finds the owner): with our owner
+//! reference on it, it would even be deleted with our object.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::whose::Standing;
+use super::object_ownership::ObjectOwnership;
 use super::{Context, Run};
 use crate::error::Error;
 use crate::json_diff::{differences, without_nulls};
@@ -26,12 +26,12 @@ use crate::kind::object::{Object, typed};
 use crate::kind::{Kind, KindInfo, info};
 use crate::request::{RequestLabel, call_object};
 use crate::rights::declared::WriteVerb;
-use crate::shared::last_applied::{Applied, hash_of};
+use crate::shared::last_applied::{AppliedFingerprint, hash_of};
 
-/// What happens to an object of the wanted name that is not ours.
+/// What to do about an object of the desired name that is not ours.
 #[derive(Clone, Copy)]
-enum Stranger {
-    /// It is left alone; `is_owned` when we want to be its owner.
+enum ForeignObjectPolicy {
+    /// It is left alone; `is_owned` if we would become its owner.
     Refused { is_owned: bool },
     /// It becomes ours.
     Adopted,
@@ -45,47 +45,51 @@ struct Prepared {
     hash: u64,
 }
 
-/// What is to be done about a configuration.
-enum Application {
-    /// Nothing: this is the object as it is.
+/// What to do about a configuration.
+enum ApplyPlan {
+    /// Nothing: this is the current object.
     Unchanged(Arc<Object>),
-    /// It is to be sent.
+    /// Send it.
     Changed(Prepared),
 }
 
 impl<K: Kind> Context<K> {
-    /// Makes the server hold what `desired` says, owned by our object: creates the object, changes it or leaves it alone. A
-    /// missing namespace means ours. Returns the object as it is now (for a kind of which only metadata is kept, a skipped
-    /// apply returns what was passed in). An object of that name that is not ours is left alone, which is an error:
-    /// [`adopt`](Self::adopt) takes it over.
+    /// Applies `desired`, owned by our object: creates the object, changes it or leaves it alone. A missing namespace
+    /// means ours. Returns the current object (for a kind of which only metadata is kept, a skipped apply returns its
+    /// argument). An object of that name that is not ours is left alone, which is an error: [`adopt`](Self::adopt)
+    /// takes it over.
     pub async fn apply<T: Kind>(&self, mut desired: T) -> Result<Arc<T>, Error> {
         self.run.add_owner(info::<T>(), desired.meta_mut())?;
-        self.apply_as(desired, Stranger::Refused { is_owned: true }).await
+        self.apply_as(desired, ForeignObjectPolicy::Refused { is_owned: true }).await
     }
 
     /// Like [`apply`](Self::apply), without an owner: for objects in other namespaces, which you must clean up yourself.
     pub async fn apply_unowned<T: Kind>(&self, desired: T) -> Result<Arc<T>, Error> {
-        self.apply_as(desired, Stranger::Refused { is_owned: false }).await
+        self.apply_as(desired, ForeignObjectPolicy::Refused { is_owned: false }).await
     }
 
-    /// Like [`apply`](Self::apply), but also takes over an object of that name that somebody else created: it is changed
-    /// as `desired` says, and deleted with our object.
+    /// Like [`apply`](Self::apply), but also takes over an object of that name that someone else created: it is changed
+    /// to `desired`, and deleted with our object.
     pub async fn adopt<T: Kind>(&self, mut desired: T) -> Result<Arc<T>, Error> {
         self.run.add_owner(info::<T>(), desired.meta_mut())?;
-        self.apply_as(desired, Stranger::Adopted).await
+        self.apply_as(desired, ForeignObjectPolicy::Adopted).await
     }
 
-    /// Like [`apply_unowned`](Self::apply_unowned), but also changes an object that somebody else created: for fields of
+    /// Like [`apply_unowned`](Self::apply_unowned), but also changes an object that someone else created: for fields of
     /// objects that we share with others.
     pub async fn adopt_unowned<T: Kind>(&self, desired: T) -> Result<Arc<T>, Error> {
-        self.apply_as(desired, Stranger::Adopted).await
+        self.apply_as(desired, ForeignObjectPolicy::Adopted).await
     }
 
-    async fn apply_as<T: Kind>(&self, mut desired: T, stranger: Stranger) -> Result<Arc<T>, Error> {
+    async fn apply_as<T: Kind>(
+        &self,
+        mut desired: T,
+        stranger: ForeignObjectPolicy,
+    ) -> Result<Arc<T>, Error> {
         self.run.settle_namespace(info::<T>(), desired.meta_mut());
         let object = match self.run.prepare(info::<T>(), Arc::new(desired))? {
-            Application::Unchanged(object) => object,
-            Application::Changed(prepared) => self.run.apply(prepared, stranger).await?,
+            ApplyPlan::Unchanged(object) => object,
+            ApplyPlan::Changed(prepared) => self.run.apply(prepared, stranger).await?,
         };
         Ok(typed(object))
     }
@@ -101,31 +105,39 @@ impl Run {
         Ok(())
     }
 
-    /// Prepares a configuration and decides whether it is to be sent.
-    fn prepare(&self, info: &'static KindInfo, desired: Arc<Object>) -> Result<Application, Error> {
+    /// Prepares a configuration and decides whether to send it.
+    fn prepare(&self, info: &'static KindInfo, desired: Arc<Object>) -> Result<ApplyPlan, Error> {
         let prepared = prepare_configuration(info, &*desired)?;
         let Some(current) = self.find_unchanged(&prepared, desired) else {
-            return Ok(Application::Changed(prepared));
+            return Ok(ApplyPlan::Changed(prepared));
         };
         self.note(Verb::Apply, &prepared.key, WriteOutcome::Skipped);
-        Ok(Application::Unchanged(current))
+        Ok(ApplyPlan::Unchanged(current))
     }
 
     /// Applies a prepared configuration. Boxed here, so that it is compiled here and not in every operator.
-    fn apply(&self, prepared: Prepared, stranger: Stranger) -> BoxFuture<'_, Result<Arc<Object>, Error>> {
+    fn apply(
+        &self,
+        prepared: Prepared,
+        stranger: ForeignObjectPolicy,
+    ) -> BoxFuture<'_, Result<Arc<Object>, Error>> {
         Box::pin(self.apply_prepared(prepared, stranger))
     }
 
-    async fn apply_prepared(&self, prepared: Prepared, stranger: Stranger) -> Result<Arc<Object>, Error> {
+    async fn apply_prepared(
+        &self,
+        prepared: Prepared,
+        stranger: ForeignObjectPolicy,
+    ) -> Result<Arc<Object>, Error> {
         let diff = self.apply_diff(&prepared);
         let answer = match stranger {
-            Stranger::Refused { is_owned } => self.apply_if_ours(&prepared, is_owned).await,
-            Stranger::Adopted => self.send_apply(&prepared, &Standing::Free).await,
+            ForeignObjectPolicy::Refused { is_owned } => self.apply_if_ours(&prepared, is_owned).await,
+            ForeignObjectPolicy::Adopted => self.send_apply(&prepared, &ObjectOwnership::Free).await,
         };
         let object = self.record_failure(Verb::Apply, &prepared.key, answer)?;
         let revision = object.revision();
         self.note_diff(Verb::Apply, &prepared.key, WriteOutcome::Done { revision: Some(revision) }, diff);
-        let applied = Applied { configuration: prepared.hash, revision };
+        let applied = AppliedFingerprint { configuration: prepared.hash, revision };
         let (last_applied, uid) = (&self.controller.last_applied, object.meta().uid.as_deref());
         if self.is_watched(prepared.info, &prepared.key) {
             last_applied.set(prepared.key, applied, uid);
@@ -138,21 +150,21 @@ impl Run {
         Ok(object)
     }
 
-    /// Returns what a configuration changes of the object as it is known here; nothing if it is not.
+    /// Returns what a configuration changes in the object as far as it is known here; empty if the object is unknown.
     fn apply_diff(&self, prepared: &Prepared) -> FieldDiff {
         let known = self.cache(prepared.info).ok().and_then(|cache| cache.get(&prepared.key));
         let actual = known.and_then(|known| known.to_json().ok());
         actual.map(|actual| FieldDiff::toward(&prepared.key, &actual, &prepared.body)).unwrap_or_default()
     }
 
-    /// Applies a configuration unless the object is somebody else's. Usually one request: only what is not known here,
-    /// or is no longer true, is asked from the server.
+    /// Applies a configuration unless the object belongs to someone else. Usually takes one request: the server is
+    /// asked only if the owner is not known here, or that knowledge is outdated.
     async fn apply_if_ours(&self, prepared: &Prepared, is_owned: bool) -> Result<Arc<Object>, Error> {
         let known = self.known_standing(prepared.info, &prepared.key);
         let refusal = match &known {
             None => None,
             Some(known) => match self.send_apply(prepared, known).await {
-                // If the uid has changed meanwhile, the configuration is invalid; if the object is gone, it is a
+                // If the uid has changed in the meantime, the configuration is invalid; if the object is gone, it is a
                 // conflict.
                 Err(error) if matches!(error.code(), Some(409 | 422)) => Some(error),
                 answer => return answer,
@@ -165,18 +177,22 @@ impl Run {
         }
     }
 
-    async fn send_apply(&self, prepared: &Prepared, standing: &Standing) -> Result<Arc<Object>, Error> {
+    async fn send_apply(
+        &self,
+        prepared: &Prepared,
+        standing: &ObjectOwnership,
+    ) -> Result<Arc<Object>, Error> {
         self.check_right(Verb::Apply, &prepared.key)?;
         let body = match standing {
-            Standing::Foreign { holder } => {
+            ObjectOwnership::Foreign { holder } => {
                 return Err(Error::NotOurs { target: prepared.key.clone(), holder: holder.clone() });
             }
-            Standing::Ours { uid: Some(uid) } => {
+            ObjectOwnership::Ours { uid: Some(uid) } => {
                 let mut body = prepared.body.clone();
                 body["metadata"]["uid"] = json!(uid);
                 Cow::Owned(body)
             }
-            Standing::Ours { uid: None } | Standing::Free => Cow::Borrowed(&prepared.body),
+            ObjectOwnership::Ours { uid: None } | ObjectOwnership::Free => Cow::Borrowed(&prepared.body),
         };
         let (info, shared) = (prepared.info, &self.controller.operator);
         shared.declared.warn_unless_declared(info, WriteVerb::Apply);
@@ -187,7 +203,7 @@ impl Run {
         call_object(&shared.client, label, info, request).await
     }
 
-    /// Returns the current object if applying would change nothing. Notes drift if it would change something only
+    /// Returns the current object if applying would change nothing. Records drift if it would change something only
     /// because others changed the object.
     fn find_unchanged(&self, prepared: &Prepared, desired: Arc<Object>) -> Option<Arc<Object>> {
         let applied = self.controller.last_applied.get(&prepared.key)?;
@@ -234,9 +250,9 @@ impl Run {
         Ok(OwnerReference { controller: Some(true), block_owner_deletion: Some(true), ..reference })
     }
 
-    /// Refuses the write when the right to write is lost.
+    /// Refuses the write if leadership was lost.
     pub(crate) fn check_right(&self, verb: Verb, target: &Key) -> Result<(), Error> {
-        self.controller.admit(&self.claim, &self.key, verb, target)
+        self.controller.refuse_if_deposed(&self.claim, &self.key, verb, target)
     }
 
     pub(super) fn note(&self, verb: Verb, target: &Key, outcome: WriteOutcome) {
@@ -257,7 +273,7 @@ impl Run {
     }
 }
 
-/// Returns the configuration as it is sent: typed, named, without what only the server sets.
+/// Returns the configuration as it is sent: typed, named, without fields that only the server sets.
 fn prepare_configuration(info: &'static KindInfo, desired: &Object) -> Result<Prepared, Error> {
     let meta = desired.meta();
     let name = meta

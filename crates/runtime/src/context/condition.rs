@@ -1,4 +1,4 @@
-//! Conditions: what the object's status says about it in Kubernetes' common form, which `kubectl wait` understands.
+//! Conditions in an object's status, in Kubernetes' common form, which `kubectl wait` understands.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StandardStatus {
-    /// What is known about the object.
+    /// The conditions of the object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The generation of the spec this status speaks of.
+    /// The generation of the spec that this status refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
@@ -29,8 +29,8 @@ pub fn condition(r#type: &str, is_true: bool, reason: &str, message: impl Into<S
     }
 }
 
-/// Rounds down to the second. The API keeps times to the second; a finer one would come back different and be written
-/// again.
+/// Rounds down to the second. The API keeps times to the second; a more precise one would come back different and be
+/// written again.
 pub(super) fn whole_second(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).expect("the whole second of a valid time is valid"))
 }

@@ -1,8 +1,9 @@
-//! Creating and patching: for children whose names the server chooses, and for changes of objects we do not own whole.
+//! Creates and patches objects: for children whose names the server chooses, and for changes of objects that we do not
+//! own completely.
 //!
-//! Where the name is known, [`apply`](Context::apply) is the better verb: it may be repeated. A create with
-//! `generateName` may not, so its caller counts what exists first; the cache shows the new object at once. The body and
-//! the cached type may differ, so that a full object is written and only a projection of it is kept.
+//! If the name is known, [`apply`](Context::apply) is the better choice, because it may be repeated. A create with
+//! `generateName` may not, so its caller counts the existing objects first; the cache shows the new object at once. The
+//! body and the cached type may differ, so that a full object is written and only a projection of it is kept.
 
 use std::sync::Arc;
 
@@ -29,13 +30,13 @@ impl<K: Kind> Context<K> {
         self.create_unowned(desired).await
     }
 
-    /// Like [`create`](Self::create), without an owner: for objects that are to outlive ours.
+    /// Like [`create`](Self::create), without an owner: for objects that should outlive ours.
     pub async fn create_unowned<B: Kind, T: Kind>(&self, mut desired: B) -> Result<Arc<T>, Error> {
         self.run.settle_namespace(info::<B>(), desired.meta_mut());
         self.run.create(info::<B>(), &desired, info::<T>()).await.map(typed)
     }
 
-    /// Merges `patch` into this very object (by its uid). A `resourceVersion` in the patch makes it conditional.
+    /// Merges `patch` into this object (identified by its uid). A `resourceVersion` in the patch makes it conditional.
     pub async fn patch<T: Kind>(&self, object: &T, patch: Value) -> Result<Arc<T>, Error> {
         self.run.patch(info::<T>(), object, None, Patch::Merge(patch)).await.map(typed)
     }
@@ -112,7 +113,7 @@ impl Run {
         subresource: Option<&str>,
         mut patch: Patch<Value>,
     ) -> Result<Arc<Object>, Error> {
-        // It applies to this very object only.
+        // It applies to this object only.
         if let Patch::Merge(body) | Patch::Strategic(body) = &mut patch {
             body["metadata"]["uid"] = json!(object.meta().uid);
         }
@@ -152,7 +153,7 @@ impl Run {
     }
 }
 
-/// Returns what a patch changes of the object it is for.
+/// Returns what a patch changes in its object.
 fn patch_diff(target: &Key, object: &Object, patch: &Patch<Value>) -> FieldDiff {
     match (patch, object.to_json()) {
         (Patch::Merge(body) | Patch::Strategic(body), Ok(actual)) => FieldDiff::toward(target, &actual, body),

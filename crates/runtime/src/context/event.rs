@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use super::{Context, Run};
-use crate::events::{Note, Severity};
+use crate::events::{EventNote, Severity};
 use crate::kind::Kind;
 
 impl<K: Kind> Context<K> {
     /// Records an event about the object. Repeats are counted on the first event, and floods are dropped. A reconcile
-    /// that fails after a warning of its own leaves no other event about the failure.
+    /// that fails after its own warning causes no other event about the failure.
     pub fn event(&self, severity: Severity, reason: &str, message: impl Into<String>) {
         self.run.event(severity, reason, message.into());
     }
@@ -21,10 +21,15 @@ impl Run {
             self.has_warned.store(true, Ordering::Relaxed);
         }
         let about = self.info().object_reference(self.object.meta());
-        self.controller.operator.recorder.note(Note { about, severity, reason: reason.to_owned(), message });
+        self.controller.operator.recorder.note(EventNote {
+            about,
+            severity,
+            reason: reason.to_owned(),
+            message,
+        });
     }
 
-    /// Returns whether this reconcile left a warning.
+    /// Returns whether this reconcile recorded a warning.
     pub(crate) fn has_warned(&self) -> bool {
         self.has_warned.load(Ordering::Relaxed)
     }

@@ -1,36 +1,36 @@
-//! Which faults are reported to people, and under which name: a terminal fault, a panic and a conflict over a child's
-//! name at once, anything else after the third time in a row. The condition `Reconciled` and the event follow the same
-//! rule; the event also reaches objects whose status has no place for conditions.
+//! Decides which faults are reported to people, and under which name: a terminal fault, a panic and a conflict over a
+//! child's name at once, anything else after the third failure in a row. The condition `Reconciled` and the event
+//! follow the same rule; the event also covers objects whose status has no conditions.
 //!
-//! Not reported as events: failures because the API server is away (the object is not to blame, and nobody could store
-//! the event), failures after the lease is lost, and faults that the reconciler warned of itself.
+//! Not reported as events: failures because the API server is unreachable (the object is not to blame, and the event
+//! could not be stored), failures after the lease was lost, and faults that the reconciler already warned about.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use crate::events::{Note, Severity};
+use crate::events::{EventNote, Severity};
 use crate::fault::Fault;
 use crate::kind::object::Object;
 use crate::rights::declared::WriteVerb;
 use crate::shared::ControllerShared;
 
-/// After how many failures in a row people are told; a blip is not reported.
+/// The number of failures in a row after which people are informed; a blip is not reported.
 const FAILURES_TOLD: u32 = 3;
 
-/// What a fault is called.
+/// The name of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Name {
+pub(super) struct FaultName {
     /// As the reason of the condition.
     pub(super) condition: &'static str,
     /// As the reason of the event.
     event: &'static str,
 }
 
-/// Returns the name under which a fault is reported after so many failures in a row, if it is.
-pub(super) fn name_of_failure(fault: &Fault, failures: u32) -> Option<Name> {
-    let failed = |condition| Some(Name { condition, event: "ReconcileFailed" });
+/// Returns the name under which a fault is reported after this many failures in a row, if it is.
+pub(super) fn name_of_failure(fault: &Fault, failures: u32) -> Option<FaultName> {
+    let failed = |condition| Some(FaultName { condition, event: "ReconcileFailed" });
     match fault {
         fault if fault.is_terminal() => failed("TerminalError"),
-        fault if fault.is_panic() => Some(Name { condition: "Panicked", event: "ReconcilePanicked" }),
+        fault if fault.is_panic() => Some(FaultName { condition: "Panicked", event: "ReconcilePanicked" }),
         fault if fault.is_conflict_of_owners() => failed("Conflict"),
         _ if failures.saturating_add(1) >= FAILURES_TOLD => failed("Failing"),
         _ => None,
@@ -38,8 +38,7 @@ pub(super) fn name_of_failure(fault: &Fault, failures: u32) -> Option<Name> {
 }
 
 impl ControllerShared {
-    /// Returns whether the runtime may write to the status what the reconciler did not ask for: only if the kind is
-    /// custom and has a status.
+    /// Returns whether the runtime may write to the status on its own: only if the kind is custom and has a status.
     pub(crate) fn tells_in_status(&self) -> bool {
         self.cache.info().is_custom && self.may_write_status()
     }
@@ -55,16 +54,16 @@ impl ControllerShared {
         if let Some(name) = name_of_failure(fault, failures)
             && !fault.is_told()
             && !fault.is_cut_off()
-            && self.is_admitted(&self.cache.info().key_of(object.meta()))
+            && self.leads(&self.cache.info().key_of(object.meta()))
         {
             self.warn_of(self.cache.info().object_reference(object.meta()), name.event, fault.chain());
         }
     }
 
-    /// Leaves an event with a warning about an object.
+    /// Records a warning event about an object.
     pub(super) fn warn_of(&self, about: ObjectReference, reason: &str, message: String) {
         let reason = reason.to_owned();
-        self.operator.recorder.note(Note { about, severity: Severity::Warning, reason, message });
+        self.operator.recorder.note(EventNote { about, severity: Severity::Warning, reason, message });
     }
 }
 

@@ -1,5 +1,5 @@
 //! The finalizer: added before the first reconcile, removed after the cleanup. Both are merge patches that carry the
-//! resourceVersion, so a list of finalizers that somebody else changed meanwhile is never overwritten.
+//! resourceVersion, so a list of finalizers that someone else changed in the meantime is never overwritten.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl Run {
         Ok(object)
     }
 
-    /// Removes our finalizer. It is no error if the object is gone meanwhile.
+    /// Removes our finalizer. It is not an error if the object is gone by then.
     pub(crate) async fn remove_finalizer(&self) -> Result<(), Error> {
         self.controller.operator.declared.warn_unless_declared(self.info(), WriteVerb::Release);
         let mut names = self.finalizers();

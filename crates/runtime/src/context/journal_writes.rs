@@ -1,20 +1,22 @@
-//! Records writes in the journal: what was tried for which object, and how it ended.
+//! Records writes in the journal: the verb, the object it was for, and the result.
 
 use homeostat_core::journal::{Entry, Verb, WriteOutcome};
 use homeostat_core::{FieldDiff, Key};
 
 use crate::error::Error;
-use crate::fence::Claim;
+use crate::fence::TenureClaim;
 use crate::shared::ControllerShared;
 
 impl ControllerShared {
-    /// Refuses a write for this object if the right under which its run began is lost.
-    pub(crate) fn admit(&self, claim: &Claim, object: &Key, verb: Verb, target: &Key) -> Result<(), Error> {
-        if claim.is_valid() {
-            return Ok(());
-        }
-        self.note(object, verb, target, WriteOutcome::Fenced);
-        Err(Error::Fenced { target: target.clone() })
+    /// Refuses a write for this object if the tenure under which its run began is over.
+    pub(super) fn refuse_if_deposed(
+        &self,
+        claim: &TenureClaim,
+        object: &Key,
+        verb: Verb,
+        target: &Key,
+    ) -> Result<(), Error> {
+        claim.refuse_if_deposed(target).inspect_err(|_| self.note(object, verb, target, WriteOutcome::Fenced))
     }
 
     /// Records the result of a write for this object.

@@ -1,8 +1,8 @@
-//! What a reconciler holds while it runs: read from the cache, write through the context.
+//! The context of a reconciler: it reads from the cache and writes through the context.
 //!
-//! Reads never wait: they are answered from the shared cache with our own writes laid over it. Writes are sent only
-//! when they change something, carry the operator's field manager and an owner reference, are journaled, and are
-//! refused when the lease is lost. Status is collected and written once, at the end.
+//! Reads never wait: they are answered from the shared cache with our own writes laid over it. Writes are sent only if
+//! they change something, carry the operator's field manager and an owner reference, are journaled, and are refused
+//! once the lease is lost. Status is collected and written once, at the end.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -18,22 +18,22 @@ mod event;
 mod failure_report;
 mod finalizer;
 mod journal_writes;
+mod object_ownership;
 mod prune;
 mod quarantine;
 mod raw;
 mod read;
 mod report;
 mod status;
-mod whose;
 
 pub(crate) use annotation::AnnotationChange;
 pub use condition::{StandardStatus, condition};
 pub(crate) use quarantine::report_undecodable;
 pub use report::Parent;
-use status::Draft;
+use status::StatusDraft;
 
 use crate::cache::Writer;
-use crate::fence::Claim;
+use crate::fence::TenureClaim;
 use crate::kind::object::{Object, typed};
 use crate::kind::{Kind, KindInfo};
 use crate::queue::Work;
@@ -52,20 +52,20 @@ impl<K: Kind> Clone for Context<K> {
     }
 }
 
-/// One reconcile, without the type of its object: what a [`Context`] covers.
+/// One reconcile, without the type of its object: the inner part of a [`Context`].
 pub(crate) struct Run {
     controller: Arc<ControllerShared>,
     object: Arc<Object>,
     key: Key,
-    /// The right under which it was begun.
-    claim: Claim,
+    /// The tenure under which it began.
+    claim: TenureClaim,
     failures: u32,
-    /// Its status may hold our verdict on a former run.
+    /// Its status may contain our report about an earlier run.
     may_say_failed: bool,
-    draft: Mutex<Draft>,
-    /// The object as the last write of its status in this run left it.
+    draft: Mutex<StatusDraft>,
+    /// The object after the last write of its status in this run.
     written: Mutex<Option<Arc<Object>>>,
-    /// It left a warning on the object.
+    /// Whether it recorded a warning about the object.
     has_warned: AtomicBool,
 }
 
@@ -74,7 +74,7 @@ impl Run {
         controller: Arc<ControllerShared>,
         object: Arc<Object>,
         work: &Work,
-        claim: Claim,
+        claim: TenureClaim,
     ) -> Arc<Self> {
         let may_say_failed = (work.failures > 0 || work.was_listed) && controller.tells_in_status();
         Arc::new(Self {
@@ -84,17 +84,17 @@ impl Run {
         })
     }
 
-    /// Creates a run outside any reconcile, under this right.
+    /// Creates a run outside any reconcile, under this tenure.
     pub(crate) fn detached(
         controller: Arc<ControllerShared>,
         object: Arc<Object>,
         key: Key,
-        claim: Claim,
+        claim: TenureClaim,
     ) -> Arc<Self> {
         Arc::new(Self::blank(controller, object, key, claim))
     }
 
-    fn blank(controller: Arc<ControllerShared>, object: Arc<Object>, key: Key, claim: Claim) -> Self {
+    fn blank(controller: Arc<ControllerShared>, object: Arc<Object>, key: Key, claim: TenureClaim) -> Self {
         Self {
             controller,
             object,
@@ -119,7 +119,7 @@ impl Run {
         })
     }
 
-    /// Returns this run as the caches know it.
+    /// Returns this run as a writer, as the caches identify it.
     pub(crate) fn writer(&self) -> Writer {
         Writer { source: self.controller.source.clone(), object: self.key.clone() }
     }
@@ -151,7 +151,7 @@ impl Run {
 }
 
 impl<K: Kind> Context<K> {
-    /// Gives a run of this very kind its type.
+    /// Restores the type of a run of this kind.
     pub(crate) fn from_run(run: Arc<Run>) -> Self {
         let object = typed(run.object.clone());
         Self { run, object }
@@ -176,18 +176,18 @@ impl<K: Kind> Context<K> {
         self.run.failures
     }
 
-    /// Returns the client, for what the context does not do. Writes made with it are not in the cache. When the operator
-    /// loses the lease under which this reconcile began, they are refused, also in tasks that it started.
+    /// Returns the client, for requests that the context does not cover. Writes made with it are not in the cache. Once
+    /// the operator loses the lease under which this reconcile began, they are refused, even in tasks that it started.
     pub fn client(&self) -> &Client {
         self.run.client()
     }
 
-    /// Returns the time, as the operator sees it.
+    /// Returns the operator's time.
     pub fn now(&self) -> jiff::Timestamp {
         self.run.now()
     }
 
-    /// Returns the source of random values, such as passwords. Take them from here, and simulations repeat exactly.
+    /// Returns the source of random values, such as passwords. With values from here, simulations repeat exactly.
     pub fn entropy(&self) -> &Entropy {
         &self.run.controller.operator.entropy
     }

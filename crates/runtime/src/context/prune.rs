@@ -1,4 +1,4 @@
-//! Deleting: one object, or every owned object that is no longer wanted.
+//! Deletes one object, or every owned object that is no longer desired.
 
 use std::sync::Arc;
 
@@ -16,13 +16,15 @@ use crate::request::{RequestLabel, call};
 use crate::rights::declared::WriteVerb;
 
 impl<K: Kind> Context<K> {
-    /// Deletes the objects of this kind that our object controls and that are not in `keep`. Returns how many.
+    /// Deletes the objects of this kind that our object controls and that are not in `keep`. Returns how many it
+    /// deleted.
     pub async fn prune<T: Kind>(&self, keep: &[Arc<T>]) -> Result<usize, Error> {
         let kept = keep.iter().map(|object| info::<T>().key_of(object.meta())).collect();
         self.run.prune(info::<T>(), kept).await
     }
 
-    /// Deletes this very object (by its uid). Returns whether it was there; one already being deleted is left alone.
+    /// Deletes this object (identified by its uid). Returns whether it existed; one already being deleted is left
+    /// alone.
     pub async fn delete<T: Kind>(&self, object: &T) -> Result<bool, Error> {
         self.run.delete(info::<T>(), object.meta()).await
     }
@@ -63,7 +65,7 @@ impl Run {
         let request = info.path(meta.namespace.as_deref()).delete(key.name(), &params);
         let label = RequestLabel { verb: "delete", target: key.as_str() };
         let answer: Result<Value, Error> = call(&self.controller.operator.client, label, request).await;
-        // It is gone, or gone and created again by somebody else: either way not ours to delete.
+        // It is gone, or gone and created again by someone else: either way not ours to delete.
         if matches!(&answer, Err(error) if error.is_not_found() || error.is_conflict()) {
             return Ok(false);
         }

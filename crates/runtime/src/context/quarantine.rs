@@ -1,4 +1,4 @@
-//! Tells people that an object cannot be reconciled because it does not decode: an event, the condition `Reconciled` in
+//! Reports that an object cannot be reconciled because it does not decode: with an event, the condition `Reconciled` in
 //! its status and the one that its controller keeps, written without knowing the object's type. The next successful
 //! reconcile removes them.
 
@@ -11,23 +11,23 @@ use serde_json::{Value, json};
 use super::condition::condition;
 use super::status::{RECONCILED, Snapshot, StatusChange, StatusWriteOutcome};
 use crate::error::Error;
-use crate::fence::Claim;
+use crate::fence::TenureClaim;
 use crate::kind::{KindInfo, parse_revision};
 use crate::shared::ControllerShared;
 
 /// The reason of the event and of the conditions.
 const UNDECODABLE: &str = "Undecodable";
 
-/// Leaves the event, and writes the conditions if the runtime may write the status of this kind and it does not say so
-/// already.
+/// Records the event, and writes the conditions if the runtime may write the status of this kind and it does not
+/// already have them.
 pub(crate) async fn report_undecodable(
     controller: &ControllerShared,
     key: &Key,
-    claim: &Claim,
+    claim: &TenureClaim,
     error: &str,
 ) -> Result<(), Error> {
     let Some(object) = controller.read_whole(key).await? else { return Ok(()) };
-    controller.admit(claim, key, Verb::Status, key)?;
+    controller.refuse_if_deposed(claim, key, Verb::Status, key)?;
     if !is_told(&object) {
         controller.warn_of(
             reference(controller.cache.info(), &object),
@@ -55,8 +55,8 @@ pub(crate) async fn report_undecodable(
     Ok(())
 }
 
-/// Returns whether its status says so already, for this generation. Our own writes to it come back, and the position in
-/// the error moves with them.
+/// Returns whether its status already says so for this generation. Our own writes to it come back, and change the
+/// position in the error.
 fn is_told(object: &Value) -> bool {
     let generation = &object["metadata"]["generation"];
     object["status"]["conditions"].as_array().is_some_and(|conditions| {

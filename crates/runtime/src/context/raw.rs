@@ -1,5 +1,5 @@
-//! Requests that use the JSON of an object, not its type: reading it whole, and patching it with tests of what the patch
-//! relies on.
+//! Requests that use the JSON of an object instead of its type: reading it completely, and patching it with tests of
+//! the patch's assumptions.
 
 use homeostat_core::Key;
 use http::HeaderValue;
@@ -15,19 +15,19 @@ use crate::shared::OperatorShared;
 
 /// A JSON patch of an object or of one of its subresources.
 pub(super) struct JsonPatch<'a> {
-    /// What it does, for the error message.
+    /// Its purpose, for the error message.
     pub(super) verb: &'static str,
     pub(super) subresource: Option<&'a str>,
     pub(super) operations: Vec<Value>,
 }
 
 impl ControllerShared {
-    /// Returns the object as the server has it now; none when it is gone.
+    /// Returns the object as the server has it now; `None` if it is gone.
     pub(crate) async fn read_whole(&self, key: &Key) -> Result<Option<Value>, Error> {
         read_whole(self.cache.info(), &self.operator, key).await
     }
 
-    /// Sends a patch; all of it is done, or none.
+    /// Sends a patch, which is applied completely or not at all.
     pub(super) async fn send_patch<T>(
         &self,
         key: &Key,
@@ -40,7 +40,7 @@ impl ControllerShared {
     }
 }
 
-/// Returns an object of any kind as the server has it now; none when it is gone.
+/// Returns an object of any kind as the server has it now; `None` if it is gone.
 pub(super) async fn read_whole(
     info: &KindInfo,
     shared: &OperatorShared,
@@ -53,7 +53,7 @@ pub(super) async fn read_whole(
     }
 }
 
-/// Sends a patch of an object of any kind; all of it is done, or none.
+/// Sends a patch of an object of any kind, which is applied completely or not at all.
 pub(super) async fn send_patch(
     info: &KindInfo,
     shared: &OperatorShared,
@@ -73,8 +73,8 @@ fn patch_request(info: &KindInfo, shared: &OperatorShared, key: &Key, patch: &Js
     })
 }
 
-/// Returns whether a test of a patch may have failed. The same code says that the object would be invalid; only a look
-/// at the object tells which.
+/// Returns whether a test of a patch may have failed. The same code means that the object would be invalid; only
+/// reading the object tells which.
 pub(super) fn is_stale(error: &Error) -> bool {
     matches!(error.code(), Some(409 | 422))
 }

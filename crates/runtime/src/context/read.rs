@@ -1,5 +1,5 @@
-//! Reading: from the shared cache, never from the server. A cache that has not seen the whole state yet answers with an
-//! error instead of a wrong "not found".
+//! Reads from the shared cache, never from the server. A cache that has not seen the whole state yet returns an error
+//! instead of a wrong "not found".
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ impl Run {
         }
         let reason = match freshness.state {
             WatchState::Failing { error, .. } => error,
-            WatchState::Listing | WatchState::Fresh => "its first list is under way".to_owned(),
+            WatchState::Listing | WatchState::Fresh => "its first list is in progress".to_owned(),
         };
         Err(Error::NotSynced { resource: info.resource.clone(), reason })
     }

@@ -1,8 +1,8 @@
-//! What children tell their parent: each has an entry of its own, `status.children.{id}`, and touches no other.
+//! Reports of children to their parent: each has an entry of its own, `status.children.{id}`, and touches no other.
 //!
-//! A report is a JSON patch that sets the one entry, so children that report at the same moment do not write over each
-//! other, and no cache is asked, so a stale one does no harm. The parent is read only if it has no such map yet; then
-//! the map is added with a test that nobody else has added it meanwhile.
+//! A report is a JSON patch that sets the one entry, so children that report at the same moment do not overwrite each
+//! other, and no cache is used, so a stale one does no harm. The parent is read only if it has no such map yet; then
+//! the map is added with a test that nobody else has added it in the meantime.
 //!
 //! **Invariant:** nothing of another child or of the parent is ever part of a request.
 
@@ -26,12 +26,12 @@ use crate::rights::declared::WriteVerb;
 /// The field of a parent's status that holds the reports.
 const CHILDREN: &str = "children";
 
-/// Requests for one report. Two are usual for the first child of a parent and one for all others; after losing this
-/// often to other writers, the pause of a retried reconcile is better.
+/// Attempts for one report. Two are usual for the first child of a parent and one for all others; after losing to other
+/// writers this often, retrying the reconcile later is better.
 const TRIES_MAX: usize = 6;
 
-/// Which object is reported to: the object itself, or its name (in our namespace) or namespace and name. By name, the
-/// uid is that of our owner reference, if we have one to it.
+/// The object to report to: the object itself, or its name (in our namespace), or namespace and name. By name, the uid
+/// is that of our owner reference, if we have one to it.
 #[derive(Clone, Debug)]
 pub struct Parent<P> {
     target: Target,
@@ -72,15 +72,15 @@ struct Report<'a> {
     parent: Key,
     uid: Option<String>,
     id: &'a str,
-    /// None withdraws it.
+    /// `None` withdraws it.
     value: Option<Value>,
 }
 
 /// The result of a report.
 enum Reported {
-    /// It was sent, and this is the parent now.
+    /// It was sent; this is the parent now.
     Sent(Value),
-    /// The parent says so already.
+    /// The parent already has this entry.
     Already,
     /// There is no such parent.
     Gone,
@@ -88,7 +88,7 @@ enum Reported {
 
 impl<K: Kind> Context<K> {
     /// Reports our object's state to its parent: `value` becomes `status.children.{id}` of the parent, at once. Entries
-    /// of other children stay, also those that are written at the same moment. The parent's controller sees it as a
+    /// of other children stay, even those that are written at the same moment. The parent's controller sees it as a
     /// change of its object; `on_field` reacts to it. Declare it with [`reports_to`](crate::Controller::reports_to).
     ///
     /// It is an error if the parent is gone ([`Error::ParentGone`]) or its schema has no field for the report
@@ -102,8 +102,8 @@ impl<K: Kind> Context<K> {
         self.run.report(parent.into().erased(), id.as_ref(), serde_json::to_value(value)).await
     }
 
-    /// Removes a report: `status.children.{id}` of the parent. For a cleanup or `on_delete`. It is no error if there is
-    /// no such entry or no such parent.
+    /// Removes a report: `status.children.{id}` of the parent. For a cleanup or `on_delete`. It is not an error if
+    /// there is no such entry or no such parent.
     pub async fn withdraw_report<P: Kind>(
         &self,
         parent: impl Into<Parent<P>>,
@@ -268,7 +268,7 @@ impl Run {
 }
 
 impl Report<'_> {
-    /// Returns the patch that is right when the parent already has reports, so that it need not be read first.
+    /// Returns the patch for a parent that already has reports, so that it need not be read first.
     fn operations(&self) -> Vec<Value> {
         let path = format!("/status/{CHILDREN}/{}", escaped(self.id));
         let test = self.uid.as_ref().map(|uid| json!({"op": "test", "path": "/metadata/uid", "value": uid}));

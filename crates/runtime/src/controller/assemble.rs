@@ -1,5 +1,5 @@
-//! A complete controller without the type of its objects: what was declared, and how it is connected to the caches, the queue
-//! and the workers when the operator runs. Compiled once, whatever the kinds.
+//! A complete controller without the type of its objects: its declarations, and how it is connected to the caches, the
+//! queue and the workers when the operator runs. Compiled once, whatever the kinds.
 
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::cache_catch_up::CacheCatchUp;
 use super::engine::{Cleanup, Engine, ReconcileFunction};
 use super::fresh_start::FreshStart;
-use super::health::WorldHealthSource;
+use super::world_health::WorldHealthSource;
 use crate::cache::caches::Caches;
 use crate::cache::{Freshness, ObjectCache};
 use crate::election::{LeaseMember, Relist};
@@ -29,7 +29,7 @@ use crate::panics::message_of;
 use crate::queue::{Config, Urgency};
 use crate::relations::predicate::ChangeTest;
 use crate::relations::{Options, Relation, RelationContext, main};
-use crate::rights::rule::{MainWrites, Rule};
+use crate::rights::required_rules::{MainWrites, Rule};
 use crate::shared::states::StateType;
 use crate::shared::{ControllerShared, LastApplied, OperatorShared};
 use crate::watch::Scope;
@@ -39,11 +39,11 @@ use crate::workers::controller_queue::ControllerQueue;
 /// Concurrent reconciles by default: enough to hide the latency of an API server, few enough not to flood it.
 const CONCURRENCY: usize = 32;
 
-/// The period after which every object is reconciled without a cause. Nobody should need it: it repairs what a lost
+/// The period after which every object is reconciled without a cause. It should not be needed: it repairs what a lost
 /// event or a bug left behind.
 const RESYNC: Duration = Duration::from_secs(10 * 3600);
 
-/// What a controller is to do, without the type of its objects.
+/// The description of a controller, without the type of its objects.
 pub(crate) struct ControllerDescription {
     pub(crate) info: &'static KindInfo,
     pub(crate) name: String,
@@ -55,7 +55,7 @@ pub(crate) struct ControllerDescription {
     pub(crate) streams: Vec<TriggerStream>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) writes: MainWrites,
-    /// The types of state that its code asks for.
+    /// The types of state that its code requests.
     pub(crate) needed_states: Vec<StateType>,
     pub(crate) config: Config,
     pub(crate) concurrency: usize,
@@ -63,13 +63,13 @@ pub(crate) struct ControllerDescription {
     pub(crate) companions: Vec<Companion>,
     pub(crate) is_called_to_the_end: bool,
     pub(crate) dependent_condition: Option<&'static str>,
-    /// It acts only when its caches show what the server had when it got the right to act.
+    /// It acts only once its caches show what the server had when this process became leader.
     pub(crate) starts_fresh: bool,
-    /// Its objects are not reconciled; only companions hear of their changes.
+    /// Its objects are not reconciled; only companions are notified of their changes.
     pub(crate) only_listens: bool,
 }
 
-/// A task that lives beside the workers and ends in its own time after the stop.
+/// A task that runs beside the workers and ends at its own pace after the stop.
 pub(crate) type Companion =
     Box<dyn FnOnce(Arc<ControllerShared>, CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
@@ -147,16 +147,16 @@ pub struct Control(pub(crate) Box<dyn CompleteController>);
 pub(crate) trait CompleteController: Send {
     /// Returns the controller's name.
     fn name(&self) -> &str;
-    /// Refuses a controller that was put together wrongly, and says what to do.
+    /// Refuses a controller with contradictory declarations, and says what to do.
     fn verify(&self) -> Result<(), String> {
         Ok(())
     }
     fn rules(&self) -> &[Rule];
-    /// Returns the types of state that its code asks for.
+    /// Returns the types of state that its code requests.
     fn needed_states(&self) -> &[StateType] {
         &[]
     }
-    /// Returns the definitions of custom kinds that it brings along.
+    /// Returns the definitions of custom kinds that it installs.
     fn definitions(&self) -> &[Arc<Value>] {
         &[]
     }
@@ -174,7 +174,7 @@ pub(crate) struct AssembledController {
     pub(crate) companions: Vec<Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>>,
     /// Queues the objects of the main kind that are in these shards.
     pub(crate) relist: Relist,
-    /// The worlds it keeps.
+    /// Its worlds.
     pub(crate) worlds: Vec<Arc<dyn WorldHealthSource>>,
 }
 
@@ -292,7 +292,7 @@ fn fresh_start_of(controller: &ControllerShared, related: BTreeSet<TypeId>) -> F
     FreshStart::new([main].into_iter().chain(others).collect())
 }
 
-/// Declares the cache of the main kind; whoever only listens to events keeps no objects.
+/// Declares the cache of the main kind; a controller that only listens to events keeps no objects.
 fn declare_cache(caches: &Caches, info: &'static KindInfo, scope: &Scope, only_listens: bool) -> ObjectCache {
     if only_listens { caches.declare_events(info, scope) } else { caches.declare(info, scope) }
 }
@@ -309,7 +309,7 @@ fn relist_function(controller: &ControllerShared, queue: &ControllerQueue) -> Re
     let (cache, queue, fence) = (controller.cache.clone(), queue.clone(), controller.operator.fence.clone());
     Arc::new(move |shards| {
         let is_in_them = |key: &Key| fence.shard_of(key).is_some_and(|shard| shards.contains(&shard));
-        // In order, so that runs of a test do not differ.
+        // In order, so that test runs do not differ.
         let keys: BTreeSet<Key> =
             cache.entries().into_iter().map(|(key, _)| key).filter(is_in_them).collect();
         for key in keys {
@@ -328,7 +328,7 @@ fn queue_targets(
     Box::pin(async move {
         let source = &outside.name;
         loop {
-            // A stream that panicked cannot be polled again; the others and the watches go on.
+            // A stream that panicked cannot be polled again; the others and the watches continue.
             let next = AssertUnwindSafe(outside.targets.next()).catch_unwind().await;
             let target = match next.map_err(|panic| message_of(&*panic)) {
                 Ok(Some(target)) => target,

@@ -4,9 +4,9 @@
 //! such as the record that a handler has finished, may not have arrived when leadership moves. So the first run of an
 //! object in a new leadership term waits until the cache includes everything the server had when the term began.
 //!
-//! The server's newest revision is asked for once. A watch that has reached it has shown everything before. Until it
-//! has, which on a quiet kind takes a bookmark, each object is asked for once. Objects of other kinds, such as children,
-//! are not asked for: reconcilers act on what they see and correct what they see later.
+//! The server's newest revision is requested once. A watch that has reached it has shown everything before it. Until
+//! then, which on a quiet kind takes a bookmark, each object is read once. Objects of other kinds, such as children,
+//! are not read: reconcilers act on what they see and correct it when they see more.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,12 +42,12 @@ struct CatchUpProgress {
     gain: u64,
     /// The server's newest revision at some time after the term began.
     newest: Option<Revision>,
-    /// The objects that were asked for since.
+    /// The objects that were read since.
     confirmed: HashSet<Key>,
 }
 
 impl CacheCatchUp {
-    /// Follows this cache, if the right to act can be gained and lost under this fence.
+    /// Follows this cache, if leadership can be gained and lost under this fence.
     pub(crate) fn new(cache: &ObjectCache, fence: &Fence) -> Self {
         let changed = Arc::<Notify>::default();
         if fence.gain().is_some() {
@@ -57,7 +57,7 @@ impl CacheCatchUp {
         Self { known: Mutex::default(), changed }
     }
 
-    /// Returns the progress under this right; it starts empty with each new one.
+    /// Returns the progress in this leadership term; it starts empty with each new one.
     fn progress(&self, gain: u64) -> MutexGuard<'_, CatchUpProgress> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.gain != gain {
@@ -66,7 +66,7 @@ impl CacheCatchUp {
         known
     }
 
-    /// Waits until the cache shows this object as it was when the right to act for it came, or newer.
+    /// Waits until the cache shows this object as it was when its leadership term began, or newer.
     pub(crate) async fn catch_up(
         &self,
         controller: &ControllerShared,
@@ -106,7 +106,7 @@ impl CacheCatchUp {
         let shows = || match (cache.get(key), wanted) {
             (None, _) => true,
             (Some(_), None) => false,
-            // A revision that is no number cannot be compared.
+            // A revision that is not a number cannot be compared.
             (Some(object), Some(wanted)) => {
                 let shown = object.revision();
                 shown >= wanted || shown == Revision::ZERO

@@ -1,9 +1,9 @@
-//! One reconcile of one object, from the cache to its result: look it up, add or remove its finalizer, call the user's
-//! function, write the status once, and turn whatever happened, a panic included, into a result.
+//! One reconcile of one object, from the cache to its result: looks it up, adds or removes its finalizer, calls the
+//! user's function, writes the status once, and turns the outcome, even a panic, into a result.
 //!
 //! **Invariant:** the finalizer is on an object exactly when a cleanup is registered for it and not yet done. It is
-//! added before the first reconcile and removed only after the cleanup said that it is done, so a crash between any two
-//! steps is repaired by doing the step again.
+//! added before the first reconcile and removed only after the cleanup has reported that it is done, so a crash between
+//! any two steps is repaired by repeating the step.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::action::Action;
 use crate::context::{Run, report_undecodable};
 use crate::error::Error;
 use crate::fault::{Fault, Result, terminal};
-use crate::fence::Claim;
+use crate::fence::TenureClaim;
 use crate::kind::object::{Object, ObjectTest};
 use crate::queue::Work;
 use crate::shared::ControllerShared;
@@ -39,7 +39,7 @@ pub(crate) struct Engine {
     pub(crate) cleanup: Option<Cleanup>,
     /// Objects being deleted are reconciled like any other.
     pub(crate) is_called_to_the_end: bool,
-    /// How far the cache has come since this replica got the right to act.
+    /// How far the cache has caught up since this replica became leader.
     pub(crate) takeover: CacheCatchUp,
     /// Whether its caches have caught up, if it must not act before.
     pub(crate) fresh_start: Option<FreshStart>,
@@ -51,16 +51,16 @@ impl Runner for Engine {
         tracing::debug_span!("reconcile", %controller, object = %work.key, causes = ?work.causes)
     }
 
-    fn run<'a>(&'a self, work: &'a Work, claim: &'a Claim) -> BoxFuture<'a, RunResult> {
+    fn run<'a>(&'a self, work: &'a Work, claim: &'a TenureClaim) -> BoxFuture<'a, RunResult> {
         Box::pin(self.run_once(RunInput { work, claim }))
     }
 }
 
-/// What is to be run, and the right to do so.
+/// The key to run, and the permit to do so.
 #[derive(Clone, Copy)]
 struct RunInput<'a> {
     work: &'a Work,
-    claim: &'a Claim,
+    claim: &'a TenureClaim,
 }
 
 impl Engine {
@@ -93,7 +93,7 @@ impl Engine {
         }
     }
 
-    /// Leaves an event about the fault. The status, where there is one, says the same and comes first.
+    /// Records an event about the fault. The status, if there is one, says the same and is written first.
     fn failed(&self, work: &Work, fault: Fault) -> RunResult {
         if let Some(object) = self.controller.cache.get(&work.key) {
             self.controller.report_failure(&*object, work.failures, &fault);
@@ -110,7 +110,7 @@ impl Engine {
     }
 
     /// Adds or removes the finalizer and calls the user's function. The rare branches are boxed, so that the usual one
-    /// makes a small future: every run allocates it.
+    /// is a small future: every run allocates it.
     async fn step(&self, object: Arc<Object>, run: RunInput<'_>) -> Result<Action> {
         let is_dying = object.meta().deletion_timestamp.is_some();
         let is_held = has_finalizer(&*object, &self.controller.finalizer);
@@ -157,7 +157,7 @@ impl Engine {
         Ok(action)
     }
 
-    /// Calls the user's function and writes the status it asked for, also when it failed.
+    /// Calls the user's function and writes the status it set, even if it failed.
     async fn call(
         &self,
         object: Arc<Object>,
@@ -178,7 +178,7 @@ impl Engine {
             None => Ok(()),
         };
         match (result, written) {
-            // A terminal fault is not tried again, and nothing else would ever report it.
+            // A terminal fault is not retried, and nothing else would ever report it.
             (Err(fault), Err(error)) if fault.is_terminal() && is_worth_a_retry(&error) => Err(error.into()),
             (Err(fault), _) => Err(fault),
             (Ok(action), written) => written.map(|()| action).map_err(Into::into),
@@ -194,7 +194,7 @@ fn has_finalizer(object: &Object, finalizer: &str) -> bool {
     object.meta().finalizers.as_deref().unwrap_or_default().iter().any(|name| name == finalizer)
 }
 
-/// Returns whether the same write may succeed later: the server did not refuse it for what it says or who sends it.
+/// Returns whether the same write may succeed later: the server did not refuse its content or its sender.
 fn is_worth_a_retry(error: &Error) -> bool {
     error.code().is_none_or(|code| !matches!(code, 400 | 403 | 404 | 422))
 }

@@ -1,9 +1,10 @@
-//! Lets a controller act only when its caches show what the server had when it got the right to act.
+//! Lets a controller act only once its caches show what the server had when this process became leader.
 //!
-//! A process that has just started, or a replica that stood by, may begin with caches that are behind. Most reconcilers act
-//! on what they see and correct what they see later. Some cannot: a handler that is recorded as done is not called again, and
-//! a Pod that was created once too often has run. Before their first run the newest revision of each kind is asked for once.
-//! A cache that has not reached it is compared with a list of names and revisions, and waits for its watch.
+//! A process that has just started, or a replica that stood by, may begin with caches that are behind. Most reconcilers
+//! act on what they see and correct it when they see more. Some cannot: a handler that is recorded as done is not
+//! called again, and a superfluous Pod has already run. Before their first run the newest revision of each kind is
+//! requested once. A cache that has not reached it is compared with a list of names and revisions, and waits for its
+//! watch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ const CATCH_UP_MAX: Duration = Duration::from_secs(30);
 /// The caches that a controller reads, and whether they have caught up.
 pub(crate) struct FreshStart {
     caches: Vec<(Scope, ObjectCache)>,
-    /// The right to act under which they had; one who acts without an election has the right 0.
+    /// The leadership term in which they had caught up; 0 without an election.
     caught_up: Mutex<Option<u64>>,
     changed: Arc<Notify>,
 }
@@ -46,10 +47,10 @@ impl FreshStart {
         Self { caches, caught_up: Mutex::default(), changed }
     }
 
-    /// Waits until every cache shows what the server had when the right to act came, or something newer.
+    /// Waits until every cache shows what the server had when the leadership term began, or something newer.
     pub(crate) async fn catch_up(&self, operator: &OperatorShared) -> Result<(), Error> {
         let gain = operator.fence.gain().unwrap_or_default();
-        // Of several runs at once, one asks and the others wait for it.
+        // Of several concurrent runs, one asks and the others wait for it.
         let mut caught_up = self.caught_up.lock().await;
         if *caught_up == Some(gain) {
             return Ok(());
@@ -114,7 +115,7 @@ impl ListedState {
             return true;
         }
         let has_all = self.objects.iter().all(|(key, wanted)| match cache.get(key) {
-            // A revision that is no number cannot be compared.
+            // A revision that is not a number cannot be compared.
             Some(object) => object.revision() >= *wanted || object.revision() == Revision::ZERO,
             None => cache.quarantined_error(key).is_some(),
         });

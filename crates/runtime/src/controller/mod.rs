@@ -14,7 +14,7 @@ pub(crate) mod assemble;
 mod cache_catch_up;
 pub(crate) mod engine;
 mod fresh_start;
-pub(crate) mod health;
+pub(crate) mod world_health;
 
 pub use assemble::Control;
 use assemble::{ControllerDescription, TriggerStream};
@@ -28,10 +28,10 @@ use crate::kind::{Kind, Metadata, Target, info};
 use crate::queue::Backoff;
 use crate::relations::predicate::Predicate;
 use crate::relations::{Relation, Selector, indexes, owns, reads, references, selects, targets, watches};
-use crate::rights::rule::{GET, PATCH, READ, Rule, WRITE, WRITE_ONLY};
+use crate::rights::required_rules::{GET, PATCH, READ, Rule, WRITE, WRITE_ONLY};
 use crate::shared::states::StateType;
 
-/// A controller of `K` in the making. [`reconcile`](Self::reconcile) completes it.
+/// A builder for a controller of `K`. [`reconcile`](Self::reconcile) completes it.
 #[must_use = "a controller does nothing until it is completed with reconcile and given to an operator"]
 pub struct Controller<K: Kind> {
     description: ControllerDescription,
@@ -42,7 +42,7 @@ impl<K: Kind> Controller<K> {
     /// Creates a controller named after its kind.
     #[expect(
         clippy::new_without_default,
-        reason = "a controller that nothing was asked of is not a useful default"
+        reason = "a controller without any settings is not a useful default"
     )]
     pub fn new() -> Self {
         Self { description: ControllerDescription::new(info::<K>()), kind: PhantomData }
@@ -61,16 +61,16 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Reconciles only after these changes of the object itself. Its first sight and its deletion always count.
+    /// Reconciles only after these changes of the object itself. Its first appearance and its deletion always count.
     pub fn when(mut self, predicate: Predicate<K>) -> Self {
         self.description.predicate = Some(predicate.erased());
         self
     }
 
-    /// Lets only these changes of related objects of kind `T` trigger a reconcile, in whichever relation `T` stands:
-    /// [`owns`](Self::owns), [`watches`](Self::watches), [`references`](Self::references) or [`selects`](Self::selects).
-    /// An object that appears, disappears, or begins or ceases to concern one of ours always triggers a reconcile.
-    /// Several filters of one kind must all pass.
+    /// Lets only these changes of related objects of kind `T` trigger a reconcile, whatever the relation to `T`:
+    /// [`owns`](Self::owns), [`watches`](Self::watches), [`references`](Self::references) or
+    /// [`selects`](Self::selects). An object that appears, disappears, or begins or ceases to concern one of ours
+    /// always triggers a reconcile. Several filters of one kind must all pass.
     ///
     /// It may be called before or after the relation is declared. Without a relation to `T`, the operator refuses to
     /// start.
@@ -97,8 +97,8 @@ impl<K: Kind> Controller<K> {
         self.owning().relate(owns::owns(info::<T>())).allow(Rule::on::<T>("", WRITE))
     }
 
-    /// Follows objects of kind `T`; `map` returns those of ours that one concerns, and is called with its old and its
-    /// new state.
+    /// Follows objects of kind `T`; `map` returns our objects that a changed one concerns, and is called with its old
+    /// and its new state.
     pub fn watches<T: Kind, I>(self, map: impl Fn(&T) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item: Into<Target>>,
@@ -131,7 +131,8 @@ impl<K: Kind> Controller<K> {
         self.relate(reads(info::<T>())).allow(Rule::on::<T>("", READ))
     }
 
-    /// Declares that the reconciler writes objects of kind `T` but does not read them: it gets the rights, and no watch.
+    /// Declares that the reconciler writes objects of kind `T` but does not read them: it gets the permissions, and no
+    /// watch.
     pub fn writes<T: Kind>(self) -> Self {
         self.owning().allow(Rule::on::<T>("", WRITE_ONLY))
     }
@@ -148,8 +149,8 @@ impl<K: Kind> Controller<K> {
         self.allow(Rule::on::<P>("/status", PATCH)).allow(Rule::on::<P>("", GET))
     }
 
-    /// Removes the finalizer that a former version with a cleanup left on objects, now that there is no cleanup. This
-    /// needs the right to patch the objects.
+    /// Removes the finalizer that an earlier version with a cleanup left on objects, now that there is no cleanup. This
+    /// needs the permission to patch the objects.
     pub fn releases_finalizer(self) -> Self {
         self.writing_metadata()
     }
@@ -157,8 +158,8 @@ impl<K: Kind> Controller<K> {
     /// Declares that the reconciler calls [`cx.state::<S>()`](Context::state), once for each type: then an operator that
     /// was not given such a state refuses to start.
     ///
-    /// Without it, the first run that asks for the state is the one that finds it missing, and ends the operator. Which
-    /// types a function asks for is known only in its body, so they have to be named here; the use of an undeclared
+    /// Without it, a missing state is found only when the first run requests it, which ends the operator. The types
+    /// that a function requests are known only in its body, so they have to be named here; the use of an undeclared
     /// state is logged as a warning.
     pub fn needs_state<S: Send + Sync + 'static>(mut self) -> Self {
         self.description.needed_states.push(StateType::new::<S>());
@@ -189,13 +190,13 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Sets how many objects are reconciled at a time (32 by default).
+    /// Sets how many objects are reconciled concurrently (32 by default).
     pub fn concurrency(mut self, limit: usize) -> Self {
         self.description.concurrency = limit.max(1);
         self
     }
 
-    /// Sets how many objects of one namespace are reconciled at a time (unlimited by default).
+    /// Sets how many objects of one namespace are reconciled concurrently (unlimited by default).
     pub fn per_namespace(mut self, limit: u32) -> Self {
         self.description.config.per_namespace = Some(limit.max(1));
         self
@@ -207,7 +208,7 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Sets the period after which an object is reconciled without any cause (10 h by default); none switches it off.
+    /// Sets the period after which an object is reconciled without any cause (10 h by default); `None` switches it off.
     pub fn resync(mut self, period: impl Into<Option<Duration>>) -> Self {
         self.description.config.resync = period.into();
         self
@@ -245,10 +246,10 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Lets it act only when its caches show what the server had when this process started, or got its lease.
+    /// Lets it act only once its caches show what the server had when this process started or acquired its lease.
     ///
-    /// A reconciler usually corrects later what it did on an old state. Use this where it cannot: where something runs that
-    /// was created once too often. Handlers always start like this.
+    /// A reconciler usually corrects later what it did based on an old state. Use this where it cannot, for example
+    /// because a superfluous Pod would already have run. Handlers always start this way.
     pub fn starts_fresh(mut self) -> Self {
         self.description.starts_fresh = true;
         self

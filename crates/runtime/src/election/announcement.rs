@@ -1,7 +1,7 @@
-//! Announces where the admin server of this operator is, so that `why` finds it: in an annotation of the Leases it holds,
-//! or, without an election, of a Lease made for that.
+//! Announces the address of this operator's admin server, so that `why` finds it: in an annotation of the Leases it
+//! holds or, without an election, of a Lease created for that purpose.
 //!
-//! Not being allowed to is no failure: `why` then does without this operator's journal, and says so.
+//! Lacking the permission is not a failure: `why` then works without this operator's journal, and says so.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::kind::object_name;
 use crate::request::{RequestLabel, call};
 use crate::shared::OperatorShared;
 
-/// The annotation of a Lease in which an operator announces where its admin server is.
+/// The annotation of a Lease in which an operator announces its admin server's address.
 pub(crate) const ADDRESS_ANNOTATION: &str = "homeostat.dev/admin-address";
 
-/// Announces the admin server of an operator without an election until `stop`, then takes the announcement back.
+/// Announces the admin server of an operator without an election until `stop`, then withdraws the announcement.
 pub(crate) async fn announce(shared: Arc<OperatorShared>, stop: CancellationToken) {
     let Some(address) = &shared.admin_address else { return };
     let name = format!("{}-admin", object_name(shared.name.as_str()));
@@ -46,6 +46,6 @@ pub(crate) async fn announce(shared: Arc<OperatorShared>, stop: CancellationToke
     let label = RequestLabel { verb: "remove the lease", target: &name };
     let removed = call::<Value>(&shared.client, label, path.delete(&name, &DeleteParams::default())).await;
     if let Err(error) = removed {
-        tracing::debug!(error = %Fault::from(error), "the announcement of the admin server is left behind");
+        tracing::debug!(error = %Fault::from(error), "the announcement of the admin server could not be withdrawn");
     }
 }

@@ -1,4 +1,4 @@
-//! Looking at, taking, renewing and giving back Leases: the I/O of elections.
+//! Reads, acquires, renews and releases Leases: the I/O of elections.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,59 +11,59 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::agreement::COUNT_ANNOTATION;
 use super::announcement::ADDRESS_ANNOTATION;
-use super::lease_rules::{Candidate, Move, Terms, given_back};
+use super::lease_rules::{LeaseAction, LeaseCandidate, LeaseTimes, given_back};
+use super::shard_count_agreement::COUNT_ANNOTATION;
 use crate::error::Error;
 use crate::request::{Built, RequestLabel, call_within};
 
 /// The label by which the leases of one operator are found.
 pub(super) const OPERATOR_LABEL: &str = "homeostat.dev/operator";
 
-/// A lease to be looked at, and the number of shards to be written on it.
+/// The name of a lease, and the number of shards to write on it.
 #[derive(Clone, Copy)]
 pub(super) struct LeaseName<'a> {
     pub(super) name: &'a str,
     pub(super) count: Option<u32>,
 }
 
-/// Which replica of which operator.
+/// A replica of an operator.
 pub(super) struct Replica {
-    /// The operator's name as a Lease can have it.
+    /// The operator's name in a form that is valid for a Lease.
     pub(super) operator: String,
     pub(super) identity: String,
     pub(super) admin_address: Option<String>,
 }
 
-/// What is written on a lease.
+/// The content of a lease.
 struct LeaseContent {
     spec: LeaseSpec,
-    /// The number of shards; none leaves it as it is.
+    /// The number of shards; `None` leaves it unchanged.
     count: Option<u32>,
 }
 
-/// One replica among the leases of its operator.
+/// A client for the leases of one operator, on behalf of one replica.
 pub(super) struct LeaseClient {
     pub(super) client: Client,
     pub(super) operator: String,
     pub(super) identity: String,
     pub(super) clock: Clock,
-    pub(super) terms: Terms,
-    /// Where the admin server of this replica is, written on the leases it holds.
+    pub(super) terms: LeaseTimes,
+    /// The address of this replica's admin server, written on the leases it holds.
     admin_address: Option<String>,
     has_reported_wait: AtomicBool,
 }
 
 impl LeaseClient {
-    /// Creates the holder for the replica of this operator with this identity.
-    pub(super) fn new(client: Client, replica: Replica, clock: Clock, terms: Terms) -> Self {
+    /// Creates the client of this replica.
+    pub(super) fn new(client: Client, replica: Replica, clock: Clock, terms: LeaseTimes) -> Self {
         let Replica { operator, identity, admin_address } = replica;
         let has_reported_wait = AtomicBool::new(false);
         Self { client, operator, identity, clock, terms, admin_address, has_reported_wait }
     }
 
-    /// Says, once, that a lease is held for a while before anything is done, and why.
-    pub(super) fn report_wait(&self, lease: &str, candidate: &Candidate) {
+    /// Logs once that a lease is held for a while before anything is done, and why.
+    pub(super) fn report_wait(&self, lease: &str, candidate: &LeaseCandidate) {
         if let Some(wait) = candidate.begins_in(self.clock.instant())
             && !self.has_reported_wait.swap(true, Ordering::Relaxed)
         {
@@ -77,31 +77,31 @@ impl LeaseClient {
         }
     }
 
-    /// Looks at the lease and takes or renews it if it may. Returns until when it is held.
+    /// Reads the lease and acquires or renews it if allowed. Returns until when it is held.
     pub(super) async fn look(
         &self,
         lease: LeaseName<'_>,
-        candidate: &mut Candidate,
+        candidate: &mut LeaseCandidate,
     ) -> Result<Option<Instant>, Error> {
         let found = self.get(lease.name).await?;
         self.look_at(lease, found, candidate).await
     }
 
-    /// Like [`look`](Self::look), with a lease that was read already.
+    /// Like [`look`](Self::look), with a lease that has already been read.
     pub(super) async fn look_at(
         &self,
         LeaseName { name, count }: LeaseName<'_>,
         lease: Option<Lease>,
-        candidate: &mut Candidate,
+        candidate: &mut LeaseCandidate,
     ) -> Result<Option<Instant>, Error> {
         let spec = lease.as_ref().and_then(|lease| lease.spec.as_ref());
         let decision = candidate.judge(&self.identity, spec, self.clock.instant(), self.terms.term);
         let acquired = spec.and_then(|spec| spec.acquire_time.clone());
         let now = MicroTime(self.clock.now());
         let (transitions, acquired) = match decision {
-            Move::Wait => return Ok(None),
-            Move::Take { transitions } => (transitions, Some(now.clone())),
-            Move::Renew { transitions } => (transitions, acquired),
+            LeaseAction::Wait => return Ok(None),
+            LeaseAction::Take { transitions } => (transitions, Some(now.clone())),
+            LeaseAction::Renew { transitions } => (transitions, acquired),
         };
         let spec = LeaseSpec {
             holder_identity: Some(self.identity.clone()),
@@ -114,16 +114,16 @@ impl LeaseClient {
         let sent = self.clock.instant();
         match (self.write(name, lease, LeaseContent { spec, count }).await, decision) {
             (Ok(()), _) => candidate.wrote(sent, self.clock.instant(), self.terms),
-            // Somebody wrote it in between: the next look shows who, and what was renewed before still counts.
-            (Err(error), Move::Renew { .. }) if error.is_conflict() => {}
+            // Another client wrote it in between: the next read shows who, and the previous renewal still counts.
+            (Err(error), LeaseAction::Renew { .. }) if error.is_conflict() => {}
             (Err(error), _) if error.is_conflict() => candidate.lost(),
             (Err(error), _) => return Err(error),
         }
         Ok(candidate.right(self.clock.instant()))
     }
 
-    /// Gives the lease back, if it is ours to give. Whatever the answer, we no longer rely on it.
-    pub(super) async fn release(&self, name: &str, candidate: &mut Candidate) -> Result<(), Error> {
+    /// Releases the lease if it is ours. Whatever the answer, we no longer rely on it.
+    pub(super) async fn release(&self, name: &str, candidate: &mut LeaseCandidate) -> Result<(), Error> {
         let may_give_back = candidate.may_give_back(self.clock.instant());
         candidate.lost();
         if !may_give_back {
@@ -175,12 +175,12 @@ impl LeaseClient {
         }
     }
 
-    /// Writes a number of shards on a lease that nobody holds. Somebody else's write in between is a conflict.
+    /// Writes a number of shards on a lease that nobody holds. A write by anyone else in between is a conflict.
     pub(super) async fn write_count(&self, name: &str, old: Option<Lease>, count: u32) -> Result<(), Error> {
         self.write(name, old, LeaseContent { spec: LeaseSpec::default(), count: Some(count) }).await
     }
 
-    /// Creates or replaces the lease; a write by anybody else in between is a conflict.
+    /// Creates or replaces the lease; a write by anyone else in between is a conflict.
     async fn write(&self, name: &str, old: Option<Lease>, content: LeaseContent) -> Result<(), Error> {
         let LeaseContent { spec, count } = content;
         let is_new = old.is_none();

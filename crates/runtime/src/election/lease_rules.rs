@@ -1,11 +1,12 @@
-//! When a Lease may be taken, sans I/O: the rules of Kubernetes' leader election.
+//! When a Lease may be acquired, sans I/O: the rules of Kubernetes' leader election.
 //!
-//! Clocks of replicas are not compared: a candidate measures with its own clock how long it has seen no renewal. The
-//! holder's right ends two thirds of the term after it *sent* its last successful renewal, and another may take the
-//! lease a whole term after it *saw* it, so between the two lies at least a third of a term in which nobody writes.
+//! The clocks of replicas are not compared: a candidate measures with its own clock how long it has seen no renewal.
+//! The holder's leadership ends two thirds of the term after it *sent* its last successful renewal, and another replica
+//! may acquire the lease a whole term after it *saw* it, so at least a third of a term lies between the two in which
+//! nobody writes.
 //!
-//! **Invariant:** only a lease that says so is free: one given back, or one not renewed for a term. One that vanished,
-//! was emptied, or was made to name us by somebody else says nothing about rights that are still valid, so whoever takes
+//! **Invariant:** only a lease that was released, or not renewed for a term, is free. A lease that vanished, was
+//! emptied, or was edited to name us proves nothing about leaders that may still be acting, so a replica that acquires
 //! it renews it for a term before it acts.
 
 use std::time::Duration;
@@ -13,27 +14,27 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use tokio::time::Instant;
 
-/// How long others wait without a renewal before they take over, by default. With the two shares below it makes the 15,
-/// 10 and 2 seconds that Kubernetes' own controllers use.
+/// How long others wait without a renewal before they take over, by default. Together with the two fractions below,
+/// this gives the 15, 10 and 2 seconds that Kubernetes' own controllers use.
 pub(crate) const TERM: Duration = Duration::from_secs(15);
 
-/// The times of a lease, all from its term.
+/// The times of a lease, all derived from its term.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
+pub(super) struct LeaseTimes {
     /// How long others wait without a renewal before they take over.
     pub(super) term: Duration,
-    /// How long a renewal gives the right to act.
+    /// How long the holder may act after a renewal.
     pub(super) renew_within: Duration,
-    /// The pause between two looks.
+    /// The pause between two reads of the lease.
     pub(super) look_every: Duration,
-    /// How long after the end of a right its holder may still be ending what cannot write any more: half of what lies
-    /// between that and the moment from which another may act.
+    /// How long a former leader may take to finish work that can no longer write: half of the time until another
+    /// replica may act.
     pub(super) spare: Duration,
-    /// How long one answer may take: a look that hangs must leave time for another before the right ends.
+    /// How long one answer may take: a read that hangs must leave time for another before leadership ends.
     pub(super) answer_within: Duration,
 }
 
-impl Terms {
+impl LeaseTimes {
     /// Derives the times from a term. A Lease counts whole seconds, so the term is at least one and never rounded down.
     pub(super) fn new(term: Duration) -> Self {
         let seconds = term.as_secs() + u64::from(term.subsec_nanos() > 0);
@@ -48,8 +49,8 @@ impl Terms {
     }
 }
 
-/// The duration written into a lease that is given back: as Kubernetes' own controllers do, and a sign that it was
-/// not emptied by somebody else.
+/// The duration written into a released lease, as by Kubernetes' own controllers. It distinguishes a released lease
+/// from one that someone else emptied.
 const GIVEN_BACK_SECONDS: i32 = 1;
 
 /// Returns a lease that is free from now on.
@@ -67,50 +68,50 @@ fn is_given_back(lease: &LeaseSpec) -> bool {
 
 /// What a candidate should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Move {
-    /// Write itself in as the holder, for the n-th time the holder changes.
+pub(super) enum LeaseAction {
+    /// Write itself in as the holder, with this number of transitions.
     Take { transitions: i32 },
     /// Renew what it holds.
     Renew { transitions: i32 },
-    /// Somebody else holds it.
+    /// Another replica holds it.
     Wait,
 }
 
-/// How we stand to a lease.
+/// Our relation to a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Standing {
-    /// It does not name us, or we do not know why it does.
+enum LeaseStanding {
+    /// It does not name us, or we do not know why it does so.
     #[default]
     Stranger,
-    /// It names us, or will when the write on its way arrives; we may act between these two.
+    /// It names us, or will once our pending write arrives; we may act between these two moments.
     Holder { from: Instant, until: Instant },
 }
 
 /// One replica's view of one lease.
 #[derive(Debug, Default)]
-pub(super) struct Candidate {
+pub(super) struct LeaseCandidate {
     seen: Option<(LeaseSpec, Instant)>,
-    standing: Standing,
+    standing: LeaseStanding,
 }
 
-impl Candidate {
-    /// Looks at the lease as it is now.
+impl LeaseCandidate {
+    /// Evaluates the lease as it was just read.
     pub(super) fn judge(
         &mut self,
         identity: &str,
         lease: Option<&LeaseSpec>,
         now: Instant,
         term: Duration,
-    ) -> Move {
+    ) -> LeaseAction {
         let transitions = lease.and_then(|lease| lease.lease_transitions).unwrap_or(0);
-        let next = Move::Take { transitions: transitions.saturating_add(i32::from(lease.is_some())) };
+        let next = LeaseAction::Take { transitions: transitions.saturating_add(i32::from(lease.is_some())) };
         let holder = lease.and_then(|lease| lease.holder_identity.as_deref()).unwrap_or_default();
         match lease {
-            _ if holder == identity => Move::Renew { transitions },
+            _ if holder == identity => LeaseAction::Renew { transitions },
             Some(lease) if !holder.is_empty() => {
-                self.standing = Standing::Stranger;
+                self.standing = LeaseStanding::Stranger;
                 if self.is_alive(lease, now, term) {
-                    return Move::Wait;
+                    return LeaseAction::Wait;
                 }
                 self.take_over(now);
                 next
@@ -119,59 +120,59 @@ impl Candidate {
                 self.take_over(now);
                 next
             }
-            // It vanished or was emptied while we held it, and our right is still valid: nobody else can have one.
+            // It vanished or was emptied while we held it, and our leadership is still valid: nobody else can lead.
             _ if self.right(now).is_some() => next,
-            // The holder we knew will put it back.
+            // The holder we knew will write it again.
             _ if self.seen.as_ref().is_some_and(|(lease, since)| !is_over(lease, *since, now, term)) => {
-                Move::Wait
+                LeaseAction::Wait
             }
             _ => {
-                self.standing = Standing::Stranger;
+                self.standing = LeaseStanding::Stranger;
                 next
             }
         }
     }
 
-    /// Notes a write of ours that may arrive whether we hear of it or not.
+    /// Records a write of ours that may arrive even if we get no answer.
     fn take_over(&mut self, now: Instant) {
-        self.standing = Standing::Holder { from: now, until: now };
+        self.standing = LeaseStanding::Holder { from: now, until: now };
     }
 
-    /// Notes that our write of this moment arrived, and that it is `now`.
-    pub(super) fn wrote(&mut self, sent: Instant, now: Instant, terms: Terms) {
+    /// Records that the write we sent at this moment arrived; the current time is `now`.
+    pub(super) fn wrote(&mut self, sent: Instant, now: Instant, terms: LeaseTimes) {
         let from = match self.standing {
-            Standing::Stranger => now + terms.term,
-            Standing::Holder { from, .. } => from,
+            LeaseStanding::Stranger => now + terms.term,
+            LeaseStanding::Holder { from, .. } => from,
         };
-        // The right is counted from before the request: what the server sees later cannot lengthen it.
-        self.standing = Standing::Holder { from, until: sent + terms.renew_within };
+        // Leadership is counted from before the request was sent: a later time on the server cannot extend it.
+        self.standing = LeaseStanding::Holder { from, until: sent + terms.renew_within };
     }
 
-    /// Notes that the lease is somebody else's, or will be.
+    /// Records that the lease belongs to another replica, or will.
     pub(super) fn lost(&mut self) {
-        self.standing = Standing::Stranger;
+        self.standing = LeaseStanding::Stranger;
     }
 
     /// Returns until when we may act, if we may now.
     pub(super) fn right(&self, now: Instant) -> Option<Instant> {
         match self.standing {
-            Standing::Holder { from, until } if from <= now && now < until => Some(until),
+            LeaseStanding::Holder { from, until } if from <= now && now < until => Some(until),
             _ => None,
         }
     }
 
-    /// Returns how long it takes until we may act, if only time is missing.
+    /// Returns how long it takes until we may act, if we only have to wait.
     pub(super) fn begins_in(&self, now: Instant) -> Option<Duration> {
         match self.standing {
-            Standing::Holder { from, .. } if from > now => Some(from - now),
+            LeaseStanding::Holder { from, .. } if from > now => Some(from - now),
             _ => None,
         }
     }
 
-    /// Returns whether another who finds the lease given back would act alone. Not while we ourselves wait for
-    /// somebody's right to end.
+    /// Returns whether a replica that finds the lease released would be the only one to act. Not while we ourselves
+    /// wait for another's leadership to end.
     pub(super) fn may_give_back(&self, now: Instant) -> bool {
-        matches!(self.standing, Standing::Holder { from, .. } if from <= now)
+        matches!(self.standing, LeaseStanding::Holder { from, .. } if from <= now)
     }
 
     /// Returns whether the lease was renewed within its time, as far as we could see.
@@ -191,19 +192,19 @@ impl Candidate {
         self.is_alive(lease, now, term) && !is_given_back(lease)
     }
 
-    /// Returns whether the holder we knew may put back a lease that is gone.
+    /// Returns whether the holder we knew may write a lease that is gone again.
     pub(super) fn may_return(&self, now: Instant, term: Duration) -> bool {
         let known = self.seen.as_ref().filter(|(lease, _)| !is_given_back(lease));
         known.is_some_and(|(lease, since)| !is_over(lease, *since, now, term))
     }
 
-    /// Returns for how long we have seen no change.
+    /// Returns how long we have seen no change.
     pub(super) fn unchanged_for(&self, now: Instant) -> Duration {
         self.seen.as_ref().map_or(Duration::ZERO, |(_, since)| now.saturating_duration_since(*since))
     }
 }
 
-/// Returns whether the time of a lease has run out. A lease that somebody edited may say less than its holder goes by.
+/// Returns whether a lease has expired. A lease that was edited may state a shorter duration than its holder uses.
 fn is_over(lease: &LeaseSpec, since: Instant, now: Instant, term: Duration) -> bool {
     let seconds = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     now.saturating_duration_since(since) >= seconds.map_or(term, Duration::from_secs).max(term)
@@ -227,16 +228,17 @@ mod tests {
 
     /// What a candidate that went through these looks does at the last: seconds, the lease, whether writes arrive.
     #[track_caller]
-    fn check(looks: &[(u64, Option<LeaseSpec>)], expected: Move, may_act: bool) {
-        let (mut candidate, start, terms) = (Candidate::default(), Instant::now(), Terms::new(TERM));
-        let mut last = Move::Wait;
+    fn check(looks: &[(u64, Option<LeaseSpec>)], expected: LeaseAction, may_act: bool) {
+        let (mut candidate, start, terms) =
+            (LeaseCandidate::default(), Instant::now(), LeaseTimes::new(TERM));
+        let mut last = LeaseAction::Wait;
         for (seconds, lease) in looks {
             let now = start + Duration::from_secs(*seconds);
             last = candidate.judge("me", lease.as_ref(), now, TERM);
-            if last != Move::Wait {
+            if last != LeaseAction::Wait {
                 candidate.wrote(now, now, terms);
             }
-            assert!(candidate.right(now).is_none() || last != Move::Wait);
+            assert!(candidate.right(now).is_none() || last != LeaseAction::Wait);
         }
         let now = start + Duration::from_secs(looks.last().unwrap().0);
         assert_eq!((last, candidate.right(now).is_some()), (expected, may_act), "{looks:?}");
@@ -248,10 +250,10 @@ mod tests {
 
     #[test]
     fn a_lease_given_back_is_taken_at_once() {
-        check(&[(0, Some(given_back(&lease("you", 1))))], Move::Take { transitions: 5 }, true);
+        check(&[(0, Some(given_back(&lease("you", 1))))], LeaseAction::Take { transitions: 5 }, true);
         check(
             &[(0, Some(lease("you", 1))), (1, Some(given_back(&lease("you", 1))))],
-            Move::Take { transitions: 5 },
+            LeaseAction::Take { transitions: 5 },
             true,
         );
     }
@@ -260,27 +262,35 @@ mod tests {
     fn another_holder_is_replaced_only_when_it_stops_renewing() {
         // The holder's clock may be a year off: only changes count.
         let looks = [0, 14, 28, 29].map(|seconds| (seconds, Some(lease("you", i64::from(seconds > 0)))));
-        check(&looks[..3], Move::Wait, false);
-        check(&looks, Move::Take { transitions: 5 }, true);
+        check(&looks[..3], LeaseAction::Wait, false);
+        check(&looks, LeaseAction::Take { transitions: 5 }, true);
         let short = LeaseSpec { lease_duration_seconds: Some(1), ..lease("you", 1) };
-        check(&[(0, Some(short.clone())), (14, Some(short))], Move::Wait, false);
+        check(&[(0, Some(short.clone())), (14, Some(short))], LeaseAction::Wait, false);
     }
 
     #[test]
     fn a_lease_that_says_nothing_is_held_for_a_term_before_its_holder_acts() {
         for start in [None, Some(emptied()), Some(LeaseSpec::default()), Some(lease("me", 1))] {
             let expected = match &start {
-                None => Move::Take { transitions: 0 },
-                Some(lease) if lease.holder_identity.is_some() => Move::Renew { transitions: 4 },
-                Some(lease) => Move::Take { transitions: lease.lease_transitions.unwrap_or(0) + 1 },
+                None => LeaseAction::Take { transitions: 0 },
+                Some(lease) if lease.holder_identity.is_some() => LeaseAction::Renew { transitions: 4 },
+                Some(lease) => LeaseAction::Take { transitions: lease.lease_transitions.unwrap_or(0) + 1 },
             };
             check(&[(0, start.clone())], expected, false);
-            check(&[(0, start.clone()), (14, Some(lease("me", 1)))], Move::Renew { transitions: 4 }, false);
-            check(&[(0, start.clone()), (15, Some(lease("me", 1)))], Move::Renew { transitions: 4 }, true);
+            check(
+                &[(0, start.clone()), (14, Some(lease("me", 1)))],
+                LeaseAction::Renew { transitions: 4 },
+                false,
+            );
+            check(
+                &[(0, start.clone()), (15, Some(lease("me", 1)))],
+                LeaseAction::Renew { transitions: 4 },
+                true,
+            );
             // It vanishes again: the time begins anew.
             check(
                 &[(0, start), (14, None), (15, Some(lease("me", 1)))],
-                Move::Renew { transitions: 4 },
+                LeaseAction::Renew { transitions: 4 },
                 false,
             );
         }
@@ -290,9 +300,9 @@ mod tests {
     fn whoever_saw_a_living_holder_lets_it_put_its_lease_back() {
         let living = Some(lease("you", 1));
         for gone in [None, Some(emptied())] {
-            check(&[(0, living.clone()), (14, gone.clone())], Move::Wait, false);
+            check(&[(0, living.clone()), (14, gone.clone())], LeaseAction::Wait, false);
         }
-        check(&[(0, living), (15, None)], Move::Take { transitions: 0 }, false);
+        check(&[(0, living), (15, None)], LeaseAction::Take { transitions: 0 }, false);
     }
 
     #[test]
@@ -300,16 +310,16 @@ mod tests {
         let held = [(0, Some(given_back(&lease("you", 1)))), (2, Some(lease("me", 1)))];
         for gone in [None, Some(emptied())] {
             let transitions = if gone.is_some() { 5 } else { 0 };
-            check(&[&held[..], &[(4, gone.clone())]].concat(), Move::Take { transitions }, true);
-            check(&[&held[..], &[(12, gone)]].concat(), Move::Take { transitions }, false);
+            check(&[&held[..], &[(4, gone.clone())]].concat(), LeaseAction::Take { transitions }, true);
+            check(&[&held[..], &[(12, gone)]].concat(), LeaseAction::Take { transitions }, false);
         }
-        check(&[&held[..], &[(4, Some(lease("you", 1)))]].concat(), Move::Wait, false);
+        check(&[&held[..], &[(4, Some(lease("you", 1)))]].concat(), LeaseAction::Wait, false);
     }
 
     #[test]
     fn only_a_lease_whose_right_has_begun_may_be_given_back() {
-        let (now, terms) = (Instant::now(), Terms::new(TERM));
-        let mut candidate = Candidate::default();
+        let (now, terms) = (Instant::now(), LeaseTimes::new(TERM));
+        let mut candidate = LeaseCandidate::default();
         candidate.judge("me", None, now, TERM);
         candidate.wrote(now, now, terms);
         assert!(!candidate.may_give_back(now) && candidate.may_give_back(now + TERM));

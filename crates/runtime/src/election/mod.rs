@@ -1,8 +1,8 @@
-//! Who acts when several replicas run: one leader, or each its shards. The result is the fence, which everything that
-//! acts enters and every write checks; nothing else in the runtime knows about elections.
+//! Decides which replica acts when several run: one leader, or each replica for its shards. The result is the fence,
+//! which all work enters and every write checks; nothing else in the runtime knows about elections.
 //!
-//! **Invariant:** a lease is given back only when nothing runs under it any more. One that cannot be renewed ends by
-//! itself: the fence cancels what runs under it, a third of a term before another may take it.
+//! **Invariant:** a lease is released only when nothing runs under it any more. One that cannot be renewed expires: the
+//! fence cancels the work under it a third of a term before another replica may acquire it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,27 +14,27 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-mod agreement;
 mod announcement;
 mod lease_client;
 mod lease_rules;
+mod shard_count_agreement;
 mod shards;
 
 pub(crate) use announcement::{ADDRESS_ANNOTATION, announce};
 use lease_client::{LeaseClient, LeaseName, Replica};
 pub(crate) use lease_rules::TERM;
-use lease_rules::{Candidate, Terms};
+use lease_rules::{LeaseCandidate, LeaseTimes};
 use shards::{Shards, shard_name};
 
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::fence::Fence;
 use crate::kind::object_name;
-use crate::rights::rule::Rule;
+use crate::rights::required_rules::Rule;
 use crate::shared::OperatorShared;
 use crate::workers::controller_queue::ControllerQueue;
 
-/// The time between two looks at what still runs in a shard that is to be given back. A look costs no request.
+/// The time between two checks of what still runs in a shard that is to be given back. A check costs no request.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
 
 /// How the replicas of an operator share the work.
@@ -49,15 +49,15 @@ pub(crate) enum Election {
 }
 
 impl Election {
-    /// Returns the fence as it is before anything is known.
+    /// Returns the initial fence, before anything is known.
     pub(crate) fn fence(self, term: Duration) -> Fence {
         match self {
             Self::None => Fence::unlimited(),
-            Self::Leader | Self::Shards(_) => Fence::closed(Terms::new(term).spare),
+            Self::Leader | Self::Shards(_) => Fence::closed(LeaseTimes::new(term).spare),
         }
     }
 
-    /// Returns the right to hold leases among the replicas. A leader knows its Lease by name; replicas that share the work
+    /// Returns the permission that the election needs. A leader knows its Lease by name; replicas that share the work
     /// find each other by listing, and remove the Leases of replicas that died.
     pub(crate) fn rule(self) -> Option<Rule> {
         let verbs: &[&str] = match self {
@@ -75,7 +75,7 @@ pub(crate) struct Participation {
     pub(crate) election: Election,
     /// How long others wait without a renewal before they take over.
     pub(crate) term: Duration,
-    /// How long what runs in a shard that is to be given back may take.
+    /// How long work in a shard that is to be given back may take to finish.
     pub(crate) grace: Duration,
 }
 
@@ -86,11 +86,11 @@ pub(crate) type Relist = Arc<dyn Fn(&BTreeSet<u32>) + Send + Sync>;
 #[derive(Clone)]
 pub(crate) struct LeaseMember {
     pub(crate) queue: ControllerQueue,
-    /// Queues the objects of the main kind that are in these shards: for shards that came to us.
+    /// Queues the objects of the main kind in these shards, when this replica gains them.
     pub(crate) relist: Relist,
 }
 
-/// Keeps the fence up to date until `stop` and the end of the controllers, then gives the leases back.
+/// Keeps the fence up to date until `stop` and the end of the controllers, then releases the leases.
 pub(crate) async fn hold_leases(
     part: Participation,
     shared: Arc<OperatorShared>,
@@ -98,7 +98,7 @@ pub(crate) async fn hold_leases(
     stop: CancellationToken,
     controllers: TaskTracker,
 ) {
-    let (operator, terms) = (object_name(shared.name.as_str()), Terms::new(part.term));
+    let (operator, terms) = (object_name(shared.name.as_str()), LeaseTimes::new(part.term));
     let identity = replica_identity(shared.entropy.next_u64() >> 32);
     let holder = LeaseClient::new(
         shared.client.clone(),
@@ -113,7 +113,7 @@ pub(crate) async fn hold_leases(
     match part.election {
         Election::None => {}
         Election::Leader => {
-            let mut candidate = Candidate::default();
+            let mut candidate = LeaseCandidate::default();
             tokio::select! {
                 () = run_leader(&holder, &shared, &mut candidate) => {}
                 () = shared.fence.enforce() => {}
@@ -135,9 +135,9 @@ pub(crate) async fn hold_leases(
     }
 }
 
-/// Runs the leader's loop. If a renewal is not answered, the right ends by itself.
-async fn run_leader(holder: &LeaseClient, shared: &OperatorShared, candidate: &mut Candidate) {
-    let (mut was_leader, mut trouble) = (false, LeaseTrouble::default());
+/// Runs the leader's loop. If a renewal is not answered, leadership expires.
+async fn run_leader(holder: &LeaseClient, shared: &OperatorShared, candidate: &mut LeaseCandidate) {
+    let (mut was_leader, mut trouble) = (false, LeaseFailures::default());
     let lease = LeaseName { name: &holder.operator, count: None };
     loop {
         let look = holder.look(lease, candidate).await;
@@ -162,7 +162,7 @@ async fn run_sharded(
     shards: &mut Shards,
     members: &[LeaseMember],
 ) {
-    let mut trouble = LeaseTrouble::default();
+    let mut trouble = LeaseFailures::default();
     loop {
         let look = shards.look(holder).await;
         publish(holder, shared, shards, members);
@@ -177,7 +177,7 @@ async fn run_sharded(
     }
 }
 
-/// Tells the fence what is held, and the controllers what begins.
+/// Reports to the fence which shards are held, and to the controllers which ones start.
 fn publish(holder: &LeaseClient, shared: &OperatorShared, shards: &Shards, members: &[LeaseMember]) {
     let begun = shards.publish(&shared.fence);
     for &shard in begun.gained.iter().chain(&begun.resumed) {
@@ -191,7 +191,7 @@ fn publish(holder: &LeaseClient, shared: &OperatorShared, shards: &Shards, membe
     }
 }
 
-/// Gives back shards that should move and in which nothing runs any more; returns whether there were any.
+/// Releases shards that should move and in which nothing runs any more; returns whether there were any.
 async fn hand_over(
     holder: &LeaseClient,
     shared: &OperatorShared,
@@ -222,7 +222,7 @@ fn log_failed_release(answer: Result<(), Error>) {
     }
 }
 
-/// How the right that a lease gives changed.
+/// How the leadership that a lease grants changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LeaseChange {
     Gained,
@@ -241,12 +241,12 @@ fn record_lease_change(shared: &OperatorShared, lease: &str, change: LeaseChange
     shared.journal.record(&shared.name, Entry::Led { lease: lease.to_owned(), is_leader });
 }
 
-/// Returns when to look next, with jitter, so that replicas that started together do not look together.
+/// Returns when to read next, with jitter, so that replicas that started together do not read at the same time.
 fn next_look_in(holder: &LeaseClient, shared: &OperatorShared) -> Duration {
     holder.terms.look_every.mul_f64(0.8 + 0.4 * shared.entropy.unit())
 }
 
-/// Returns what a replica is called: host, process and a random number, which alone makes it unique.
+/// Returns the identity of a replica: host, process and a random number, which alone makes it unique.
 fn replica_identity(chance: u64) -> String {
     // In a Pod the host is named after it.
     let host = std::env::var("HOSTNAME").or_else(|_| std::fs::read_to_string("/proc/sys/kernel/hostname"));
@@ -255,13 +255,13 @@ fn replica_identity(chance: u64) -> String {
     format!("{host}_{}_{chance:08x}", std::process::id())
 }
 
-/// Whether looks at the lease are failing. Failures in a row are reported once when they begin, and once when they are
-/// over.
+/// Whether reads or renewals of the lease are failing. Failures in a row are reported once when they begin and once
+/// when they end.
 #[derive(Default)]
-struct LeaseTrouble(bool);
+struct LeaseFailures(bool);
 
-impl LeaseTrouble {
-    fn report(&mut self, failed: Option<Error>, terms: Terms) {
+impl LeaseFailures {
+    fn report(&mut self, failed: Option<Error>, terms: LeaseTimes) {
         let was_failing = std::mem::replace(&mut self.0, failed.is_some());
         match failed.map(Fault::from) {
             Some(error) if was_failing => tracing::debug!(%error, "leases not renewed"),

@@ -1,12 +1,12 @@
-//! Sharding: every replica renews a Lease that shows it is alive; each shard belongs to the living replica with the
+//! Sharding: every replica renews a Lease that shows it is alive; each shard belongs to the live replica with the
 //! highest hash for it, so a replica that joins or leaves moves only its own share.
 //!
-//! A shard that should move is closed first: nothing more begins in it, what runs may end within the grace and is
-//! cancelled then, and only when nothing runs any more is its lease given back. Until that it is renewed like any other.
-//! A replica that dies gives its shards up by not renewing.
+//! A shard that should move is closed first: no new work starts in it, running work may finish within the grace period
+//! and is cancelled after it, and only when nothing runs any more is its lease released. Until then it is renewed like
+//! any other. A replica that dies gives up its shards by not renewing.
 //!
-//! **Invariant:** a shard is acted upon only under its lease, and under the number of shards that is agreed on
-//! (`agreement` says how that is known).
+//! **Invariant:** a replica acts on a shard only under its lease, and under the agreed number of shards (see
+//! `shard_count_agreement`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::time::Instant;
 
-use super::agreement::{Counts, count_on};
 use super::lease_client::{LeaseClient, LeaseName};
-use super::lease_rules::Candidate;
+use super::lease_rules::LeaseCandidate;
+use super::shard_count_agreement::{ShardCounts, count_on};
 use crate::error::Error;
-use crate::fence::{Begun, Fence, ShardRight, stable_hash};
+use crate::fence::{Fence, HeldShard, StartedShards, stable_hash};
 use crate::kind::object_name;
 
 /// Returns the random part of an identity: host and process are for people, and would make runs of a test differ.
@@ -31,46 +31,46 @@ fn owner_of_shard(members: &Members, shard: u32) -> Option<&String> {
     members.keys().max_by_key(|member| stable_hash(&format!("{shard}/{}", chance_of(member))))
 }
 
-/// Terms without a sign of life after which the lease of a replica is removed: long enough that a sleeping machine or a
-/// partition is not taken for a death. Removing one wrongly only makes its owner write it again.
+/// Terms without a renewal after which the lease of a replica is removed: long enough that a suspended machine or a
+/// network partition is not mistaken for a dead replica. If one is removed wrongly, its owner just writes it again.
 const MEMBER_GONE_TERMS: u32 = 20;
 
-/// Leases of dead replicas removed in one look, so that renewals never wait long for it.
+/// Leases of dead replicas removed at a time, so that renewals never wait long for it.
 const REMOVALS_MAX: usize = 4;
 
-/// Shards given back at a time, each with two requests, so that renewals never wait long for it.
+/// Shards released at a time, each with two requests, so that renewals never wait long for it.
 const RELEASES_MAX: usize = 4;
 
-/// What one replica knows of the shards.
+/// What one replica knows about the shards.
 pub(super) struct Shards {
     /// The number of shards it is configured with.
     wanted: u32,
-    /// The number under which it holds shards; none before the first and between two.
+    /// The number under which it holds shards; `None` before the first and between two.
     in_force: Option<u32>,
-    candidates: BTreeMap<String, Candidate>,
+    candidates: BTreeMap<String, LeaseCandidate>,
     /// The leases held, and until when.
     held: BTreeMap<u32, Instant>,
-    /// Those of them that may be acted upon: no other number was alive when they were looked at.
+    /// Those on which it may act: no lease with another number was live when they were checked.
     proven: BTreeSet<u32>,
-    /// Those of them that are to be given back, and when what runs in them is cut off.
+    /// Those to be given back, and when the work in them is cancelled.
     leaving: BTreeMap<u32, Instant>,
-    /// How long what runs in a shard may take when it is to be given back.
+    /// How long work in a shard that is to be given back may take to finish.
     grace: Duration,
 }
 
 type Leases = BTreeMap<String, Lease>;
 
-/// The replicas that live, and how many shards each wants.
+/// The live replicas, and the number of shards each is configured with.
 type Members = BTreeMap<String, Option<u32>>;
 
 /// How the keys are divided: into how many shards, and among which replicas.
 #[derive(Clone, Copy)]
-struct Division<'a> {
+struct ShardDivision<'a> {
     count: u32,
     members: &'a Members,
 }
 
-/// One of so many shards.
+/// One shard, and the total number of shards.
 #[derive(Clone, Copy)]
 struct Shard {
     number: u32,
@@ -90,8 +90,8 @@ impl Shards {
         }
     }
 
-    /// Renews our own lease and those we hold, takes the shards that are ours and free, and finds out which are to be
-    /// given back. What was done before an error stays done.
+    /// Renews our own lease and those we hold, acquires free shards that should be ours, and finds out which are to be
+    /// given back. An error undoes nothing that was done before it.
     pub(super) async fn look(&mut self, holder: &LeaseClient) -> Result<(), Error> {
         let own = member_name(holder);
         let sign = LeaseName { name: &own, count: Some(self.wanted) };
@@ -102,7 +102,8 @@ impl Shards {
         if self.held.is_empty() {
             self.in_force = Some(agreed);
         }
-        let failed = self.bid_for_all(holder, &leases, Division { count: agreed, members: &members }).await;
+        let failed =
+            self.bid_for_all(holder, &leases, ShardDivision { count: agreed, members: &members }).await;
         self.prove(holder).await?;
         for lease in dead {
             holder.remove_unchanged(lease).await?;
@@ -110,8 +111,8 @@ impl Shards {
         failed
     }
 
-    /// Returns the number of shards that is agreed on, after proposing ours; none while another replica proposes its own
-    /// and we hold nothing.
+    /// Returns the agreed number of shards, after proposing ours; `None` while another replica proposes its own and we
+    /// hold nothing.
     async fn agree(
         &self,
         holder: &LeaseClient,
@@ -121,7 +122,7 @@ impl Shards {
         let name = agreement_name(holder);
         let lease = leases.get(&name);
         let counts =
-            Counts { agreed: lease.and_then(count_on), in_force: self.in_force, wanted: self.wanted };
+            ShardCounts { agreed: lease.and_then(count_on), in_force: self.in_force, wanted: self.wanted };
         let others = members.iter().filter(|(member, _)| **member != holder.identity);
         let Some(proposal) = counts.proposal(others.map(|(_, wanted)| *wanted)) else {
             return Ok(counts.agreed);
@@ -135,18 +136,18 @@ impl Shards {
         }
         match holder.write_count(&name, lease.cloned(), proposal).await {
             Ok(()) => Ok(Some(proposal)),
-            // The next look tells what it is.
+            // The next read shows what it is.
             Err(error) if error.is_conflict() => Ok(self.in_force),
             Err(error) => Err(error),
         }
     }
 
-    /// Looks at every shard that is or should be ours. A failure with one does not affect the others.
+    /// Checks every shard that is or should be ours. A failure with one does not affect the others.
     async fn bid_for_all(
         &mut self,
         holder: &LeaseClient,
         leases: &Leases,
-        agreed: Division<'_>,
+        agreed: ShardDivision<'_>,
     ) -> Result<(), Error> {
         let Some(count) = self.in_force else { return Ok(()) };
         let mut outcome = Ok(());
@@ -164,7 +165,7 @@ impl Shards {
             match self.bid(holder, Shard { number: shard, count }, leases).await {
                 Ok(Some(until)) => _ = self.held.insert(shard, until),
                 Ok(None) => self.drop_shard(shard),
-                // No server: asking for each shard would only take longer.
+                // The server does not answer: asking for each shard would only take longer.
                 Err(error @ Error::Transport { .. }) => return Err(error),
                 Err(error) => outcome = Err(error),
             }
@@ -172,7 +173,7 @@ impl Shards {
         outcome
     }
 
-    /// Looks at one shard. A lease that is not in the list may have lost its label: its name decides.
+    /// Checks one shard. A lease that is not in the list may have lost its label, so it is read by name.
     async fn bid(
         &mut self,
         holder: &LeaseClient,
@@ -181,7 +182,7 @@ impl Shards {
     ) -> Result<Option<Instant>, Error> {
         let name = shard_name(holder, shard);
         let candidate = self.candidates.entry(name.clone()).or_default();
-        // After a right ran out, another replica may have had it.
+        // After our lease expired, another replica may have held it.
         if candidate.right(holder.clock.instant()).is_none() {
             self.proven.remove(&shard);
         }
@@ -194,7 +195,7 @@ impl Shards {
         held
     }
 
-    /// Checks whether shards that were taken may be acted upon.
+    /// Checks which of the acquired shards we may act on.
     async fn prove(&mut self, holder: &LeaseClient) -> Result<(), Error> {
         let Some(count) = self.in_force else { return Ok(()) };
         if self.held.keys().all(|shard| self.proven.contains(shard)) {
@@ -208,8 +209,8 @@ impl Shards {
         Ok(())
     }
 
-    /// Returns whether the Lease of a shard lives that was taken under another number of shards, or one has vanished
-    /// whose holder may put it back.
+    /// Returns whether there is a live Lease of a shard that was acquired under another number of shards, or one that
+    /// vanished and may be written again by its holder.
     fn sees_another_count(&mut self, holder: &LeaseClient, leases: &Leases, count: u32) -> bool {
         let (now, term) = (holder.clock.instant(), holder.terms.term);
         let prefix = format!("{}-shard-", holder.operator);
@@ -227,17 +228,18 @@ impl Shards {
         is_seen || missing.into_iter().any(|(_, candidate)| candidate.may_return(now, term))
     }
 
-    /// Tells the fence what may be acted upon; returns what begins.
-    pub(super) fn publish(&self, fence: &Fence) -> Begun {
-        let Some(count) = self.in_force else { return Begun::default() };
+    /// Reports to the fence the shards that we may act on; returns those that start.
+    pub(super) fn publish(&self, fence: &Fence) -> StartedShards {
+        let Some(count) = self.in_force else { return StartedShards::default() };
         let proven = self.held.iter().filter(|(shard, _)| self.proven.contains(shard));
         let rights = proven.map(|(&shard, &until)| {
-            (shard, ShardRight { until, is_closing: self.leaving.contains_key(&shard) })
+            (shard, HeldShard { until, is_closing: self.leaving.contains_key(&shard) })
         });
         fence.set_shards(count, &rights.collect())
     }
 
-    /// Returns some of the shards to be given back in which nothing runs any more. Cancels what has had its time.
+    /// Returns some of the shards to be given back in which nothing runs any more. Cancels work that has used up its
+    /// time.
     pub(super) fn vacated(&self, fence: &Fence, now: Instant) -> Vec<u32> {
         for (&shard, _) in self.leaving.iter().filter(|(_, end)| **end <= now) {
             fence.end_shard(shard);
@@ -251,8 +253,8 @@ impl Shards {
         !self.leaving.is_empty()
     }
 
-    /// Returns the living replicas as far as their leases show, always with ourselves, and the leases of those that died
-    /// long ago.
+    /// Returns the live replicas according to their leases, always including ourselves, and the leases of those that
+    /// died long ago.
     fn members<'a>(&mut self, holder: &LeaseClient, leases: &'a Leases) -> (Members, Vec<&'a Lease>) {
         let (now, term) = (holder.clock.instant(), holder.terms.term);
         let (prefix, own) = (format!("{}-member-", holder.operator), member_name(holder));
@@ -280,7 +282,7 @@ impl Shards {
         self.leaving.remove(&shard);
     }
 
-    /// Gives these shards back. The first failure ends it: they expire by themselves, and a stop must not wait long.
+    /// Releases these shards. Stops at the first failure: the rest expire, and a shutdown must not wait long.
     pub(super) async fn release(&mut self, holder: &LeaseClient, shards: &[u32]) -> Result<(), Error> {
         for shard in shards {
             self.drop_shard(*shard);
@@ -292,7 +294,7 @@ impl Shards {
         Ok(())
     }
 
-    /// Gives back everything.
+    /// Releases everything.
     pub(super) async fn leave(&mut self, holder: &LeaseClient) -> Result<(), Error> {
         let held: Vec<u32> = self.held.keys().copied().collect();
         self.release(holder, &held).await?;

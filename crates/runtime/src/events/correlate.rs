@@ -10,7 +10,7 @@ use std::time::Duration;
 use homeostat_core::Entropy;
 use tokio::time::Instant;
 
-use super::{Note, Severity};
+use super::{EventNote, Severity};
 
 /// The same event within this time is counted, later it is a new one: Kubernetes' own choice.
 const SAME_WITHIN: Duration = Duration::from_secs(10 * 60);
@@ -24,7 +24,7 @@ const KNOWN_MAX: usize = 4096;
 
 /// What to do with a note.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
+pub(super) enum EventDecision {
     /// Create an Event of this name.
     Create { name: String },
     /// Set the count of the Event of this name.
@@ -34,7 +34,7 @@ pub(super) enum Decision {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Same {
+struct EventIdentity {
     uid: String,
     severity: Severity,
     reason: String,
@@ -47,15 +47,15 @@ struct KnownEvent {
     last: Instant,
 }
 
-struct Budget {
+struct EventBudget {
     left: u32,
     refilled: Instant,
 }
 
 /// What was sent lately.
 pub(super) struct Correlator {
-    known: HashMap<Same, KnownEvent>,
-    budgets: HashMap<String, Budget>,
+    known: HashMap<EventIdentity, KnownEvent>,
+    budgets: HashMap<String, EventBudget>,
     entropy: Entropy,
 }
 
@@ -64,32 +64,32 @@ impl Correlator {
         Self { known: HashMap::new(), budgets: HashMap::new(), entropy }
     }
 
-    pub(super) fn judge(&mut self, note: &Note, now: Instant) -> Decision {
+    pub(super) fn judge(&mut self, note: &EventNote, now: Instant) -> EventDecision {
         self.shrink(now);
         let same = same(note);
         if !self.spend(&same.uid, now) {
-            return Decision::Drop;
+            return EventDecision::Drop;
         }
         if let Some(known) = self.known.get_mut(&same)
             && now.saturating_duration_since(known.last) < SAME_WITHIN
         {
             known.count = known.count.saturating_add(1);
             known.last = now;
-            return Decision::Count { name: known.name.clone(), count: known.count };
+            return EventDecision::Count { name: known.name.clone(), count: known.count };
         }
         let object = note.about.name.as_deref().unwrap_or("unnamed");
         let name = format!("{object}.{:016x}", self.entropy.next_u64());
         self.known.insert(same, KnownEvent { name: name.clone(), count: 1, last: now });
-        Decision::Create { name }
+        EventDecision::Create { name }
     }
 
     /// Forgets an event that was not recorded: the next one like it is created anew.
-    pub(super) fn forget(&mut self, note: &Note) {
+    pub(super) fn forget(&mut self, note: &EventNote) {
         self.known.remove(&same(note));
     }
 
     fn spend(&mut self, uid: &str, now: Instant) -> bool {
-        let budget = self.budgets.entry(uid.to_owned()).or_insert(Budget { left: BURST, refilled: now });
+        let budget = self.budgets.entry(uid.to_owned()).or_insert(EventBudget { left: BURST, refilled: now });
         let earned = budget.earned(now);
         if earned > 0 {
             budget.left = budget.left.saturating_add(earned).min(BURST);
@@ -114,7 +114,7 @@ impl Correlator {
     }
 }
 
-impl Budget {
+impl EventBudget {
     /// Events earned since it was last refilled.
     fn earned(&self, now: Instant) -> u32 {
         let elapsed = now.saturating_duration_since(self.refilled);
@@ -132,8 +132,8 @@ fn median(times: impl Iterator<Item = Instant>) -> Instant {
     times[times.len() / 2]
 }
 
-fn same(note: &Note) -> Same {
-    Same {
+fn same(note: &EventNote) -> EventIdentity {
+    EventIdentity {
         uid: note.about.uid.clone().unwrap_or_default(),
         severity: note.severity,
         reason: note.reason.clone(),
@@ -147,8 +147,8 @@ mod tests {
 
     use super::*;
 
-    fn note(uid: &str, message: &str) -> Note {
-        Note {
+    fn note(uid: &str, message: &str) -> EventNote {
+        EventNote {
             about: ObjectReference {
                 uid: Some(uid.into()),
                 name: Some("x".into()),
@@ -164,24 +164,25 @@ mod tests {
     fn repeats_are_counted_for_ten_minutes() {
         let mut correlator = Correlator::new(Entropy::seeded(1));
         let mut now = Instant::now();
-        let Decision::Create { name } = correlator.judge(&note("a", "m"), now) else {
+        let EventDecision::Create { name } = correlator.judge(&note("a", "m"), now) else {
             panic!("the first is new")
         };
         now += Duration::from_secs(1);
-        assert_eq!(correlator.judge(&note("a", "m"), now), Decision::Count { name, count: 2 });
+        assert_eq!(correlator.judge(&note("a", "m"), now), EventDecision::Count { name, count: 2 });
         now += SAME_WITHIN;
-        assert!(matches!(correlator.judge(&note("a", "m"), now), Decision::Create { .. }));
+        assert!(matches!(correlator.judge(&note("a", "m"), now), EventDecision::Create { .. }));
     }
 
     #[test]
     fn a_flood_is_cut_for_its_object_only() {
         let mut correlator = Correlator::new(Entropy::seeded(1));
         let now = Instant::now();
-        let sent = (0..100)
-            .filter(|number| correlator.judge(&note("loud", &number.to_string()), now) != Decision::Drop);
+        let sent = (0..100).filter(|number| {
+            correlator.judge(&note("loud", &number.to_string()), now) != EventDecision::Drop
+        });
         assert_eq!(sent.count(), 25);
-        assert!(matches!(correlator.judge(&note("quiet", "m"), now), Decision::Create { .. }));
-        assert!(matches!(correlator.judge(&note("loud", "m"), now + REFILL), Decision::Create { .. }));
+        assert!(matches!(correlator.judge(&note("quiet", "m"), now), EventDecision::Create { .. }));
+        assert!(matches!(correlator.judge(&note("loud", "m"), now + REFILL), EventDecision::Create { .. }));
     }
 
     #[test]
@@ -220,6 +221,6 @@ mod tests {
         let last = now + REFILL;
         correlator.judge(&note("newcomer", "m"), last);
         assert_eq!(correlator.budgets.len(), 2);
-        assert_eq!(correlator.judge(&note("loud", "again"), last), Decision::Drop);
+        assert_eq!(correlator.judge(&note("loud", "again"), last), EventDecision::Drop);
     }
 }

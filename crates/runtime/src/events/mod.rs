@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 mod correlate;
 
-use correlate::{Correlator, Decision};
+use correlate::{Correlator, EventDecision};
 
 use crate::request::{RequestLabel, call};
 
@@ -47,7 +47,7 @@ impl Severity {
 
 /// An event about an object, before it is sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Note {
+pub(crate) struct EventNote {
     pub(crate) about: ObjectReference,
     pub(crate) severity: Severity,
     pub(crate) reason: String,
@@ -56,16 +56,16 @@ pub(crate) struct Note {
 
 /// The end of the channel that reconcilers hold.
 #[derive(Clone)]
-pub(crate) struct Recorder(mpsc::Sender<Note>);
+pub(crate) struct EventRecorder(mpsc::Sender<EventNote>);
 
-impl Recorder {
-    /// Creates a recorder and the notes it takes, for [`Sender`].
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Note>) {
+impl EventRecorder {
+    /// Creates a recorder and the notes it takes, for [`EventSender`].
+    pub(crate) fn new() -> (Self, mpsc::Receiver<EventNote>) {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         (Self(sender), receiver)
     }
 
-    pub(crate) fn note(&self, note: Note) {
+    pub(crate) fn note(&self, note: EventNote) {
         if let Err(error) = self.0.try_send(note) {
             tracing::debug!(%error, "event dropped");
         }
@@ -73,20 +73,24 @@ impl Recorder {
 }
 
 /// Sends notes as Events until no more can come, then those that are still waiting, within the time it is given.
-pub(crate) struct Sender {
+pub(crate) struct EventSender {
     client: Client,
     component: String,
     clock: Clock,
     correlator: Correlator,
 }
 
-impl Sender {
+impl EventSender {
     pub(crate) fn new(client: Client, component: String, clock: Clock, entropy: Entropy) -> Self {
         Self { client, component, clock, correlator: Correlator::new(entropy) }
     }
 
     /// Sends events until `ended` returns the moment by which everything must be sent.
-    pub(crate) async fn run(mut self, mut notes: mpsc::Receiver<Note>, ended: impl Future<Output = Instant>) {
+    pub(crate) async fn run(
+        mut self,
+        mut notes: mpsc::Receiver<EventNote>,
+        ended: impl Future<Output = Instant>,
+    ) {
         let mut ended = pin!(ended);
         let deadline = loop {
             tokio::select! {
@@ -109,18 +113,18 @@ impl Sender {
         }
     }
 
-    async fn send(&mut self, note: &Note) {
+    async fn send(&mut self, note: &EventNote) {
         let decision = self.correlator.judge(note, self.clock.instant());
         let now = Time(self.clock.now());
         let namespace = note.about.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let url = Path::new(Event::url_path(&(), Some(&namespace)));
         let (name, request) = match decision {
-            Decision::Drop => return,
-            Decision::Create { name } => {
+            EventDecision::Drop => return,
+            EventDecision::Create { name } => {
                 let event = event(note, &name, &namespace, &self.component, now);
                 (name, url.create(&PostParams::default(), serde_json::to_vec(&event).unwrap_or_default()))
             }
-            Decision::Count { name, count } => {
+            EventDecision::Count { name, count } => {
                 let patch = json!({"count": count, "lastTimestamp": now});
                 let request = url.patch(&name, &PatchParams::default(), &Patch::Merge(patch));
                 (name, request)
@@ -135,7 +139,7 @@ impl Sender {
     }
 }
 
-fn event(note: &Note, name: &str, namespace: &str, component: &str, now: Time) -> Event {
+fn event(note: &EventNote, name: &str, namespace: &str, component: &str, now: Time) -> Event {
     Event {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),

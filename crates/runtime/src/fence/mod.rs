@@ -1,12 +1,13 @@
-//! The right to act. A replica that lost its lease, or is about to, must neither go on with its work nor send a write
-//! that it has prepared: whatever acts for an object enters the fence first, is cancelled when the right ends, and asks
-//! the fence before each write. The fence closes before the lease can pass to another.
+//! The fence: whether this replica leads, and for which keys. A replica that lost its lease, or is about to, must
+//! neither continue its work nor send a write that it has prepared. So code that acts for an object enters the fence
+//! first, is cancelled when its tenure ends, and asks the fence before each write. The fence closes before the lease
+//! can pass to another replica.
 //!
-//! Without an election everything is admitted and nothing is counted. With one leader there is one [`Tenure`] for all
-//! keys, with shards one for each shard held. The election opens, renews and ends tenures; nothing else does.
+//! Without an election everything is allowed and nothing is counted. With one leader there is one [`Tenure`] for all
+//! keys; with shards, one for each shard held. Only the election starts, renews and ends tenures.
 //!
-//! **Invariant:** a tenure that is over never begins again. Whoever gains the right anew gets a new one, so that what
-//! was begun under the old right cannot write under the new.
+//! **Invariant:** a tenure that is over never starts again. A replica that regains its lease gets a new tenure, so that
+//! work begun under the old one cannot write under the new one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,29 +19,31 @@ use homeostat_core::hash::fnv_64;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-mod client;
+use crate::error::Error;
+
+mod fenced_client;
 mod tenure;
 
 use tenure::Tenure;
-pub(crate) use tenure::{Claim, Permit};
+pub(crate) use tenure::{Permit, TenureClaim};
 
-/// What this process may do now.
+/// What this process leads now.
 #[derive(Debug)]
-pub(crate) enum Right {
-    /// Everything, always: no election.
+pub(crate) enum Leadership {
+    /// All keys, always: there is no election.
     Unlimited,
-    /// Everything under this tenure, if there is one.
+    /// All keys under this tenure, if there is one.
     Whole(Option<Arc<Tenure>>),
-    /// The keys of some of the shards, each under its tenure.
+    /// The keys of some shards, each under its own tenure.
     Shards {
-        /// Into how many the keys are dealt.
+        /// How many shards the keys are divided into.
         count: u32,
-        /// Those held, lapsed ones included.
+        /// The shards held, including those whose tenure has lapsed.
         held: BTreeMap<u32, Arc<Tenure>>,
     },
 }
 
-impl Right {
+impl Leadership {
     fn tenures(&self) -> Vec<&Arc<Tenure>> {
         match self {
             Self::Unlimited => Vec::new(),
@@ -61,137 +64,144 @@ impl Right {
     }
 }
 
-/// What the election says about a shard that is held.
+/// A shard that this replica holds, as the election reports it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ShardRight {
-    /// When it ends unless renewed.
+pub(crate) struct HeldShard {
+    /// When its tenure ends unless renewed.
     pub(crate) until: Instant,
-    /// It is to be given back: what is under way may end, nothing more begins.
+    /// It is to be given back: work in progress may finish, but nothing new starts.
     pub(crate) is_closing: bool,
 }
 
-/// The shards whose right begins.
+/// The shards whose tenure starts.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Begun {
-    /// Those that another replica had.
+pub(crate) struct StartedShards {
+    /// Shards that another replica held before.
     pub(crate) gained: BTreeSet<u32>,
-    /// Those that were ours before they lapsed.
+    /// Shards that were ours before their tenure lapsed.
     pub(crate) resumed: BTreeSet<u32>,
 }
 
-/// Whether something may begin for a key.
+/// Whether work may start for a key.
 #[derive(Debug)]
 pub(crate) enum FenceAnswer {
-    /// It may, and is counted until the permit is dropped.
+    /// It may start, and is counted until the permit is dropped.
     Granted(Permit),
-    /// Not now: the right lapsed or is being handed over, and may be ours again.
+    /// Not now: the tenure lapsed or is being handed over, and may become ours again.
     Suspended,
-    /// It is another replica's.
+    /// The key belongs to another replica.
     Elsewhere,
 }
 
-/// A shared view of the right to act. Cheap to clone.
+/// A shared view of what this process leads. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Fence {
-    right: Arc<watch::Sender<Right>>,
-    /// How often a right came that was not held before.
+    right: Arc<watch::Sender<Leadership>>,
+    /// How often leadership was gained that was not held before.
     gains: Arc<AtomicU64>,
-    /// There is no election and never will be: nobody needs to look.
+    /// There is no election and never will be: no check is needed.
     is_unlimited: bool,
-    /// How much of the time between the end of a right and the moment when another replica may have it can be used.
+    /// How long work that can no longer write may continue after its tenure ends: a part of the time before another
+    /// replica may lead.
     spare: Duration,
 }
 
 impl Fence {
-    fn new(right: Right, spare: Duration) -> Self {
-        let is_unlimited = matches!(right, Right::Unlimited);
+    fn new(right: Leadership, spare: Duration) -> Self {
+        let is_unlimited = matches!(right, Leadership::Unlimited);
         Self { right: Arc::new(watch::Sender::new(right)), gains: Arc::default(), is_unlimited, spare }
     }
 
-    /// Admits everything.
+    /// Returns a fence that allows everything.
     pub(crate) fn unlimited() -> Self {
-        Self::new(Right::Unlimited, Duration::ZERO)
+        Self::new(Leadership::Unlimited, Duration::ZERO)
     }
 
-    /// Admits nothing until an election opens it. `spare` is how long work that can no longer write may go on.
+    /// Returns a fence that allows nothing until an election opens it. `spare` is how long work that can no longer
+    /// write may continue.
     pub(crate) fn closed(spare: Duration) -> Self {
-        Self::new(Right::Whole(None), spare)
+        Self::new(Leadership::Whole(None), spare)
     }
 
-    /// Returns how long what has been told that its right is over may take to end, if it cannot write.
+    /// Returns how long work may take to finish after its tenure ended, if it cannot write.
     pub(crate) fn spare(&self) -> Duration {
         self.spare
     }
 
-    /// Asks to begin something for this key.
+    /// Asks to start work for this key.
     pub(crate) fn enter(&self, key: &Key) -> FenceAnswer {
         if self.is_unlimited {
             return FenceAnswer::Granted(Permit::unlimited());
         }
         match &*self.right.borrow() {
-            Right::Unlimited => FenceAnswer::Granted(Permit::unlimited()),
-            Right::Whole(tenure) => tenure.as_ref().map_or(FenceAnswer::Suspended, Tenure::enter),
-            Right::Shards { count, held } => {
+            Leadership::Unlimited => FenceAnswer::Granted(Permit::unlimited()),
+            Leadership::Whole(tenure) => tenure.as_ref().map_or(FenceAnswer::Suspended, Tenure::enter),
+            Leadership::Shards { count, held } => {
                 held.get(&shard_of(key, *count)).map_or(FenceAnswer::Elsewhere, Tenure::enter)
             }
         }
     }
 
-    /// Returns whether this key may be written for now.
-    pub(crate) fn admits(&self, key: &Key) -> bool {
+    /// Refuses a write to `target` for this key unless this process leads it.
+    pub(crate) fn refuse_if_deposed(&self, key: &Key, target: &Key) -> Result<(), Error> {
+        if self.leads(key) { Ok(()) } else { Err(Error::Fenced { target: target.clone() }) }
+    }
+
+    /// Returns whether this process may write for this key now.
+    pub(crate) fn leads(&self, key: &Key) -> bool {
         if self.is_unlimited {
             return true;
         }
         let right = self.right.borrow();
         let tenure = match &*right {
-            Right::Unlimited => return true,
-            Right::Whole(tenure) => tenure.as_ref(),
-            Right::Shards { count, held } => held.get(&shard_of(key, *count)),
+            Leadership::Unlimited => return true,
+            Leadership::Whole(tenure) => tenure.as_ref(),
+            Leadership::Shards { count, held } => held.get(&shard_of(key, *count)),
         };
         tenure.is_some_and(|tenure| tenure.is_valid())
     }
 
-    /// Returns whether anything may begin now.
+    /// Returns whether any work may start now.
     pub(crate) fn is_open(&self) -> bool {
         if self.is_unlimited {
             return true;
         }
         match &*self.right.borrow() {
-            Right::Unlimited => true,
-            Right::Whole(tenure) => tenure.as_ref().is_some_and(|tenure| tenure.is_open()),
-            Right::Shards { held, .. } => held.values().any(|tenure| tenure.is_open()),
+            Leadership::Unlimited => true,
+            Leadership::Whole(tenure) => tenure.as_ref().is_some_and(|tenure| tenure.is_open()),
+            Leadership::Shards { held, .. } => held.values().any(|tenure| tenure.is_open()),
         }
     }
 
-    /// Returns the shard this key belongs to, if keys are dealt into shards.
+    /// Returns the shard this key belongs to, if keys are divided into shards.
     pub(crate) fn shard_of(&self, key: &Key) -> Option<u32> {
         if self.is_unlimited {
             return None;
         }
         match &*self.right.borrow() {
-            Right::Shards { count, .. } => Some(shard_of(key, *count)),
+            Leadership::Shards { count, .. } => Some(shard_of(key, *count)),
             _ => None,
         }
     }
 
-    /// Returns a number that grows whenever a right comes that was not held before; none where there is no election.
-    /// What was known under another number may be behind what another replica did meanwhile.
+    /// Returns a number that grows whenever leadership is gained that was not held before; `None` without an election.
+    /// Knowledge from under another number may be older than what another replica did in the meantime.
     pub(crate) fn gain(&self) -> Option<u64> {
         (!self.is_unlimited).then(|| self.gains.load(Ordering::SeqCst))
     }
 
-    /// Counts a right that was gained. Called under the lock of the right, so before anybody can act under it.
+    /// Counts a gain of leadership. Called under the lock, so before anything can act under it.
     fn count_gain(&self) {
         self.gains.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Returns a receiver that sees when rights begin, are renewed or end.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Right> {
+    /// Returns a receiver that is notified when tenures start, are renewed or end.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Leadership> {
         self.right.subscribe()
     }
 
-    /// Ends rights when their time is over, for as long as it is polled. The election renews them in its own time, which
-    /// a server that does not answer may stretch.
+    /// Ends tenures when their time is over, for as long as it is polled. The election renews them at its own pace,
+    /// which an unresponsive server may delay.
     pub(crate) async fn enforce(&self) {
         let mut changes = self.right.subscribe();
         loop {
@@ -203,7 +213,7 @@ impl Fence {
                 (lapsed > 0, tenures.iter().filter_map(|tenure| tenure.ends_at()).min())
             };
             if has_lapsed {
-                // Those who wait for changes look again.
+                // Subscribers check again.
                 self.right.send_modify(|_| {});
             }
             tokio::select! {
@@ -213,13 +223,13 @@ impl Fence {
         }
     }
 
-    /// Gives us the whole right until this moment unless it is renewed, or ends it now.
+    /// Starts or renews the leadership of all keys until this moment, or ends it now.
     pub(crate) fn set_leader(&self, until: Option<Instant>) {
-        debug_assert!(!self.is_unlimited, "without an election nobody sets rights");
+        debug_assert!(!self.is_unlimited, "without an election nothing sets leadership");
         self.right.send_modify(|right| {
             let former = match right {
-                Right::Whole(tenure) => tenure.take(),
-                Right::Unlimited | Right::Shards { .. } => None,
+                Leadership::Whole(tenure) => tenure.take(),
+                Leadership::Unlimited | Leadership::Shards { .. } => None,
             };
             let tenure = until.map(|until| Tenure::renewed(former.as_ref(), until));
             let is_former = |tenure| former.as_ref().is_some_and(|former| Arc::ptr_eq(former, tenure));
@@ -229,17 +239,18 @@ impl Fence {
             if let (Some(former), None) = (former, &tenure) {
                 former.end();
             }
-            *right = Right::Whole(tenure);
+            *right = Leadership::Whole(tenure);
         });
     }
 
-    /// Gives us these of so many shards and ends all others now. Returns those that begin.
-    pub(crate) fn set_shards(&self, count: u32, rights: &BTreeMap<u32, ShardRight>) -> Begun {
-        debug_assert!(!self.is_unlimited, "without an election nobody sets rights");
-        let mut begun = Begun::default();
+    /// Starts or renews the tenures of these shards, out of `count`, and ends all others now. Returns the shards that
+    /// start.
+    pub(crate) fn set_shards(&self, count: u32, rights: &BTreeMap<u32, HeldShard>) -> StartedShards {
+        debug_assert!(!self.is_unlimited, "without an election nothing sets leadership");
+        let mut begun = StartedShards::default();
         self.right.send_modify(|right| {
-            let mut before = match std::mem::replace(right, Right::Whole(None)) {
-                Right::Shards { count: same, held } if same == count => held,
+            let mut before = match std::mem::replace(right, Leadership::Whole(None)) {
+                Leadership::Shards { count: same, held } if same == count => held,
                 other => {
                     other.end();
                     BTreeMap::new()
@@ -260,15 +271,15 @@ impl Fence {
             for tenure in before.values() {
                 tenure.end();
             }
-            if begun != Begun::default() {
+            if begun != StartedShards::default() {
                 self.count_gain();
             }
-            *right = Right::Shards { count, held };
+            *right = Leadership::Shards { count, held };
         });
         begun
     }
 
-    /// Ends what is under way in this shard.
+    /// Ends the work in progress in this shard.
     pub(crate) fn end_shard(&self, shard: u32) {
         self.right.send_modify(|right| {
             if let Some(tenure) = right.shard(shard) {
@@ -277,12 +288,12 @@ impl Fence {
         });
     }
 
-    /// Returns how much is under way in this shard.
+    /// Returns the number of runs in progress in this shard.
     pub(crate) fn active_in(&self, shard: u32) -> usize {
         self.right.borrow().shard(shard).map_or(0, |tenure| tenure.active())
     }
 
-    /// Ends every right.
+    /// Ends every tenure.
     pub(crate) fn end_all(&self) {
         if !self.is_unlimited {
             self.right.send_modify(|right| right.end());
@@ -303,7 +314,7 @@ fn shard_of(key: &Key, count: u32) -> u32 {
 }
 
 /// Returns FNV-1a followed by the finisher of SplitMix64, because names that differ in their last letters leave FNV's
-/// high bits alike. Fixed for ever: every replica, of every version, must put an object into the same shard.
+/// high bits alike. It must never change: every replica, of every version, must put an object into the same shard.
 pub(crate) fn stable_hash(text: &str) -> u64 {
     let hash = fnv_64(text.as_bytes());
     let mixed = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -334,12 +345,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_right_ends_by_itself() {
         let fence = Fence::closed(Duration::ZERO);
-        assert!(!fence.admits(&key()) && matches!(fence.enter(&key()), FenceAnswer::Suspended));
+        assert!(!fence.leads(&key()) && matches!(fence.enter(&key()), FenceAnswer::Suspended));
         fence.set_leader(Some(in_ten_seconds()));
-        assert!(fence.admits(&key()) && fence.is_open());
+        assert!(fence.leads(&key()) && fence.is_open());
         let permit = enter(&fence);
         tokio::time::advance(Duration::from_secs(10)).await;
-        assert!(!fence.admits(&key()) && !fence.is_open() && !permit.claim().is_valid());
+        assert!(!fence.leads(&key()) && !fence.is_open() && !permit.claim().is_valid());
     }
 
     #[tokio::test(start_paused = true)]
@@ -361,22 +372,22 @@ mod tests {
         }
         assert_eq!(began.elapsed(), Duration::from_secs(18), "renewed once, then ended on time");
         fence.set_leader(Some(in_ten_seconds()));
-        assert!(fence.admits(&key()) && !permit.claim().is_valid(), "a new right revives nothing");
+        assert!(fence.leads(&key()) && !permit.claim().is_valid(), "a new right revives nothing");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_shard_that_closes_lets_what_runs_end_and_nothing_begin() {
         let fence = Fence::closed(Duration::ZERO);
         let share = |is_closing| {
-            let right = ShardRight { until: in_ten_seconds(), is_closing };
-            let Begun { gained, resumed } = fence.set_shards(1, &BTreeMap::from([(0, right)]));
+            let right = HeldShard { until: in_ten_seconds(), is_closing };
+            let StartedShards { gained, resumed } = fence.set_shards(1, &BTreeMap::from([(0, right)]));
             (gained.len(), resumed.len())
         };
         assert_eq!(share(false), (1, 0));
         let permit = enter(&fence);
         assert_eq!(share(true), (0, 0));
         assert!(matches!(fence.enter(&key()), FenceAnswer::Suspended));
-        assert!(permit.claim().is_valid() && fence.admits(&key()) && fence.active_in(0) == 1);
+        assert!(permit.claim().is_valid() && fence.leads(&key()) && fence.active_in(0) == 1);
         assert_eq!(share(false), (0, 1), "it stays after all");
         assert!(permit.claim().is_valid());
         share(true);
@@ -402,7 +413,7 @@ mod tests {
         fence.set_leader(Some(in_ten_seconds()));
         assert_eq!(fence.gain(), Some(2));
         let fence = Fence::closed(Duration::ZERO);
-        let right = ShardRight { until: in_ten_seconds(), is_closing: false };
+        let right = HeldShard { until: in_ten_seconds(), is_closing: false };
         for (held, gains) in [(&[1, 2][..], 1), (&[1, 2], 1), (&[1], 1), (&[1, 3], 2), (&[], 2)] {
             fence.set_shards(4, &held.iter().map(|shard| (*shard, right)).collect());
             assert_eq!(fence.gain(), Some(gains), "{held:?}");

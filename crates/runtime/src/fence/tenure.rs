@@ -1,24 +1,26 @@
-//! One uninterrupted right to a part of the keys, and what is done under it.
+//! A tenure: one uninterrupted leadership of a part of the keys, and the work done under it.
 //!
-//! A [`Permit`] is held by what runs: it is counted, so that the election knows when a right may be handed on. A
-//! [`Claim`] is the same without the count, for whoever may outlive the run: it only says whether the right under which
-//! something began has lasted until now.
+//! Running work holds a [`Permit`], which is counted, so that the election knows when leadership may be handed over. A
+//! [`TenureClaim`] is the same without the count, for values that may outlive the run: it only tells whether the tenure
+//! under which the work began has lasted until now.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use homeostat_core::Key;
 use kube::Client;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{FenceAnswer, ShardRight, client};
+use super::{FenceAnswer, HeldShard, fenced_client};
+use crate::error::Error;
 
-/// One uninterrupted right.
+/// One uninterrupted leadership of a part of the keys.
 pub(crate) struct Tenure {
-    term: Arc<Term>,
+    term: Arc<TenureTerm>,
     is_closing: AtomicBool,
-    /// Shared with former tenures of the same part: what was begun under them may still be ending.
+    /// Shared with former tenures of the same part: work that began under them may still be finishing.
     active: Arc<AtomicUsize>,
     client: OnceLock<Client>,
 }
@@ -32,15 +34,15 @@ impl fmt::Debug for Tenure {
     }
 }
 
-/// How long a right lasts.
+/// How long a tenure lasts.
 #[derive(Debug)]
-pub(super) struct Term {
+pub(super) struct TenureTerm {
     end: Mutex<Instant>,
     over: CancellationToken,
 }
 
-impl Term {
-    /// Returns whether the right still lasts.
+impl TenureTerm {
+    /// Returns whether the tenure still lasts.
     pub(super) fn is_valid(&self) -> bool {
         !self.over.is_cancelled() && Instant::now() < *self.end()
     }
@@ -52,12 +54,12 @@ impl Term {
 
 impl Tenure {
     fn new(end: Instant, active: Arc<AtomicUsize>) -> Arc<Self> {
-        let term = Arc::new(Term { end: Mutex::new(end), over: CancellationToken::new() });
+        let term = Arc::new(TenureTerm { end: Mutex::new(end), over: CancellationToken::new() });
         Arc::new(Self { term, is_closing: AtomicBool::new(false), active, client: OnceLock::new() })
     }
 
-    /// Returns the right that lasts until this moment: the former one, renewed, or a new one where there is none or it
-    /// is over.
+    /// Returns the tenure that lasts until this moment: the former one, renewed, or a new one if there is none or it is
+    /// over.
     pub(super) fn renewed(former: Option<&Arc<Self>>, until: Instant) -> Arc<Self> {
         match former {
             Some(former) if former.renew(until) => former.clone(),
@@ -69,8 +71,8 @@ impl Tenure {
         }
     }
 
-    /// Returns the right to a shard. One that is to be given back is renewed but does not begin anew.
-    pub(super) fn shard(former: Option<&Arc<Self>>, right: ShardRight) -> Arc<Self> {
+    /// Returns the tenure of a shard. One that is to be given back is renewed but never restarted.
+    pub(super) fn shard(former: Option<&Arc<Self>>, right: HeldShard) -> Arc<Self> {
         let tenure = match former {
             Some(former) if right.is_closing => {
                 former.renew(right.until);
@@ -92,7 +94,7 @@ impl Tenure {
     }
 
     pub(super) fn enter(self: &Arc<Self>) -> FenceAnswer {
-        // The election closes a right under the lock that guards this call, and counts what is under way after it.
+        // The election closes a tenure under the lock that guards this call, and counts the work in progress after it.
         if self.is_open() { FenceAnswer::Granted(Permit::under(self)) } else { FenceAnswer::Suspended }
     }
 
@@ -101,17 +103,17 @@ impl Tenure {
         self.term.is_valid()
     }
 
-    /// Returns whether anything may begin under it.
+    /// Returns whether work may start under it.
     pub(super) fn is_open(&self) -> bool {
         self.term.is_valid() && !self.is_closing.load(Ordering::Acquire)
     }
 
-    /// Ends it, whatever is under way.
+    /// Ends it, whatever is in progress.
     pub(super) fn end(&self) {
         self.term.over.cancel();
     }
 
-    /// Ends it if its time is over; returns whether that ended it.
+    /// Ends it if its time is over; returns whether this call ended it.
     pub(super) fn lapse(&self, now: Instant) -> bool {
         let has_lapsed = !self.term.over.is_cancelled() && *self.term.end() <= now;
         if has_lapsed {
@@ -120,56 +122,61 @@ impl Tenure {
         has_lapsed
     }
 
-    /// Returns when it ends unless renewed; none when it is over.
+    /// Returns when it ends unless renewed; `None` if it is over.
     pub(super) fn ends_at(&self) -> Option<Instant> {
         (!self.term.over.is_cancelled()).then(|| *self.term.end())
     }
 
-    /// Returns how much is under way.
+    /// Returns the number of runs in progress.
     pub(super) fn active(&self) -> usize {
         self.active.load(Ordering::Acquire)
     }
 }
 
-/// The right under which something was begun. Without an election there is no tenure and nothing ends it.
+/// The tenure under which work began. Without an election there is no tenure and nothing ends it.
 #[derive(Clone, Debug)]
-pub(crate) struct Claim(Option<Arc<Tenure>>);
+pub(crate) struct TenureClaim(Option<Arc<Tenure>>);
 
-impl Claim {
+impl TenureClaim {
+    /// Refuses a write to `target` if the tenure is over.
+    pub(crate) fn refuse_if_deposed(&self, target: &Key) -> Result<(), Error> {
+        if self.is_valid() { Ok(()) } else { Err(Error::Fenced { target: target.clone() }) }
+    }
+
     /// Returns whether it has lasted until now.
     pub(crate) fn is_valid(&self) -> bool {
         self.0.as_ref().is_none_or(|tenure| tenure.is_valid())
     }
 
-    /// Returns a client whose writes are refused when the right is over.
+    /// Returns a client whose writes are refused once the tenure is over.
     pub(crate) fn client<'a>(&'a self, whole: &'a Client) -> &'a Client {
         match &self.0 {
             None => whole,
-            Some(tenure) => tenure.client.get_or_init(|| client::fenced(whole, &tenure.term)),
+            Some(tenure) => tenure.client.get_or_init(|| fenced_client::fenced(whole, &tenure.term)),
         }
     }
 }
 
-/// The right of something under way, counted until it is dropped.
+/// The permission of work in progress, counted until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Permit(Claim);
+pub(crate) struct Permit(TenureClaim);
 
 impl Permit {
     pub(super) fn unlimited() -> Self {
-        Self(Claim(None))
+        Self(TenureClaim(None))
     }
 
     fn under(tenure: &Arc<Tenure>) -> Self {
         tenure.active.fetch_add(1, Ordering::AcqRel);
-        Self(Claim(Some(tenure.clone())))
+        Self(TenureClaim(Some(tenure.clone())))
     }
 
-    /// Returns the same right without counting as something under way.
-    pub(crate) fn claim(&self) -> &Claim {
+    /// Returns the same tenure without counting as work in progress.
+    pub(crate) fn claim(&self) -> &TenureClaim {
         &self.0
     }
 
-    /// Runs the future while the right lasts; returns none when the right ended first, and then the future is cancelled.
+    /// Runs the future while the tenure lasts; returns `None` and cancels the future if the tenure ends first.
     pub(crate) async fn run<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         match &self.0.0 {
             None => Some(future.await),
@@ -177,7 +184,7 @@ impl Permit {
         }
     }
 
-    /// Waits until the right is over.
+    /// Waits until the tenure is over.
     pub(crate) async fn ended(&self) {
         match &self.0.0 {
             None => std::future::pending().await,

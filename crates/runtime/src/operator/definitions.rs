@@ -18,7 +18,7 @@ use crate::cache::Freshness;
 use crate::error::Error;
 use crate::queue::Backoff;
 use crate::request::{RequestLabel, call};
-use crate::rights::rule::Rule;
+use crate::rights::required_rules::Rule;
 use crate::shared::OperatorShared;
 
 /// While the server is away: soon at first, and never so late that its watch would have to wait long for it.

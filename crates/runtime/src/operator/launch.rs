@@ -49,7 +49,7 @@ impl CommandLine {
     }
 
     /// Reads the operator's part, or says what is wrong with it and where the help is.
-    pub(crate) fn parse(&self) -> Result<Launch, Error> {
+    pub(crate) fn parse(&self) -> Result<LaunchCommand, Error> {
         let hint = if self.own.is_empty() { "--help" } else { "-- --help" };
         parse(&self.rest).map_err(|problem| Error::Usage(format!("{problem}; try {hint}")))
     }
@@ -57,22 +57,22 @@ impl CommandLine {
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Launch {
+pub(crate) enum LaunchCommand {
     /// Run in this cluster; serve the admin pages here.
-    Run { cluster: Cluster, serve: Option<SocketAddr> },
+    Run { cluster: ClusterChoice, serve: Option<SocketAddr> },
     /// Print the help.
     Help,
     /// Print name and version.
     Version,
     /// Explain an object of this cluster.
-    Why { cluster: Cluster, options: WhyOptions },
+    Why { cluster: ClusterChoice, options: WhyOptions },
     /// Print CRDs, rights and a Deployment of this image in this namespace.
     Manifests { image: Option<String>, namespace: Option<String> },
 }
 
 /// Which cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Cluster {
+pub(crate) enum ClusterChoice {
     /// The one the environment names, if any.
     Any,
     /// That of this kubeconfig.
@@ -82,9 +82,9 @@ pub(crate) enum Cluster {
 }
 
 /// Reads the operator's arguments, or says what is wrong with them.
-fn parse(arguments: &[String]) -> Result<Launch, String> {
+fn parse(arguments: &[String]) -> Result<LaunchCommand, String> {
     let mut arguments = arguments.iter();
-    let mut launch = Launch::Run { cluster: Cluster::Any, serve: None };
+    let mut launch = LaunchCommand::Run { cluster: ClusterChoice::Any, serve: None };
     while let Some(argument) = arguments.next() {
         let (name, value) = match argument.split_once('=') {
             Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
@@ -95,29 +95,29 @@ fn parse(arguments: &[String]) -> Result<Launch, String> {
             value.filter(|value| !value.trim().is_empty()).ok_or_else(|| format!("{name} needs a value"))
         };
         match (name.as_str(), &mut launch) {
-            ("--help" | "-h" | "help", _) => return Ok(Launch::Help),
-            ("--version" | "-V", _) => return Ok(Launch::Version),
-            ("manifests", _) => launch = Launch::Manifests { image: None, namespace: None },
-            ("why", Launch::Run { cluster, .. }) => {
-                launch = Launch::Why { cluster: cluster.clone(), options: WhyOptions::default() };
+            ("--help" | "-h" | "help", _) => return Ok(LaunchCommand::Help),
+            ("--version" | "-V", _) => return Ok(LaunchCommand::Version),
+            ("manifests", _) => launch = LaunchCommand::Manifests { image: None, namespace: None },
+            ("why", LaunchCommand::Run { cluster, .. }) => {
+                launch = LaunchCommand::Why { cluster: cluster.clone(), options: WhyOptions::default() };
             }
-            ("--kubeconfig", Launch::Run { cluster, .. } | Launch::Why { cluster, .. }) => {
-                *cluster = Cluster::Of(value()?);
+            ("--kubeconfig", LaunchCommand::Run { cluster, .. } | LaunchCommand::Why { cluster, .. }) => {
+                *cluster = ClusterChoice::Of(value()?);
             }
-            ("--in-cluster", Launch::Run { cluster, .. }) => *cluster = Cluster::Own,
-            ("--serve", Launch::Run { serve, .. }) => *serve = Some(parse_address(&value()?)?),
-            ("--image", Launch::Manifests { image, .. }) => *image = Some(value()?),
-            ("--namespace", Launch::Manifests { namespace, .. }) => {
+            ("--in-cluster", LaunchCommand::Run { cluster, .. }) => *cluster = ClusterChoice::Own,
+            ("--serve", LaunchCommand::Run { serve, .. }) => *serve = Some(parse_address(&value()?)?),
+            ("--image", LaunchCommand::Manifests { image, .. }) => *image = Some(value()?),
+            ("--namespace", LaunchCommand::Manifests { namespace, .. }) => {
                 *namespace = Some(check_namespace_name(value()?)?);
             }
-            ("--namespace" | "-n", Launch::Why { options, .. }) => options.namespace = Some(value()?),
-            ("--json", Launch::Why { options, .. }) => options.json = true,
-            ("--watch" | "-w", Launch::Why { options, .. }) => options.watch = true,
-            (word, Launch::Why { options, .. }) if !word.starts_with('-') => options.set_word(word)?,
+            ("--namespace" | "-n", LaunchCommand::Why { options, .. }) => options.namespace = Some(value()?),
+            ("--json", LaunchCommand::Why { options, .. }) => options.json = true,
+            ("--watch" | "-w", LaunchCommand::Why { options, .. }) => options.watch = true,
+            (word, LaunchCommand::Why { options, .. }) if !word.starts_with('-') => options.set_word(word)?,
             (unknown, _) => return Err(format!("unknown argument {unknown}")),
         }
     }
-    if let Launch::Why { options, .. } = &launch {
+    if let LaunchCommand::Why { options, .. } = &launch {
         options.check()?;
     }
     Ok(launch)
@@ -181,7 +181,7 @@ mod tests {
 
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
-    fn check(arguments: &[&str], expected: Option<Launch>) {
+    fn check(arguments: &[&str], expected: Option<LaunchCommand>) {
         assert_eq!(parse(&words(arguments)).ok(), expected);
     }
 
@@ -220,26 +220,26 @@ mod tests {
 
     #[test]
     fn arguments() {
-        let run = |cluster: Cluster, serve: Option<&str>| {
+        let run = |cluster: ClusterChoice, serve: Option<&str>| {
             let serve = serve.map(|address| address.parse().unwrap());
-            Some(Launch::Run { cluster, serve })
+            Some(LaunchCommand::Run { cluster, serve })
         };
-        let of_k = || Cluster::Of("k".into());
-        check(&[], run(Cluster::Any, None));
+        let of_k = || ClusterChoice::Of("k".into());
+        check(&[], run(ClusterChoice::Any, None));
         check(&["--kubeconfig", "k"], run(of_k(), None));
         check(&["--kubeconfig=k", "--serve", "[::1]:80"], run(of_k(), Some("[::1]:80")));
-        check(&["--in-cluster"], run(Cluster::Own, None));
+        check(&["--in-cluster"], run(ClusterChoice::Own, None));
         check(&["--serve", "here"], None);
-        let manifests = Launch::Manifests { image: Some("i:1".into()), namespace: Some("n".into()) };
+        let manifests = LaunchCommand::Manifests { image: Some("i:1".into()), namespace: Some("n".into()) };
         check(&["manifests", "--image", "i:1", "--namespace=n"], Some(manifests));
-        let why = |cluster: Cluster| {
+        let why = |cluster: ClusterChoice| {
             let (kind, name, namespace) = ("deploy".into(), "web".into(), Some("a".into()));
-            Some(Launch::Why {
+            Some(LaunchCommand::Why {
                 cluster,
                 options: WhyOptions { kind, name, namespace, json: true, watch: false },
             })
         };
-        check(&["why", "deploy", "web", "-n", "a", "--json"], why(Cluster::Any));
+        check(&["why", "deploy", "web", "-n", "a", "--json"], why(ClusterChoice::Any));
         check(&["why", "deploy/web", "--namespace=a", "--json", "--kubeconfig", "k"], why(of_k()));
         check(&["why", "deploy"], None);
         check(&["why", "deploy", "web", "more"], None);
@@ -247,9 +247,9 @@ mod tests {
         check(&["--kubeconfig"], None);
         check(&["--image", "i"], None);
         check(&["fly"], None);
-        check(&["--help"], Some(Launch::Help));
-        check(&["manifests", "-h"], Some(Launch::Help));
-        check(&["--version"], Some(Launch::Version));
+        check(&["--help"], Some(LaunchCommand::Help));
+        check(&["manifests", "-h"], Some(LaunchCommand::Help));
+        check(&["--version"], Some(LaunchCommand::Version));
         assert_eq!(parse(&words(&["--fly=1"])).unwrap_err(), "unknown argument --fly");
         assert!(help("web.demo.dev", &[]).contains("manifests [OPTIONS]"));
         assert!(help("web.demo.dev", &words(&["run", "--"])).contains(" run -- manifests [OPTIONS]"));

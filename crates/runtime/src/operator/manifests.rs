@@ -1,16 +1,15 @@
-//! What a cluster needs to run the operator: its definitions, the rights it uses and no more, and a Deployment.
-//!
-//! The rights follow from what the builder declared; the same rules are checked at start.
+//! The manifests that a cluster needs to run the operator: its definitions, its RBAC objects (`rbac_manifests`) and a
+//! Deployment.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::rbac_manifests::roles;
 use crate::election::Election;
 use crate::kind::object_name;
-use crate::rights::rule::{MergedRule, Rule, merge_rules};
+use crate::rights::required_rules::Rule;
 
 /// What the manifests are made from.
 pub(crate) struct ManifestInput<'a> {
@@ -55,66 +54,6 @@ pub(crate) fn manifests(description: &ManifestInput<'_>) -> Vec<Value> {
 /// Returns the documents as one YAML stream. JSON is YAML, and one object per document stays readable by machines.
 pub(crate) fn as_yaml(documents: &[Value]) -> String {
     documents.iter().flat_map(|document| ["---\n".to_owned(), format!("{document:#}\n")]).collect()
-}
-
-/// Returns the operator's roles: a ClusterRole if it is cluster-wide; a Role in its namespace if it is bound to one, and
-/// a ClusterRole only for kinds that live in no namespace. Leases are in the namespace that the operator runs in.
-fn roles(description: &ManifestInput<'_>, name: &str) -> Vec<Value> {
-    let rules = [description.rules, &[Rule::events()]].concat();
-    let (inside, outside): (Vec<Rule>, Vec<Rule>) = match description.namespace {
-        Some(_) => rules.into_iter().partition(|rule| rule.is_namespaced),
-        None => (Vec::new(), rules),
-    };
-    let account = Account { name, home: description.home };
-    let mut documents = Vec::new();
-    if !outside.is_empty() {
-        documents.extend(account.role("ClusterRole", name, None, &outside));
-    }
-    if let Some(namespace) = description.namespace {
-        documents.extend(account.role("Role", name, Some(namespace), &inside));
-    }
-    if let Some(rule) = description.election.rule() {
-        let leases = format!("{name}-leases");
-        documents.extend(account.role("Role", &leases, Some(description.home), &[rule]));
-    }
-    documents
-}
-
-/// The operator's account.
-struct Account<'a> {
-    name: &'a str,
-    home: &'a str,
-}
-
-impl Account<'_> {
-    /// Returns a role and its binding to the account.
-    fn role(&self, kind: &str, name: &str, namespace: Option<&str>, rules: &[Rule]) -> [Value; 2] {
-        let mut role = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name},
-            "rules": policy_rules(rules),
-        });
-        let mut binding = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": {"name": name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": self.home}],
-        });
-        if let Some(namespace) = namespace {
-            role["metadata"]["namespace"] = json!(namespace);
-            binding["metadata"]["namespace"] = json!(namespace);
-        }
-        [role, binding]
-    }
-}
-
-/// Returns the rules of a role. Resources of one group with the same verbs are joined.
-fn policy_rules(rules: &[Rule]) -> Vec<Value> {
-    let mut joined: BTreeMap<(String, Vec<&str>), Vec<String>> = BTreeMap::new();
-    for MergedRule { group, resource, verbs, .. } in merge_rules(rules) {
-        joined.entry((group, verbs.into_iter().collect())).or_default().push(resource);
-    }
-    let rule =
-        |((group, verbs), resources)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-    joined.into_iter().map(rule).collect()
 }
 
 /// Returns the address that means all addresses of the same family.
@@ -165,7 +104,7 @@ mod tests {
     use k8s_openapi::api::core::v1::{ConfigMap, Node};
 
     use super::*;
-    use crate::rights::rule::{READ, WRITE};
+    use crate::rights::required_rules::{READ, WRITE};
 
     fn shown(home: &str, namespace: Option<&str>) -> Vec<String> {
         let rules =

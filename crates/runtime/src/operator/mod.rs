@@ -13,15 +13,16 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-mod connect;
+mod cluster_connection;
 mod definitions;
 mod launch;
 mod manifests;
+mod rbac_manifests;
 mod run;
 mod tasks;
 
-use connect::{Connected, connect};
-use launch::{Arguments, Cluster, CommandLine, Launch, help};
+use cluster_connection::{ConnectedCluster, connect};
+use launch::{Arguments, ClusterChoice, CommandLine, LaunchCommand, help};
 use manifests::{HOME_NAMESPACE, ManifestInput, as_yaml, manifests};
 
 use crate::admin::Admin;
@@ -32,10 +33,10 @@ use crate::fault;
 use crate::handlers::{Activity, ActivityKind, OperatorHandlers};
 use crate::journal::Journal;
 use crate::kind::definition::definition_of;
-use crate::rights::rule::{Rule, describe_reconciled_kinds};
+use crate::rights::required_rules::{Rule, describe_reconciled_kinds};
 use crate::shared::states::States;
 use crate::watch::Scope;
-use crate::why::Asker;
+use crate::why::WhyClient;
 
 /// Provides the client if no cluster is configured.
 pub type Connect = Box<dyn FnOnce() -> BoxFuture<'static, Result<Client, BoxError>> + Send>;
@@ -48,14 +49,14 @@ const LOCAL_KUBECONFIG: &str = ".homeostat/kubeconfig";
 ///
 /// # Errors
 /// Fails if there is none, or if the file is broken.
-pub async fn connect_asker(kubeconfig: Option<&str>) -> Result<Asker, Error> {
-    let cluster = kubeconfig.map_or(Cluster::Any, |file| Cluster::Of(file.to_owned()));
+pub async fn connect_why_client(kubeconfig: Option<&str>) -> Result<WhyClient, Error> {
+    let cluster = kubeconfig.map_or(ClusterChoice::Any, |file| ClusterChoice::Of(file.to_owned()));
     if let Some(connected) = connect(&cluster).await? {
-        return Ok(Asker::new(connected.client, connected.token));
+        return Ok(WhyClient::new(connected.client, connected.token));
     }
     let is_there = std::path::Path::new(LOCAL_KUBECONFIG).exists();
-    let local = if is_there { connect(&Cluster::Of(LOCAL_KUBECONFIG.to_owned())).await? } else { None };
-    let local = local.map(|connected| Asker::new(connected.client, connected.token));
+    let local = if is_there { connect(&ClusterChoice::Of(LOCAL_KUBECONFIG.to_owned())).await? } else { None };
+    let local = local.map(|connected| WhyClient::new(connected.client, connected.token));
     local.ok_or_else(|| {
         Error::NoCluster(format!(
             "give --kubeconfig FILE, set KUBECONFIG, or go to a folder with {LOCAL_KUBECONFIG}"
@@ -273,31 +274,33 @@ impl Operator {
     async fn launch(mut self, otherwise: Connect) -> Result<(), Error> {
         let line = CommandLine::read(std::mem::replace(&mut self.arguments, Arguments::OfProcess));
         match line.parse()? {
-            Launch::Help => {
+            LaunchCommand::Help => {
                 print!("{}", help(self.name.as_str(), &line.own));
                 Ok(())
             }
-            Launch::Version => {
+            LaunchCommand::Version => {
                 println!("{}, built with homeostat {}", self.name, env!("CARGO_PKG_VERSION"));
                 Ok(())
             }
-            Launch::Manifests { image, namespace } => {
+            LaunchCommand::Manifests { image, namespace } => {
                 let image = image.unwrap_or_else(|| format!("{}:latest", self.name));
                 let namespace = namespace.unwrap_or_else(|| HOME_NAMESPACE.to_owned());
                 print!("{}", self.manifests_as_yaml(&namespace, &image, &line.own));
                 Ok(())
             }
-            Launch::Why { cluster, options } => {
-                let kubeconfig = if let Cluster::Of(file) = &cluster { Some(file.as_str()) } else { None };
-                connect_asker(kubeconfig).await?.print(&options).await
+            LaunchCommand::Why { cluster, options } => {
+                let kubeconfig =
+                    if let ClusterChoice::Of(file) = &cluster { Some(file.as_str()) } else { None };
+                connect_why_client(kubeconfig).await?.print(&options).await
             }
-            Launch::Run { cluster, serve } => {
+            LaunchCommand::Run { cluster, serve } => {
                 self.verify()?;
                 let operator = match serve {
                     Some(address) => self.serve(address),
                     None => self,
                 };
-                let (client, place) = if let Some(Connected { client, words, .. }) = connect(&cluster).await?
+                let (client, place) = if let Some(ConnectedCluster { client, words, .. }) =
+                    connect(&cluster).await?
                 {
                     (client, words)
                 } else {

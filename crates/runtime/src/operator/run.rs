@@ -21,15 +21,15 @@ use super::tasks::Tasks;
 use super::{Operator, definitions};
 use crate::admin::{self, Admin, AdminState};
 use crate::cache::Freshness;
-use crate::cache::caches::{Caches, Supply};
+use crate::cache::caches::{Caches, FeedDependencies};
 use crate::controller::assemble::AssembledController;
 use crate::election::{self, Election, Participation};
 use crate::error::Error;
-use crate::events::{self, Recorder};
+use crate::events::{self, EventRecorder};
 use crate::queue::Backoff;
 use crate::rights::declared::Declared;
+use crate::rights::required_rules::Rule;
 use crate::rights::review;
-use crate::rights::rule::Rule;
 use crate::shared::OperatorShared;
 
 /// How long sending the last events may take at least: with the grace it stays below the 30 s after which a Pod is
@@ -44,7 +44,7 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     let rules = [operator.rules(), vec![Rule::events()]].concat();
     let lease_rules: Vec<Rule> = operator.election.rule().into_iter().collect();
     let listener = listen(operator.admin).await?;
-    let (recorder, notes) = Recorder::new();
+    let (recorder, notes) = EventRecorder::new();
     let shared = Arc::new(OperatorShared {
         name: operator.name.clone(),
         client: client.clone(),
@@ -183,9 +183,9 @@ async fn report_rights(
     }
 }
 
-fn events_of(shared: &OperatorShared) -> events::Sender {
+fn events_of(shared: &OperatorShared) -> events::EventSender {
     let (name, entropy) = (shared.name.to_string(), shared.entropy.clone());
-    events::Sender::new(shared.client.clone(), name, shared.clock, entropy)
+    events::EventSender::new(shared.client.clone(), name, shared.clock, entropy)
 }
 
 /// Waits until the last reconcile has ended after the stop; returns by when its events must be sent: within the grace,
@@ -203,7 +203,7 @@ async fn flush_by(
 }
 
 fn spawn_watches(tasks: &mut Tasks, shared: &OperatorShared) {
-    let supply = Supply {
+    let supply = FeedDependencies {
         client: shared.client.clone(),
         journal: shared.journal.clone(),
         source: shared.name.clone(),

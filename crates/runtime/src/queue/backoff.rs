@@ -1,6 +1,6 @@
 //! How long to wait after the n-th failure in a row: exponential, capped, jittered.
 //!
-//! Jitter only ever lengthens, so "at least 1 s, 2 s, 4 s" is a promise, and a herd that failed together spreads.
+//! Jitter only lengthens the delay, so "at least 1 s, 2 s, 4 s" is a promise, and keys that failed together spread out.
 
 use std::time::Duration;
 

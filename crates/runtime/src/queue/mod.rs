@@ -1,7 +1,7 @@
 //! The work queue, sans I/O: time comes in as an argument, workers live elsewhere.
 //!
 //! **Invariants.** A key runs at most once at a time. A trigger is never lost: one that arrives while its key runs
-//! makes it run again. Waiting is fair (see `ready`). Everything is O(1), timers O(log n).
+//! makes it run again. Waiting is fair (see `ready_keys`). Everything is O(1), timers O(log n).
 //!
 //! **Backoff is not spent by unrelated triggers.** While a failing key waits for its retry, an edit of the object runs
 //! it at once; the first other event of the period may run it once, early; echoes of our own writes, lists and resyncs
@@ -15,28 +15,28 @@ use homeostat_core::{Entropy, Key};
 use tokio::time::Instant;
 
 mod backoff;
+mod key_state;
 #[cfg(test)]
 mod model;
-mod ready;
+mod ready_keys;
 mod slots;
-mod state;
 #[cfg(test)]
 mod tests;
 mod timers;
 
 pub use backoff::Backoff;
-use ready::{Class, Ready, Ticket};
+use key_state::{KeyHealth, KeyPhase, Timer, TimerReason};
+use ready_keys::{Ready, ReadyClass, Ticket};
 use slots::Slots;
-use state::{Health, Phase, Timer, TimerReason};
 use timers::Timers;
 
 /// A resync is spread over this share of its period, so that a million keys do not come due together.
 const RESYNC_JITTER: f64 = 0.2;
 
-/// How pressing a trigger is, least first.
+/// The urgency of a trigger, least urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// The initial list, a resync: after fresh work, unless it has waited long.
+    /// The initial list or a resync: runs after fresh work, unless it has waited long.
     Background,
     /// Our own write coming back through the watch: fresh, but no reason to try a failing key early.
     Echo,
@@ -47,10 +47,10 @@ pub enum Urgency {
 }
 
 impl Urgency {
-    fn class(self) -> Class {
+    fn class(self) -> ReadyClass {
         match self {
-            Self::Background => Class::Background,
-            Self::Echo | Self::Event | Self::Edit => Class::Fresh,
+            Self::Background => ReadyClass::Background,
+            Self::Echo | Self::Event | Self::Edit => ReadyClass::Fresh,
         }
     }
 }
@@ -60,7 +60,7 @@ impl Urgency {
 pub struct Config {
     /// The retry schedule.
     pub backoff: Backoff,
-    /// Runs at a time in one namespace; unlimited when absent.
+    /// Concurrent runs in one namespace; unlimited if absent.
     pub per_namespace: Option<u32>,
     /// The period after which a settled key runs again.
     pub resync: Option<Duration>,
@@ -79,7 +79,7 @@ pub struct Work {
     pub was_listed: bool,
     /// Failures in a row before this run.
     pub failures: u32,
-    /// How long it was due.
+    /// How long it has been due.
     pub waited: Duration,
 }
 
@@ -92,7 +92,7 @@ pub enum Outcome {
     Requeue(Duration),
     /// An error: retry on the schedule.
     Failed,
-    /// An error that says when to retry.
+    /// An error that specifies when to retry.
     RetryAfter(Duration),
     /// An error that only an edit can cure.
     Terminal,
@@ -102,16 +102,16 @@ pub enum Outcome {
     Gone,
 }
 
-/// What the queue holds, for metrics.
+/// The numbers of keys in the queue, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
     /// Keys that may run now.
     pub ready: usize,
     /// Keys running.
     pub running: usize,
-    /// Keys that come back by themselves later.
+    /// Keys that come due later.
     pub waiting: usize,
-    /// Keys remembered in any way.
+    /// All keys that the queue remembers.
     pub known: usize,
 }
 
@@ -159,8 +159,8 @@ impl Queue {
         self.running_count += 1;
         let slot = &mut self.slots[ticket.slot];
         slot.stamp = slot.stamp.wrapping_add(1);
-        let is_early = matches!(slot.health, Health::Failing { until, .. } if now < until);
-        slot.phase = Phase::Running { again: None, is_early };
+        let is_early = matches!(slot.health, KeyHealth::Failing { until, .. } if now < until);
+        slot.phase = KeyPhase::Running { again: None, is_early };
         let causes = std::mem::take(&mut slot.causes);
         Some(Work {
             ticket: ticket.slot,
@@ -178,25 +178,25 @@ impl Queue {
         let Some(index) = self.slots.get(key) else { return };
         let at = later(now, spread.mul_f64(self.entropy.unit()));
         let slot = &mut self.slots[index];
-        let Health::Failing { until, .. } = &mut slot.health else { return };
-        if slot.phase == Phase::Idle && *until > at {
+        let KeyHealth::Failing { until, .. } = &mut slot.health else { return };
+        if slot.phase == KeyPhase::Idle && *until > at {
             *until = at;
             self.set_timer(index, Some(Timer { at, reason: TimerReason::Retry }));
         }
     }
 
-    /// Returns when a key comes due by itself; the caller calls [`Queue::next`] again then.
+    /// Returns when the next key comes due; the caller calls [`Queue::next`] again then.
     pub fn deadline(&self) -> Option<Instant> {
         self.timers.first().map(|(at, _)| at)
     }
 
-    /// Ends a run. Returns in how long the key comes back by itself, if it does.
+    /// Ends a run. Returns how long until the key comes due again, if it does.
     pub fn done(&mut self, ticket: u32, outcome: Outcome, now: Instant) -> Option<Duration> {
         let slot = &mut self.slots[ticket];
-        let Phase::Running { again, is_early } = slot.phase else {
+        let KeyPhase::Running { again, is_early } = slot.phase else {
             unreachable!("only a running key is ended, once: its worker holds the ticket")
         };
-        slot.phase = Phase::Idle;
+        slot.phase = KeyPhase::Idle;
         let namespace = slot.namespace;
         self.running_count -= 1;
         self.ready.ended(namespace);
@@ -205,7 +205,7 @@ impl Queue {
         if let Some(urgency) = again {
             self.trigger(ticket, urgency, now);
         }
-        if self.slots[ticket].phase == Phase::Idle {
+        if self.slots[ticket].phase == KeyPhase::Idle {
             match outcome {
                 Outcome::Requeue(Duration::ZERO) => self.ring(ticket, TimerReason::Requeue, now),
                 Outcome::Interrupted => self.ring(ticket, TimerReason::Interrupted, now),
@@ -225,8 +225,8 @@ impl Queue {
         self.make_ready(ticket, class, since);
     }
 
-    /// Takes back a key whose run did not begin and may not for a while: [`Queue::resume`] makes it due again. A trigger
-    /// does so, too.
+    /// Takes back a key whose run did not begin and may not for a while: [`Queue::resume`] or a trigger makes it due
+    /// again.
     pub fn suspend(&mut self, work: Work) {
         self.shelve(work);
     }
@@ -235,26 +235,26 @@ impl Queue {
     pub fn resume(&mut self, key: &Key, now: Instant) {
         let Some(index) = self.slots.get(key) else { return };
         let slot = &self.slots[index];
-        if slot.phase == Phase::Idle && !slot.causes.is_empty() {
+        if slot.phase == KeyPhase::Idle && !slot.causes.is_empty() {
             let class = class_of(&slot.causes);
             self.set_timer(index, None);
             self.make_ready(index, class, now);
         }
     }
 
-    /// Forgets a key, unless a run of it is under way.
+    /// Forgets a key, unless it is running.
     pub fn forget(&mut self, key: &Key) {
         let Some(index) = self.slots.get(key) else { return };
-        if matches!(self.slots[index].phase, Phase::Running { .. }) {
+        if matches!(self.slots[index].phase, KeyPhase::Running { .. }) {
             return;
         }
         self.set_timer(index, None);
         let slot = &mut self.slots[index];
-        if matches!(slot.phase, Phase::Ready(_)) {
+        if matches!(slot.phase, KeyPhase::Ready(_)) {
             slot.stamp = slot.stamp.wrapping_add(1);
             self.ready_count -= 1;
         }
-        (slot.phase, slot.health) = (Phase::Idle, Health::Well);
+        (slot.phase, slot.health) = (KeyPhase::Idle, KeyHealth::Well);
         slot.causes.clear();
         self.slots.release(index);
     }
@@ -263,10 +263,10 @@ impl Queue {
     fn shelve(&mut self, work: Work) -> u32 {
         let slot = &mut self.slots[work.ticket];
         debug_assert!(
-            matches!(slot.phase, Phase::Running { .. }),
+            matches!(slot.phase, KeyPhase::Running { .. }),
             "only a key that was handed out comes back"
         );
-        slot.phase = Phase::Idle;
+        slot.phase = KeyPhase::Idle;
         work.causes.into_iter().for_each(|cause| slot.note(cause));
         let namespace = slot.namespace;
         self.running_count -= 1;
@@ -274,12 +274,12 @@ impl Queue {
         work.ticket
     }
 
-    /// Returns whether a trigger for this key is pending or a run of it is under way.
+    /// Returns whether this key is running or has a pending trigger.
     pub fn is_active(&self, key: &Key) -> bool {
-        self.slots.get(key).is_some_and(|slot| self.slots[slot].phase != Phase::Idle)
+        self.slots.get(key).is_some_and(|slot| self.slots[slot].phase != KeyPhase::Idle)
     }
 
-    /// Returns how much the queue holds.
+    /// Returns the numbers of keys in the queue.
     pub fn depth(&self) -> Depth {
         Depth {
             ready: self.ready_count,
@@ -289,25 +289,25 @@ impl Queue {
         }
     }
 
-    /// Sets the key's health after a run; returns when it comes back by itself.
+    /// Sets the key's health after a run; returns when it comes due again.
     fn judge(&mut self, ticket: u32, outcome: Outcome, is_early: bool, now: Instant) -> Option<Timer> {
         let slot = &mut self.slots[ticket];
         let failures = slot.failures();
         let (health, timer) = match outcome {
-            Outcome::Gone | Outcome::Requeue(Duration::ZERO) => (Health::Well, None),
+            Outcome::Gone | Outcome::Requeue(Duration::ZERO) => (KeyHealth::Well, None),
             Outcome::Interrupted => (slot.health, None),
             Outcome::AwaitChange => {
-                (Health::Well, self.config.resync.map(|period| resync(period, &self.entropy, now)))
+                (KeyHealth::Well, self.config.resync.map(|period| resync(period, &self.entropy, now)))
             }
             Outcome::Requeue(after) => {
-                (Health::Well, Some(Timer { at: later(now, after), reason: TimerReason::Requeue }))
+                (KeyHealth::Well, Some(Timer { at: later(now, after), reason: TimerReason::Requeue }))
             }
-            Outcome::Terminal => (Health::Terminal { failures: failures.saturating_add(1) }, None),
+            Outcome::Terminal => (KeyHealth::Terminal { failures: failures.saturating_add(1) }, None),
             Outcome::RetryAfter(after) => {
                 failing(failures.saturating_add(u32::from(!is_early)), later(now, after), false)
             }
             Outcome::Failed => match slot.health {
-                Health::Failing { until, early_used, .. } if is_early && now < until => {
+                KeyHealth::Failing { until, early_used, .. } if is_early && now < until => {
                     failing(failures, until, early_used)
                 }
                 _ => {
@@ -324,33 +324,33 @@ impl Queue {
     fn trigger(&mut self, index: u32, urgency: Urgency, now: Instant) {
         let slot = &mut self.slots[index];
         match slot.phase {
-            Phase::Running { ref mut again, .. } => *again = (*again).max(Some(urgency)),
-            Phase::Ready(class) if class >= urgency.class() => {}
-            Phase::Ready(_) => self.promote(index, urgency.class()),
-            Phase::Idle if slot.health.admits(urgency) => {
+            KeyPhase::Running { ref mut again, .. } => *again = (*again).max(Some(urgency)),
+            KeyPhase::Ready(class) if class >= urgency.class() => {}
+            KeyPhase::Ready(_) => self.promote(index, urgency.class()),
+            KeyPhase::Idle if slot.health.admits(urgency) => {
                 self.set_timer(index, None);
                 self.make_ready(index, urgency.class(), now);
             }
-            Phase::Idle => {}
+            KeyPhase::Idle => {}
         }
     }
 
-    fn make_ready(&mut self, index: u32, class: Class, since: Instant) {
+    fn make_ready(&mut self, index: u32, class: ReadyClass, since: Instant) {
         self.slots[index].since = since;
         self.ready_count += 1;
         self.promote(index, class);
     }
 
     /// Gives the key a place in this class; its stamp makes an earlier place invalid.
-    fn promote(&mut self, index: u32, class: Class) {
+    fn promote(&mut self, index: u32, class: ReadyClass) {
         let slot = &mut self.slots[index];
         slot.stamp = slot.stamp.wrapping_add(1);
-        slot.phase = Phase::Ready(class);
+        slot.phase = KeyPhase::Ready(class);
         let ticket = Ticket { slot: index, stamp: slot.stamp, since: slot.since };
         self.ready.push(slot.namespace, class, ticket);
     }
 
-    /// Makes the keys ready whose time has come. [`Queue::next`] does it too.
+    /// Makes the keys ready whose time has come. [`Queue::next`] also does this.
     pub fn tick(&mut self, now: Instant) {
         while let Some((at, index)) = self.timers.first()
             && at <= now
@@ -378,7 +378,7 @@ impl Queue {
     }
 }
 
-impl Health {
+impl KeyHealth {
     /// Returns whether this trigger may run a key that is backing off. Spends the one early run of the period.
     fn admits(&mut self, urgency: Urgency) -> bool {
         match self {
@@ -394,13 +394,16 @@ impl Health {
 }
 
 /// Returns the class of a key that is due for these causes.
-fn class_of(causes: &[Cause]) -> Class {
+fn class_of(causes: &[Cause]) -> ReadyClass {
     let is_background = causes.iter().all(|cause| matches!(cause, Cause::Listed | Cause::Resync));
-    if is_background { Class::Background } else { Class::Fresh }
+    if is_background { ReadyClass::Background } else { ReadyClass::Fresh }
 }
 
-fn failing(failures: u32, until: Instant, early_used: bool) -> (Health, Option<Timer>) {
-    (Health::Failing { failures, until, early_used }, Some(Timer { at: until, reason: TimerReason::Retry }))
+fn failing(failures: u32, until: Instant, early_used: bool) -> (KeyHealth, Option<Timer>) {
+    (
+        KeyHealth::Failing { failures, until, early_used },
+        Some(Timer { at: until, reason: TimerReason::Retry }),
+    )
 }
 
 fn resync(period: Duration, entropy: &Entropy, now: Instant) -> Timer {

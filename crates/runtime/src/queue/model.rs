@@ -1,5 +1,5 @@
-//! The queue against a model that remembers everything and is clever about nothing: thousands of random steps per
-//! seed, and after each the two must agree on which keys may run, what is counted, and when the next timer rings.
+//! Tests the queue against a simple model that remembers everything: thousands of random steps per seed, and after each
+//! the two must agree on which keys may run, the counts, and when the next timer fires.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 use homeostat_core::Key;
 use tokio::time::Instant;
 
-use super::state::Slot;
+use super::key_state::Slot;
 
 /// The slots in use, found by key or by number.
 #[derive(Debug, Default)]

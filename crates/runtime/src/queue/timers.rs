@@ -1,9 +1,9 @@
-//! When keys come due by themselves: a heap of times, and each slot knows its own.
+//! When keys come due: a heap of times; each slot knows its own.
 //!
 //! **Invariant:** the slot is the truth. An entry whose moment is not its slot's is dead; it is dropped when it reaches
-//! the top, and all dead ones when they outnumber the living. So a million keys that settle (each plans its periodic
-//! pass, far away and at random) cost a push each, which is O(1) on average and touches little memory, where an
-//! ordered set would walk a tree that no processor cache holds.
+//! the top, and all dead ones when they outnumber the live ones. So a million keys that settle (each plans its periodic
+//! pass, far away and at random) cost a push each, which is O(1) on average and touches little memory, where an ordered
+//! set would walk a tree that no processor cache holds.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,7 +27,7 @@ impl Timers {
         self.alive += 1;
     }
 
-    /// Notes that a slot is no longer due when it was; `is_alive` compares an entry with its slot.
+    /// Records that a slot is no longer due at its former time; `is_alive` compares an entry with its slot.
     pub(super) fn unset(&mut self, is_alive: impl Fn(Instant, u32) -> bool) {
         self.alive -= 1;
         if self.heap.len() > 2 * self.alive + DEAD_TOLERATED {
@@ -45,7 +45,7 @@ impl Timers {
         self.heap.peek().map(|Reverse(entry)| *entry)
     }
 
-    /// Returns how many slots are due at some time.
+    /// Returns how many slots have a timer.
     pub(super) fn len(&self) -> usize {
         self.alive
     }

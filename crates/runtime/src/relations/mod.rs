@@ -57,7 +57,7 @@ impl RelationContext<'_> {
 /// A relation of a controller to another kind, as declared.
 pub(crate) struct Relation {
     /// The other kind, and what the relation does with it; none for what follows only the main kind.
-    pub(crate) other: Option<Other>,
+    pub(crate) other: Option<RelatedKind>,
     pub(crate) connect: ConnectRelation,
 }
 
@@ -67,7 +67,7 @@ pub(crate) type ConnectRelation =
 
 /// The other kind of a relation, and what the relation does with its objects.
 #[derive(Clone, Copy)]
-pub(crate) struct Other {
+pub(crate) struct RelatedKind {
     pub(crate) info: &'static KindInfo,
     /// The builder's method, for messages.
     pub(crate) method: &'static str,
@@ -80,7 +80,7 @@ pub(crate) struct Other {
 impl Relation {
     /// Returns a relation whose triggers need only the metadata of the other kind.
     fn by_metadata(info: &'static KindInfo, method: &'static str, connect: ConnectRelation) -> Self {
-        Self { other: Some(Other { info, method, reads_whole: false, triggers: true }), connect }
+        Self { other: Some(RelatedKind { info, method, reads_whole: false, triggers: true }), connect }
     }
 }
 
@@ -149,13 +149,13 @@ where
         wire.caches.keep_index(wire.scope, cache.index(values));
         cache.watch_freshness()
     });
-    let other = Other { info: info::<T>(), method: "index", reads_whole: true, triggers: false };
+    let other = RelatedKind { info: info::<T>(), method: "index", reads_whole: true, triggers: false };
     Relation { other: Some(other), connect }
 }
 
 /// Relates a kind that is only read; it triggers nothing.
 pub(crate) fn reads(info: &'static KindInfo) -> Relation {
     let connect: ConnectRelation = Box::new(|wire, followed| wire.declare(followed.info).watch_freshness());
-    let other = Other { info, method: "reads", reads_whole: false, triggers: false };
+    let other = RelatedKind { info, method: "reads", reads_whole: false, triggers: false };
     Relation { other: Some(other), connect }
 }

@@ -4,7 +4,7 @@
 //! **Invariant:** an option that would have no effect, or that a relation cannot honour, is an error before anything
 //! starts.
 
-use super::{Other, Relation};
+use super::{RelatedKind, Relation};
 use crate::kind::KindInfo;
 use crate::relations::predicate::ChangeTest;
 
@@ -62,7 +62,8 @@ impl Options {
     pub(crate) fn verify(&self, main: &KindInfo, relations: &[Relation]) -> Result<(), String> {
         let others = || relations.iter().filter_map(|relation| relation.other);
         for only in &self.metadata_only {
-            let related: Vec<Other> = others().filter(|other| other.info.is_same_kind(only.whole)).collect();
+            let related: Vec<RelatedKind> =
+                others().filter(|other| other.info.is_same_kind(only.whole)).collect();
             only.verify(main, &related)?;
         }
         for filter in &self.filters {
@@ -76,7 +77,7 @@ impl Options {
 
 impl MetadataOnly {
     /// Refuses it without a relation to its kind, or where one reads whole objects.
-    fn verify(&self, main: &KindInfo, related: &[Other]) -> Result<(), String> {
+    fn verify(&self, main: &KindInfo, related: &[RelatedKind]) -> Result<(), String> {
         let kind = &self.whole.kind;
         if related.is_empty() {
             let cure = if main.is_same_kind(self.whole) {
@@ -89,7 +90,7 @@ impl MetadataOnly {
             ));
         }
         match related.iter().find(|other| other.reads_whole && !other.info.is_metadata_only) {
-            Some(Other { method, .. }) => Err(format!(
+            Some(RelatedKind { method, .. }) => Err(format!(
                 "metadata_only::<{kind}>() keeps only metadata, and the function given to {method} reads whole objects: let \
                  it take a &Metadata<{kind}>, or remove the call of metadata_only"
             )),

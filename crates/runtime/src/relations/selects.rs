@@ -37,7 +37,7 @@ impl Selector for meta::LabelSelector {
 
 /// Under what our objects are indexed by their selectors.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Anchor {
+struct SelectorIndexKey {
     /// The namespace both must be in; empty if it does not matter.
     namespace: String,
     /// A label that must have this value; none for a selector that demands no single label.
@@ -46,7 +46,7 @@ struct Anchor {
 
 /// Whether both objects must be in the same namespace.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Nearness {
+enum NamespaceMatch {
     SameNamespace,
     Anywhere,
 }
@@ -58,8 +58,8 @@ pub(crate) fn selects(other: &'static KindInfo, selector: SelectorOf) -> Relatio
     let connect = move |wire: &RelationContext<'_>, followed: Followed| {
         let anchoring = selector.clone();
         let are_namespaced = wire.main.info().is_namespaced && other.is_namespaced;
-        let nearness = if are_namespaced { Nearness::SameNamespace } else { Nearness::Anywhere };
-        let anchor_of = move |object: &Object| -> Vec<Anchor> {
+        let nearness = if are_namespaced { NamespaceMatch::SameNamespace } else { NamespaceMatch::Anywhere };
+        let anchor_of = move |object: &Object| -> Vec<SelectorIndexKey> {
             let selector = anchoring(object);
             selector
                 .map(|selector| anchor(namespace_of(object.meta(), nearness), &selector))
@@ -95,37 +95,38 @@ pub(crate) fn selects(other: &'static KindInfo, selector: SelectorOf) -> Relatio
 }
 
 /// Returns the namespace both must be in; empty if it does not matter.
-fn namespace_of(meta: &ObjectMeta, nearness: Nearness) -> String {
-    meta.namespace.clone().filter(|_| nearness == Nearness::SameNamespace).unwrap_or_default()
+fn namespace_of(meta: &ObjectMeta, nearness: NamespaceMatch) -> String {
+    meta.namespace.clone().filter(|_| nearness == NamespaceMatch::SameNamespace).unwrap_or_default()
 }
 
-fn anchor(namespace: String, selector: &LabelSelector) -> Anchor {
+fn anchor(namespace: String, selector: &LabelSelector) -> SelectorIndexKey {
     let label = selector.requirements().iter().find_map(|requirement| {
         let value = selector.exact(requirement.key())?;
         Some((requirement.key().to_owned(), value.to_owned()))
     });
-    Anchor { namespace, label }
+    SelectorIndexKey { namespace, label }
 }
 
 /// An object that changed, which selectors of ours may match.
 #[derive(Clone, Copy)]
 struct ChangedObject<'a> {
-    nearness: Nearness,
+    nearness: NamespaceMatch,
     meta: &'a ObjectMeta,
 }
 
 /// Returns those of ours whose selector matches the candidate.
 fn match_selectors(
     main: &ObjectCache,
-    anchors: &ObjectIndex<Anchor>,
+    anchors: &ObjectIndex<SelectorIndexKey>,
     selector: &SelectorOf,
     candidate: ChangedObject<'_>,
 ) -> BTreeSet<Key> {
     let namespace = namespace_of(candidate.meta, candidate.nearness);
     let labels = candidate.meta.labels.as_ref();
     let demands = labels.into_iter().flatten().map(|(key, value)| Some((key.clone(), value.clone())));
-    let candidates =
-        demands.chain([None]).flat_map(|label| anchors.keys(&Anchor { namespace: namespace.clone(), label }));
+    let candidates = demands
+        .chain([None])
+        .flat_map(|label| anchors.keys(&SelectorIndexKey { namespace: namespace.clone(), label }));
     let lookup = |key: &str| labels.and_then(|labels| labels.get(key)).map(String::as_str);
     let is_match = |key: &Key| {
         let ours = main.get(key)?;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
-use super::{Followed, Other, Relation, RelationContext, Targets, admits, guarded, triggered, urgency};
+use super::{Followed, RelatedKind, Relation, RelationContext, Targets, admits, guarded, triggered, urgency};
 use crate::kind::KindInfo;
 use crate::kind::object::Object;
 
@@ -31,6 +31,6 @@ pub(crate) fn watches(other: &'static KindInfo, map: Targets) -> Relation {
         });
         cache.watch_freshness()
     };
-    let other = Other { info: other, method: "watches", reads_whole: true, triggers: true };
+    let other = RelatedKind { info: other, method: "watches", reads_whole: true, triggers: true };
     Relation { other: Some(other), connect: Box::new(connect) }
 }

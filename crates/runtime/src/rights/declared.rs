@@ -1,19 +1,19 @@
-//! What the builder declared, checked before every write. A kind that it did not declare can be written with an
-//! administrator's kubeconfig, but is forbidden in a cluster, whose role is made from the declarations: the first write
-//! of each such kind is logged as a warning while it still works, and `/readyz` shows it.
+//! The writes that the builder declared, checked before every write. A kind that it did not declare can be written with
+//! an administrator's kubeconfig, but is forbidden in a cluster, whose role follows from the declarations: the first
+//! write of each such kind is logged as a warning while it still works, and `/readyz` shows it.
 //!
-//! It only informs. Whether the server allows a write is the server's business.
+//! It only informs. Whether a write is allowed is decided by the server.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-use super::rule::Rule;
+use super::required_rules::Rule;
 use crate::kind::{KindInfo, resource_name};
 
-/// A sort of write, as rights name it.
+/// A sort of write, as RBAC rules name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteVerb {
-    /// Server-side apply creates what is not there.
+    /// Server-side apply creates missing objects.
     Apply,
     Create,
     Patch,
@@ -21,7 +21,7 @@ pub(crate) enum WriteVerb {
     /// Writes an entry of a parent's status.
     Report,
     Delete,
-    /// Removes a finalizer that a former version of the controller added.
+    /// Removes a finalizer that an earlier version of the controller added.
     Release,
 }
 
@@ -55,7 +55,7 @@ impl WriteVerb {
 pub(crate) struct Declared {
     /// By group and resource, with its subresource.
     verbs: HashMap<String, BTreeSet<&'static str>>,
-    /// What was written and not declared, as messages.
+    /// Messages about writes that were not declared.
     undeclared: Mutex<BTreeSet<String>>,
 }
 
@@ -68,13 +68,13 @@ impl Declared {
         Self { verbs, undeclared: Mutex::default() }
     }
 
-    /// Returns whether the declarations give the right to such a write.
+    /// Returns whether the declarations cover such a write.
     pub(crate) fn allows(&self, info: &KindInfo, verb: WriteVerb) -> bool {
         let declared = self.verbs.get(&resource_written(info, verb));
         verb.verbs().iter().all(|verb| declared.is_some_and(|verbs| verbs.contains(verb)))
     }
 
-    /// Warns, once per kind and remedy, of a write that was not declared.
+    /// Warns about a write that was not declared, once per kind and remedy.
     pub(crate) fn warn_unless_declared(&self, info: &KindInfo, verb: WriteVerb) {
         if self.allows(info, verb) {
             return;
@@ -89,7 +89,7 @@ impl Declared {
         }
     }
 
-    /// Describes what was written and not declared.
+    /// Describes the writes that were not declared.
     pub(crate) fn undeclared(&self) -> Vec<String> {
         self.undeclared.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
     use crate::kind::info;
-    use crate::rights::rule::{READ, WRITE};
+    use crate::rights::required_rules::{READ, WRITE};
 
     #[test]
     fn what_is_not_declared_is_named_once_with_its_cure() {

@@ -1,7 +1,7 @@
 //! Checks at start that the operator may do what its builder declared, and names exactly what is missing.
 //!
-//! It only informs: what is missing shows up as a failing watch or write, heals when the right is granted, and keeps
-//! nothing else from working. A review that the server did not answer grants nothing: it is asked for again.
+//! It only informs: a missing permission shows up as a failing watch or write, works as soon as it is granted, and
+//! stops nothing else. A review that the server did not answer grants nothing: it is requested again.
 
 use futures::StreamExt;
 use futures::stream;
@@ -13,31 +13,31 @@ use kube::core::Request as Path;
 use kube::{Client, Resource};
 use serde::Deserialize;
 
-use super::rule::{MergedRule, Rule, merge_rules};
+use super::required_rules::{MergedRule, Rule, merge_rules};
 use crate::error::Error;
 use crate::request::{RequestLabel, call};
 
-/// Reviews under way at a time. Each of them opens a connection of its own, whose handshake costs more than the answer,
-/// and the first lists matter more than the verdict.
+/// Concurrent reviews. Each opens a connection of its own, whose handshake costs more than the answer, and the first
+/// lists matter more than the verdict.
 const REVIEWS_AT_ONCE: usize = 2;
 
-/// The answer to a review, as far as it matters.
+/// The relevant part of the answer to a review.
 #[derive(Deserialize)]
-struct Review {
+struct RightsReview {
     status: Option<SubjectAccessReviewStatus>,
 }
 
-/// What is known of the client's rights, as messages.
+/// What is known about the client's permissions, as messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rights {
-    /// What it may not do.
+    /// Missing permissions.
     pub(crate) missing: Vec<String>,
-    /// What the server did not answer, and why not.
+    /// Reviews that the server did not answer, and why.
     pub(crate) unknown: Vec<String>,
 }
 
 impl Rights {
-    /// Returns whether the client has every right it was asked about.
+    /// Returns whether the client has every permission that was reviewed.
     pub(crate) fn are_complete(&self) -> bool {
         self.missing.is_empty() && self.unknown.is_empty()
     }
@@ -49,8 +49,8 @@ impl Rights {
         self
     }
 
-    /// Returns a line for each missing right, and one for all that are unknown: usually the server was away, and one
-    /// reason stands for all.
+    /// Returns a line for each missing permission, and one for all unknown ones: usually the server was unreachable,
+    /// and one reason stands for all.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> =
             self.missing.iter().map(|missing| format!("this operator {missing}")).collect();
@@ -64,7 +64,7 @@ impl Rights {
     }
 }
 
-/// Asks the server whether this client has the rights that the rules name.
+/// Asks the server whether this client has the permissions that the rules name.
 pub(crate) async fn review_rights(client: &Client, namespace: Option<&str>, rules: &[Rule]) -> Rights {
     let wanted = merge_rules(rules).into_iter().flat_map(|rule| {
         let MergedRule { group, resource, verbs, is_namespaced } = rule;
@@ -114,7 +114,7 @@ async fn ask_right(client: &Client, attributes: &ResourceAttributes) -> Result<b
     let request =
         Path::new(SelfSubjectAccessReview::url_path(&(), None)).create(&PostParams::default(), body);
     let label = RequestLabel { verb: "review", target: "own rights" };
-    let answer: Review = call(client, label, request).await?;
+    let answer: RightsReview = call(client, label, request).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 

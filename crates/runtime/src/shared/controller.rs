@@ -1,4 +1,4 @@
-//! What all reconciles of one controller share: its name, its cache, and what it remembers of its own writes.
+//! The state that all reconciles of one controller share: its name, its cache, and its memory of its own writes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{LastApplied, OperatorShared};
 use crate::cache::ObjectCache;
 use crate::watch::Scope;
 
-/// What all reconciles of one controller share.
+/// The state that all reconciles of one controller share.
 pub(crate) struct ControllerShared {
     /// The controller's name in the journal, in logs and in metrics.
     pub(crate) source: Source,
@@ -26,7 +26,7 @@ pub(crate) struct ControllerShared {
 
 impl ControllerShared {
     /// Returns whether this controller may write on behalf of `key` now.
-    pub(crate) fn is_admitted(&self, key: &Key) -> bool {
-        self.operator.fence.admits(key)
+    pub(crate) fn leads(&self, key: &Key) -> bool {
+        self.operator.fence.leads(key)
     }
 }

@@ -1,8 +1,9 @@
-//! What a controller applied last to each object, so that applying the same again costs nothing, and the server need not
-//! be asked again whose a child is.
+//! The last configuration that a controller applied to each object, so that applying the same again costs nothing, and
+//! the server need not be asked again who owns a child.
 //!
-//! **Invariant:** memory is bounded. What a cache shows is remembered as long as the cache shows it; of what no cache
-//! shows, such as children that are written but not watched, only the last [`UNWATCHED_MAX`]. Forgetting costs a request.
+//! **Invariant:** memory is bounded. Cached objects are remembered as long as they are in the cache; of objects in no
+//! cache, such as children that are written but not watched, only the last [`UNWATCHED_MAX`]. Forgetting costs a
+//! request.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,30 +14,30 @@ use serde_json::Value;
 
 use crate::recent::Recent;
 
-/// How many objects are remembered whose deletion no cache reports: about a megabyte.
+/// The number of objects to remember whose deletion no cache reports: about a megabyte.
 const UNWATCHED_MAX: usize = 4096;
 
-/// What a controller applied last to each object.
+/// The last configuration that a controller applied to each object.
 pub(crate) struct LastApplied(Mutex<LastAppliedEntries>);
 
 struct LastAppliedEntries {
-    watched: HashMap<Key, Remembered>,
-    unwatched: Recent<Key, Remembered>,
+    watched: HashMap<Key, RememberedApply>,
+    unwatched: Recent<Key, RememberedApply>,
 }
 
-struct Remembered {
-    applied: Applied,
+struct RememberedApply {
+    applied: AppliedFingerprint,
     uid: Option<Box<str>>,
 }
 
-/// A fingerprint of a write, and the revision it led to.
+/// The fingerprint of an applied configuration, and the resulting revision.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) struct Applied {
+pub(crate) struct AppliedFingerprint {
     pub(crate) configuration: u64,
     pub(crate) revision: Revision,
 }
 
-impl Applied {
+impl AppliedFingerprint {
     pub(crate) fn new(body: &Value, revision: Revision) -> Self {
         Self { configuration: hash_of(body), revision }
     }
@@ -52,7 +53,7 @@ impl Default for LastApplied {
 }
 
 impl LastApplied {
-    pub(crate) fn get(&self, key: &Key) -> Option<Applied> {
+    pub(crate) fn get(&self, key: &Key) -> Option<AppliedFingerprint> {
         self.lock().find(key).map(|one| one.applied)
     }
 
@@ -62,19 +63,19 @@ impl LastApplied {
     }
 
     /// Returns whether exactly this was written last.
-    pub(crate) fn was_written(&self, key: &Key, applied: Applied) -> bool {
+    pub(crate) fn was_written(&self, key: &Key, applied: AppliedFingerprint) -> bool {
         self.get(key) == Some(applied)
     }
 
-    /// Remembers a write to an object that a cache shows: [`forget`](Self::forget) is called when it is gone.
-    pub(crate) fn set(&self, key: Key, applied: Applied, uid: Option<&str>) {
-        let remembered = Remembered { applied, uid: uid.map(Into::into) };
+    /// Remembers a write to a cached object; [`forget`](Self::forget) is called when it is gone.
+    pub(crate) fn set(&self, key: Key, applied: AppliedFingerprint, uid: Option<&str>) {
+        let remembered = RememberedApply { applied, uid: uid.map(Into::into) };
         self.lock().watched.insert(key, remembered);
     }
 
-    /// Remembers a write to an object that no cache shows.
-    pub(crate) fn set_unwatched(&self, key: Key, applied: Applied, uid: Option<&str>) {
-        let remembered = Remembered { applied, uid: uid.map(Into::into) };
+    /// Remembers a write to an object in no cache.
+    pub(crate) fn set_unwatched(&self, key: Key, applied: AppliedFingerprint, uid: Option<&str>) {
+        let remembered = RememberedApply { applied, uid: uid.map(Into::into) };
         self.lock().unwatched.insert(key, remembered);
     }
 
@@ -92,12 +93,12 @@ impl LastApplied {
 }
 
 impl LastAppliedEntries {
-    fn find(&self, key: &Key) -> Option<&Remembered> {
+    fn find(&self, key: &Key) -> Option<&RememberedApply> {
         self.watched.get(key).or_else(|| self.unwatched.get(key))
     }
 }
 
-/// Returns the same number for the same body.
+/// Returns a hash of the body.
 pub(crate) fn hash_of(body: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     body.to_string().hash(&mut hasher);
@@ -126,7 +127,7 @@ mod tests {
     #[test]
     fn children_that_nobody_watches_are_forgotten_after_a_while() {
         let last_applied = LastApplied::default();
-        let applied = Applied { configuration: 1, revision: Revision::new(1) };
+        let applied = AppliedFingerprint { configuration: 1, revision: Revision::new(1) };
         last_applied.set(key(0), applied, Some("watched"));
         for number in 1..=10 * UNWATCHED_MAX {
             last_applied.set_unwatched(key(number), applied, Some("unwatched"));
@@ -140,7 +141,7 @@ mod tests {
     #[test]
     fn nothing_is_left_of_an_object_that_is_gone() {
         let last_applied = LastApplied::default();
-        let applied = Applied { configuration: 1, revision: Revision::new(1) };
+        let applied = AppliedFingerprint { configuration: 1, revision: Revision::new(1) };
         last_applied.set(key(0), applied, None);
         last_applied.set(status_key(&key(0)), applied, None);
         last_applied.set_unwatched(key(1), applied, None);

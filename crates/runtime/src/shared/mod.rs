@@ -1,5 +1,5 @@
-//! What all controllers of an operator share: one client, the caches, the journal, time and randomness, the user's
-//! state, the event recorder, the right to write and what was declared to be written.
+//! The state that all controllers of an operator share: one client, the caches, the journal, time and randomness, the
+//! user's state, the event recorder, the fence and the declared writes.
 
 use homeostat_core::journal::Source;
 use homeostat_core::{Clock, Entropy};
@@ -14,13 +14,13 @@ pub(crate) use last_applied::LastApplied;
 use states::States;
 
 use crate::cache::caches::Caches;
-use crate::events::Recorder;
+use crate::events::EventRecorder;
 use crate::fence::Fence;
 use crate::journal::Journal;
 use crate::rights::declared::Declared;
 use crate::watch::Scope;
 
-/// What all controllers of an operator share.
+/// The state that all controllers of an operator share.
 pub(crate) struct OperatorShared {
     /// The operator's name: field manager, lease, finalizer prefix, event source.
     pub(crate) name: Source,
@@ -31,10 +31,10 @@ pub(crate) struct OperatorShared {
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
     pub(crate) states: States,
-    pub(crate) recorder: Recorder,
+    pub(crate) recorder: EventRecorder,
     pub(crate) fence: Fence,
     pub(crate) declared: Declared,
-    /// Where the admin server listens, as it is announced to others.
+    /// The announced address of the admin server.
     pub(crate) admin_address: Option<String>,
 }
 

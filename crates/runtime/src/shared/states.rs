@@ -1,9 +1,10 @@
 //! The values that `main` gives to the operator for its reconcilers, one per type.
 //!
-//! A type is known only inside the function that asks for it, so the operator cannot find out by itself what will be
-//! asked for. A controller declares it instead, and what is declared and not given is an error before anything starts. A
-//! forgotten declaration does not go unnoticed: the first use of an undeclared value is logged as a warning, and the
-//! first use of one that was not given ends the operator, because no retry and no other object would find it.
+//! A type is known only inside the function that asks for it, so the operator cannot find out on its own which types
+//! will be requested. A controller declares them instead, and a declared value that was not given is an error before
+//! anything starts. A forgotten declaration does not go unnoticed: the first use of an undeclared value is logged as a
+//! warning, and the first use of one that was not given ends the operator, because no retry and no other object would
+//! find it.
 //!
 //! Rejected: values as parameters of the functions, which needs a second form of every method that takes a function (closures
 //! of unknown arity have no inferred types), and a type parameter for the state, which every `Context<K>` would carry.
@@ -40,11 +41,11 @@ pub(crate) struct States {
 
 struct StateValue {
     value: Arc<dyn Any + Send + Sync>,
-    /// A controller declared that it needs it, or a warning said that none did.
+    /// Whether a controller declared it, or a warning about the missing declaration was logged.
     is_declared: AtomicBool,
 }
 
-/// The first value that was asked for and that the operator does not have.
+/// The first requested value that the operator does not have.
 #[derive(Default)]
 struct MissingState {
     problem: OnceLock<String>,
@@ -57,7 +58,7 @@ impl States {
         self.values.insert(TypeId::of::<S>(), value);
     }
 
-    /// Notes that a controller needs values of these types, and fails if the operator does not have one.
+    /// Records that a controller needs values of these types; fails if the operator lacks one.
     pub(crate) fn declare(&self, needed: &[StateType]) -> Result<(), String> {
         for state in needed {
             let given = self.values.get(&state.id).ok_or_else(|| {
@@ -69,7 +70,7 @@ impl States {
         Ok(())
     }
 
-    /// Returns the value of this type to a reconciler of this controller. Warns once if nobody declared it.
+    /// Returns the value of this type to a reconciler of this controller. Warns once if no controller declared it.
     pub(crate) fn expect_declared<S: Send + Sync + 'static>(&self, controller: &Source) -> Arc<S> {
         let value = self.values.get(&TypeId::of::<S>());
         if value.is_some_and(|value| !value.is_declared.swap(true, Ordering::Relaxed)) {
@@ -98,17 +99,17 @@ impl States {
         })
     }
 
-    /// Returns whether a value was asked for that the operator does not have.
+    /// Returns whether a value was requested that the operator does not have.
     pub(crate) fn is_one_missing(&self) -> bool {
         self.missing.problem.get().is_some()
     }
 
-    /// Waits until a value is asked for that the operator does not have.
+    /// Waits until a value is requested that the operator does not have.
     pub(crate) async fn find_missing(&self) {
         self.missing.found.notified().await;
     }
 
-    /// Fails if a value was asked for that the operator does not have.
+    /// Fails if a value was requested that the operator does not have.
     pub(crate) fn verify(&self) -> Result<(), Error> {
         match self.missing.problem.get() {
             Some(problem) => Err(Error::Invalid(problem.clone())),

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use serde_json::Error;
 
-use super::scan::{Field, fields, first, items};
+use super::json_scan::{ScannedField, fields, first, items};
 use crate::kind::KindInfo;
 use crate::panics::catch_panic;
 
@@ -44,7 +44,7 @@ fn offset(text: &str, error: &Error) -> usize {
 
 /// The path to a position in the text.
 #[derive(Default)]
-struct Way {
+struct JsonPath {
     steps: Vec<String>,
     /// The innermost object around the place, if the place is in one and in no value of it.
     object: Option<Range<usize>>,
@@ -52,8 +52,8 @@ struct Way {
     is_at_end: bool,
 }
 
-fn way_to(text: &str, offset: usize) -> Way {
-    let mut way = Way::default();
+fn way_to(text: &str, offset: usize) -> JsonPath {
+    let mut way = JsonPath::default();
     let mut value = first(text)..text.trim_end().len();
     let holds = |range: &Range<usize>| range.start <= offset && offset <= range.end;
     loop {
@@ -62,7 +62,7 @@ fn way_to(text: &str, offset: usize) -> Way {
         let field = fields(text, value.start).find(|field| is_inside && offset <= field.value.end);
         let item = items(text, value.start).enumerate().find(|(_, item)| holds(item));
         match (field, item) {
-            (Some(Field { name, value: inner }), _) => {
+            (Some(ScannedField { name, value: inner }), _) => {
                 let is_value = holds(&inner);
                 way.steps.push(step(&text[name]));
                 if !is_value {
@@ -84,7 +84,7 @@ fn way_to(text: &str, offset: usize) -> Way {
 }
 
 /// Returns whether the decoder would say something else without this field.
-fn is_blamed(info: &KindInfo, text: &str, field: &Field, words: &str) -> bool {
+fn is_blamed(info: &KindInfo, text: &str, field: &ScannedField, words: &str) -> bool {
     let comma = text[..field.name.start].trim_end().strip_suffix(',');
     let before = comma.unwrap_or(&text[..field.name.start]);
     let without = [before, &text[field.value.end..]].concat();
@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
     use crate::kind::info;
-    use crate::watch::trim::without_managed_fields;
+    use crate::watch::trim_managed_fields::without_managed_fields;
 
     #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
     #[kube(group = "test.dev", version = "v1", kind = "Odd", namespaced)]

@@ -1,21 +1,22 @@
 //! The list/watch protocol of one kind, up to the objects it shows. `cache::feed` sends the requests and puts the objects
 //! into the cache.
 //!
-//! [`machine`] is the protocol without I/O, [`read_ahead`] reads the lines of a stream, [`wire`] decodes them, [`scan`]
-//! finds objects in them without decoding, [`trim`] cuts managed fields out, [`decode_error`] says why an object does not
-//! decode, and [`outage`] says how much of a failure is news. Ours rather than kube's because each watch here has its
-//! own backoff and health, bookmarks are visible, and an object that does not decode harms nobody else.
+//! [`watch_machine`] is the protocol without I/O, [`read_ahead`] reads the lines of a stream, [`wire`] decodes them,
+//! [`json_scan`] finds objects in them without decoding, [`trim_managed_fields`] cuts managed fields out,
+//! [`decode_error`] says why an object does not decode, and [`outage`] says how much of a failure is news. Ours rather
+//! than kube's because each watch here has its own backoff and health, bookmarks are visible, and an object that does
+//! not decode harms nobody else.
 
 mod decode_error;
-mod lines;
-pub(crate) mod machine;
+mod json_scan;
+mod line_splitter;
 pub(crate) mod outage;
 pub(crate) mod read_ahead;
-mod scan;
-mod trim;
+mod trim_managed_fields;
+pub(crate) mod watch_machine;
 pub(crate) mod wire;
 
-pub(crate) use trim::without_managed_fields;
+pub(crate) use trim_managed_fields::without_managed_fields;
 
 /// Which objects of a kind are watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

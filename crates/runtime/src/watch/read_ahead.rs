@@ -18,9 +18,9 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
-use super::lines::Lines;
-use super::machine::Signal;
-use super::wire::{self, Line};
+use super::line_splitter::LineSplitter;
+use super::watch_machine::WatchSignal;
+use super::wire::{self, WatchLine};
 use crate::kind::KindInfo;
 
 /// How the line of an object begins.
@@ -39,18 +39,18 @@ const AHEAD_BATCHES: usize = 6;
 const STREAM_STALL_MAX: Duration = Duration::from_secs(20);
 
 /// A watch's body, line by line.
-pub(crate) struct Reading {
+pub(crate) struct WatchBody {
     body: Body,
-    lines: Lines,
+    lines: LineSplitter,
 }
 
-impl Reading {
+impl WatchBody {
     pub(crate) fn new(body: Body) -> Self {
-        Self { body, lines: Lines::default() }
+        Self { body, lines: LineSplitter::default() }
     }
 
     /// Returns the next line, or how the watch ended. Dropping the future loses nothing.
-    pub(crate) async fn line(&mut self, patience: Duration) -> Result<Bytes, Signal> {
+    pub(crate) async fn line(&mut self, patience: Duration) -> Result<Bytes, WatchSignal> {
         loop {
             if let Some(text) = self.lines.next() {
                 return Ok(text);
@@ -59,8 +59,8 @@ impl Reading {
                 return Err(broken("the server sent a line that is too long".to_owned()));
             }
             match timeout(patience, self.body.frame()).await {
-                Err(_) => return Err(Signal::Silent),
-                Ok(None) => return Err(Signal::Ended),
+                Err(_) => return Err(WatchSignal::Silent),
+                Ok(None) => return Err(WatchSignal::Ended),
                 Ok(Some(Err(error))) => return Err(broken(format!("the watch broke off: {error}"))),
                 Ok(Some(Ok(frame))) => self.lines.feed(frame.into_data().unwrap_or_default()),
             }
@@ -69,29 +69,29 @@ impl Reading {
 }
 
 /// Lines that any core decodes; whoever awaits them gets them in their order.
-type Batch = AbortOnDropHandle<Vec<Line>>;
+type LineBatch = AbortOnDropHandle<Vec<WatchLine>>;
 
 /// A list under way.
-pub(crate) struct List {
-    batches: mpsc::Receiver<Batch>,
-    reader: AbortOnDropHandle<Result<Reading, Signal>>,
+pub(crate) struct ListInProgress {
+    batches: mpsc::Receiver<LineBatch>,
+    reader: AbortOnDropHandle<Result<WatchBody, WatchSignal>>,
 }
 
-impl List {
-    pub(crate) fn read(info: &'static KindInfo, reading: Reading) -> Self {
+impl ListInProgress {
+    pub(crate) fn read(info: &'static KindInfo, reading: WatchBody) -> Self {
         let (sender, batches) = mpsc::channel(AHEAD_BATCHES);
         let reader = tokio::spawn(hand_out(info, reading, sender).in_current_span());
         Self { batches, reader: AbortOnDropHandle::new(reader) }
     }
 
     /// Returns the next lines; none when the list is complete or broken off.
-    pub(crate) async fn next(&mut self) -> Option<Vec<Line>> {
+    pub(crate) async fn next(&mut self) -> Option<Vec<WatchLine>> {
         finished(self.batches.recv().await?.await)
     }
 
     /// Returns what follows the last lines, or how the list broke off.
-    pub(crate) async fn end(self) -> Result<Reading, Signal> {
-        finished(self.reader.await).unwrap_or(Err(Signal::Ended))
+    pub(crate) async fn end(self) -> Result<WatchBody, WatchSignal> {
+        finished(self.reader.await).unwrap_or(Err(WatchSignal::Ended))
     }
 }
 
@@ -104,9 +104,9 @@ fn finished<T>(outcome: Result<T, JoinError>) -> Option<T> {
 /// Reads to the end of the list and hands out what is to be decoded.
 async fn hand_out(
     info: &'static KindInfo,
-    mut reading: Reading,
-    batches: mpsc::Sender<Batch>,
-) -> Result<Reading, Signal> {
+    mut reading: WatchBody,
+    batches: mpsc::Sender<LineBatch>,
+) -> Result<WatchBody, WatchSignal> {
     loop {
         let mut texts = Vec::with_capacity(BATCH_LINES);
         let mut ended = Ok(false);
@@ -122,7 +122,7 @@ async fn hand_out(
         let decoding = async move { texts.iter().map(|text| wire::decode_line(info, text)).collect() };
         let batch = AbortOnDropHandle::new(tokio::spawn(decoding.in_current_span()));
         // Nobody receives it when the watch was given up.
-        batches.send(batch).await.map_err(|_| Signal::Ended)?;
+        batches.send(batch).await.map_err(|_| WatchSignal::Ended)?;
         if ended? {
             return Ok(reading);
         }
@@ -133,11 +133,11 @@ async fn hand_out(
 /// not decoded for it.
 fn ends_list(info: &KindInfo, text: &Bytes) -> bool {
     !text.starts_with(ADDED)
-        && matches!(wire::decode_line(info, text), Line::Bookmark { ends_initial: true, .. })
+        && matches!(wire::decode_line(info, text), WatchLine::Bookmark { ends_initial: true, .. })
 }
 
-fn broken(error: String) -> Signal {
-    Signal::Failed { error }
+fn broken(error: String) -> WatchSignal {
+    WatchSignal::Failed { error }
 }
 
 #[cfg(test)]
@@ -160,13 +160,16 @@ mod tests {
     }
 
     /// Returns the names in the order they came, and the end.
-    async fn read(text: String) -> (Vec<String>, Result<Reading, Signal>) {
-        let mut list = List::read(info::<ConfigMap>(), Reading::new(Body::from(text.into_bytes())));
+    async fn read(text: String) -> (Vec<String>, Result<WatchBody, WatchSignal>) {
+        let mut list =
+            ListInProgress::read(info::<ConfigMap>(), WatchBody::new(Body::from(text.into_bytes())));
         let mut names = Vec::new();
         while let Some(batch) = list.next().await {
             assert!(batch.len() <= BATCH_LINES);
             names.extend(batch.into_iter().filter_map(|line| match line {
-                Line::Applied { item: wire::Item::Good { key, .. }, .. } => Some(key.name().to_owned()),
+                WatchLine::Applied { item: wire::ReceivedObject::Good { key, .. }, .. } => {
+                    Some(key.name().to_owned())
+                }
                 _ => None,
             }));
         }
@@ -187,13 +190,15 @@ mod tests {
     async fn what_came_before_a_break_is_not_lost() {
         let (names, end) = read(objects(5)).await;
         assert_eq!(names.len(), 5);
-        assert!(matches!(end, Err(Signal::Ended)));
+        assert!(matches!(end, Err(WatchSignal::Ended)));
     }
 
     #[tokio::test]
     async fn a_list_given_up_ends_its_reader() {
-        let mut list =
-            List::read(info::<ConfigMap>(), Reading::new(Body::from(objects(100_000).into_bytes())));
+        let mut list = ListInProgress::read(
+            info::<ConfigMap>(),
+            WatchBody::new(Body::from(objects(100_000).into_bytes())),
+        );
         assert!(list.next().await.is_some());
         let reader = list.reader.abort_handle();
         drop(list);

@@ -1,5 +1,5 @@
 //! What the server sends, decoded once: list pages and watch lines. An object that does not decode becomes an
-//! [`Item::Undecodable`] with its name and the decoder's message; the objects around it are not affected. If decoding
+//! [`ReceivedObject::Undecodable`] with its name and the decoder's message; the objects around it are not affected. If decoding
 //! panics, the object counts as undecodable, too.
 
 use std::borrow::Cow;
@@ -13,8 +13,8 @@ use serde::de::{Error as _, IgnoredAny};
 use serde_json::{Error, Value};
 
 use super::decode_error::explain;
-use super::scan::{fields, first, items};
-use super::trim::without_managed_fields;
+use super::json_scan::{fields, first, items};
+use super::trim_managed_fields::without_managed_fields;
 use crate::kind::KindInfo;
 use crate::kind::object::Object;
 use crate::panics::catch_panic;
@@ -24,14 +24,14 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// One object as it came.
 #[derive(Debug)]
-pub(crate) enum Item {
+pub(crate) enum ReceivedObject {
     /// Decoded.
     Good { key: Key, object: Arc<Object> },
     /// Not decodable as its kind.
     Undecodable { key: Key, error: String, revision: String },
 }
 
-impl Item {
+impl ReceivedObject {
     fn good(info: &KindInfo, object: Arc<Object>) -> Self {
         Self::Good { key: info.key_of(object.meta()), object }
     }
@@ -53,16 +53,16 @@ impl Item {
 /// One page of a list.
 #[derive(Debug)]
 pub(crate) struct ListPage {
-    pub(crate) items: Vec<Item>,
+    pub(crate) items: Vec<ReceivedObject>,
     pub(crate) revision: String,
     pub(crate) continue_token: Option<String>,
 }
 
 /// One line of a watch.
 #[derive(Debug)]
-pub(crate) enum Line {
+pub(crate) enum WatchLine {
     /// `ADDED` or `MODIFIED`. Where a cache knows what was there before, it goes by that.
-    Applied { item: Item, is_added: bool },
+    Applied { item: ReceivedObject, is_added: bool },
     /// `DELETED`. The last state is not decoded: a cache has the one before it, and whoever has none asks for it.
     Deleted { key: Key, revision: String, last: Bytes },
     /// `BOOKMARK`.
@@ -75,7 +75,7 @@ pub(crate) enum Line {
 
 /// A list whose items are looked at one by one.
 #[derive(Deserialize)]
-struct List {
+struct ListItems {
     metadata: ListMeta,
     #[serde(rename = "items")]
     _items: Option<Vec<IgnoredAny>>,
@@ -92,7 +92,7 @@ struct ListMeta {
 
 /// As much of an object as every object has.
 #[derive(Deserialize, Default)]
-struct Identity {
+struct ObjectIdentity {
     #[serde(default)]
     metadata: IdentityMeta,
 }
@@ -109,7 +109,7 @@ struct IdentityMeta {
 /// Decodes a list page.
 pub(crate) fn decode_page(info: &KindInfo, body: &[u8]) -> Result<ListPage, Error> {
     let text = text_of(body)?;
-    let List { metadata, .. } = serde_json::from_str(text)?;
+    let ListItems { metadata, .. } = serde_json::from_str(text)?;
     let list = fields(text, first(text)).find(|field| text[field.name.clone()] == *"\"items\"");
     let texts = list.into_iter().flat_map(|list| items(text, list.value.start));
     let items = texts.map(|item| decode_listed(info, &text[item])).collect();
@@ -118,8 +118,9 @@ pub(crate) fn decode_page(info: &KindInfo, body: &[u8]) -> Result<ListPage, Erro
 }
 
 /// Decodes one item of a list, also one without a name.
-fn decode_listed(info: &KindInfo, text: &str) -> Item {
-    let nameless = |error: Error| Item::undecodable(info, IdentityMeta::default(), error.to_string());
+fn decode_listed(info: &KindInfo, text: &str) -> ReceivedObject {
+    let nameless =
+        |error: Error| ReceivedObject::undecodable(info, IdentityMeta::default(), error.to_string());
     decode_text(info, text).unwrap_or_else(nameless)
 }
 
@@ -136,49 +137,49 @@ fn key_from(info: &KindInfo, identity: &IdentityMeta) -> Key {
 }
 
 /// Decodes a watch line.
-pub(crate) fn decode_line(info: &KindInfo, text: &Bytes) -> Line {
+pub(crate) fn decode_line(info: &KindInfo, text: &Bytes) -> WatchLine {
     match split_event(text) {
         Ok((kind, object)) => {
-            event(info, &kind, object).unwrap_or_else(|error| Line::Garbage(error.to_string()))
+            event(info, &kind, object).unwrap_or_else(|error| WatchLine::Garbage(error.to_string()))
         }
-        Err(error) => Line::Garbage(error.to_string()),
+        Err(error) => WatchLine::Garbage(error.to_string()),
     }
 }
 
-fn event(info: &KindInfo, kind: &str, object: Bytes) -> Result<Line, Error> {
+fn event(info: &KindInfo, kind: &str, object: Bytes) -> Result<WatchLine, Error> {
     match kind {
         "ADDED" | "MODIFIED" => {
-            Ok(Line::Applied { item: decode_item(info, &object)?, is_added: kind == "ADDED" })
+            Ok(WatchLine::Applied { item: decode_item(info, &object)?, is_added: kind == "ADDED" })
         }
         "DELETED" => {
-            let identity = serde_json::from_slice::<Identity>(&object)?.metadata;
+            let identity = serde_json::from_slice::<ObjectIdentity>(&object)?.metadata;
             let (key, revision) = (key_from(info, &identity), identity.resource_version);
-            Ok(Line::Deleted { key, revision, last: object })
+            Ok(WatchLine::Deleted { key, revision, last: object })
         }
         "BOOKMARK" => {
-            let identity = serde_json::from_slice::<Identity>(&object)?.metadata;
+            let identity = serde_json::from_slice::<ObjectIdentity>(&object)?.metadata;
             let ends_initial = identity.annotations.is_some_and(|all| all.contains_key(INITIAL_EVENTS_END));
-            Ok(Line::Bookmark { revision: identity.resource_version, ends_initial })
+            Ok(WatchLine::Bookmark { revision: identity.resource_version, ends_initial })
         }
-        "ERROR" => Ok(Line::Error(serde_json::from_slice(&object)?)),
-        other => Ok(Line::Garbage(format!("unknown event type {other:?}"))),
+        "ERROR" => Ok(WatchLine::Error(serde_json::from_slice(&object)?)),
+        other => Ok(WatchLine::Garbage(format!("unknown event type {other:?}"))),
     }
 }
 
 /// Decodes one object as this kind, or says why that fails. The error is of an object that is not even JSON.
-pub(crate) fn decode_item(info: &KindInfo, object: &[u8]) -> Result<Item, Error> {
+pub(crate) fn decode_item(info: &KindInfo, object: &[u8]) -> Result<ReceivedObject, Error> {
     decode_text(info, text_of(object)?)
 }
 
-fn decode_text(info: &KindInfo, text: &str) -> Result<Item, Error> {
+fn decode_text(info: &KindInfo, text: &str) -> Result<ReceivedObject, Error> {
     let text = without_managed_fields(text);
     let error = match catch_panic(|| (info.decode)(&text)) {
-        Ok(Ok(object)) => return Ok(Item::good(info, object)),
+        Ok(Ok(object)) => return Ok(ReceivedObject::good(info, object)),
         Ok(Err(error)) => explain(info, &text, &error),
         Err(message) => panicked(&message),
     };
-    let identity = serde_json::from_str::<Identity>(&text)?.metadata;
-    Ok(Item::undecodable(info, identity, error))
+    let identity = serde_json::from_str::<ObjectIdentity>(&text)?.metadata;
+    Ok(ReceivedObject::undecodable(info, identity, error))
 }
 
 /// A watch line in an order of fields no server uses.
@@ -220,8 +221,10 @@ mod tests {
         ]});
         let page = decode_page(info::<ConfigMap>(), body.to_string().as_bytes()).expect("a page");
         assert_eq!((page.revision.as_str(), page.continue_token.as_deref()), ("9", Some("next")));
-        assert!(matches!(&page.items[0], Item::Good { key, .. } if key.as_str() == "/configmaps/a/good"));
-        assert!(matches!(&page.items[1], Item::Undecodable { key, error, .. }
+        assert!(
+            matches!(&page.items[0], ReceivedObject::Good { key, .. } if key.as_str() == "/configmaps/a/good")
+        );
+        assert!(matches!(&page.items[1], ReceivedObject::Undecodable { key, error, .. }
             if key.as_str() == "/configmaps/a/bad" && error == "data: invalid type: integer `7`, expected a map"));
     }
 
@@ -229,21 +232,21 @@ mod tests {
     fn check(text: &str, expected: &str) {
         let line = decode_line(info::<ConfigMap>(), &Bytes::copy_from_slice(text.as_bytes()));
         let shown = match line {
-            Line::Applied { item: Item::Good { key, object }, is_added } => {
+            WatchLine::Applied { item: ReceivedObject::Good { key, object }, is_added } => {
                 let revision = object.meta().resource_version.as_deref().unwrap_or_default();
                 format!("{} {key} at {revision}", if is_added { "added" } else { "modified" })
             }
-            Line::Applied { item: Item::Undecodable { key, error, revision }, .. } => {
+            WatchLine::Applied { item: ReceivedObject::Undecodable { key, error, revision }, .. } => {
                 format!("undecodable {key} at {revision}: {error}")
             }
-            Line::Deleted { key, revision, last } => {
+            WatchLine::Deleted { key, revision, last } => {
                 let last = decode_item(info::<ConfigMap>(), &last).expect("it is JSON");
                 assert_eq!(last.revision(), revision);
                 format!("deleted {key} at {revision}")
             }
-            Line::Bookmark { revision, ends_initial } => format!("bookmark {revision} {ends_initial}"),
-            Line::Error(status) => format!("error {}", status.code),
-            Line::Garbage(_) => "garbage".to_owned(),
+            WatchLine::Bookmark { revision, ends_initial } => format!("bookmark {revision} {ends_initial}"),
+            WatchLine::Error(status) => format!("error {}", status.code),
+            WatchLine::Garbage(_) => "garbage".to_owned(),
         };
         assert_eq!(shown, expected);
     }

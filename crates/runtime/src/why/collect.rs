@@ -13,8 +13,8 @@ use homeostat_explain::{Evidence, MissingReference, SeenObject};
 use kube::Client;
 use serde_json::Value;
 
+use super::api_reads::{self, AnswerForm};
 use super::journals;
-use super::read::{self, Accept};
 use super::references::needed_by_pod;
 use super::served_kinds::{self, ServedKind};
 use crate::error::Error;
@@ -33,7 +33,7 @@ const OWNERS_MAX: usize = 5;
 
 /// Which object is asked about.
 #[derive(Clone, Debug)]
-pub(super) struct Question {
+pub(super) struct WhyQuestion {
     pub(super) kind: String,
     pub(super) name: String,
     /// The namespace; the client's own if none is given.
@@ -51,7 +51,7 @@ pub(super) struct Credentials {
 pub(super) async fn collect(
     client: &Client,
     credentials: &Credentials,
-    question: &Question,
+    question: &WhyQuestion,
     clock: Clock,
 ) -> Result<Evidence, Error> {
     let kinds = served_kinds::load(client).await?;
@@ -92,7 +92,7 @@ struct Collector<'a> {
 type Listed<'a> = (&'a ServedKind, Result<Option<Value>, Error>);
 
 /// An owned object that was found in a list.
-struct Found {
+struct FoundObject {
     key: Key,
     kind: ServedKind,
     uid: String,
@@ -102,7 +102,7 @@ struct Found {
 impl Collector<'_> {
     async fn load(&self, kind: &ServedKind, key: &Key) -> Result<Option<Value>, Error> {
         let path = format!("{}/{}", kind.path(key.namespace()), key.name());
-        let found: Option<Value> = read::find(self.client, &path, Accept::Json).await?;
+        let found: Option<Value> = api_reads::find(self.client, &path, AnswerForm::Json).await?;
         Ok(found.map(|value| without_secrets(key, value)))
     }
 
@@ -137,8 +137,8 @@ impl Collector<'_> {
         Ok(())
     }
 
-    async fn load_found(&self, found: Found, depth: i32) -> Result<Option<SeenObject>, Error> {
-        let Found { key, kind, .. } = found;
+    async fn load_found(&self, found: FoundObject, depth: i32) -> Result<Option<SeenObject>, Error> {
+        let FoundObject { key, kind, .. } = found;
         let value = self.load(&kind, &key).await?;
         Ok(value.map(|value| SeenObject { key, kind: kind.kind, value, depth }))
     }
@@ -161,7 +161,7 @@ impl Collector<'_> {
     }
 
     /// Returns every object that may be below this one and has an owner.
-    async fn candidates(&self, subject: &Key) -> Result<(Vec<Found>, Vec<String>), Error> {
+    async fn candidates(&self, subject: &Key) -> Result<(Vec<FoundObject>, Vec<String>), Error> {
         let is_searched = |kind: &&ServedKind| {
             kind.can_list
                 && !matches!(kind.resource.as_str(), "events" | "componentstatuses")
@@ -196,7 +196,7 @@ impl Collector<'_> {
 
     async fn list<'k>(&self, kind: &'k ServedKind, namespace: &str) -> Listed<'k> {
         let path = format!("{}?limit={LISTED_MAX}", kind.path(namespace));
-        (kind, read::find::<Value>(self.client, &path, Accept::MetadataList).await)
+        (kind, api_reads::find::<Value>(self.client, &path, AnswerForm::MetadataList).await)
     }
 
     /// Adds the references of Pods to objects that do not exist.
@@ -213,7 +213,7 @@ impl Collector<'_> {
         }
         for ((namespace, needed), pods) in questions {
             let path = format!("/api/v1/namespaces/{namespace}/{}/{}", needed.resource, needed.name);
-            let answer = read::get::<Value>(self.client, &path, Accept::Metadata).await;
+            let answer = api_reads::get::<Value>(self.client, &path, AnswerForm::Metadata).await;
             if answer.is_err_and(|error| error.is_not_found()) {
                 evidence.missing.extend(pods.into_iter().map(|from| MissingReference {
                     from,
@@ -231,11 +231,13 @@ impl Collector<'_> {
         let own = self.client.default_namespace();
         let places =
             [subject.namespace(), own].map(|namespace| format!("{root}/namespaces/{namespace}/leases"));
-        let all: Option<Value> = read::find(self.client, &format!("{root}/leases"), Accept::Json).await?;
+        let all: Option<Value> =
+            api_reads::find(self.client, &format!("{root}/leases"), AnswerForm::Json).await?;
         let mut lists: Vec<Value> = all.into_iter().collect();
         if lists.is_empty() {
             for place in BTreeSet::from(places) {
-                lists.extend(read::find(self.client, &place, Accept::Json).await.unwrap_or_default());
+                lists
+                    .extend(api_reads::find(self.client, &place, AnswerForm::Json).await.unwrap_or_default());
             }
         }
         let items = lists.iter_mut().filter_map(|list: &mut Value| list["items"].as_array_mut());
@@ -250,7 +252,8 @@ impl Collector<'_> {
         let uids: Vec<&Value> =
             evidence.objects.iter().map(|object| &object.value["metadata"]["uid"]).collect();
         let path = format!("/api/v1/namespaces/{namespace}/events?limit={LISTED_MAX}");
-        let mut list: Value = read::find(self.client, &path, Accept::Json).await?.unwrap_or_default();
+        let mut list: Value =
+            api_reads::find(self.client, &path, AnswerForm::Json).await?.unwrap_or_default();
         let events = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
         Ok(events.into_iter().filter(|event| uids.contains(&&event["involvedObject"]["uid"])).collect())
     }
@@ -262,7 +265,7 @@ impl Collector<'_> {
         }
         let root = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         let path = format!("{root}/{}.{}", kind.resource, kind.group);
-        let definition: Option<Value> = read::find(self.client, &path, Accept::Metadata).await?;
+        let definition: Option<Value> = api_reads::find(self.client, &path, AnswerForm::Metadata).await?;
         let managed =
             definition.map(|definition| definition["metadata"]["managedFields"].clone()).unwrap_or_default();
         let managers = managed.as_array().into_iter().flatten();
@@ -271,13 +274,13 @@ impl Collector<'_> {
 }
 
 /// Returns the objects of a list that have an owner.
-fn owned_in(kind: &ServedKind, list: &Value) -> Vec<Found> {
+fn owned_in(kind: &ServedKind, list: &Value) -> Vec<FoundObject> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let items = list["items"].as_array().into_iter().flatten();
     let found = items.filter_map(|item| {
         let metadata = &item["metadata"];
         let owners = metadata["ownerReferences"].as_array()?;
-        Some(Found {
+        Some(FoundObject {
             key: kind.key(&text(&metadata["namespace"]), &text(&metadata["name"])),
             kind: kind.clone(),
             uid: text(&metadata["uid"]),
@@ -288,11 +291,11 @@ fn owned_in(kind: &ServedKind, list: &Value) -> Vec<Found> {
 }
 
 /// Returns the objects below this uid, with their distance.
-fn descendants(uid: &str, found: Vec<Found>) -> Vec<(Found, i32)> {
+fn descendants(uid: &str, found: Vec<FoundObject>) -> Vec<(FoundObject, i32)> {
     let mut rest = found;
     let (mut parents, mut family) = (BTreeSet::from([uid.to_owned()]), Vec::new());
     for depth in 1.. {
-        let (children, others): (Vec<Found>, Vec<Found>) =
+        let (children, others): (Vec<FoundObject>, Vec<FoundObject>) =
             rest.into_iter().partition(|found| found.owners.iter().any(|owner| parents.contains(owner)));
         if children.is_empty() {
             break;

@@ -13,8 +13,8 @@ use kube::Client;
 use serde_json::Value;
 
 use super::admin_client;
+use super::api_reads::{self, AnswerForm};
 use super::collect::Credentials;
-use super::read::{self, Accept};
 use crate::election::ADDRESS_ANNOTATION;
 
 /// The path of the server's history.
@@ -58,7 +58,7 @@ async fn add_history(client: &Client, keys: &[Key], evidence: &mut Evidence) {
             key.namespace(),
             key.name()
         );
-        match read::find::<ObjectHistory>(client, &path, Accept::Json).await {
+        match api_reads::find::<ObjectHistory>(client, &path, AnswerForm::Json).await {
             Ok(Some(history)) => {
                 dropped = history.since.filter(|_| history.dropped > 0).map(|since| (history.dropped, since));
                 evidence.writes.extend(history.writes);

@@ -12,13 +12,13 @@ use homeostat_explain::{Explanation, Health, explain, render};
 use kube::Client;
 
 mod admin_client;
+mod api_reads;
 mod collect;
 mod journals;
-mod read;
 mod references;
 mod served_kinds;
 
-use collect::{Credentials, Question, collect};
+use collect::{Credentials, WhyQuestion, collect};
 
 use crate::error::Error;
 
@@ -70,13 +70,13 @@ impl WhyOptions {
 }
 
 /// A cluster, and the token by which its operators learn who asks.
-pub struct Asker {
+pub struct WhyClient {
     client: Client,
     credentials: Credentials,
     clock: Clock,
 }
 
-impl Asker {
+impl WhyClient {
     /// Creates one for a client; operators that run as other processes answer only if there is a token.
     pub fn new(client: Client, token: Option<String>) -> Self {
         Self { client, credentials: Credentials { token }, clock: Clock::system() }
@@ -88,7 +88,7 @@ impl Asker {
     /// Fails if the server cannot be asked, or has no such kind.
     pub fn explain(&self, options: &WhyOptions) -> BoxFuture<'_, Result<Explanation, Error>> {
         let WhyOptions { kind, name, namespace, .. } = options.clone();
-        let question = Question { kind, name, namespace };
+        let question = WhyQuestion { kind, name, namespace };
         // Boxed here, so that it is compiled here and not in every operator.
         Box::pin(async move {
             let evidence = collect(&self.client, &self.credentials, &question, self.clock).await?;

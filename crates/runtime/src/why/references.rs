@@ -6,14 +6,14 @@ use serde_json::Value;
 
 /// An object that a Pod needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Needed {
+pub(super) struct NeededObject {
     pub(super) resource: &'static str,
     pub(super) kind: &'static str,
     pub(super) name: String,
 }
 
 /// Returns the objects that a Pod cannot start without.
-pub(super) fn needed_by_pod(pod: &Value) -> BTreeSet<Needed> {
+pub(super) fn needed_by_pod(pod: &Value) -> BTreeSet<NeededObject> {
     let spec = &pod["spec"];
     let mut needed = BTreeSet::new();
     for volume in items(&spec["volumes"]) {
@@ -45,7 +45,7 @@ const CLAIM: (&str, &str) = ("persistentvolumeclaims", "PersistentVolumeClaim");
 const ACCOUNT: (&str, &str) = ("serviceaccounts", "ServiceAccount");
 
 fn add(
-    needed: &mut BTreeSet<Needed>,
+    needed: &mut BTreeSet<NeededObject>,
     (resource, kind): (&'static str, &'static str),
     source: &Value,
     field: &str,
@@ -54,7 +54,7 @@ fn add(
         return;
     }
     if let Some(name) = source[field].as_str().filter(|name| !name.is_empty()) {
-        needed.insert(Needed { resource, kind, name: name.to_owned() });
+        needed.insert(NeededObject { resource, kind, name: name.to_owned() });
     }
 }
 

@@ -4,7 +4,7 @@ use homeostat_core::Key;
 use kube::Client;
 use serde_json::Value;
 
-use super::read::{self, Accept};
+use super::api_reads::{self, AnswerForm};
 use crate::error::Error;
 
 /// A kind that the server has.
@@ -52,7 +52,7 @@ impl ServedKind {
 pub(super) async fn load(client: &Client) -> Result<Vec<ServedKind>, Error> {
     let mut kinds = Vec::new();
     for path in ["/api", "/apis"] {
-        let document: Value = read::get(client, path, Accept::Discovery).await?;
+        let document: Value = api_reads::get(client, path, AnswerForm::Discovery).await?;
         for group in document["items"].as_array().into_iter().flatten() {
             kinds.extend(kinds_of_group(group));
         }

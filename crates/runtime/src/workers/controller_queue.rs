@@ -1,5 +1,5 @@
 //! The queue of one controller as the rest of the runtime sees it: triggers go in from watch tasks and streams, work
-//! comes out to workers, and the journal notes each step.
+//! comes out to workers, and each step is recorded in the journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use crate::fence::{Fence, FenceAnswer, Permit};
 use crate::journal::Journal;
 use crate::queue::{Config, Depth, Outcome, Queue, Urgency, Work};
 
-/// Over how long the retries after an outage are spread: all at once would cause the next one.
+/// The time over which retries after an outage are spread: all at once would cause the next outage.
 const RETURN_SPREAD: Duration = Duration::from_secs(2);
 
 /// A shared handle on a queue. Cheap to clone.
@@ -39,11 +39,11 @@ struct QueueState {
     workers: usize,
     /// The keys whose last run failed because the server could not be reached.
     cut_off: BTreeSet<Key>,
-    /// The keys that came due while the right to their shard was suspended, by shard.
+    /// The keys that came due while their shard was suspended, by shard.
     suspended: BTreeMap<u32, BTreeSet<Key>>,
 }
 
-/// A key to be run, and the right to do so.
+/// A key to run, and the permit to do so.
 pub(crate) struct AdmittedWork {
     pub(crate) work: Work,
     pub(crate) permit: Permit,
@@ -56,15 +56,15 @@ pub(crate) struct WorkerSlot {
 }
 
 impl WorkerSlot {
-    /// Returns the next key this process may run; none ends the slot.
+    /// Returns the next key this process may run; `None` ends the slot.
     pub(crate) fn next(&mut self, now: Instant) -> Option<AdmittedWork> {
         let next = self.queue.next(now);
         self.is_taken = next.is_some();
         next
     }
 
-    /// Ends a run, records it (if it was not recorded before), and takes the next key if this worker goes on, all under
-    /// one lock: this run is in the journal before another worker can begin the next run of the same key.
+    /// Ends a run, records it (if it was not recorded before), and takes the next key if this worker continues, all
+    /// under one lock: this run is in the journal before another worker can begin the next run of the same key.
     pub(crate) fn finish_and_take_next(
         &mut self,
         ended: FinishedRun<'_>,
@@ -147,14 +147,14 @@ impl ControllerQueue {
                 FenceAnswer::Granted(permit) => return Some(AdmittedWork { work, permit }),
                 FenceAnswer::Suspended => {
                     let Some(shard) = self.0.fence.shard_of(&work.key) else {
-                        // No key may run: this one keeps its place.
+                        // No key may run now: this one keeps its place.
                         locked.queue.put_back(work, now);
                         return None;
                     };
                     locked.suspended.entry(shard).or_default().insert(work.key.clone());
                     locked.queue.suspend(work);
                 }
-                // It is forgotten here, and listed again if its shard comes to us.
+                // It is forgotten here, and queued again if this replica gains its shard.
                 FenceAnswer::Elsewhere => {
                     self.0.span_links.take(&work.key);
                     locked.queue.done(work.ticket, Outcome::Gone, now);
@@ -163,7 +163,7 @@ impl ControllerQueue {
         }
     }
 
-    /// Runs what came due in this shard while the right to it was suspended.
+    /// Queues the keys that came due in this shard while it was suspended.
     pub(crate) fn resume(&self, shard: u32) {
         let mut locked = self.lock();
         let now = Instant::now();
@@ -174,7 +174,7 @@ impl ControllerQueue {
         self.0.wake.notify_one();
     }
 
-    /// Forgets what came due in this shard while the right to it was suspended: it went to another replica.
+    /// Forgets the keys that came due in this shard while it was suspended: it went to another replica.
     pub(crate) fn forget(&self, shard: u32) {
         let mut locked = self.lock();
         for key in locked.suspended.remove(&shard).unwrap_or_default() {
@@ -210,7 +210,7 @@ impl ControllerQueue {
         next
     }
 
-    /// Retries soon, whatever their backoff, the keys that failed because the server was away.
+    /// Retries the keys that failed because the server was unreachable, soon and whatever their backoff.
     pub(crate) fn reconnected(&self, now: Instant) {
         let mut locked = self.lock();
         for key in std::mem::take(&mut locked.cut_off) {
@@ -222,7 +222,7 @@ impl ControllerQueue {
         self.lock().queue.depth()
     }
 
-    /// Returns slots for the workers to be started now, and when the next key comes due by itself.
+    /// Returns slots for the workers to start now, and when the next key comes due.
     pub(crate) fn free_slots(&self, workers_max: usize, now: Instant) -> (Vec<WorkerSlot>, Option<Instant>) {
         let mut locked = self.lock();
         locked.queue.tick(now);
@@ -237,7 +237,7 @@ impl ControllerQueue {
         self.0.wake.notified().await;
     }
 
-    /// Returns the spans that asked for runs of keys.
+    /// Returns the spans that requested runs of keys.
     pub(crate) fn span_links(&self) -> &SpanLinks {
         &self.0.span_links
     }

@@ -1,10 +1,11 @@
-//! Runs what the queue hands out: one task per controller starts workers when there is work, up to the limit; a worker
-//! takes key after key until there is none, then ends. No task per reconcile, no idle worker.
+//! Runs the keys that the queue hands out: one task per controller starts workers when there is work, up to the limit;
+//! a worker takes one key after another until none is left, then ends. There is no task per reconcile and no idle
+//! worker.
 //!
 //! **Invariant:** a reconcile that panics is that object's failure; the worker lives on (`engine` catches it).
-//! **Invariant:** what runs holds a permit of the fence; when its right ends it is cancelled at its next await, and the
-//! permit is dropped only after that. On shutdown no new key is taken; what runs may finish until the grace is over and
-//! is then dropped.
+//! **Invariant:** a run holds a permit of the fence; when its tenure ends it is cancelled at its next await, and the
+//! permit is dropped only after that. On shutdown no new key is taken; runs may finish within the grace period and are
+//! then dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ use controller_queue::{AdmittedWork, ControllerQueue, FinishedRun, WorkerSlot};
 use crate::action::Action;
 use crate::cache::Freshness;
 use crate::fault::Fault;
-use crate::fence::{Claim, Fence};
+use crate::fence::{Fence, TenureClaim};
 use crate::queue::{Outcome, Work};
 
 /// Reconciles one key.
@@ -34,8 +35,8 @@ pub(crate) trait Runner: Send + Sync + 'static {
     /// Returns the span of a run of this key, with its causes.
     fn span(&self, work: &Work) -> tracing::Span;
 
-    /// Runs it under this right.
-    fn run<'a>(&'a self, work: &'a Work, claim: &'a Claim) -> BoxFuture<'a, RunResult>;
+    /// Runs it under this permit.
+    fn run<'a>(&'a self, work: &'a Work, claim: &'a TenureClaim) -> BoxFuture<'a, RunResult>;
 }
 
 /// How a reconcile ended.
@@ -43,9 +44,9 @@ pub(crate) trait Runner: Send + Sync + 'static {
 pub(crate) enum RunResult {
     Settled(Action),
     Failed(Fault),
-    /// There is no such object any more.
+    /// The object no longer exists.
     Gone,
-    /// It says nothing about the object: the operator ends because of it.
+    /// A failure that does not concern the object: it ends the operator.
     Abandoned,
 }
 
@@ -56,14 +57,14 @@ pub(crate) struct WorkerPool {
     pub(crate) fence: Fence,
     /// How fresh the cache of the main kind is.
     pub(crate) freshness: watch::Receiver<Freshness>,
-    /// Reconciles at a time.
+    /// Concurrent reconciles.
     pub(crate) concurrency: usize,
     /// How long running reconciles may take after the stop.
     pub(crate) grace: Duration,
 }
 
 impl WorkerPool {
-    /// Works until `stop`, then until the running reconciles end or the grace is over.
+    /// Works until `stop`, then until the running reconciles end or the grace period is over.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut workers = JoinSet::new();
         let mut rights = self.fence.subscribe();
@@ -129,16 +130,16 @@ async fn run_worker(
         let span = runner.span(&work);
         queue.span_links().link(&work.key, &span);
         note_start(&queue, &mut work);
-        let unfinished = Unfinished { queue: &queue, key: &work.key, started };
-        // Where the right ends first, the run is dropped here, before anything else is done.
+        let unfinished = RunInProgress { queue: &queue, key: &work.key, started };
+        // If the tenure ends first, the run is dropped here, before anything else is done.
         let verdict = permit.run(runner.run(&work, permit.claim()).instrument(span.clone())).await;
         std::mem::forget(unfinished);
         let now = Instant::now();
-        let times = Times { started, now, may_go_on: may_go_on() };
+        let times = RunTimes { started, now, may_go_on: may_go_on() };
         next = match &verdict {
             Some(RunResult::Abandoned) => {
                 stop.cancelled().await;
-                interrupt(&mut slot, &work, Times { may_go_on: false, ..times })
+                interrupt(&mut slot, &work, RunTimes { may_go_on: false, ..times })
             }
             Some(verdict) => finish_run(&mut slot, &queue, &work, verdict, times),
             None => {
@@ -147,7 +148,7 @@ async fn run_worker(
                 interrupt(&mut slot, &work, times)
             }
         };
-        // The end of the run is recorded: now another replica may have the right.
+        // The end of the run is recorded: now another replica may take over.
         drop(permit);
         if verdict.as_ref().is_none_or(comes_back) {
             queue.span_links().add(&work.key, &span);
@@ -165,14 +166,14 @@ fn note_start(queue: &ControllerQueue, work: &mut Work) {
     queue.journal().record(queue.source(), entry);
 }
 
-/// A run under way. If it is dropped with its worker, at the end of the grace, that is recorded.
-struct Unfinished<'a> {
+/// A run in progress. If it is dropped with its worker, at the end of the grace period, that is recorded.
+struct RunInProgress<'a> {
     queue: &'a ControllerQueue,
     key: &'a Key,
     started: Instant,
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for RunInProgress<'_> {
     fn drop(&mut self) {
         let took = Instant::now() - self.started;
         let entry = Entry::Cancelled { object: self.key.clone(), took };
@@ -180,16 +181,16 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// When a run was, and whether its worker takes another key.
+/// When a run started and ended, and whether its worker takes another key.
 #[derive(Clone, Copy)]
-struct Times {
+struct RunTimes {
     started: Instant,
     now: Instant,
     may_go_on: bool,
 }
 
-/// Ends a run that did not finish. The key is due again at once, for whoever has the right then.
-fn interrupt(slot: &mut WorkerSlot, work: &Work, times: Times) -> Option<AdmittedWork> {
+/// Ends a run that did not finish. The key is due again at once, for the replica that leads it then.
+fn interrupt(slot: &mut WorkerSlot, work: &Work, times: RunTimes) -> Option<AdmittedWork> {
     let ended = FinishedRun { work, outcome: Outcome::Interrupted, at: times.now, is_cut_off: false };
     let (object, took) = (work.key.clone(), times.now - times.started);
     slot.finish_and_take_next(ended, times.may_go_on, |_| Some(Entry::Cancelled { object, took }))
@@ -200,7 +201,7 @@ fn finish_run(
     queue: &ControllerQueue,
     work: &Work,
     verdict: &RunResult,
-    times: Times,
+    times: RunTimes,
 ) -> Option<AdmittedWork> {
     let outcome = match verdict {
         RunResult::Settled(action) => action.outcome(),
@@ -214,7 +215,7 @@ fn finish_run(
     let object = work.key.clone();
     let RunResult::Failed(fault) = verdict else {
         let next = if outcome == Outcome::Gone { Next::Gone } else { next_after(outcome) };
-        // Recorded before the queue is locked, because everybody waits for that lock.
+        // Recorded before the queue is locked, because all workers wait for that lock.
         queue.journal().record(queue.source(), Entry::Settled { object, next, took });
         return slot.finish_and_take_next(ended, times.may_go_on, |_| None);
     };
@@ -226,7 +227,7 @@ fn finish_run(
         Some(Entry::Failed { object, error: error.clone(), fault, failures, took })
     });
     let (controller, object) = (queue.source(), &work.key);
-    // The watches report once that the server is away, so not every object does.
+    // The watches report once that the server is unreachable, so not every object has to.
     if is_cut_off || fault.is_expected(object, work.failures) {
         tracing::debug!(%controller, %object, error, ?retry, "reconcile failed");
     } else {

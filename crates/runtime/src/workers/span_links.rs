@@ -1,9 +1,9 @@
-//! Which spans asked for the next run of a key, so that its own span can be linked to them. Costs nothing while nobody
-//! collects spans.
+//! The spans that requested the next run of a key, so that its own span can be linked to them. Costs nothing while no
+//! spans are collected.
 //!
-//! **Invariant:** memory is bounded, per key like the causes themselves and in the number of keys: keys wait for ever in
-//! a standby replica, and a span that is kept keeps alive what the collector knows of it. The spans are taken when the
-//! key runs.
+//! **Invariant:** memory is bounded, per key like the causes themselves and in the number of keys: keys wait
+//! indefinitely in a standby replica, and a retained span keeps the collector's data about it alive. The spans are
+//! removed when the key runs.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,10 +15,10 @@ use crate::recent::Recent;
 /// Links kept per run: as many as causes.
 const LINKS_MAX: usize = 16;
 
-/// For how many keys links are kept: the latest ones. A trace of an older key shows one link less.
+/// The number of keys with links; the oldest are dropped. A trace of such a key shows one link less.
 const KEYS_MAX: usize = 4096;
 
-/// Spans by the key they asked for.
+/// Spans by the key they requested.
 pub(crate) struct SpanLinks(Mutex<Recent<Key, Vec<Span>>>);
 
 impl Default for SpanLinks {
@@ -28,7 +28,7 @@ impl Default for SpanLinks {
 }
 
 impl SpanLinks {
-    /// Notes that this span asks for a run of this key.
+    /// Records that this span requests a run of this key.
     pub(crate) fn add(&self, key: &Key, span: &Span) {
         if span.is_disabled() {
             return;
@@ -41,12 +41,12 @@ impl SpanLinks {
         }
     }
 
-    /// Removes and returns the spans that asked for this key.
+    /// Removes and returns the spans that requested this key.
     pub(crate) fn take(&self, key: &Key) -> Vec<Span> {
         self.lock().remove(key).unwrap_or_default()
     }
 
-    /// Links the span of a run to those that asked for it.
+    /// Links the span of a run to those that requested it.
     pub(crate) fn link(&self, key: &Key, run: &Span) {
         if run.is_disabled() {
             return;

@@ -1,11 +1,11 @@
-//! Updates that were sent, and whether they took, sans I/O. An API may accept an update and keep the old value (a field
-//! it ignores, a value it writes its own way), or another owner may restore the old value each time. Either way the same
-//! difference comes back, and writing at every pass for ever would help nobody.
+//! Updates that were sent, and whether they took effect, sans I/O. An API may accept an update and keep the old value
+//! (a field it ignores, a value it writes its own way), or another owner may restore the old value each time. Either
+//! way the same difference comes back, and writing it again at every pass would be of no use.
 //!
-//! **Invariant:** a new wish is carried out at once. So is a difference that was not there before, unless our
-//! corrections were undone again and again, whatever the thing was changed to. Counts do not outlive the process, but
-//! `lasting` writes down which differences there is little hope for: the next process begins with the shortest of the
-//! long pauses.
+//! **Invariant:** a new spec is carried out at once. So is the correction of a new difference, unless our corrections
+//! were undone again and again, whatever the resource was changed to. Counts do not outlive the process, but
+//! `lasting_differences` records the differences that updates do not remove: the next process begins with the shortest
+//! of the long pauses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,14 +17,14 @@ use tokio::time::Instant;
 
 use super::difference::Difference;
 
-/// How many updates of one difference may have no effect until the object says so: one may be lost, two may be a
+/// The number of updates of one difference without effect before the object reports it: one may be lost, two may be a
 /// coincidence.
 const NOT_TAKEN_AFTER: u32 = 3;
 
-/// How many updates may be undone until the object says so. People who try things out undo something a few times, too.
+/// The number of undone updates before the object reports it. People who experiment also undo something a few times.
 const CONTESTED_AFTER: u32 = 5;
 
-/// The same, if it was changed to something else each time: that may be several people with several reasons.
+/// The same if it was changed to something else each time: that may be several people with different reasons.
 const CONTESTED_VARIED_AFTER: u32 = 10;
 
 /// A correction that is undone later than this is drift like any other, and the count starts again.
@@ -33,22 +33,23 @@ const PEACE: Duration = Duration::from_secs(15 * 60);
 /// The shortest time until an update is sent again, for worlds that show writes at once.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// The longest time: whoever removes the cause outside should not wait for half a day.
+/// The longest time until an update is sent again: someone who removes the cause should not have to wait for half a
+/// day.
 const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
-/// The updates whose difference may come again, by object and thing.
+/// The updates whose difference may come back, by object and resource.
 #[derive(Default)]
-pub(super) struct Attempts {
-    /// How long the outside may take to show an update.
+pub(super) struct UpdateAttempts {
+    /// How long the external API may take to show an update.
     settle: Duration,
-    sent: HashMap<Key, BTreeMap<String, Attempt>>,
+    sent: HashMap<Key, BTreeMap<String, UpdateAttempt>>,
 }
 
-struct Attempt {
+struct UpdateAttempt {
     print: DifferencePrint,
-    /// Updates in a row after which nobody saw the thing as wanted.
+    /// Updates in a row after which the resource was never seen to match the spec.
     in_vain: u32,
-    /// Updates before those that took and were undone.
+    /// Earlier updates that took effect and were undone.
     undone: u32,
     at: Instant,
     has_taken: bool,
@@ -57,33 +58,34 @@ struct Attempt {
 /// A difference that is to be corrected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DifferencePrint {
-    /// Which wish, by the generation of its object: another one has nothing to do with what became of the last.
+    /// The generation of the object's spec: the outcome for one spec says nothing about another.
     #[serde(rename = "generation")]
     wish: i64,
-    /// A hash of what differs from it. It may change with the version of the program; then the attempts start again.
+    /// A hash of the differences from the spec. It may change with the version of the program; then the attempts start
+    /// again.
     difference: u64,
 }
 
 /// How often a difference was corrected before, without effect or until it was undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tried {
+pub(super) struct CorrectionHistory {
     pub(super) count: u32,
     /// Since the last time.
     pub(super) since: Duration,
-    /// The thing was seen as wanted after that: somebody undid it.
+    /// The resource matched the spec after that, so the update was undone.
     pub(super) has_taken: bool,
-    /// It is the same difference as then.
+    /// It is the same difference as last time.
     pub(super) is_same: bool,
     pub(super) settle: Duration,
 }
 
-impl Attempts {
+impl UpdateAttempts {
     pub(super) fn new(settle: Duration) -> Self {
         Self { settle, sent: HashMap::new() }
     }
 
-    /// Notes that an update for this difference was accepted. Returns what was tried so far.
-    pub(super) fn sent(&mut self, key: &Key, name: &str, print: DifferencePrint) -> Tried {
+    /// Records that an update for this difference was accepted. Returns the attempts so far.
+    pub(super) fn sent(&mut self, key: &Key, name: &str, print: DifferencePrint) -> CorrectionHistory {
         let settle = self.settle;
         let things = self.sent.entry(key.clone()).or_default();
         let before = things.get(name).filter(|attempt| attempt.is_about(print, settle));
@@ -92,41 +94,43 @@ impl Attempts {
             Some(attempt) => (attempt.in_vain.saturating_add(1), attempt.undone),
             None => (1, 0),
         };
-        let attempt = Attempt { print, in_vain, undone, at: Instant::now(), has_taken: false };
+        let attempt = UpdateAttempt { print, in_vain, undone, at: Instant::now(), has_taken: false };
         let tried = attempt.tried(settle);
         things.insert(name.to_owned(), attempt);
         tried
     }
 
-    /// Takes over from a former process that this very difference remains or, if `is_contested`, comes back. Returns
-    /// none if this process has seen the thing itself, which counts more.
+    /// Takes over from a previous process that this difference remains or, if `is_contested`, comes back. Returns
+    /// `None` if this process has seen the resource itself, which counts more.
     pub(super) fn resume(
         &mut self,
         key: &Key,
         name: &str,
         print: DifferencePrint,
         is_contested: bool,
-    ) -> Option<Tried> {
+    ) -> Option<CorrectionHistory> {
         let things = self.sent.entry(key.clone()).or_default();
         if things.contains_key(name) {
             return None;
         }
         let (in_vain, undone) = if is_contested { (1, CONTESTED_AFTER) } else { (NOT_TAKEN_AFTER + 1, 0) };
-        let attempt = Attempt { print, in_vain, undone, at: Instant::now(), has_taken: is_contested };
+        let attempt = UpdateAttempt { print, in_vain, undone, at: Instant::now(), has_taken: is_contested };
         let tried = attempt.tried(self.settle);
         things.insert(name.to_owned(), attempt);
         Some(tried)
     }
 
-    /// Returns what is known of this difference; nothing when it has nothing to do with the one before, or that is long
+    /// Returns what is known about this difference; `None` if it is unrelated to the previous one, or that was long
     /// ago.
-    pub(super) fn tried(&self, key: &Key, name: &str, print: DifferencePrint) -> Option<Tried> {
+    pub(super) fn tried(&self, key: &Key, name: &str, print: DifferencePrint) -> Option<CorrectionHistory> {
         let attempt = self.sent.get(key)?.get(name)?;
         let is_same = attempt.print.difference == print.difference;
-        attempt.is_about(print, self.settle).then(|| Tried { is_same, ..attempt.tried(self.settle) })
+        attempt
+            .is_about(print, self.settle)
+            .then(|| CorrectionHistory { is_same, ..attempt.tried(self.settle) })
     }
 
-    /// Notes that the thing was seen as wanted; without a name, that all things of the object were.
+    /// Records that the resource matched the spec; without a name, that all resources of the object did.
     pub(super) fn took(&mut self, key: &Key, name: Option<&str>) {
         let Some(things) = self.sent.get_mut(key) else { return };
         things.retain(|other, attempt| {
@@ -143,24 +147,24 @@ impl Attempts {
     }
 }
 
-impl Attempt {
-    /// Returns whether this is the difference that was corrected before. If the correction showed and the thing was
-    /// changed to anything else since, somebody undid it.
+impl UpdateAttempt {
+    /// Returns whether this is the difference that was corrected before. If the correction took effect and the resource
+    /// has changed in any way since, the correction was undone.
     fn is_about(&self, print: DifferencePrint, settle: Duration) -> bool {
         self.print.wish == print.wish
             && (self.has_taken || self.print.difference == print.difference)
             && !self.tried(settle).is_past()
     }
 
-    fn tried(&self, settle: Duration) -> Tried {
+    fn tried(&self, settle: Duration) -> CorrectionHistory {
         let count = if self.has_taken { self.undone.saturating_add(1) } else { self.in_vain };
         let (since, settle) = (self.at.elapsed(), settle.max(PAUSE_MIN));
-        Tried { count, since, has_taken: self.has_taken, is_same: true, settle }
+        CorrectionHistory { count, since, has_taken: self.has_taken, is_same: true, settle }
     }
 }
 
-impl Tried {
-    /// Returns how long to wait before the next look; none when the next update is due.
+impl CorrectionHistory {
+    /// Returns how long to wait before the next check; `None` if the next update is due.
     pub(super) fn left(&self) -> Option<Duration> {
         let pause = match self.has_taken {
             _ if self.is_hopeless() => self.backoff(),
@@ -170,13 +174,14 @@ impl Tried {
         pause.checked_sub(self.since).filter(|left| !left.is_zero())
     }
 
-    /// Returns whether it is time to tell people. Not while the last of the first few updates may yet show.
+    /// Returns whether it is time to report the difference to people. Not while the last of the first few updates may
+    /// still take effect.
     pub(super) fn is_hopeless(&self) -> bool {
         let may_show = !self.has_taken && self.since < self.settle;
         self.count > self.limit() || (self.count == self.limit() && !may_show)
     }
 
-    /// Returns the time between two updates when there is little hope.
+    /// Returns the time between two updates once several had no effect.
     fn backoff(&self) -> Duration {
         let excess = self.count.saturating_sub(self.limit());
         self.settle.saturating_mul(2_u32.saturating_pow(excess.saturating_add(1))).min(PAUSE_MAX)
@@ -190,20 +195,21 @@ impl Tried {
         }
     }
 
-    /// Returns whether it was as wanted for long enough: longer than our own pauses, or those would pass for peace.
+    /// Returns whether it matched the spec for long enough: longer than our own pauses, which would otherwise look like
+    /// agreement.
     fn is_past(&self) -> bool {
         self.has_taken && self.since > PEACE.max(self.backoff().saturating_mul(2))
     }
 }
 
 impl DifferencePrint {
-    /// Returns whether it belongs to the wish of this generation.
+    /// Returns whether it belongs to the spec of this generation.
     pub(super) fn is_of(&self, generation: i64) -> bool {
         self.wish == generation
     }
 
-    /// Hashes the wish (the generation of its object), what differs from it, field by field, and whether the thing is
-    /// marked. The text of a difference may be short ("9 bytes"), so it alone does not distinguish one wish from
+    /// Hashes the object's generation, the differences from its spec, field by field, and whether the resource is
+    /// marked. The text of a difference may be short ("9 bytes"), so it alone does not distinguish one spec from
     /// another.
     pub(super) fn new(wish: i64, differences: &[Difference], is_marked: bool) -> Self {
         let mut hasher = DefaultHasher::new();
@@ -222,8 +228,8 @@ mod tests {
         DifferencePrint { wish: 1, difference }
     }
 
-    fn lab() -> (Attempts, Key) {
-        (Attempts::new(30 * SECOND), Key::new("demo.dev", "shapes", "a", "x"))
+    fn lab() -> (UpdateAttempts, Key) {
+        (UpdateAttempts::new(30 * SECOND), Key::new("demo.dev", "shapes", "a", "x"))
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! The circuit breaker, sans I/O: calls for objects that fail one after the other raise a suspicion, and a probe shows
-//! whether the API or the objects are to blame. If the probe fails too, nothing is sent but one probe at a time, so an
-//! outage costs a call every minute or two and not a retry per object.
+//! whether the API or the objects are to blame. If the probe also fails, only one probe at a time is sent, so an outage
+//! costs a call every minute or two instead of a retry per object.
 //!
 //! **Invariant:** only a probe confirms an outage and only a probe ends it: objects that can never succeed cannot stop
 //! the others (`tests/it/world/outages.rs`).
@@ -20,11 +20,11 @@ pub(super) struct Breaker {
 
 #[derive(Debug)]
 enum BreakerState {
-    /// Failures in a row. Until `trusted_until` they do not count: a probe has just shown that they are the objects' own.
+    /// Failures in a row. Until `trusted_until` they do not count: a probe has just shown that the objects cause them.
     Closed { failures: u32, trusted_until: Option<Instant> },
-    /// Too many in a row: a probe is due at once to show why.
+    /// Too many failures in a row: a probe is due at once to find the cause.
     Suspected { since: Instant },
-    /// A probe failed, too.
+    /// A probe failed as well.
     Open { probe_at: Instant, pause: Duration },
 }
 
@@ -38,7 +38,7 @@ impl Breaker {
         matches!(self.state, BreakerState::Closed { .. })
     }
 
-    /// Returns when the next probe may be sent; none while calls pass.
+    /// Returns when the next probe may be sent; `None` while calls pass.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         match self.state {
             BreakerState::Closed { .. } => None,
@@ -47,14 +47,14 @@ impl Breaker {
         }
     }
 
-    /// Notes that a call for an object was answered.
+    /// Records that a call for an object was answered.
     pub(super) fn succeeded(&mut self) {
         if let BreakerState::Closed { failures, .. } = &mut self.state {
             *failures = 0;
         }
     }
 
-    /// Returns a call of an object had none. Tells whether that raised the suspicion.
+    /// Records that a call for an object was not answered. Returns whether that raised the suspicion.
     pub(super) fn failed(&mut self, now: Instant) -> bool {
         let BreakerState::Closed { failures, trusted_until } = &mut self.state else { return false };
         if trusted_until.is_some_and(|until| now < until) {
@@ -68,18 +68,18 @@ impl Breaker {
         is_enough
     }
 
-    /// Notes that the API answered a probe.
+    /// Records that the API answered a probe.
     pub(super) fn probe_succeeded(&mut self, now: Instant) {
         let trusted_until = match self.state {
             BreakerState::Closed { trusted_until, .. } => trusted_until,
-            // One probe in this time: objects that always fail must not turn into a stream of lists.
+            // One probe in this time: objects that always fail must not cause a stream of lists.
             BreakerState::Suspected { .. } => Some(now + self.probe),
             BreakerState::Open { .. } => None,
         };
         self.state = BreakerState::Closed { failures: 0, trusted_until };
     }
 
-    /// Notes that a probe was not answered. By itself, without failing objects, it stops nobody.
+    /// Records that a probe was not answered. Without failing objects, that alone stops no calls.
     pub(super) fn probe_failed(&mut self, now: Instant) {
         let pause = match self.state {
             BreakerState::Closed { .. } => return,

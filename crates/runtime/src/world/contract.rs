@@ -1,8 +1,9 @@
-//! What an API outside Kubernetes must offer to be kept equal to desired state: say what is wanted, list, get, create,
-//! update, delete. Everything else (when, how often, whose, in which order, what after a crash) is up to the runtime.
+//! The contract of an API outside Kubernetes that is kept in its desired state: compute the spec of each resource,
+//! list, get, create, update, delete. Everything else (when, how often, ownership, order, recovery after a crash) is up
+//! to the runtime.
 //!
-//! **Names are chosen by us**: `want` names each thing, and the name leads to the same thing for ever. Where the API
-//! gives out ids of its own, keep our name in a field of the thing and the id in [`World::Have`].
+//! **Names are chosen by us**: `want` names each external resource, and the name always refers to the same resource. If
+//! the API assigns its own ids, keep our name in a field of the resource and the id in [`World::Have`].
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -13,90 +14,90 @@ use serde::de::DeserializeOwned;
 
 use super::difference::{Difference, compare};
 use super::failure::Failure;
-use super::mark::Mark;
+use super::owner_mark::Mark;
 use crate::fault::Result;
 use crate::kind::Kind;
 
-/// What a call to the outside returns.
+/// The result of a call to the external API.
 pub type Answer<T> = std::result::Result<T, Failure>;
 
-/// One sort of thing that lives outside Kubernetes.
+/// One sort of external resource: something that exists outside Kubernetes.
 pub trait World: Send + Sync + 'static {
-    /// The kind whose objects say what is wanted.
+    /// The kind whose objects declare the desired state.
     type Kind: Kind;
-    /// A thing as it should be. With [`Ownership::Records`](super::Ownership::Records) it is written into the record
-    /// as JSON, so keep secrets out of it.
+    /// The desired state of a resource. With [`Ownership::Records`](super::Ownership::Records) it is written into the
+    /// record as JSON, so keep secrets out of it.
     type Want: Serialize + DeserializeOwned + Send + Sync;
-    /// A thing as it is, with whatever `update` and `delete` need to reach it.
+    /// The actual state of a resource, with whatever `update` and `delete` need to reach it.
     type Have: Serialize + Send + Sync;
 
-    /// What people call this world, in metrics, events and errors: `shapes`.
+    /// The name of this world in metrics, events and errors: `shapes`.
     const NAME: &'static str;
 
-    /// Returns the things this object wants, by name. Pure: the same object wants the same things. An error says that
-    /// the object makes no sense; its things are then left as they are.
+    /// Returns the resources that this object desires, by name. Pure: the same object always desires the same
+    /// resources. An error means that the object is invalid; its resources are then left unchanged.
     fn want(&self, object: &Self::Kind) -> Result<BTreeMap<String, Self::Want>>;
 
-    /// Returns the fields in which the thing is not as wanted; none when it is. By default compares the JSON of both.
+    /// Returns the fields in which the resource differs from the desired state. By default compares the JSON of both.
     fn diff(&self, want: &Self::Want, have: &Self::Have) -> Vec<Difference> {
         compare(want, have)
     }
 
-    /// Returns the mark that `create` or `update` left on the thing, for [`Ownership::Tags`](super::Ownership::Tags).
-    /// Read it with [`Mark::read`]: then a text that is no mark is taken for another manager's, and the thing is never
-    /// touched.
+    /// Returns the mark that `create` or `update` left on the resource, for
+    /// [`Ownership::Tags`](super::Ownership::Tags). Read it with [`Mark::read`]: a text that is not a mark then counts
+    /// as another manager's, and the resource is never touched.
     fn mark(&self, have: &Self::Have) -> Option<Mark> {
         let _ = have;
         None
     }
 
-    /// Returns a page of everything there is, ours and others'. `from` is the former page's `next`.
+    /// Returns a page of all resources, ours and others'. `from` is the previous page's `next`.
     fn list(&self, from: Option<&str>) -> impl Future<Output = Answer<Page<Self::Have>>> + Send;
 
-    /// Returns the thing of this name, as fresh as the API can tell.
+    /// Returns the resource with this name, as fresh as the API can provide it.
     fn get(&self, name: &str) -> impl Future<Output = Answer<Option<Self::Have>>> + Send;
 
-    /// Creates the thing; fails with [`Failure::Exists`] when the name is taken. The future may be dropped at any
-    /// moment, and then the thing may or may not have been created.
+    /// Creates the resource; fails with [`Failure::Exists`] if the name is taken. The future may be dropped at any
+    /// moment, and then the resource may or may not have been created.
     fn create(&self, name: &str, want: &Self::Want, mark: &Mark) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Changes the thing to what is wanted, and puts the mark on it where the API can carry one.
+    /// Changes the resource to its desired state, and puts the mark on it if the API supports that.
     fn update(&self, name: &str, change: Change<'_, Self>) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Deletes the thing. It is no failure if it is gone already.
+    /// Deletes the resource. It is not a failure if it is already gone.
     fn delete(&self, name: &str, have: &Self::Have) -> impl Future<Output = Answer<()>> + Send;
 
-    /// Returns a stream of changes, if the API can report them. It is opened again when it ends or fails, and a full
-    /// pass follows, because what happened in between is unknown. Without it, there is only polling.
+    /// Returns a stream of changes, if the API can report them. It is reopened when it ends or fails, and a full pass
+    /// follows, because changes in between may have been missed. Without it, there is only polling.
     fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>> {
         None
     }
 }
 
-/// What an update is made of.
+/// The input of an update.
 pub struct Change<'a, W: World + ?Sized> {
-    /// The thing as it was read a moment ago.
+    /// The resource as it was just read.
     pub have: &'a W::Have,
-    /// The thing as it should be.
+    /// The desired state.
     pub want: &'a W::Want,
-    /// Whose it is from now on.
+    /// The mark of its owner from now on.
     pub mark: &'a Mark,
 }
 
-/// A part of a list.
+/// One page of a list.
 #[derive(Clone, Debug)]
 pub struct Page<T> {
-    /// Names and things.
+    /// Names and resources.
     pub things: Vec<(String, T)>,
-    /// Where the next page begins; none on the last.
+    /// Where the next page begins; `None` on the last page.
     pub next: Option<String>,
 }
 
-/// What the API reports by itself.
+/// A change that the API reports on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Push {
-    /// The thing of this name was created, changed or deleted.
+    /// The resource with this name was created, changed or deleted.
     Changed(String),
-    /// Something happened that cannot be named: look at everything.
+    /// An unspecified change: everything is checked.
     Unknown,
 }

@@ -1,4 +1,4 @@
-//! How a thing differs from what is wanted, field by field, as text for people.
+//! How an external resource differs from its desired state, field by field, as text for people.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use crate::json_diff::differences;
 
-/// One field that is not as wanted.
+/// One field that differs from the desired state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Difference {
     /// Which field: `/colour`.
     pub path: String,
-    /// What it should be.
+    /// The desired value.
     pub want: String,
-    /// What it is.
+    /// The actual value.
     pub have: String,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Compares field by field as JSON: what `want` does not mention may be anything.
+/// Compares field by field as JSON; fields that `want` does not mention may have any value.
 pub fn compare(want: &impl Serialize, have: &impl Serialize) -> Vec<Difference> {
     let (Ok(want), Ok(have)) = (serde_json::to_value(want), serde_json::to_value(have)) else {
         return vec![Difference::new("", "JSON", "something else")];
@@ -47,7 +47,7 @@ pub(super) fn describe_differences(differences: &[Difference]) -> String {
     differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the differences as what a write that ends them changes.
+/// Returns the differences as the changes of a write that removes them.
 pub(super) fn field_diff(target: &Key, differences: &[Difference]) -> FieldDiff {
     let mut diff = FieldDiff::default();
     for Difference { path, want, have } in differences {

@@ -1,5 +1,5 @@
-//! Why a call to an API outside failed, by what follows from it. Any error converts with `?` and is taken for a possible
-//! outage: after enough of them in a row, and a probe that fails too, the calls stop.
+//! Why a call to an external API failed, by its consequence. Any error converts with `?` and counts as a possible
+//! outage: after enough of them in a row, and a probe that also fails, the calls stop.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::fault::{Fault, retry_after};
 pub enum Failure {
     /// No answer, or one that says the API is not healthy. Counts towards the circuit breaker.
     Unavailable(BoxError),
-    /// The API asks for a pause: nothing is sent until it is over.
+    /// The API asks for a pause; nothing is sent until it ends.
     Busy(Duration),
-    /// `create` found the name taken.
+    /// `create` failed because the name is taken.
     Exists,
     /// The API clearly refused this request: the API is healthy, the request is wrong.
     Refused(BoxError),
@@ -26,7 +26,7 @@ impl Failure {
         Self::Refused(error.into())
     }
 
-    /// Returns whether it is about the API and not about the request.
+    /// Returns whether it concerns the API rather than the request.
     pub(super) fn is_outage(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }
@@ -53,7 +53,7 @@ impl From<Failure> for Fault {
         match failure {
             Failure::Unavailable(error) | Failure::Refused(error) => error.into(),
             Failure::Busy(after) => retry_after(after, "the API outside asks for a pause"),
-            // A lagging read did not show a thing of this name: the next look will.
+            // A stale read did not show a resource with this name; the next one will.
             Failure::Exists => "the name is taken outside".into(),
         }
     }

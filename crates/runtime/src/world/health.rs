@@ -1,4 +1,5 @@
-//! How a world is doing: whether its API answers, and when all of it was last seen. Metrics and `/readyz` show it.
+//! The health of a world: whether its API answers, and when it was last listed completely. Metrics and `/readyz` show
+//! it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -6,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::contract::World;
-use super::parts::WorldParts;
-use crate::controller::health::{WorldHealth, WorldHealthSource};
+use super::world_parts::WorldParts;
+use crate::controller::world_health::{WorldHealth, WorldHealthSource};
 
 impl<W: World> WorldHealthSource for WorldParts<W> {
     fn health(&self) -> WorldHealth {
@@ -16,10 +17,10 @@ impl<W: World> WorldHealthSource for WorldParts<W> {
     }
 }
 
-/// When the last pass ended well, and what came of the last try.
-pub(super) struct Passes(Mutex<(Instant, Option<String>)>);
+/// When the last pass succeeded, and the result of the last attempt.
+pub(super) struct PassHistory(Mutex<(Instant, Option<String>)>);
 
-impl Passes {
+impl PassHistory {
     pub(super) fn new() -> Self {
         Self(Mutex::new((Instant::now(), None)))
     }

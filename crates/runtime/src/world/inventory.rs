@@ -1,8 +1,9 @@
-//! The write-ahead inventory: which things an object has, or may have, outside. A name enters before the thing is
-//! created and leaves after the thing is gone, so whatever a crash leaves behind is recorded somewhere.
+//! The write-ahead inventory: which external resources an object has, or may have. A name enters before the resource is
+//! created and leaves after it is gone, so whatever a crash leaves behind is recorded somewhere.
 //!
 //! It is an annotation of the object, named like our finalizer; with [`Ownership::Records`](super::Ownership::Records)
-//! it is the records. Both are written with a precondition, so two operators cannot both start to create a thing.
+//! it is the records. Both are written with a precondition, so two operators cannot both start to create the same
+//! resource.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use serde_json::{Value, json};
 
 use super::contract::World;
 use super::decide::Owner;
-use super::parts::WorldParts;
 use super::record::{OutsideRecord, OutsideRecordSpec, Records};
+use super::world_parts::WorldParts;
 use crate::cache::Writer;
 use crate::error::Error;
 use crate::kind::{info, key, key_of, revision_of};
@@ -27,13 +28,13 @@ use crate::request::{RequestLabel, call, call_object};
 
 /// Whether the name was in the inventory already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Intent {
+pub(super) enum IntentState {
     New,
     Known,
 }
 
 impl<W: World> WorldParts<W> {
-    /// Returns the things this object has or may have, and how long ago each was last intended.
+    /// Returns the resources that this object has or may have, and how long ago each was last intended.
     pub(super) fn inventory(&self, object: &W::Kind) -> BTreeMap<String, Duration> {
         let intents: Vec<(String, String)> = match &self.records {
             None => self.intents(object).into_iter().collect(),
@@ -55,8 +56,8 @@ impl<W: World> WorldParts<W> {
             .collect()
     }
 
-    /// Returns how long ago a thing was intended. A time in the future, from another clock or an edit, counts from when
-    /// we first saw it: it must not hold the object for longer than any other intent.
+    /// Returns how long ago a resource was intended. A time in the future, from another clock or an edit, counts from
+    /// when we first saw it: it must not delay the object for longer than any other intent.
     fn age(&self, key: &Key, name: &str, at: &str) -> Duration {
         let Ok(intended) = at.parse::<Timestamp>() else { return Duration::MAX };
         match Duration::try_from(self.shared.clock.now().duration_since(intended)) {
@@ -65,15 +66,20 @@ impl<W: World> WorldParts<W> {
         }
     }
 
-    /// Records that we are about to create this thing.
-    pub(super) async fn intend(&self, object: &W::Kind, name: &str, want: &W::Want) -> Result<Intent, Error> {
+    /// Records that we are about to create this resource.
+    pub(super) async fn intend(
+        &self,
+        object: &W::Kind,
+        name: &str,
+        want: &W::Want,
+    ) -> Result<IntentState, Error> {
         let now = self.shared.clock.now().to_string();
         match &self.records {
             None => {
                 let mut names = self.intents(object);
                 let known = names.insert(name.to_owned(), now);
                 self.write_intents(object, &names).await?;
-                Ok(if known.is_some() { Intent::Known } else { Intent::New })
+                Ok(if known.is_some() { IntentState::Known } else { IntentState::New })
             }
             Some(records) => {
                 let intended =
@@ -86,7 +92,7 @@ impl<W: World> WorldParts<W> {
         }
     }
 
-    /// Records that the thing is known to be ours, and this object's.
+    /// Records that the resource is known to be ours, kept for this object.
     pub(super) async fn confirm(&self, object: &W::Kind, name: &str) -> Result<(), Error> {
         let Some(records) = &self.records else { return Ok(()) };
         let Some(known) = records.of_thing(name) else { return Ok(()) };
@@ -99,7 +105,7 @@ impl<W: World> WorldParts<W> {
         self.record(records, object, spec).await.map(|_| ())
     }
 
-    /// Records that the thing is gone, or not ours.
+    /// Records that the resource is gone, or not ours.
     pub(super) async fn forget(&self, object: &W::Kind, name: &str) -> Result<(), Error> {
         if self.records.is_some() {
             return self.forget_record(&Owner::of_object(object), name).await;
@@ -111,14 +117,14 @@ impl<W: World> WorldParts<W> {
         Ok(())
     }
 
-    /// Removes the record that this object has of a thing; it is no error if there is none. Another object's record of
-    /// the same thing is that object's only link to it, and stays.
+    /// Removes this object's record of a resource, if there is one. Another object's record of the same resource is
+    /// that object's only link to it, and stays.
     pub(super) async fn forget_record(&self, owner: &Owner, name: &str) -> Result<(), Error> {
         let Some(records) = &self.records else { return Ok(()) };
         let Some(record) = records.of_owner(name, &owner.uid) else { return Ok(()) };
         let path = Path::new(OutsideRecord::url_path(&(), record.metadata.namespace.as_deref()));
         let key = key_of(&*record);
-        self.admit(&owner.key, Verb::Delete, &key)?;
+        self.refuse_if_deposed(&owner.key, Verb::Delete, &key)?;
         let request = path.delete(key.name(), &exactly(&record));
         let label = RequestLabel { verb: "delete", target: key.as_str() };
         match call::<Value>(&self.shared.client, label, request).await {
@@ -129,7 +135,7 @@ impl<W: World> WorldParts<W> {
         Ok(())
     }
 
-    /// Returns an empty record of this thing of this object.
+    /// Returns an empty record of this object's resource.
     fn blank(&self, object: &W::Kind, name: &str) -> OutsideRecordSpec {
         let meta = object.meta();
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
@@ -147,27 +153,27 @@ impl<W: World> WorldParts<W> {
         }
     }
 
-    /// Creates or rewrites the record of a thing.
+    /// Creates or rewrites the record of a resource.
     async fn record(
         &self,
         records: &Records,
         object: &W::Kind,
         spec: OutsideRecordSpec,
-    ) -> Result<Intent, Error> {
+    ) -> Result<IntentState, Error> {
         let known = records.of_thing(&spec.thing);
         let verb = if known.is_none() { Verb::Create } else { Verb::Patch };
         let target = match &known {
             Some(known) => key_of(&**known),
             None => key::<OutsideRecord>(spec.place(), &spec.object_name()),
         };
-        self.admit(&key_of(object), verb, &target)?;
+        self.refuse_if_deposed(&key_of(object), verb, &target)?;
         let written = match &known {
             None => self.create_record(spec).await?,
             Some(known) => self.replace_record(known, &spec).await?,
         };
         self.wrote(&key_of(object), verb, key_of(&written), Some(revision_of(&written)));
         records.cache.wrote(written, self.writer(key_of(object)));
-        Ok(if known.is_none() { Intent::New } else { Intent::Known })
+        Ok(if known.is_none() { IntentState::New } else { IntentState::Known })
     }
 
     async fn create_record(&self, spec: OutsideRecordSpec) -> Result<OutsideRecord, Error> {
@@ -197,8 +203,8 @@ impl<W: World> WorldParts<W> {
         format!("{}/{}", self.shared.name, self.source)
     }
 
-    /// Returns the inventory as the annotation has it. One that cannot be read counts as empty, because the marks are
-    /// still there.
+    /// Returns the inventory from the annotation. One that cannot be read counts as empty, because the marks are still
+    /// there.
     fn intents(&self, object: &W::Kind) -> BTreeMap<String, String> {
         let text = self.annotation(object, &self.inventory_annotation());
         text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
@@ -209,16 +215,16 @@ impl<W: World> WorldParts<W> {
         self.annotate(object, "write the inventory of", json!({self.inventory_annotation(): value})).await
     }
 
-    /// Returns what an annotation of the object says now.
+    /// Returns the current value of an annotation of the object.
     pub(super) fn annotation(&self, object: &W::Kind, name: &str) -> Option<String> {
-        // Our own write of a moment ago is in the cache, not in the object this run began with.
+        // Our own recent write is in the cache, not in the object this run began with.
         let newest = self.cache.get(&key_of(object));
         let meta = newest.as_deref().unwrap_or(object).meta();
         meta.annotations.as_ref()?.get(name).cloned()
     }
 
-    /// Sets annotations of the object, or removes those that are null; `verb` says what for. Refused if the object has
-    /// changed since we read it.
+    /// Sets annotations of the object, or removes those that are null; `verb` names the purpose. Refused if the object
+    /// has changed since we read it.
     pub(super) async fn annotate(
         &self,
         object: &W::Kind,
@@ -226,7 +232,7 @@ impl<W: World> WorldParts<W> {
         annotations: Value,
     ) -> Result<(), Error> {
         let key = key_of(object);
-        self.admit(&key, Verb::Patch, &key)?;
+        self.refuse_if_deposed(&key, Verb::Patch, &key)?;
         let newest = self.cache.get(&key);
         let meta = newest.as_deref().unwrap_or(object).meta();
         let patch = json!({"metadata": {
@@ -261,8 +267,8 @@ impl<W: World> WorldParts<W> {
     }
 }
 
-/// Returns parameters that delete only this record as we know it: one that another object has taken over meanwhile is
-/// not ours to delete.
+/// Returns parameters that delete this record only in the state we know: one that another object has taken over in the
+/// meantime is not ours to delete.
 fn exactly(record: &OutsideRecord) -> DeleteParams {
     let ObjectMeta { uid, resource_version, .. } = record.metadata.clone();
     DeleteParams { preconditions: Some(Preconditions { uid, resource_version }), ..DeleteParams::default() }

@@ -1,5 +1,5 @@
-//! The end of a pass: deleting what leaked, as far as `leaks` allows, and only after a last look at the object that
-//! should own it (on the server, not in the cache) and at the thing itself.
+//! The end of a pass: deletes leaked resources, as far as `leak_suspects` allows, and only after a last check of the
+//! object that should own each (on the server, not in the cache) and of the resource itself.
 
 use homeostat_core::journal::Verb;
 use homeostat_core::{FieldDiff, Key};
@@ -8,16 +8,16 @@ use tokio::time::Instant;
 use super::contract::World;
 use super::decide::Owner;
 use super::leak_suspects::Suspicion;
-use super::limiter::Stopped;
-use super::parts::{OutsideWrite, WorldParts};
-use super::pass_result::Finding;
+use super::limiter::CallStopped;
+use super::pass_result::ResourceFinding;
 use super::patrol::Patrol;
+use super::world_parts::{OutsideWrite, WorldParts};
 use crate::error::Error;
 use crate::fence::FenceAnswer;
 use crate::kind::key;
 
 impl<W: World> Patrol<W> {
-    /// Deletes the leaks that are due. Returns how many, and why not all.
+    /// Deletes the leaks that are due. Returns how many were deleted, and why not all.
     pub(super) async fn sweep(&mut self, owned: usize) -> (usize, Option<String>) {
         let verdict = self.leaks.judge(&self.parts.policy.sweep, owned, Instant::now());
         if verdict.due.is_empty() {
@@ -29,9 +29,9 @@ impl<W: World> Patrol<W> {
         let (mut deleted, mut withheld) = (0, verdict.withheld);
         for (name, suspicion) in verdict.due {
             match self.parts.remove(&name, &suspicion).await {
-                Ok(Removal::Deleted) => deleted += 1,
-                Ok(Removal::Spared) => {}
-                Ok(Removal::Later(why)) => {
+                Ok(LeakRemoval::Deleted) => deleted += 1,
+                Ok(LeakRemoval::Spared) => {}
+                Ok(LeakRemoval::Later(why)) => {
                     withheld = Some(why.to_owned());
                     break;
                 }
@@ -49,51 +49,56 @@ impl<W: World> Patrol<W> {
     }
 }
 
-/// What happened to a leak.
-enum Removal {
+/// The result of deleting a leak.
+enum LeakRemoval {
     Deleted,
-    /// The last look showed that it is no leak, or it is gone.
+    /// The last check showed that it is not a leak, or that it is gone.
     Spared,
     Later(&'static str),
 }
 
 impl<W: World> WorldParts<W> {
-    async fn remove(&self, name: &str, suspicion: &Suspicion) -> Result<Removal, Stopped> {
+    async fn remove(&self, name: &str, suspicion: &Suspicion) -> Result<LeakRemoval, CallStopped> {
         let object = match suspicion {
             Suspicion::OwnerGone(owner) => owner.key.clone(),
             Suspicion::Unwanted | Suspicion::Stray => Self::target(name),
         };
         let FenceAnswer::Granted(permit) = self.shared.fence.enter(&object) else {
-            return Ok(Removal::Spared);
+            return Ok(LeakRemoval::Spared);
         };
         let removed = permit.run(self.remove_now(&object, name, suspicion)).await;
-        removed.unwrap_or(Ok(Removal::Later("the right to act was lost")))
+        removed.unwrap_or(Ok(LeakRemoval::Later("leadership was lost")))
     }
 
-    async fn remove_now(&self, object: &Key, name: &str, suspicion: &Suspicion) -> Result<Removal, Stopped> {
+    async fn remove_now(
+        &self,
+        object: &Key,
+        name: &str,
+        suspicion: &Suspicion,
+    ) -> Result<LeakRemoval, CallStopped> {
         if let Suspicion::OwnerGone(owner) = suspicion
             && self.lives(owner).await?
         {
-            return Ok(Removal::Spared);
+            return Ok(LeakRemoval::Spared);
         }
         let Some(have) = self.limiter.call(self.world.get(name)).await? else {
             self.forget_gone(name, suspicion).await?;
-            return Ok(Removal::Spared);
+            return Ok(LeakRemoval::Spared);
         };
-        if self.look(name, &have) != Finding::Leak(suspicion.clone()) {
-            return Ok(Removal::Spared);
+        if self.classify(name, &have) != ResourceFinding::Leak(suspicion.clone()) {
+            return Ok(LeakRemoval::Spared);
         }
         if self.count_deletion().is_err() {
-            return Ok(Removal::Later("the limit of deletions per minute was reached"));
+            return Ok(LeakRemoval::Later("the limit of deletions per minute was reached"));
         }
         let write = OutsideWrite { object, verb: Verb::Delete, name, diff: FieldDiff::default() };
         self.write(write, self.world.delete(name, &have)).await?;
         tracing::info!(world = W::NAME, name, ?suspicion, "a leak was deleted");
         self.forget_gone(name, suspicion).await?;
-        Ok(Removal::Deleted)
+        Ok(LeakRemoval::Deleted)
     }
 
-    /// Removes the record of a thing that is gone, if the object it was kept for is gone as well.
+    /// Removes the record of a resource that is gone, if the object it was kept for is gone as well.
     async fn forget_gone(&self, name: &str, suspicion: &Suspicion) -> Result<(), Error> {
         match suspicion {
             Suspicion::OwnerGone(owner) => self.forget_record(owner, name).await,
@@ -101,7 +106,7 @@ impl<W: World> WorldParts<W> {
         }
     }
 
-    /// Returns the things whose record names an object that is gone.
+    /// Returns the resources whose record names an object that is gone.
     pub(super) fn dangling(&self) -> Vec<(String, Suspicion)> {
         let Some(records) = &self.records else { return vec![] };
         let all = records.cache.list();

@@ -1,8 +1,9 @@
-//! Things of ours that nobody wants, sans I/O: which are suspected since when, and how many may be deleted now.
+//! External resources of ours that no object desires, sans I/O: which ones have been suspected since when, and how many
+//! may be deleted now.
 //!
-//! **Invariant:** nothing is deleted on one look. A suspect must be found by several passes over some time; and when too
-//! large a share of our things is suspected at once, none is deleted, because then the list is probably wrong. A restart
-//! begins the count again: it can only delay a deletion.
+//! **Invariant:** nothing is deleted after a single check. A suspect must be found by several passes over some time;
+//! and if too large a share of our resources is suspected at once, none is deleted, because then the list is probably
+//! wrong. A restart resets the count, which can only delay a deletion.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -10,30 +11,30 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::decide::Owner;
-use super::policy::Sweep;
+use super::world_policy::Sweep;
 
 /// The window of the cap per minute.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Why a thing is suspected.
+/// Why a resource is suspected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Suspicion {
     /// Kept for this object, which is gone.
     OwnerGone(Owner),
-    /// Ours by its name, and no object wants that name.
+    /// Ours by its name, and no object desires that name.
     Unwanted,
-    /// Nobody's, in a world that is ours alone.
+    /// Unowned, in a world that is ours alone.
     Stray,
 }
 
 /// The suspects of one world over time.
 #[derive(Debug, Default)]
-pub(super) struct Leaks {
-    suspects: BTreeMap<String, Suspect>,
+pub(super) struct LeakSuspects {
+    suspects: BTreeMap<String, LeakSuspect>,
 }
 
 #[derive(Debug)]
-struct Suspect {
+struct LeakSuspect {
     suspicion: Suspicion,
     since: Instant,
     passes: u32,
@@ -47,7 +48,7 @@ pub(super) struct LeakVerdict {
     pub(super) withheld: Option<String>,
 }
 
-impl Leaks {
+impl LeakSuspects {
     /// Records the suspects of one pass. A suspect of an earlier pass that is not among them is cleared.
     pub(super) fn observe(&mut self, found: BTreeMap<String, Suspicion>, now: Instant) {
         let mut before = std::mem::take(&mut self.suspects);
@@ -56,14 +57,14 @@ impl Leaks {
             .map(|(name, suspicion)| {
                 let known = before.remove(&name).filter(|suspect| suspect.suspicion == suspicion);
                 let (since, passes) = known.map_or((now, 0), |suspect| (suspect.since, suspect.passes));
-                (name, Suspect { suspicion, since, passes: passes + 1 })
+                (name, LeakSuspect { suspicion, since, passes: passes + 1 })
             })
             .collect();
     }
 
     /// Returns the suspects that may be deleted now, given that we own `owned` external resources.
     pub(super) fn judge(&self, sweep: &Sweep, owned: usize, now: Instant) -> LeakVerdict {
-        let is_due = |suspect: &Suspect| {
+        let is_due = |suspect: &LeakSuspect| {
             suspect.passes >= sweep.confirmations && now.duration_since(suspect.since) >= sweep.min_age
         };
         let mut due: Vec<_> = self.suspects.iter().filter(|(_, suspect)| is_due(suspect)).collect();
@@ -96,7 +97,7 @@ impl Leaks {
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "counts of things are far below 2^52, and a share of one is not negative"
+    reason = "counts of resources are far below 2^52, and a share of one is not negative"
 )]
 fn allowed(sweep: &Sweep, owned: usize) -> usize {
     sweep.floor.max((sweep.share.clamp(0.0, 1.0) * owned as f64) as usize)
@@ -104,9 +105,9 @@ fn allowed(sweep: &Sweep, owned: usize) -> usize {
 
 /// The cap on deletions in any minute.
 #[derive(Debug, Default)]
-pub(super) struct Pace(VecDeque<Instant>);
+pub(super) struct DeletionPace(VecDeque<Instant>);
 
-impl Pace {
+impl DeletionPace {
     /// Counts one deletion, or returns how long to wait until one is allowed.
     pub(super) fn take(&mut self, per_minute: usize, now: Instant) -> Result<(), Duration> {
         while self.0.front().is_some_and(|at| now.duration_since(*at) >= MINUTE) {
@@ -137,14 +138,14 @@ mod tests {
         names.iter().map(|name| ((*name).to_owned(), Suspicion::Unwanted)).collect()
     }
 
-    fn due(leaks: &Leaks, owned: usize, now: Instant) -> Vec<String> {
+    fn due(leaks: &LeakSuspects, owned: usize, now: Instant) -> Vec<String> {
         leaks.judge(&sweep(), owned, now).due.into_iter().map(|(name, _)| name).collect()
     }
 
     #[test]
     fn age_and_confirmations_are_both_needed() {
         let start = Instant::now();
-        let mut leaks = Leaks::default();
+        let mut leaks = LeakSuspects::default();
         leaks.observe(found(&["a"]), start);
         assert!(due(&leaks, 9, start + 600 * SECOND).is_empty(), "one look is not enough at any age");
         leaks.observe(found(&["a"]), start + 30 * SECOND);
@@ -159,7 +160,7 @@ mod tests {
     fn too_large_a_share_withholds_all_and_too_many_some() {
         let start = Instant::now();
         let later = start + 60 * SECOND;
-        let mut leaks = Leaks::default();
+        let mut leaks = LeakSuspects::default();
         for at in [start, later] {
             leaks.observe(found(&["a", "b", "c"]), at);
         }
@@ -172,12 +173,12 @@ mod tests {
     #[test]
     fn the_pace_is_kept_over_any_minute() {
         let start = Instant::now();
-        let mut pace = Pace::default();
+        let mut pace = DeletionPace::default();
         assert_eq!(pace.take(2, start), Ok(()));
         assert_eq!(pace.take(2, start + 30 * SECOND), Ok(()));
         assert_eq!(pace.take(2, start + 40 * SECOND), Err(20 * SECOND));
         assert_eq!(pace.take(2, start + 60 * SECOND), Ok(()));
         assert_eq!(pace.take(2, start + 61 * SECOND), Err(29 * SECOND));
-        assert_eq!(Pace::default().take(0, start), Err(MINUTE));
+        assert_eq!(DeletionPace::default().take(0, start), Err(MINUTE));
     }
 }

@@ -1,5 +1,5 @@
-//! What is known in memory about the things of each object: which were seen, and whether all agreed with what is wanted.
-//! It saves calls and distinguishes drift from a first look; nothing depends on it after a restart.
+//! What this process remembers about the external resources of each object: which were seen, and whether all matched
+//! the spec. It saves calls and distinguishes drift from a first check; nothing depends on it after a restart.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,56 +8,56 @@ use std::time::Duration;
 use homeostat_core::{Key, Revision};
 use tokio::time::Instant;
 
-use super::attempts::{Attempts, DifferencePrint, Tried};
+use super::attempts::{CorrectionHistory, DifferencePrint, UpdateAttempts};
 
-/// What is known in memory of one world. All methods are quick and never wait for the outside.
+/// The memory of one world. All methods are quick and never wait for the external API.
 #[derive(Default)]
 pub(super) struct Ledger(Mutex<LedgerState>);
 
 #[derive(Default)]
 struct LedgerState {
-    accounts: HashMap<Key, Account>,
+    accounts: HashMap<Key, ObjectAccount>,
     parked: BTreeSet<Key>,
-    /// Intents whose time is yet to come: by object and thing, that time and when we first saw it.
+    /// Intents with a time in the future, by object and resource: that time, and when we first saw it.
     sighted: HashMap<Key, HashMap<String, (String, Instant)>>,
-    attempts: Attempts,
-    /// Counts the doubts, so that one which arises during a look is not overruled by it.
+    attempts: UpdateAttempts,
+    /// Counts the doubts, so that a check does not overrule a doubt that arises while it runs.
     doubts: u64,
 }
 
 #[derive(Default)]
-struct Account {
-    /// Names seen outside, in order, and when.
+struct ObjectAccount {
+    /// Names of existing resources, in order, and when they were seen.
     seen: Sighting,
-    /// What was wanted when all agreed.
+    /// The spec with which all resources agreed.
     agreed: Option<Agreement>,
-    /// They were found to agree and nothing has cast doubt on it since.
+    /// Whether they were found to agree and nothing has cast doubt on it since.
     is_certain: bool,
     /// The number of the last doubt about it.
     doubt: u64,
-    /// The drift that was reported and left as it is.
+    /// The drift that was reported and left uncorrected.
     told: Vec<String>,
 }
 
-/// What an object wanted when all its things agreed with it.
+/// The spec of an object at the time all its resources matched it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Agreement {
     /// As a fingerprint.
     pub(super) print: u64,
-    /// How many things.
+    /// The number of resources.
     pub(super) count: usize,
-    /// The revision of the object: at the same one it wants the same.
+    /// The revision of the object: at the same revision, its spec is the same.
     pub(super) revision: Revision,
 }
 
-/// Which names were last seen outside, and when.
+/// Which resources were last seen to exist, and when.
 #[derive(Clone, Default)]
 pub(super) struct Sighting {
     pub(super) names: Vec<String>,
     at: Option<Instant>,
 }
 
-impl Account {
+impl ObjectAccount {
     fn has_agreed(&self, wanted: u64) -> bool {
         self.agreed.is_some_and(|known| known.print == wanted)
     }
@@ -68,7 +68,7 @@ impl Sighting {
         Self { names, at: Some(Instant::now()) }
     }
 
-    /// Returns whether the thing was seen since this long ago. What was intended then has shown itself.
+    /// Returns whether the resource was seen within this time. Whatever was intended before then is visible now.
     pub(super) fn is_since(&self, name: &str, age: Duration) -> bool {
         let is_later = self.at.is_some_and(|at| at.elapsed() <= age);
         is_later && self.names.iter().any(|seen| seen == name)
@@ -76,39 +76,39 @@ impl Sighting {
 }
 
 impl Ledger {
-    /// Returns an empty ledger of a world that may take this long to show a write.
+    /// Returns an empty ledger for a world that may take this long to show a write.
     pub(super) fn new(settle: Duration) -> Self {
-        Self(Mutex::new(LedgerState { attempts: Attempts::new(settle), ..LedgerState::default() }))
+        Self(Mutex::new(LedgerState { attempts: UpdateAttempts::new(settle), ..LedgerState::default() }))
     }
 
-    /// Returns whether the things agreed with this and there is no reason to look again.
+    /// Returns whether the resources matched this spec and there is no reason to check again.
     pub(super) fn is_certain(&self, key: &Key, wanted: u64) -> bool {
         self.state().accounts.get(key).is_some_and(|account| account.is_certain && account.has_agreed(wanted))
     }
 
-    /// Returns whether the things ever agreed with this.
+    /// Returns whether the resources ever matched this spec.
     pub(super) fn agreed(&self, key: &Key, wanted: u64) -> bool {
         self.state().accounts.get(key).is_some_and(|account| account.has_agreed(wanted))
     }
 
-    /// Returns the names seen outside for this object.
+    /// Returns the names of this object's resources that were seen to exist.
     pub(super) fn seen(&self, key: &Key) -> Sighting {
         self.state().accounts.get(key).map(|account| account.seen.clone()).unwrap_or_default()
     }
 
-    /// Returns the number of doubts so far: what a look that begins now may overrule.
+    /// Returns the number of doubts so far: those that a check that begins now may overrule.
     pub(super) fn doubts(&self) -> u64 {
         self.state().doubts
     }
 
-    /// Notes that a look found this many things of an object at this revision as wanted. Returns whether that is what is
-    /// known: then there is no need to find out what the object wants.
+    /// Records that a check found this many resources of an object at this revision in line with its spec. Returns
+    /// whether that agrees with what is known; if so, the spec need not be computed.
     pub(super) fn affirm(&self, key: &Key, revision: Revision, count: usize) -> bool {
         let mut state = self.state();
         let Some(account) = state.accounts.get_mut(key).filter(|account| account.is_certain) else {
             return false;
         };
-        // What we wrote is among the names once it has been seen.
+        // Resources that we wrote are among the names once they have been seen.
         let is_whole = account.seen.names.len() == count;
         if !is_whole || account.agreed.is_none_or(|known| (known.revision, known.count) != (revision, count))
         {
@@ -119,16 +119,19 @@ impl Ledger {
         true
     }
 
-    /// Notes that all agree with this, by a look that began at that number of doubts and saw these names.
+    /// Records that all resources match this spec, found by a check that began at that number of doubts and saw these
+    /// names.
     pub(super) fn agree(&self, key: Key, wanted: Agreement, seen: Vec<String>, since: u64) {
         let seen = Sighting::now(seen);
         let mut state = self.state();
         let doubt = state.accounts.get(&key).map_or(0, |account| account.doubt);
         let is_certain = doubt <= since;
-        state.accounts.insert(key, Account { seen, agreed: Some(wanted), is_certain, doubt, told: vec![] });
+        state
+            .accounts
+            .insert(key, ObjectAccount { seen, agreed: Some(wanted), is_certain, doubt, told: vec![] });
     }
 
-    /// Notes that this object's mark is on a thing that it neither wants nor has in its inventory.
+    /// Records that this object's mark is on a resource that it neither desires nor has in its inventory.
     pub(super) fn spot(&self, key: Key, name: String) {
         let mut state = self.state();
         let names = &mut state.accounts.entry(key).or_default().seen.names;
@@ -137,7 +140,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that not all agree, and that these names were seen. What was agreed before is remembered.
+    /// Records that not all resources match, and that these names were seen. The last agreement is kept.
     pub(super) fn disagree(&self, key: Key, seen: Vec<String>) {
         let mut state = self.state();
         let account = state.accounts.entry(key).or_default();
@@ -145,7 +148,7 @@ impl Ledger {
         account.is_certain = false;
     }
 
-    /// Notes that there is reason to look again.
+    /// Records that there is reason to check again.
     pub(super) fn doubt(&self, key: &Key) {
         let mut state = self.state();
         state.doubts += 1;
@@ -155,7 +158,7 @@ impl Ledger {
         account.doubt = doubt;
     }
 
-    /// Returns whether this drift is news. It is reported once, until things agree again.
+    /// Returns whether this drift is new. It is reported once, until the resources match again.
     pub(super) fn is_news(&self, key: &Key, drift: &str) -> bool {
         let mut state = self.state();
         let told = &mut state.accounts.entry(key.clone()).or_default().told;
@@ -166,28 +169,28 @@ impl Ledger {
         is_news
     }
 
-    /// Notes that an update of a thing that showed this difference was accepted.
-    pub(super) fn sent(&self, key: &Key, name: &str, print: DifferencePrint) -> Tried {
+    /// Records that an update of a resource with this difference was accepted.
+    pub(super) fn sent(&self, key: &Key, name: &str, print: DifferencePrint) -> CorrectionHistory {
         self.state().attempts.sent(key, name, print)
     }
 
-    /// Returns how often this difference of a thing was corrected before.
-    pub(super) fn tried(&self, key: &Key, name: &str, print: DifferencePrint) -> Option<Tried> {
+    /// Returns how often this difference of a resource was corrected before.
+    pub(super) fn tried(&self, key: &Key, name: &str, print: DifferencePrint) -> Option<CorrectionHistory> {
         self.state().attempts.tried(key, name, print)
     }
 
-    /// Takes over from a former process that this difference remains, or comes back.
+    /// Takes over from a previous process that this difference remains, or comes back.
     pub(super) fn resume(
         &self,
         key: &Key,
         name: &str,
         print: DifferencePrint,
         is_contested: bool,
-    ) -> Option<Tried> {
+    ) -> Option<CorrectionHistory> {
         self.state().attempts.resume(key, name, print, is_contested)
     }
 
-    /// Notes that the thing, or without a name all things of the object, were seen as wanted.
+    /// Records that the resource, or without a name all resources of the object, matched the spec.
     pub(super) fn took(&self, key: &Key, name: Option<&str>) {
         self.state().attempts.took(key, name);
     }
@@ -201,7 +204,7 @@ impl Ledger {
         state.sighted.remove(key);
     }
 
-    /// Notes an intent whose time is in the future; returns how long ago it was first seen.
+    /// Records an intent whose time is in the future; returns how long ago it was first seen.
     pub(super) fn sight(&self, key: &Key, name: &str, at: &str) -> Duration {
         let mut state = self.state();
         let all = state.sighted.entry(key.clone()).or_default();
@@ -212,14 +215,14 @@ impl Ledger {
         since.elapsed()
     }
 
-    /// Returns how long ago such an intent was first seen; none for one whose time was never to come.
+    /// Returns how long ago such an intent was first seen; `None` if its time was never in the future.
     pub(super) fn sighted(&self, key: &Key, name: &str, at: &str) -> Option<Duration> {
         let state = self.state();
         let (known, since) = state.sighted.get(key)?.get(name)?;
         (known == at).then(|| since.elapsed())
     }
 
-    /// Notes that the object waits for the API outside to answer again.
+    /// Records that the object waits until the external API answers again.
     pub(super) fn park(&self, key: Key) {
         self.state().parked.insert(key);
     }

@@ -1,8 +1,8 @@
-//! Limits every call to the API outside: rate, calls in flight, time, and a circuit breaker.
+//! Limits every call to the external API: rate, calls in flight, time, and a circuit breaker.
 //!
 //! **Invariant:** while the breaker is open only the patrol's probe passes; every other call is refused without being
-//! sent and its object is parked until the breaker closes (`tests/it/world/outages.rs`). Whoever acts for an object asks
-//! for its right to do so at the last moment, after all waiting (`tests/it/world/fencing.rs`).
+//! sent and its object is parked until the breaker closes (`tests/it/world/outages.rs`). Leadership for an object is
+//! checked at the last moment, after all waiting (`tests/it/world/fencing.rs`).
 
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,36 +11,36 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::breaker::Breaker;
-use super::bucket::Bucket;
 use super::contract::Answer;
 use super::failure::Failure;
-use super::policy::Limits;
+use super::token_bucket::TokenBucket;
+use super::world_policy::Limits;
 use crate::error::Error;
 use crate::fault::Fault;
 
-/// Why a step outside was not taken.
+/// Why an external call was not made, or failed.
 #[derive(Debug)]
-pub(super) enum Stopped {
-    /// The breaker is open, for this reason: nothing was sent.
+pub(super) enum CallStopped {
+    /// Nothing was sent, because the breaker is open for this reason.
     Blocked(String),
     /// It was sent and failed.
     Failed(Failure),
-    /// The cluster's side of the step failed: the intent could not be written, the lease is lost.
+    /// The cluster's side of the step failed: the intent could not be written, or the lease was lost.
     Cluster(Error),
 }
 
-impl From<Error> for Stopped {
+impl From<Error> for CallStopped {
     fn from(error: Error) -> Self {
         Self::Cluster(error)
     }
 }
 
-impl From<Stopped> for Fault {
-    fn from(stopped: Stopped) -> Self {
+impl From<CallStopped> for Fault {
+    fn from(stopped: CallStopped) -> Self {
         match stopped {
-            Stopped::Blocked(why) => why.into(),
-            Stopped::Failed(failure) => failure.into(),
-            Stopped::Cluster(error) => error.into(),
+            CallStopped::Blocked(why) => why.into(),
+            CallStopped::Failed(failure) => failure.into(),
+            CallStopped::Cluster(error) => error.into(),
         }
     }
 }
@@ -50,13 +50,13 @@ pub(super) struct CallLimiter {
     limits: Limits,
     state: Mutex<LimiterState>,
     slots: Semaphore,
-    /// Asks the patrol whether it is the API that fails or only some objects.
+    /// Asks the patrol to find out whether the API fails or only some objects do.
     suspicion: Notify,
 }
 
 struct LimiterState {
     breaker: Breaker,
-    bucket: Bucket,
+    bucket: TokenBucket,
     /// The error of the last call without an answer.
     failure: String,
 }
@@ -64,34 +64,34 @@ struct LimiterState {
 impl CallLimiter {
     pub(super) fn new(limits: Limits) -> Self {
         let breaker = Breaker::new(limits.failures, limits.probe, limits.probe_max);
-        let bucket = Bucket::new(limits.per_second, limits.burst, Instant::now());
+        let bucket = TokenBucket::new(limits.per_second, limits.burst, Instant::now());
         let slots = Semaphore::new(limits.in_flight.max(1));
         let state = LimiterState { breaker, bucket, failure: String::new() };
         Self { limits, state: Mutex::new(state), slots, suspicion: Notify::new() }
     }
 
     /// Makes a call, unless the breaker is open.
-    pub(super) async fn call<T>(&self, call: impl Future<Output = Answer<T>>) -> Result<T, Stopped> {
+    pub(super) async fn call<T>(&self, call: impl Future<Output = Answer<T>>) -> Result<T, CallStopped> {
         self.write(|| Ok(()), call).await
     }
 
-    /// Makes a call, unless the breaker is open or, when its turn has come, `check_right` fails.
+    /// Makes a call, unless the breaker is open or, when its turn has come, `check_leadership` fails.
     pub(super) async fn write<T>(
         &self,
-        check_right: impl FnOnce() -> Result<(), Stopped>,
+        check_leadership: impl FnOnce() -> Result<(), CallStopped>,
         call: impl Future<Output = Answer<T>>,
-    ) -> Result<T, Stopped> {
+    ) -> Result<T, CallStopped> {
         self.passes()?;
         let _slot = self.turn().await;
         // It may have opened while this call waited for its turn.
         self.passes()?;
-        check_right()?;
+        check_leadership()?;
         let answer = self.send(call).await;
         self.learn(answer.as_ref().err());
-        answer.map_err(Stopped::Failed)
+        answer.map_err(CallStopped::Failed)
     }
 
-    /// Makes a call even if the breaker is open: the patrol's, when the next probe is due.
+    /// Makes a call even if the breaker is open: for the patrol, when the next probe is due.
     pub(super) async fn probe<T>(&self, call: impl Future<Output = Answer<T>>) -> Answer<T> {
         let _slot = self.turn().await;
         let answer = self.send(call).await;
@@ -104,12 +104,12 @@ impl CallLimiter {
         self.suspicion.notified().await;
     }
 
-    fn passes(&self) -> Result<(), Stopped> {
+    fn passes(&self) -> Result<(), CallStopped> {
         let state = self.state();
         if state.breaker.is_closed() {
             return Ok(());
         }
-        Err(Stopped::Blocked(format!("the API outside does not answer: {}", state.failure)))
+        Err(CallStopped::Blocked(format!("the API outside does not answer: {}", state.failure)))
     }
 
     /// Waits for a free slot and for a token.
@@ -162,7 +162,7 @@ impl CallLimiter {
         self.state().breaker.is_closed()
     }
 
-    /// Returns when the next probe may be sent; none while calls pass.
+    /// Returns when the next probe may be sent; `None` while calls pass.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         self.state().breaker.probe_at()
     }

@@ -1,50 +1,52 @@
-//! The outside world: things behind any API that is not Kubernetes, kept equal to what objects in the cluster want.
+//! Worlds: external resources behind any API that is not Kubernetes, kept in the state that objects in the cluster
+//! desire.
 //!
 //! ```text
 //! patrol (list everything) ─┐                     ┌─ limiter (rate, in flight, breaker) ─► the API
 //! push (told of changes)   ─┼─► the queue ─► reconcile: get → decide → write ahead → act
-//! the object changed       ─┘                     └─ leaks (age, confirmations, caps) ─► sweep
+//! the object changed       ─┘                     └─ leak_suspects (age, confirmations, caps) ─► sweep
 //! ```
-//! Users implement [`World`] and say how it is treated with
-//! [`Outside`]. Reading order for maintainers: `contract`, `decide` (every write outside is decided there), `reconcile`,
-//! `act`, `pass_result` and `leak_suspects`, `patrol` and `leak_deletion`, `inventory`.
+//! Users implement [`World`] and configure its treatment with [`Outside`]. Reading order for maintainers: `contract`,
+//! `decide` (every write outside is decided there), `reconcile`, `take_steps`, `pass_result` and `leak_suspects`,
+//! `patrol` and `leak_deletion`, `inventory`.
 //!
-//! **Invariants.** Nothing outside is written without a look at that very thing in the same run. Nothing is created
-//! before the intent is on the server. What is not known to be ours is never changed. A wrong or missing answer, of the
-//! outside or of the cluster, may delay a repair and cannot cause a deletion.
+//! **Invariants.** No external resource is written without reading that same resource in the same run. Nothing is
+//! created before the intent is on the server. A resource that is not known to be ours is never changed. A wrong or
+//! missing answer, from the external API or from the cluster, may delay a repair but cannot cause a deletion.
 
-mod act;
 mod attempts;
 mod breaker;
-mod bucket;
-mod classify;
 mod contract;
 mod decide;
 mod difference;
 mod failure;
 mod health;
 mod inventory;
-mod lasting;
+mod lasting_differences;
 mod leak_deletion;
+mod leak_detection;
 mod leak_suspects;
 mod ledger;
 mod limiter;
-mod mark;
-mod owners;
-mod parts;
+mod owner_lookup;
+mod owner_mark;
 mod pass_result;
 mod patrol;
-mod policy;
-mod push;
+mod pushed_changes;
 mod reconcile;
 mod record;
-mod tally;
+mod resource_outcomes;
+mod resource_ownership;
+mod take_steps;
+mod token_bucket;
 mod world_builder;
+mod world_parts;
+mod world_policy;
 
 pub use contract::{Answer, Change, Page, Push, World};
 pub use difference::{Difference, compare};
 pub use failure::Failure;
-pub use mark::{Mark, NotAMark};
-pub use policy::{Drift, Limits, Ownership, Sweep, Use};
+pub use owner_mark::{Mark, NotAMark};
 pub use record::{OutsideRecord, OutsideRecordSpec};
 pub use world_builder::Outside;
+pub use world_policy::{Drift, Limits, Ownership, Sweep, Use};

@@ -1,5 +1,6 @@
-//! The result of one full pass, sans I/O: what each listed thing means, and what follows when all are listed. It holds
-//! counts and names, never the things, so a pass over a large world costs little more than its list.
+//! The result of one full pass, sans I/O: the finding for each listed resource, and the conclusions when all are
+//! listed. It holds counts and names, never the resources, so a pass over a large world costs little more than its
+//! list.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -7,20 +8,20 @@ use homeostat_core::Key;
 
 use super::leak_suspects::Suspicion;
 
-/// What a listed thing means.
+/// The finding for a listed resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
-    /// As this object wants it.
+pub(super) enum ResourceFinding {
+    /// It matches this object's spec.
     InSync(Key),
-    /// Ours, and not as wanted: these objects must look.
+    /// Ours, and it differs from the spec: these objects must be reconciled.
     Suspect(Vec<Key>),
-    /// Not known to be ours, and in the way of these objects, which must look.
+    /// Not known to be ours, and its name is desired by these objects, which must be reconciled.
     InTheWay(Vec<Key>),
-    /// Kept for this object, which lives and does not want it.
+    /// Kept for this object, which exists and does not desire it.
     Unlisted(Key),
-    /// Ours and unwanted, or nobody's where all is ours.
+    /// Ours and undesired, or unowned in a world that is ours alone.
     Leak(Suspicion),
-    /// Ours, being deleted or not to be judged now.
+    /// Ours, but being deleted or not to be judged now.
     Kept,
     /// Somebody else's.
     Foreign,
@@ -28,48 +29,50 @@ pub(super) enum Finding {
 
 /// The result of one full pass.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
+pub(super) struct PassResult {
     pub(super) things: usize,
-    /// How many of them are ours for certain: the sweep is limited to a share of this, so a doubtful one does not count.
+    /// The number of them that are certainly ours: the sweep is limited to a share of this, so doubtful ones do not
+    /// count.
     pub(super) owned: usize,
     in_sync: HashMap<Key, usize>,
     pub(super) suspects: BTreeSet<Key>,
-    /// Things that objects must be told of, because neither their wishes nor their inventories name them.
+    /// Resources to report to their objects, because neither their specs nor their inventories name them.
     pub(super) unlisted: Vec<(Key, String)>,
     pub(super) leaks: BTreeMap<String, Suspicion>,
 }
 
-impl Survey {
-    /// Creates a book for about this many objects.
+impl PassResult {
+    /// Creates an empty result for about this many objects.
     pub(super) fn new(objects: usize) -> Self {
         Self { in_sync: HashMap::with_capacity(objects), ..Self::default() }
     }
 
-    /// Takes in a thing that was listed.
-    pub(super) fn note(&mut self, name: String, finding: Finding) {
+    /// Adds a listed resource.
+    pub(super) fn note(&mut self, name: String, finding: ResourceFinding) {
         self.things += 1;
-        self.owned += usize::from(!matches!(finding, Finding::Foreign | Finding::InTheWay(_)));
+        self.owned +=
+            usize::from(!matches!(finding, ResourceFinding::Foreign | ResourceFinding::InTheWay(_)));
         match finding {
-            Finding::InSync(key) => *self.in_sync.entry(key).or_default() += 1,
-            Finding::Suspect(keys) | Finding::InTheWay(keys) => self.suspects.extend(keys),
-            Finding::Unlisted(key) => {
+            ResourceFinding::InSync(key) => *self.in_sync.entry(key).or_default() += 1,
+            ResourceFinding::Suspect(keys) | ResourceFinding::InTheWay(keys) => self.suspects.extend(keys),
+            ResourceFinding::Unlisted(key) => {
                 self.suspects.insert(key.clone());
                 self.unlisted.push((key, name));
             }
-            Finding::Leak(suspicion) => {
+            ResourceFinding::Leak(suspicion) => {
                 self.leaks.insert(name, suspicion);
             }
-            Finding::Kept | Finding::Foreign => {}
+            ResourceFinding::Kept | ResourceFinding::Foreign => {}
         }
     }
 
-    /// Returns how many things of an object were listed and are as it wants them; none when something is amiss with it.
+    /// Returns how many resources of an object were listed and match its spec; `None` if any does not.
     pub(super) fn agreed(&self, key: &Key) -> Option<usize> {
         (!self.suspects.contains(key)).then(|| self.in_sync.get(key).copied().unwrap_or_default())
     }
 
-    /// Returns whether the things of an object that wants this many all exist and are as wanted. If not, it is a
-    /// suspect.
+    /// Returns whether all of this object's desired resources, this many, exist and match the spec. If not, the object
+    /// is a suspect.
     pub(super) fn is_settled(&mut self, key: &Key, wanted: usize) -> bool {
         let is_settled = self.agreed(key) == Some(wanted);
         if !is_settled {
@@ -78,7 +81,7 @@ impl Survey {
         is_settled
     }
 
-    /// Spares what only the wishes of objects would explain that could not be read or make no sense.
+    /// Spares resources that may belong to objects that could not be read or are invalid.
     pub(super) fn spare_unwanted(&mut self) {
         self.leaks.retain(|_, suspicion| matches!(suspicion, Suspicion::OwnerGone(_)));
     }
@@ -92,12 +95,12 @@ mod tests {
     #[test]
     fn an_object_is_settled_when_all_its_things_are() {
         let key = |name| Key::new("demo.dev", "shapes", "a", name);
-        let mut survey = Survey::default();
-        survey.note("x".into(), Finding::InSync(key("x")));
-        survey.note("y1".into(), Finding::InSync(key("y")));
-        survey.note("y2".into(), Finding::Suspect(vec![key("y")]));
-        survey.note("z".into(), Finding::Foreign);
-        survey.note("v".into(), Finding::InTheWay(vec![key("v")]));
+        let mut survey = PassResult::default();
+        survey.note("x".into(), ResourceFinding::InSync(key("x")));
+        survey.note("y1".into(), ResourceFinding::InSync(key("y")));
+        survey.note("y2".into(), ResourceFinding::Suspect(vec![key("y")]));
+        survey.note("z".into(), ResourceFinding::Foreign);
+        survey.note("v".into(), ResourceFinding::InTheWay(vec![key("v")]));
         assert!(survey.is_settled(&key("x"), 1));
         assert!(!survey.is_settled(&key("x2"), 1), "its thing was not listed");
         assert!(!survey.is_settled(&key("y"), 2));
@@ -110,10 +113,10 @@ mod tests {
     fn doubt_about_objects_spares_what_they_may_want() {
         let owner = Owner { key: Key::new("demo.dev", "shapes", "a", "x"), uid: "1".into() };
         let gone = Suspicion::OwnerGone(owner);
-        let mut survey = Survey::default();
-        survey.note("x".into(), Finding::Leak(gone.clone()));
-        survey.note("y".into(), Finding::Leak(Suspicion::Unwanted));
-        survey.note("z".into(), Finding::Leak(Suspicion::Stray));
+        let mut survey = PassResult::default();
+        survey.note("x".into(), ResourceFinding::Leak(gone.clone()));
+        survey.note("y".into(), ResourceFinding::Leak(Suspicion::Unwanted));
+        survey.note("z".into(), ResourceFinding::Leak(Suspicion::Stray));
         survey.spare_unwanted();
         assert_eq!(survey.leaks, BTreeMap::from([("x".into(), gone)]));
     }

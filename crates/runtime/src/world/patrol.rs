@@ -1,5 +1,5 @@
-//! The patrol: a full pass at start, then periodically and when pushed. One list of everything outside finds what
-//! drifted, what vanished and what leaked; objects concerned are put into the queue, leaks go to the sweep.
+//! The patrol: a full pass at start, then periodically and when requested. One list of all external resources finds
+//! those that drifted, vanished or leaked; affected objects are queued, and leaks are handed to the sweep.
 //!
 //! While the API does not answer, the patrol's list is the probe and the only call that is made. A panic of the world's
 //! code ends the pass and not the patrol (`tests/it/world/panics.rs`).
@@ -18,37 +18,37 @@ use tokio::time::Instant;
 
 use super::contract::{Answer, Page, World};
 use super::failure::Failure;
-use super::leak_suspects::Leaks;
+use super::leak_suspects::LeakSuspects;
 use super::ledger::Agreement;
-use super::parts::{WorldParts, fingerprint};
-use super::pass_result::Survey;
+use super::pass_result::PassResult;
+use super::world_parts::{WorldParts, fingerprint};
 use crate::cache::Freshness;
 use crate::kind::revision_of;
 use crate::panics::describe_panic;
 use crate::queue::{Backoff, Urgency};
 use crate::workers::controller_queue::ControllerQueue;
 
-/// Passes asked for in quick succession are one pass.
+/// Passes requested within this time become one pass.
 const GAP: Duration = Duration::from_secs(1);
 
 /// The patrol of one world.
 pub(super) struct Patrol<W: World> {
     pub(super) parts: Arc<WorldParts<W>>,
-    pub(super) leaks: Leaks,
+    pub(super) leaks: LeakSuspects,
     queue: ControllerQueue,
     freshness: watch::Sender<Freshness>,
     failures: u32,
 }
 
 impl<W: World> Patrol<W> {
-    /// Creates a patrol, and how fresh its picture is.
+    /// Creates a patrol and a receiver for its freshness.
     pub(super) fn new(
         parts: Arc<WorldParts<W>>,
         queue: ControllerQueue,
     ) -> (Self, watch::Receiver<Freshness>) {
         let (freshness, receiver) =
             watch::channel(Freshness { is_synced: false, state: WatchState::Listing });
-        (Self { parts, leaks: Leaks::default(), queue, freshness, failures: 0 }, receiver)
+        (Self { parts, leaks: LeakSuspects::default(), queue, freshness, failures: 0 }, receiver)
     }
 
     /// Makes passes until dropped.
@@ -61,8 +61,8 @@ impl<W: World> Patrol<W> {
         }
     }
 
-    /// Waits until the next pass is due or asked for. Meanwhile, when calls for objects fail, finds out whether the API
-    /// is down.
+    /// Waits until the next pass is due or requested. If calls for objects fail in the meantime, finds out whether the
+    /// API is down.
     async fn wait(&mut self, mut next: Instant) {
         loop {
             let parts = self.parts.clone();
@@ -74,8 +74,8 @@ impl<W: World> Patrol<W> {
         }
     }
 
-    /// Reads one page of the list after some calls for objects failed in a row, to see whether others would fail, too.
-    /// Returns when the next pass is due.
+    /// Reads one page of the list after some calls for objects failed in a row, to see whether others would fail as
+    /// well. Returns when the next pass is due.
     async fn confirm(&mut self, next: Instant) -> Instant {
         if self.parts.limiter.is_closed() {
             return next;
@@ -90,7 +90,7 @@ impl<W: World> Patrol<W> {
         }
     }
 
-    /// Waits until the objects are known: without them everything outside looks unwanted.
+    /// Waits until the objects are known: without them every external resource looks undesired.
     async fn caches_synced(&self) {
         let records = self.parts.records.as_ref().map(|records| records.cache.watch_freshness());
         for mut receiver in [Some(self.parts.cache.watch_freshness()), records].into_iter().flatten() {
@@ -152,7 +152,8 @@ impl<W: World> Patrol<W> {
         Backoff::exponential(GAP, most).delay(self.failures, &self.parts.shared.entropy)
     }
 
-    /// Reads one page of the list, which is also the probe: if the API answers, whoever waited for that goes on.
+    /// Reads one page of the list, which is also the probe: if the API answers, the objects that waited for it
+    /// continue.
     async fn page(&self, from: Option<&str>) -> Answer<Page<W::Have>> {
         let answer = self.parts.limiter.probe(self.parts.world.list(from)).await;
         if self.parts.limiter.is_closed() {
@@ -161,14 +162,14 @@ impl<W: World> Patrol<W> {
         answer
     }
 
-    /// Lists everything outside, judging each thing as it comes.
-    async fn survey(&self) -> Answer<Survey> {
-        let mut survey = Survey::new(self.parts.cache.len());
+    /// Lists all external resources and classifies each as it arrives.
+    async fn survey(&self) -> Answer<PassResult> {
+        let mut survey = PassResult::new(self.parts.cache.len());
         let (mut from, mut pages) = (None::<String>, HashSet::new());
         loop {
             let page = self.page(from.as_deref()).await?;
             for (name, have) in page.things {
-                let finding = self.parts.look(&name, &have);
+                let finding = self.parts.classify(&name, &have);
                 survey.note(name, finding);
             }
             let Some(next) = page.next else { return Ok(survey) };
@@ -183,8 +184,8 @@ impl<W: World> Patrol<W> {
         }
     }
 
-    /// Acts on a complete list that was begun when the ledger had this many doubts.
-    async fn finish(&mut self, mut survey: Survey, since: u64) {
+    /// Acts on a complete list that began when the ledger had this many doubts.
+    async fn finish(&mut self, mut survey: PassResult, since: u64) {
         let mut is_certain = self.parts.cache.quarantined().is_empty();
         for (key, object) in self.parts.cache.entries() {
             is_certain &= self.confirm_object(key, &object, &mut survey, since);
@@ -216,8 +217,8 @@ impl<W: World> Patrol<W> {
         self.parts.shared.journal.record(&self.parts.source, entry);
     }
 
-    /// Compares one object with the pass; returns whether its wishes are known.
-    fn confirm_object(&self, key: Key, object: &W::Kind, survey: &mut Survey, since: u64) -> bool {
+    /// Compares one object with the pass; returns whether its desired resources are known.
+    fn confirm_object(&self, key: Key, object: &W::Kind, survey: &mut PassResult, since: u64) -> bool {
         if object.meta().deletion_timestamp.is_some() {
             return true;
         }
@@ -234,14 +235,14 @@ impl<W: World> Patrol<W> {
         true
     }
 
-    /// Adds the things of records whose object is gone, whether the list showed the things or not.
-    fn add_dangling(&self, survey: &mut Survey) {
+    /// Adds the resources of records whose object is gone, whether or not they were listed.
+    fn add_dangling(&self, survey: &mut PassResult) {
         for (thing, owner) in self.parts.dangling() {
             survey.leaks.entry(thing).or_insert(owner);
         }
     }
 
-    /// Lets the objects go on that waited for the API to answer.
+    /// Resumes the objects that waited for the API to answer.
     fn unpark(&self) {
         for key in self.parts.ledger.unpark() {
             self.queue.add(&key, Cause::Outside { source: W::NAME.into() }, Urgency::Event);

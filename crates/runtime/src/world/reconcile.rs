@@ -1,8 +1,8 @@
-//! Reconciles one object with the API outside: look at each of its things, decide, take the step. Nothing is written
-//! because of a list alone: every write follows a look at that very thing in the same run.
+//! Reconciles one object with the external API: reads each of its resources, decides, takes the step. Nothing is
+//! written because of a list alone: every write follows a read of that same resource in the same run.
 //!
-//! **Invariant:** between any two calls the process may die. What is left is found by the next run, because the
-//! inventory is written before a thing is created and the finalizer is removed after the last thing
+//! **Invariant:** the process may die between any two calls. The next run finds what is left, because the inventory is
+//! written before a resource is created and the finalizer is removed after the last resource
 //! (`tests/it/world/crashes`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,17 +15,17 @@ use homeostat_core::Key;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
 
-use super::act::Thing;
 use super::attempts::DifferencePrint;
 use super::contract::World;
-use super::decide::{Claim, Seen, Situation, Whose, decide};
+use super::decide::{ClaimForObject, OwnershipClaim, ResourceSituation, SeenResource, decide};
 use super::ledger::{Agreement, Sighting};
-use super::limiter::Stopped;
-use super::parts::{WorldParts, fingerprint, is_owner};
-use super::tally::{
-    CONTESTED, DRIFTED, REFUSED, SETTLING, SYNCED, Sum, Tally, ThingOutcome, UNAVAILABLE, in_sync,
-    out_of_sync,
+use super::limiter::CallStopped;
+use super::resource_outcomes::{
+    CONTESTED, DRIFTED, REFUSED, ResourceOutcome, ResourceOutcomes, RunSummary, SETTLING, SYNCED,
+    UNAVAILABLE, in_sync, out_of_sync,
 };
+use super::take_steps::ExternalResource;
+use super::world_parts::{WorldParts, fingerprint, is_owner};
 use crate::action::Action;
 use crate::context::Context;
 use crate::events::Severity;
@@ -33,7 +33,7 @@ use crate::fault::{Fault, Result};
 use crate::kind::object::Object;
 use crate::kind::{key_of, revision_of};
 
-/// How long a parked object waits at most: the end of the outage brings it back long before.
+/// The maximum wait of a parked object; the end of the outage usually requeues it long before.
 const PARKED_MAX: Duration = Duration::from_secs(3600);
 
 /// One run for one object.
@@ -53,7 +53,7 @@ struct RunStart<'a, W: World> {
     was_synced: bool,
 }
 
-pub(super) type Outcome = std::result::Result<ThingOutcome, Stopped>;
+pub(super) type Outcome = std::result::Result<ResourceOutcome, CallStopped>;
 
 impl<W: World> WorldRun<W> {
     pub(super) fn new(parts: Arc<WorldParts<W>>, object: Arc<W::Kind>, cx: Context<W::Kind>) -> Self {
@@ -61,8 +61,8 @@ impl<W: World> WorldRun<W> {
         Self { parts, cx, object, key, is_cleanup }
     }
 
-    /// Makes the things outside as the object wants them. A panic of the world's code is this object's failure, and its
-    /// status must not go on saying that all is well.
+    /// Brings the external resources in line with the object's spec. A panic of the world's code is this object's
+    /// failure, and its status must not continue to report that all is well.
     pub(super) async fn reconcile(self) -> Result<Action> {
         let cx = self.cx.clone();
         AssertUnwindSafe(self.bring_about()).catch_unwind().await.unwrap_or_else(|panic| {
@@ -92,9 +92,9 @@ impl<W: World> WorldRun<W> {
         self.conclude(tally, agreement, since)
     }
 
-    /// Removes everything the object has outside.
+    /// Deletes all external resources of the object.
     pub(super) async fn cleanup(self) -> Result<Action> {
-        // An object that cannot be understood still has what the inventory says.
+        // An invalid object still has the resources in its inventory.
         let wanted = self.parts.wanted(&self.object).unwrap_or_default();
         let inventory = self.parts.inventory(&self.object);
         let seen_before = self.parts.ledger.seen(&self.key);
@@ -103,21 +103,21 @@ impl<W: World> WorldRun<W> {
             self.cx.condition(condition);
         }
         match tally.sum().1 {
-            Sum::Done => {
+            RunSummary::Done => {
                 self.parts.ledger.forget(&self.key);
                 Ok(Action::await_change())
             }
-            Sum::Again(after) => Ok(Action::requeue(after)),
-            Sum::Stuck => Ok(Action::requeue(self.parts.policy.poll)),
-            Sum::Blocked => Ok(self.park()),
-            Sum::Failed(stopped) => Err(stopped.into()),
+            RunSummary::Again(after) => Ok(Action::requeue(after)),
+            RunSummary::Stuck => Ok(Action::requeue(self.parts.policy.poll)),
+            RunSummary::Blocked => Ok(self.park()),
+            RunSummary::Failed(stopped) => Err(stopped.into()),
         }
     }
 
-    async fn round(&self, outset: RunStart<'_, W>) -> Tally {
+    async fn round(&self, outset: RunStart<'_, W>) -> ResourceOutcomes {
         let names: BTreeSet<&String> =
             outset.wanted.keys().chain(outset.inventory.keys()).chain(&outset.seen_before.names).collect();
-        let mut tally = Tally::default();
+        let mut tally = ResourceOutcomes::default();
         for name in names {
             tally.note(name, self.reconcile_thing(name, &outset).await);
             if tally.is_blocked() {
@@ -127,7 +127,7 @@ impl<W: World> WorldRun<W> {
         tally
     }
 
-    fn conclude(&self, tally: Tally, agreement: Agreement, since: u64) -> Result<Action> {
+    fn conclude(&self, tally: ResourceOutcomes, agreement: Agreement, since: u64) -> Result<Action> {
         if let Some(condition) = tally.condition() {
             if condition.reason == "Conflict" {
                 self.cx.event(Severity::Warning, "Conflict", condition.message.clone());
@@ -137,41 +137,43 @@ impl<W: World> WorldRun<W> {
             }
         }
         let (seen, sum) = tally.sum();
-        if matches!(sum, Sum::Done) {
+        if matches!(sum, RunSummary::Done) {
             self.parts.ledger.agree(self.key.clone(), agreement, seen, since);
             return Ok(Action::await_change());
         }
         self.parts.ledger.disagree(self.key.clone(), seen);
         match sum {
-            Sum::Done => unreachable!("returned above"),
-            Sum::Again(after) => Ok(Action::requeue(after)),
-            Sum::Stuck => Ok(Action::requeue(self.parts.policy.poll)),
-            Sum::Blocked => Ok(self.park()),
-            // It keeps its own backoff, whatever the cause; if the API is down, the retry is refused.
-            Sum::Failed(stopped) => Err(stopped.into()),
+            RunSummary::Done => unreachable!("returned above"),
+            RunSummary::Again(after) => Ok(Action::requeue(after)),
+            RunSummary::Stuck => Ok(Action::requeue(self.parts.policy.poll)),
+            RunSummary::Blocked => Ok(self.park()),
+            // The object keeps its own backoff, whatever the cause; if the API is down, the retry is refused.
+            RunSummary::Failed(stopped) => Err(stopped.into()),
         }
     }
 
-    /// Returns whether the status says something about this generation that is worth more than this condition.
+    /// Returns whether the status already reports something about this generation that is more useful than this
+    /// condition.
     fn says_more_already(&self, condition: &Condition) -> bool {
         match condition.reason.as_str() {
-            // That all was well before an outage distinguishes drift from a first look, also after a restart.
+            // That everything was in sync before an outage distinguishes drift from a first check, even after a
+            // restart.
             UNAVAILABLE => says_synced(&*self.object),
-            // Why the last write was refused is what people need to know while we wait to send it again.
+            // While we wait to send the last write again, people need to know why it was refused.
             SETTLING => synced_of(&*self.object).is_some_and(|said| said.reason == REFUSED),
             _ => false,
         }
     }
 
-    /// Waits until the API answers. If it has answered since the call was refused, nobody else would queue the object
-    /// again. The refused call is no success, and must not clear a former failure.
+    /// Waits until the API answers. If it has answered since the call was refused, nothing else would queue the object
+    /// again. The refused call is not a success, and must not clear an earlier failure.
     fn park(&self) -> Action {
         self.cx.run().withhold_verdict();
         self.parts.ledger.park(self.key.clone());
         Action::requeue(if self.parts.limiter.is_closed() { Duration::ZERO } else { PARKED_MAX })
     }
 
-    /// Reconciles one thing: looks, decides, acts.
+    /// Reconciles one resource: reads, decides, acts.
     async fn reconcile_thing(&self, name: &str, outset: &RunStart<'_, W>) -> Outcome {
         let parts = &self.parts;
         let want = outset.wanted.get(name);
@@ -181,19 +183,22 @@ impl<W: World> WorldRun<W> {
             _ => vec![],
         };
         let seen = match &have {
-            None => Seen::Absent,
+            None => SeenResource::Absent,
             Some(have) => {
                 let whose = self.whose(name, have, outset.inventory.contains_key(name)).await?;
-                Seen::Present { whose, is_equal: want.is_some() && differences.is_empty() }
+                SeenResource::Present { whose, is_equal: want.is_some() && differences.is_empty() }
             }
         };
         let intent = outset.inventory.get(name).copied();
-        let is_ours = matches!(&seen, Seen::Present { whose: Whose::Own | Whose::Common, .. });
+        let is_ours = matches!(
+            &seen,
+            SeenResource::Present { whose: ClaimForObject::Own | ClaimForObject::Common, .. }
+        );
         let wish = self.object.meta().generation.unwrap_or_default();
         let print = DifferencePrint::new(wish, &differences, is_ours);
-        let thing = Thing { name, want, have: have.as_ref(), differences: &differences, print };
+        let thing = ExternalResource { name, want, have: have.as_ref(), differences: &differences, print };
         let tried = parts.ledger.tried(&self.key, name, print).or_else(|| self.resume(&thing));
-        let situation = Situation {
+        let situation = ResourceSituation {
             seen,
             is_wanted: want.is_some() && !self.is_cleanup,
             intent: intent.filter(|age| !outset.seen_before.is_since(name, *age)),
@@ -205,43 +210,46 @@ impl<W: World> WorldRun<W> {
         self.take_step(step, &thing).await
     }
 
-    /// Returns the claim on the thing, seen from this object, which has it in its inventory or not.
+    /// Returns the claim on the resource from the point of view of this object, which may have it in its inventory.
     async fn whose(
         &self,
         name: &str,
         have: &W::Have,
         is_listed: bool,
-    ) -> std::result::Result<Whose, Stopped> {
+    ) -> std::result::Result<ClaimForObject, CallStopped> {
         let parts = &self.parts;
-        let nobody = || Whose::Nobody { adopts: parts.policy.adopts(name, have) };
+        let nobody = || ClaimForObject::Nobody { adopts: parts.policy.adopts(name, have) };
         Ok(match parts.claim(name, have) {
-            // Whether an object that cannot be read wants the name is unknown, so what it may have is not taken.
-            Claim::Ours(None) if !is_listed && !parts.cache.quarantined().is_empty() => {
-                Whose::Sibling("an object that does not decode, perhaps".to_owned())
+            // It is unknown whether an object that cannot be decoded desires the name, so its possible resource is not
+            // taken.
+            OwnershipClaim::Ours(None) if !is_listed && !parts.cache.quarantined().is_empty() => {
+                ClaimForObject::Sibling("an object that does not decode, perhaps".to_owned())
             }
-            Claim::Ours(None) => Whose::Common,
-            Claim::Theirs(manager) => Whose::Foreign(manager),
-            Claim::Ours(Some(owner)) if is_owner(&*self.object, &owner) => Whose::Own,
-            Claim::Doubtful(owner) if is_owner(&*self.object, &owner) => Whose::Doubtful,
-            Claim::Ours(Some(owner)) | Claim::Doubtful(owner) if parts.lives(&owner).await? => {
-                Whose::Sibling(owner.key.to_string())
+            OwnershipClaim::Ours(None) => ClaimForObject::Common,
+            OwnershipClaim::Theirs(manager) => ClaimForObject::Foreign(manager),
+            OwnershipClaim::Ours(Some(owner)) if is_owner(&*self.object, &owner) => ClaimForObject::Own,
+            OwnershipClaim::Doubtful(owner) if is_owner(&*self.object, &owner) => ClaimForObject::Doubtful,
+            OwnershipClaim::Ours(Some(owner)) | OwnershipClaim::Doubtful(owner)
+                if parts.lives(&owner).await? =>
+            {
+                ClaimForObject::Sibling(owner.key.to_string())
             }
-            Claim::Ours(Some(_)) => Whose::Orphan,
-            // The owner of the doubtful thing is gone, and nobody knows whether we created it.
-            Claim::Nobody | Claim::Doubtful(_) => nobody(),
+            OwnershipClaim::Ours(Some(_)) => ClaimForObject::Orphan,
+            // The owner of the doubtful resource is gone, and it is unknown whether we created it.
+            OwnershipClaim::Nobody | OwnershipClaim::Doubtful(_) => nobody(),
         })
     }
 }
 
-/// Returns whether the status says that this generation was in sync, or drifted from it. Then a difference is drift,
-/// also after a restart.
+/// Returns whether the status says that this generation was in sync, or has drifted since. Then a difference is drift,
+/// even after a restart.
 fn says_synced(object: &Object) -> bool {
     let is_so =
         |said: Condition| said.status == "True" || [DRIFTED, CONTESTED].contains(&said.reason.as_str());
     synced_of(object).is_some_and(is_so)
 }
 
-/// Returns what the status says about this generation.
+/// Returns the condition in the status for this generation.
 fn synced_of(object: &Object) -> Option<Condition> {
     let generation = object.meta().generation?;
     let mut object = object.to_json().ok()?;

@@ -1,6 +1,6 @@
-//! The checkpoint object: one record in the cluster per thing outside, for APIs whose things can carry no mark. It is
-//! written before the thing is created and removed after the thing is gone, and has no owner reference: a record that
-//! outlives its object is how a missed deletion is found.
+//! Outside records: one object in the cluster per external resource, for APIs that cannot store a mark. A record is
+//! written before the resource is created and removed after the resource is gone. It has no owner reference: a record
+//! that outlives its object reveals a missed deletion.
 
 use std::sync::Arc;
 
@@ -49,11 +49,11 @@ pub struct OutsideRecordSpec {
     pub made: bool,
 }
 
-/// Where records of cluster-scoped objects live.
+/// The namespace of the records of cluster-scoped objects.
 const FALLBACK_NAMESPACE: &str = "default";
 
-/// How many intents are kept. Each is a create whose answer never came: more than a few for one thing are no accident,
-/// and a record must not grow for ever.
+/// The number of intents that are kept. Each is a create that was never answered: more than a few for one resource are
+/// not an accident, and a record must not grow forever.
 const INTENTS_MAX: usize = 8;
 
 impl OutsideRecordSpec {
@@ -62,8 +62,8 @@ impl OutsideRecordSpec {
         if self.owner_namespace.is_empty() { FALLBACK_NAMESPACE } else { &self.owner_namespace }
     }
 
-    /// Adds a newer intent of the same object. What was known to be ours stays so, whatever a lagging read showed;
-    /// otherwise all intents are kept, because each of them may be what exists.
+    /// Adds a newer intent of the same object. A resource that was known to be ours stays ours, whatever a stale read
+    /// showed; otherwise all intents are kept, because any of them may be the one that exists.
     pub(super) fn intend_anew(&self, spec: Self) -> Self {
         if self.owner_uid != spec.owner_uid {
             return spec;
@@ -77,12 +77,12 @@ impl OutsideRecordSpec {
         Self { made: self.made, intended_before: before, ..spec }
     }
 
-    /// Returns everything that may exist because we began to create it.
+    /// Returns all specs that may exist because we began to create them.
     pub(super) fn intents(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.intended).chain(&self.intended_before)
     }
 
-    /// Returns the name of the record. Names outside may hold any character and be long, so it is a hash.
+    /// Returns the name of the record: a hash, because external names may be long and contain any character.
     pub(super) fn object_name(&self) -> String {
         let thing = format!("{}/{}/{}", self.manager, self.world, self.thing);
         format!("{}-{:016x}", self.world.to_lowercase(), stable_hash(&thing))
@@ -111,16 +111,16 @@ impl Records {
         Self { cache, by_thing, by_owner }
     }
 
-    /// Returns the record of this thing.
+    /// Returns the record of this resource.
     pub(super) fn of_thing(&self, thing: &str) -> Option<Arc<OutsideRecord>> {
-        // Two objects may have written one each; the older counts.
+        // Two objects may each have written one; the older counts.
         let records = self.by_thing.get(&thing.to_owned());
         let age =
             |record: &Arc<OutsideRecord>| record.metadata.creation_timestamp.as_ref().map(|time| time.0);
         records.into_iter().min_by_key(age)
     }
 
-    /// Returns the record of this thing that the object with this uid has written.
+    /// Returns the record of this resource that the object with this uid has written.
     pub(super) fn of_owner(&self, thing: &str, uid: &str) -> Option<Arc<OutsideRecord>> {
         self.owned_by(uid).into_iter().find(|record| record.spec.thing == thing)
     }

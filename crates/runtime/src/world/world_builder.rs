@@ -1,6 +1,5 @@
-//! The builder: a world and how it is treated, made into an ordinary controller of its kind. The queue, the cache,
-//! finalizers, status, journal and metrics are those of every controller; what is added are two tasks, the patrol
-//! and the listener.
+//! The builder: turns a world and its configuration into an ordinary controller of its kind. The queue, the cache,
+//! finalizers, status, journal and metrics are those of every controller, plus two tasks: the patrol and the listener.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,24 +8,24 @@ use kube::Resource;
 use serde_json::Value;
 
 use super::contract::World;
-use super::parts::WorldParts;
 use super::patrol::Patrol;
-use super::policy::{Drift, Limits, Ownership, Sweep, Use, WorldPolicy};
-use super::push::listen;
+use super::pushed_changes::listen;
 use super::reconcile::WorldRun;
 use super::record::OutsideRecord;
-use super::tally::SYNCED;
+use super::resource_outcomes::SYNCED;
+use super::world_parts::WorldParts;
+use super::world_policy::{Drift, Limits, Ownership, Sweep, Use, WorldPolicy};
 use crate::controller::Controller;
 use crate::controller::assemble::{AssembledController, CompleteController, Control};
 use crate::kind::definition::definition_of;
 use crate::kind::info;
-use crate::rights::rule::{KEEP, MainWrites, Rule};
+use crate::rights::required_rules::{KEEP, MainWrites, Rule};
 use crate::shared::OperatorShared;
 
-/// A world outside Kubernetes and how it is treated. [`control`](Self::control) completes it.
+/// A world outside Kubernetes and its configuration. [`control`](Self::control) completes it.
 ///
-/// By default, things are ours by tag, the API is shared, drift is corrected, nothing is adopted, a full pass is made
-/// every minute, and what was created may take half a minute to show.
+/// By default, ownership is by tag, the API is shared, drift is corrected, nothing is adopted, a full pass is made
+/// every minute, and created resources may take half a minute to become visible.
 #[must_use = "a world is left alone until it is completed with control and given to an operator"]
 pub struct Outside<W: World> {
     world: W,
@@ -35,37 +34,37 @@ pub struct Outside<W: World> {
 }
 
 impl<W: World> Outside<W> {
-    /// Describes how objects and this world are kept equal, with the defaults above.
+    /// Creates a configuration of this world with the defaults above.
     pub fn new(world: W) -> Self {
         Self { world, name: W::Kind::kind(&()).to_lowercase(), policy: WorldPolicy::default() }
     }
 
-    /// Gives it another name than the kind's, for a second world of the same kind. The name is part of the finalizer, of
-    /// the inventory annotation and of metrics.
+    /// Gives it a name other than the kind's, for a second world of the same kind. The name is part of the finalizer,
+    /// of the inventory annotation and of metrics.
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
 
-    /// Sets how we know which things are ours.
+    /// Sets how we know which resources are ours.
     pub fn ownership(mut self, ownership: Ownership) -> Self {
         self.policy.ownership = ownership;
         self
     }
 
-    /// Says who else uses the API.
+    /// Sets who else uses the API.
     pub fn used(mut self, r#use: Use) -> Self {
         self.policy.r#use = r#use;
         self
     }
 
-    /// Sets what happens to changes by others.
+    /// Sets what to do about changes by others.
     pub fn drift(mut self, drift: Drift) -> Self {
         self.policy.drift = drift;
         self
     }
 
-    /// Sets which things without an owner become ours when an object wants their name; the function gets the name and
-    /// the thing. By default none with shared use, and all with exclusive use.
+    /// Sets which resources without an owner become ours when an object desires their name; the function gets the name
+    /// and the resource. By default none with shared use, and all with exclusive use.
     pub fn adopt(mut self, rule: impl Fn(&str, &W::Have) -> bool + Send + Sync + 'static) -> Self {
         self.policy.adoption = Some(Arc::new(rule));
         self
@@ -89,14 +88,14 @@ impl<W: World> Outside<W> {
         self
     }
 
-    /// Sets how long the API may take to show what was created (30 s by default): until then it is not created again.
+    /// Sets how long the API may take to show a created resource (30 s by default); until then it is not created again.
     pub fn settle(mut self, time: Duration) -> Self {
         self.policy.settle = time;
         self
     }
 
-    /// Sets who we are in marks and records (the operator's name by default). Operators in several clusters that use the
-    /// same API must have different identities.
+    /// Sets our identity in marks and records (the operator's name by default). Operators in several clusters that use
+    /// the same API must have different identities.
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.policy.identity = Some(identity.into().replace('/', "."));
         self
@@ -157,7 +156,7 @@ impl<W: World> CompleteController for CompleteWorld<W> {
     }
 }
 
-/// Forgets objects that vanish without a cleanup, because somebody removed the finalizer.
+/// Forgets objects that vanish without a cleanup, because someone removed the finalizer.
 fn forget_gone<W: World>(parts: &Arc<WorldParts<W>>) {
     let books = Arc::downgrade(parts);
     parts.cache.erased().subscribe(move |delta| {

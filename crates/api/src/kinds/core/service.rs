@@ -1,7 +1,11 @@
 //! Service: one address for a set of Pods.
+//!
+//! `cluster_ip_fields` synchronizes linked fields (`clusterIP` and `clusterIPs`, IP families, values that a change of
+//! type leaves behind), [`cluster_ip_allocator`] then allocates the missing cluster IPs and node ports, `validation`
+//! has the rules for each type, and `printing` has the columns of `kubectl get services`.
 
-pub mod allocator;
-mod normalize;
+pub mod cluster_ip_allocator;
+mod cluster_ip_fields;
 pub(in crate::kinds) mod printing;
 pub(in crate::kinds) mod validation;
 
@@ -46,10 +50,10 @@ pub static SERVICE: BuiltInKind = BuiltInKind {
     defaults: Some(defaults),
     first_status: InitialStatus::Fixed(|| json!({"loadBalancer": {}})),
     prepare_create: Some(|_, fields, _| {
-        normalize::normalize(fields, None);
+        cluster_ip_fields::synchronize(fields, None);
         Ok(())
     }),
-    prepare_update: Some(|fields, old| normalize::normalize(fields, Some(old))),
+    prepare_update: Some(|fields, old| cluster_ip_fields::synchronize(fields, Some(old))),
     has_cluster_addresses: true,
     validate: Some(validation::validate),
     validate_update: Some(validation::validate_update),

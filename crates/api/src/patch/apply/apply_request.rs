@@ -1,23 +1,21 @@
-//! Server-side apply: merges the configuration, prunes what its manager gave up, resolves conflicts and records
-//! ownership.
+//! Performs a server-side apply: merges the configuration, prunes the fields that its manager gave up, and records
+//! ownership. `conflicts` finds the fields that other managers own.
 //!
 //! **Invariant:** an apply that changes neither object nor ownership returns the stored object, times included.
 //! Defaulting, validation and the check of names belong to the verbs.
 
-use std::ops::ControlFlow;
-
 use serde_json::Value;
 
 use super::compare::{FieldDifference, compare, created};
+use super::conflicts::{OwnershipConflict, find_conflicts, refuse_conflicts};
 use super::field_set::{self, FieldSet};
-use super::managed_fields::{self, ManagerEntry, ManagerOperation};
-use super::position::SchemaPosition;
-use super::update::{is_same_object, release};
-use super::{FieldManager, ResetFields, last_applied, merge, owned_fields, path_step, remove, validate};
-use crate::field::cut_text;
+use super::manager_entries::{self, ManagerEntry, ManagerOperation};
+use super::schema_position::SchemaPosition;
+use super::track_update::{is_same_object, release};
+use super::{FieldManager, ResetFields, last_applied, merge, owned_fields, remove_fields, validate};
 use crate::resource::Resource;
 use crate::schema::Schema;
-use crate::status::{Cause, Status};
+use crate::status::Status;
 
 /// The manager that owns the fields of an untracked object once somebody applies.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -50,7 +48,7 @@ pub fn apply(
             if unexcused.is_empty() { request.perform(entries, true) } else { Err(unexcused) }
         })
     };
-    let mut object = outcome.map_err(|conflicts| refusal(&conflicts))?;
+    let mut object = outcome.map_err(|conflicts| refuse_conflicts(&conflicts))?;
     if manager.name == last_applied::KUBECTL {
         last_applied::refresh(&mut object, config);
     }
@@ -76,19 +74,6 @@ fn check_config(config: &Value, manager: &FieldManager<'_>, root: SchemaPosition
     })
 }
 
-/// The maximum number of conflicts reported one by one: more than anybody reads.
-const CONFLICTS_SHOWN_MAX: usize = 1000;
-/// The maximum number of bytes of reported paths: each repeats the names above its field, so a long name above many
-/// would make gigabytes.
-const CONFLICTS_BYTES_MAX: usize = 128 * 1024;
-
-/// Fields that another manager owns.
-struct OwnershipConflict {
-    /// The owner, without its fields.
-    holder: ManagerEntry,
-    fields: FieldSet,
-}
-
 struct ApplyRequest<'a> {
     root: SchemaPosition<'a>,
     live: Option<&'a Value>,
@@ -101,8 +86,10 @@ impl ApplyRequest<'_> {
     /// Returns the managers before this apply. Everything in an untracked object belongs to a manager of its own.
     fn starting_entries(&self) -> Vec<ManagerEntry> {
         let Some(live) = self.live else { return Vec::new() };
-        let mut entries =
-            managed_fields::managed_fields_of(live).cloned().map(managed_fields::stored).unwrap_or_default();
+        let mut entries = manager_entries::managed_fields_of(live)
+            .cloned()
+            .map(manager_entries::stored)
+            .unwrap_or_default();
         for entry in &mut entries {
             owned_fields::reconcile(&mut entry.fields, self.root);
         }
@@ -126,7 +113,7 @@ impl ApplyRequest<'_> {
         let difference = self.live.map_or_else(FieldDifference::default, |live| {
             compare(live, &object, self.root).without(self.reset)
         });
-        let conflicts = conflicts(&entries, &difference);
+        let conflicts = find_conflicts(&entries, &difference);
         if !force && !conflicts.is_empty() {
             return Err(conflicts);
         }
@@ -135,14 +122,14 @@ impl ApplyRequest<'_> {
             own.time = last.and_then(|last| last.time);
         }
         entries.push(own);
-        managed_fields::put(&mut object, entries);
+        manager_entries::put(&mut object, entries);
         Ok(object)
     }
 
     fn merged(&self) -> Value {
         let Some(live) = self.live else { return self.config.clone() };
         let mut object = live.clone();
-        managed_fields::take(&mut object);
+        manager_entries::take(&mut object);
         merge::merge(&mut object, self.config, self.root);
         object
     }
@@ -167,7 +154,7 @@ impl ApplyRequest<'_> {
         let kept = self.kept_without(object, &given_up);
         let mut gone = all;
         field_set::subtract(&mut gone, &kept);
-        remove::remove(object, &field_set::intersection(&gone, &last), self.root);
+        remove_fields::remove(object, &field_set::intersection(&gone, &last), self.root);
         // A map that lost its last item is null now; the configuration may say that it is present, empty.
         merge::merge(object, self.config, self.root);
     }
@@ -175,7 +162,7 @@ impl ApplyRequest<'_> {
     /// Returns the fields of the object that are left after removing these items.
     fn kept_without(&self, object: &Value, items: &FieldSet) -> FieldSet {
         let mut rest = object.clone();
-        remove::remove(&mut rest, items, self.root);
+        remove_fields::remove(&mut rest, items, self.root);
         owned_fields::with_named_parents(&owned_fields::field_set(&rest, self.root), self.root)
     }
 
@@ -190,69 +177,6 @@ impl ApplyRequest<'_> {
             conflicts.retain(|conflict| !conflict.fields.is_empty());
         }
         conflicts
-    }
-}
-
-/// Returns the fields that others own and this apply would change.
-fn conflicts(entries: &[ManagerEntry], difference: &FieldDifference) -> Vec<OwnershipConflict> {
-    let mut found = Vec::new();
-    for entry in entries {
-        let fields = field_set::intersection(&entry.fields, &difference.changed);
-        if !fields.is_empty() {
-            found.push(OwnershipConflict { holder: entry.without_fields(), fields });
-        }
-    }
-    found.sort_by(|left, right| left.holder.identity().cmp(&right.holder.identity()));
-    found
-}
-
-fn refusal(conflicts: &[OwnershipConflict]) -> Status {
-    let count = conflicts.iter().map(|conflict| field_set::count(&conflict.fields)).sum::<usize>();
-    let mut told = ConflictReport::default();
-    for held in conflicts.chunk_by(|left, right| left.holder.is_same_manager(&right.holder)) {
-        told.tell(held, count);
-    }
-    if count > told.causes.len() {
-        told.lines.push(format!("and {} more", count - told.causes.len()));
-    }
-    let message = match &*told.causes {
-        [one] if count == 1 => format!("Apply failed with 1 conflict: {}: {}", one.message, one.field),
-        _ => format!("Apply failed with {count} conflicts: {}", told.lines.join("\n")),
-    };
-    Status::apply_conflict(message, told.causes)
-}
-
-/// The conflicts to report, up to a limit.
-#[derive(Default)]
-struct ConflictReport {
-    lines: Vec<String>,
-    causes: Vec<Cause>,
-    bytes: usize,
-}
-
-impl ConflictReport {
-    /// Adds the conflicts with one manager.
-    fn tell(&mut self, held: &[OwnershipConflict], count: usize) {
-        let Some(first) = held.first() else { return };
-        let holder = first.holder.shown();
-        if count > 1 {
-            self.lines.push(format!("conflicts with {holder}:"));
-        }
-        for conflict in held {
-            let _ = field_set::visit_paths(&conflict.fields, &mut |path| {
-                if self.causes.len() >= CONFLICTS_SHOWN_MAX || self.bytes >= CONFLICTS_BYTES_MAX {
-                    return ControlFlow::Break(());
-                }
-                let mut field = path.iter().map(|step| path_step::shown(step)).collect::<String>();
-                cut_text(&mut field, CONFLICTS_BYTES_MAX);
-                self.bytes += field.len();
-                self.lines.push(format!("- {field}"));
-                let (reason, message) =
-                    ("FieldManagerConflict".to_owned(), format!("conflict with {holder}"));
-                self.causes.push(Cause { reason, message, field });
-                ControlFlow::Continue(())
-            });
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::field_set::{self, FieldSet, leaf, node};
 use super::path_step;
-use super::position::{MergeShape, SchemaPosition};
+use super::schema_position::{MergeShape, SchemaPosition};
 
 /// The difference between two states.
 #[derive(Debug, Default)]

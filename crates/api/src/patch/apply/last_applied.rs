@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::compare::compare;
 use super::field_set::{self, FieldSet};
-use super::position::SchemaPosition;
+use super::schema_position::SchemaPosition;
 use super::{owned_fields, path_step, validate};
 
 /// The field manager of kubectl's server-side apply.

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::position::{MergeShape, SchemaPosition};
+use super::schema_position::{MergeShape, SchemaPosition};
 
 /// Merges `config` into `live`.
 pub(super) fn merge(live: &mut Value, config: &Value, place: SchemaPosition<'_>) {

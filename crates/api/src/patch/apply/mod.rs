@@ -9,23 +9,24 @@
 
 mod apply_request;
 mod compare;
+mod conflicts;
 mod field_set;
 mod last_applied;
-mod managed_fields;
+mod manager_entries;
 mod merge;
 mod owned_fields;
 mod path_step;
-mod position;
-mod remove;
-mod update;
+mod remove_fields;
+mod schema_position;
+mod track_update;
 mod validate;
 
 use jiff::Timestamp;
 
 pub use apply_request::{apply, merge_configuration};
 use field_set::FieldSet;
-use managed_fields::{ManagerEntry, ManagerOperation};
-pub use update::{keep_times, track_update};
+use manager_entries::{ManagerEntry, ManagerOperation};
+pub use track_update::{keep_times, track_update};
 
 /// The field manager of a write, and the endpoint it writes through.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::field_set::{FieldSet, leaf, node};
 use super::path_step;
-use super::position::{MergeShape, SchemaPosition};
+use super::schema_position::{MergeShape, SchemaPosition};
 
 /// Returns the fields of a whole object.
 pub(super) fn field_set(object: &Value, root: SchemaPosition<'_>) -> FieldSet {

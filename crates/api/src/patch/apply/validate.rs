@@ -9,7 +9,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::path_step;
-use super::position::SchemaPosition;
+use super::schema_position::SchemaPosition;
 use crate::field::BoundedTexts;
 use crate::patch::go_format::{self, GoPrinted};
 use crate::schema::{ListType, SchemaType};

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use self::bindings::{Binding, Bindings, StoredBinding};
 use self::roles::{ClusterRoles, Roles, StoredRole};
 use super::rule::Rule;
-use super::{Attributes, Decision, Identity};
+use super::{Decision, Identity, RequestAttributes};
 
 pub(super) use self::bindings::RoleRef;
 pub(super) use self::roles::RuleSet;
@@ -108,12 +108,12 @@ impl Policy {
     }
 
     /// Returns whether the user may do this.
-    pub(super) fn allows(&self, who: &Identity, what: &Attributes<'_>) -> bool {
+    pub(super) fn allows(&self, who: &Identity, what: &RequestAttributes<'_>) -> bool {
         self.granting(who, what).is_some()
     }
 
     /// Decides whether the user may do this, and says which binding allows it.
-    pub(super) fn decide(&self, who: &Identity, what: &Attributes<'_>) -> Decision {
+    pub(super) fn decide(&self, who: &Identity, what: &RequestAttributes<'_>) -> Decision {
         self.granting(who, what).map_or(Decision::NoOpinion, |binding| {
             Decision::Allow(format!("RBAC: allowed by {}", binding.shown(who)))
         })
@@ -121,10 +121,10 @@ impl Policy {
 
     /// Returns the first binding that allows it. A role that did not is not checked again: a role with many rules can
     /// be bound often.
-    fn granting<'a>(&'a self, who: &'a Identity, what: &Attributes<'_>) -> Option<&'a Binding> {
+    fn granting<'a>(&'a self, who: &'a Identity, what: &RequestAttributes<'_>) -> Option<&'a Binding> {
         let namespace = match *what {
-            Attributes::Resource { namespace, .. } => namespace,
-            Attributes::Path { .. } => "",
+            RequestAttributes::Resource { namespace, .. } => namespace,
+            RequestAttributes::Path { .. } => "",
         };
         let mut asked = HashSet::new();
         self.bindings_of(who, namespace).enumerate().find_map(|(at, binding)| {
@@ -230,8 +230,8 @@ mod tests {
         Identity { name: name.into(), groups, ..Identity::default() }
     }
 
-    fn pods(namespace: &str) -> Attributes<'_> {
-        Attributes::Resource {
+    fn pods(namespace: &str) -> RequestAttributes<'_> {
+        RequestAttributes::Resource {
             verb: "get",
             group: "",
             resource: "pods",

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::admit::charge_quotas;
 use crate::admission::namespace_lifecycle;
 use crate::backend::{CommitStep, commit_refusal, key_of};
-use crate::crd;
+use crate::definition_lifecycle;
 use crate::stored::convert;
 use crate::stored::encode;
 use crate::verbs::options::WriteOptions;
@@ -119,7 +119,7 @@ async fn remove(
 /// Does what must precede the answer: the next request finds a defined kind served.
 async fn follow_up(call: &Call, entry: &Entry) -> Result<(), Status> {
     if call.resource.declaration().is_some_and(|kind| kind.defines_kinds) {
-        crd::establish(&call.backend, &entry.key).await?;
+        definition_lifecycle::establish(&call.backend, &entry.key).await?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! Also checks the permission needed beyond that on the object: to grant with a role.
 
-use homeostat_api::kinds::core::service::allocator::AllocationMode;
+use homeostat_api::kinds::core::service::cluster_ip_allocator::AllocationMode;
 use homeostat_api::object::meta;
 use homeostat_api::resource::prepare::{PrepareContext, prepare_for_create, prepare_for_update};
 use homeostat_api::schema;

@@ -17,7 +17,7 @@ mod webhooks;
 use std::sync::Arc;
 
 use homeostat_apiserver::ApiServer;
-use homeostat_apiserver::admission::AdmissionPlugins;
+use homeostat_apiserver::admission::AdmissionConfig;
 use homeostat_store::Memory;
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Starts a server with all plugins of Kubernetes, except those that are disabled.
 pub(crate) async fn start_without(disabled: &[&str]) -> Plane {
     let disabled = disabled.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-    let plugins = AdmissionPlugins::new(&[], &disabled).unwrap();
+    let plugins = AdmissionConfig::new(&[], &disabled).unwrap();
     Plane::start_with(ApiServer::builder(Arc::new(Memory::new())).admission(plugins)).await
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use homeostat_apiserver::ApiServer;
-use homeostat_apiserver::admission::AdmissionPlugins;
+use homeostat_apiserver::admission::AdmissionConfig;
 use homeostat_store::Memory;
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ async fn the_configuration_has_defaults_and_exemptions() {
     let text = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: PodSecurity\n  \
         configuration:\n    apiVersion: pod-security.admission.config.k8s.io/v1\n    kind: PodSecurityConfiguration\n    \
         defaults: {enforce: baseline}\n    exemptions: {namespaces: [kube-system]}\n";
-    let plugins = AdmissionPlugins::without_service_accounts().configured(text).unwrap();
+    let plugins = AdmissionConfig::without_service_accounts().configured(text).unwrap();
     let plane = Plane::start_with(ApiServer::builder(Arc::new(Memory::new())).admission(plugins)).await;
     plane.post(super::PODS, privileged("a")).await.expect(403);
     plane.post("/api/v1/namespaces/kube-system/pods", privileged("a")).await.expect(201);

@@ -9,7 +9,7 @@ use homeostat_core::selector::LabelSelector;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::state::resource_of;
+use super::cluster_state::resource_of;
 
 /// A number of objects that must hold.
 #[derive(Clone, Debug, Serialize, Deserialize)]

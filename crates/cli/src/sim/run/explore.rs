@@ -11,14 +11,14 @@ use futures::stream::FuturesUnordered;
 use homeostat_core::Entropy;
 use tokio::time::Instant;
 
-use super::alarm::Alarm;
-use super::fault::{Deviation, FaultSort};
+use super::fault::{Deviation, FaultKind};
+use super::fault_points::{random_faults, single_faults};
 use super::one_run::{self, RunPlan};
 use super::oracle;
-use super::points::{random_faults, single_faults};
-use super::progress::Progress;
-use super::record::{Reference, RunRecord};
+use super::progress::ProgressLine;
+use super::run_record::{ReferenceRuns, RunRecord};
 use super::scenario::Scenario;
+use super::violation::Violation;
 
 /// How often a failure is tried again; one that never repeats is only mentioned.
 const CONFIRMATIONS: usize = 2;
@@ -34,7 +34,7 @@ pub(super) struct Exploration {
     pub(super) runs_max: usize,
     pub(super) time_max: Duration,
     pub(super) jobs: usize,
-    pub(super) sorts: Vec<FaultSort>,
+    pub(super) sorts: Vec<FaultKind>,
     /// A folder for files of runs.
     pub(super) folder: PathBuf,
 }
@@ -42,7 +42,7 @@ pub(super) struct Exploration {
 /// A run that broke a rule.
 pub(super) struct Failure {
     pub(super) faults: Vec<Deviation>,
-    pub(super) alarm: Alarm,
+    pub(super) violation: Violation,
     pub(super) record: RunRecord,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Findings {
 
 impl Exploration {
     /// Explores. The error says what is wrong with the scenario or the command.
-    pub(super) async fn explore(&self, progress: &Progress) -> Result<Findings, String> {
+    pub(super) async fn explore(&self, progress: &ProgressLine) -> Result<Findings, String> {
         let begun = Instant::now();
         let mut findings = Findings {
             failure: None,
@@ -84,7 +84,7 @@ impl Exploration {
     pub(super) async fn replay(
         &self,
         faults: &[Deviation],
-        progress: &Progress,
+        progress: &ProgressLine,
     ) -> Result<Option<Failure>, String> {
         let reference = match self.reference(progress).await? {
             Err(failure) => return Ok(Some(*failure)),
@@ -104,30 +104,37 @@ impl Exploration {
 
     /// Makes two undisturbed runs. The inner error is a failure without any fault. If it may come from judging too early, on a
     /// busy machine, it must happen again in runs that wait longer.
-    async fn reference(&self, progress: &Progress) -> Result<Result<Reference, Box<Failure>>, String> {
+    async fn reference(
+        &self,
+        progress: &ProgressLine,
+    ) -> Result<Result<ReferenceRuns, Box<Failure>>, String> {
         progress.tell("two runs without faults");
         let found = self.reference_with(SETTLE_FACTORS[0]).await?;
-        if !found.as_ref().is_err_and(|failure| oracle::is_matter_of_time(&failure.alarm)) {
+        if !found.as_ref().is_err_and(|failure| oracle::is_matter_of_time(&failure.violation)) {
             return Ok(found);
         }
         progress.tell("two runs without faults again, with more time to settle");
         self.reference_with(SETTLE_FACTORS[1]).await
     }
 
-    async fn reference_with(&self, settle_factor: u32) -> Result<Result<Reference, Box<Failure>>, String> {
+    async fn reference_with(
+        &self,
+        settle_factor: u32,
+    ) -> Result<Result<ReferenceRuns, Box<Failure>>, String> {
         let plan = RunPlan { settle_factor, ..self.plan(&[], None) };
         let other = RunPlan { seed: self.seed.wrapping_add(1), ..plan };
         let (first, second) = futures::join!(self.run(plan), self.run(other));
         let (first, second) = (first?, second?);
         let judge = |record| oracle::judge_reference(&self.scenario, record).into_iter().next();
-        let failure = |alarm, record| Ok(Err(Box::new(Failure { faults: Vec::new(), alarm, record })));
-        if let Some(alarm) = judge(&first) {
-            return failure(alarm, first);
+        let failure =
+            |violation, record| Ok(Err(Box::new(Failure { faults: Vec::new(), violation, record })));
+        if let Some(violation) = judge(&first) {
+            return failure(violation, first);
         }
-        if let Some(alarm) = judge(&second) {
-            return failure(alarm, second);
+        if let Some(violation) = judge(&second) {
+            return failure(violation, second);
         }
-        let reference = Reference::new(first, &second, &self.scenario.ignore);
+        let reference = ReferenceRuns::new(first, &second, &self.scenario.ignore);
         let mut rests = second.rests.iter().enumerate();
         match rests.find_map(|(number, rest)| reference.differences(number, &rest.state).into_iter().next()) {
             Some(difference) => failure(oracle::not_repeated(&difference), second),
@@ -135,7 +142,7 @@ impl Exploration {
         }
     }
 
-    fn plan<'a>(&'a self, faults: &'a [Deviation], reference: Option<&'a Reference>) -> RunPlan<'a> {
+    fn plan<'a>(&'a self, faults: &'a [Deviation], reference: Option<&'a ReferenceRuns>) -> RunPlan<'a> {
         RunPlan {
             command: &self.command,
             scenario: &self.scenario,
@@ -149,10 +156,10 @@ impl Exploration {
     /// Makes disturbed runs until the budget is used up or a failure is found and made small.
     async fn disturb(
         &self,
-        reference: &Reference,
+        reference: &ReferenceRuns,
         begun: Instant,
         findings: &mut Findings,
-        progress: &Progress,
+        progress: &ProgressLine,
     ) -> Result<(), String> {
         let singles = single_faults(&reference.record, self.scenario.steps.len(), &self.sorts);
         findings.singles = singles.len();
@@ -185,11 +192,11 @@ impl Exploration {
     /// Makes runs, several at once, until one fails.
     async fn next_failure(
         &self,
-        reference: &Reference,
+        reference: &ReferenceRuns,
         schedules: &mut impl Iterator<Item = Vec<Deviation>>,
         begun: Instant,
         findings: &mut Findings,
-        progress: &Progress,
+        progress: &ProgressLine,
     ) -> Result<Option<Failure>, String> {
         let mut running = FuturesUnordered::new();
         let mut first: Option<(usize, Failure)> = None;
@@ -217,42 +224,42 @@ impl Exploration {
     /// Runs these faults and returns the failure, and whether any of them happened.
     async fn failure_of(
         &self,
-        reference: &Reference,
+        reference: &ReferenceRuns,
         faults: Vec<Deviation>,
     ) -> Result<(Option<Failure>, bool), String> {
         let record = self.run(self.plan(&faults, Some(reference))).await?;
         let is_reached = !record.done.is_empty();
-        let alarm = oracle::judge(reference, &record).into_iter().next();
+        let violation = oracle::judge(reference, &record).into_iter().next();
         // Faults that did not happen are no part of the story.
-        let failure = alarm.map(|alarm| Failure { faults: record.done.clone(), alarm, record });
+        let failure = violation.map(|violation| Failure { faults: record.done.clone(), violation, record });
         Ok((failure, is_reached))
     }
 
     /// Tries a failure again. The inner error says in words what did not repeat.
     async fn confirm(
         &self,
-        reference: &Reference,
+        reference: &ReferenceRuns,
         failure: Failure,
     ) -> Result<Result<Failure, String>, String> {
         for _ in 0..CONFIRMATIONS {
             let (again, _) = self.failure_of(reference, failure.faults.clone()).await?;
-            if again.is_some_and(|again| again.alarm.is_like(&failure.alarm)) {
+            if again.is_some_and(|again| again.violation.is_like(&failure.violation)) {
                 return Ok(Ok(failure));
             }
         }
         let faults: Vec<String> = failure.faults.iter().map(ToString::to_string).collect();
-        Ok(Err(format!("{} ({}): {}", failure.alarm.oracle, faults.join("; "), failure.alarm.text)))
+        Ok(Err(format!("{} ({}): {}", failure.violation.oracle, faults.join("; "), failure.violation.text)))
     }
 
     /// Leaves out faults as long as the failure stays the same.
-    async fn shrink(&self, reference: &Reference, failure: Failure) -> Result<Failure, String> {
+    async fn shrink(&self, reference: &ReferenceRuns, failure: Failure) -> Result<Failure, String> {
         let mut best = failure;
         let mut at = 0;
         while best.faults.len() > 1 && at < best.faults.len() {
             let mut fewer = best.faults.clone();
             fewer.remove(at);
             match self.failure_of(reference, fewer).await? {
-                (Some(smaller), _) if smaller.alarm.is_like(&best.alarm) => best = smaller,
+                (Some(smaller), _) if smaller.violation.is_like(&best.violation) => best = smaller,
                 _ => at += 1,
             }
         }

@@ -1,4 +1,4 @@
-//! What can go wrong, as saved failures say it. `points` knows where each can happen; `wire`, `watch_tap` and `one_run` how
+//! What can go wrong, as saved failures say it. `fault_points` knows where each can happen; `wire`, `watch_tap` and `one_run` how
 //! to do it.
 //!
 //! **Invariant:** no fault breaks what the Kubernetes API guarantees: a watch is in order and without gaps or it ends, only a
@@ -60,7 +60,7 @@ pub(super) enum Fault {
 
 /// The sorts of faults, for `--faults`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum FaultSort {
+pub(super) enum FaultKind {
     /// `kill -9` before and after writes
     Kill,
     /// `kill -9` at rest, and being down while a step happens
@@ -83,17 +83,17 @@ pub(super) enum FaultSort {
 
 impl Fault {
     /// Returns its sort.
-    pub(super) fn sort(&self) -> FaultSort {
+    pub(super) fn sort(&self) -> FaultKind {
         match self {
-            Self::KillBefore | Self::KillAfter => FaultSort::Kill,
-            Self::Restart | Self::Down => FaultSort::Restart,
-            Self::Refuse { .. } => FaultSort::Refuse,
-            Self::Conflict => FaultSort::Conflict,
-            Self::TimeoutUndone | Self::TimeoutDone => FaultSort::Timeout,
-            Self::LoseRequest | Self::LoseAnswer => FaultSort::Connection,
-            Self::Outage { .. } => FaultSort::Outage,
-            Self::DelayWatch { .. } | Self::CutWatch | Self::ExpireWatch => FaultSort::Watch,
-            Self::StaleList { .. } => FaultSort::Stale,
+            Self::KillBefore | Self::KillAfter => FaultKind::Kill,
+            Self::Restart | Self::Down => FaultKind::Restart,
+            Self::Refuse { .. } => FaultKind::Refuse,
+            Self::Conflict => FaultKind::Conflict,
+            Self::TimeoutUndone | Self::TimeoutDone => FaultKind::Timeout,
+            Self::LoseRequest | Self::LoseAnswer => FaultKind::Connection,
+            Self::Outage { .. } => FaultKind::Outage,
+            Self::DelayWatch { .. } | Self::CutWatch | Self::ExpireWatch => FaultKind::Watch,
+            Self::StaleList { .. } => FaultKind::Stale,
         }
     }
 

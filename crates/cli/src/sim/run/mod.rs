@@ -1,27 +1,27 @@
 //! `homeostat sim run`: breaks an operator in any language at every request that it makes, and judges what becomes of the
 //! cluster.
 //!
-//! Reading order: `scenario` and `condition` (what a user writes), `one_run` (one run) with `server`, `process` and `user`
-//! (who takes part), `wire`, `wire_log` and `watch_tap` (where faults happen), `fault` and `points` (which there are), `state`
+//! Reading order: `scenario` and `condition` (what a user writes), `one_run` (one run) with `sim_server`, `operator_process` and `scenario_user`
+//! (who takes part), `wire`, `wire_log` and `watch_tap` (where faults happen), `fault` and `fault_points` (which there are), `cluster_state`
 //! and `oracle` (what is judged), `explore` (which runs), `report` and `trace` (what is told about a failure).
 
-mod address;
-mod alarm;
+mod cluster_state;
 mod condition;
 mod explore;
 mod fault;
+mod fault_points;
 mod one_run;
+mod operator_process;
 mod oracle;
-mod points;
-mod process;
 mod progress;
-mod record;
 mod report;
+mod request_address;
+mod run_record;
 mod scenario;
-mod server;
-mod state;
+mod scenario_user;
+mod sim_server;
 mod trace;
-mod user;
+mod violation;
 mod watch_tap;
 mod wire;
 mod wire_log;
@@ -38,8 +38,8 @@ use tokio_util::sync::CancellationToken;
 use crate::temporary_folder::TemporaryFolder;
 use crate::up::stop_on_signal;
 use explore::{Exploration, Failure, Findings};
-use fault::FaultSort;
-use progress::Progress;
+use fault::FaultKind;
+use progress::ProgressLine;
 use scenario::Scenario;
 use trace::ExecTrace;
 
@@ -86,7 +86,7 @@ pub(crate) struct Run {
 
     /// The sorts of faults to try, separated by commas [default: all]
     #[arg(long, value_name = "SORTS", value_delimiter = ',', value_enum)]
-    faults: Vec<FaultSort>,
+    faults: Vec<FaultKind>,
 
     /// How many runs go on at once [default: the number of processors]
     #[arg(long, value_name = "COUNT")]
@@ -115,7 +115,7 @@ impl Run {
         let folder = TemporaryFolder::create(&entropy)
             .await
             .map_err(|error| format!("a temporary folder cannot be made: {error}"))?;
-        let progress = Progress::new();
+        let progress = ProgressLine::new();
         let outcome = tokio::select! {
             biased;
             () = stop.cancelled() => Ok(ExitCode::from(INTERRUPTED)),
@@ -127,7 +127,7 @@ impl Run {
         outcome
     }
 
-    async fn explore(&self, folder: &Path, progress: &Progress) -> Result<ExitCode, String> {
+    async fn explore(&self, folder: &Path, progress: &ProgressLine) -> Result<ExitCode, String> {
         let saved = self.replay.as_deref().map(ExecTrace::load).transpose()?;
         let scenario = match (&self.scenario, &saved) {
             (Some(path), _) => Scenario::load(path)?,
@@ -144,7 +144,7 @@ impl Run {
             time_max: Duration::from_secs(self.seconds),
             jobs: self.jobs.unwrap_or(processors).max(1),
             sorts: if self.faults.is_empty() {
-                FaultSort::value_variants().to_vec()
+                FaultKind::value_variants().to_vec()
             } else {
                 self.faults.clone()
             },
@@ -156,7 +156,11 @@ impl Run {
         }
     }
 
-    async fn explore_all(&self, exploration: &Exploration, progress: &Progress) -> Result<ExitCode, String> {
+    async fn explore_all(
+        &self,
+        exploration: &Exploration,
+        progress: &ProgressLine,
+    ) -> Result<ExitCode, String> {
         let findings = exploration.explore(progress).await?;
         progress.end();
         let summary = summary_of(&findings);
@@ -175,7 +179,7 @@ impl Run {
 async fn replay(
     exploration: &Exploration,
     saved: &ExecTrace,
-    progress: &Progress,
+    progress: &ProgressLine,
 ) -> Result<ExitCode, String> {
     let failure = exploration.replay(&saved.faults, progress).await?;
     progress.end();
@@ -184,7 +188,7 @@ async fn replay(
         return Ok(ExitCode::SUCCESS);
     };
     println!("{}", report::tell(&exploration.scenario, &failure));
-    let is_same = failure.alarm.oracle == saved.oracle && failure.alarm.subject == saved.subject;
+    let is_same = failure.violation.oracle == saved.oracle && failure.violation.subject == saved.subject;
     println!(
         "{}",
         if is_same { "the same failure again" } else { "a failure, but another one than was saved" }
@@ -195,8 +199,8 @@ async fn replay(
 fn trace_of(exploration: &Exploration, failure: &Failure) -> ExecTrace {
     let mut trace = ExecTrace::new(&exploration.command, &exploration.scenario, exploration.seed);
     trace.faults.clone_from(&failure.faults);
-    failure.alarm.oracle.clone_into(&mut trace.oracle);
-    failure.alarm.subject.clone_into(&mut trace.subject);
+    failure.violation.oracle.clone_into(&mut trace.oracle);
+    failure.violation.subject.clone_into(&mut trace.subject);
     trace
 }
 

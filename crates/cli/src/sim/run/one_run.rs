@@ -12,16 +12,16 @@ use homeostat_core::Revision;
 use homeostat_store::Store as _;
 use tokio::time::Instant;
 
-use super::alarm::Alarm;
+use super::cluster_state::{CanonicalState, canonical_state, is_state, objects_after};
 use super::condition::Condition;
 use super::fault::{Deviation, Fault};
-use super::oracle::{self, AlwaysJudge};
-use super::process::{OperatorProcess, OutputLog};
-use super::record::{Change, Reference, Rest, RunRecord};
+use super::operator_process::{OperatorProcess, OutputLog};
+use super::oracle::{self, AlwaysChecker};
+use super::run_record::{Change, ReferenceRuns, RestState, RunRecord};
 use super::scenario::{Scenario, StepAction};
-use super::server::SimServer;
-use super::state::{CanonicalState, canonical_state, is_state, objects_after};
-use super::user::ScenarioUser;
+use super::scenario_user::ScenarioUser;
+use super::sim_server::SimServer;
+use super::violation::Violation;
 use super::wire::Wire;
 use super::wire_log::Actor;
 
@@ -49,20 +49,20 @@ pub(super) struct RunPlan<'a> {
     /// How many times longer than the scenario says nothing may be written at rest.
     pub(super) settle_factor: u32,
     /// What a disturbed run is compared with; `None` for an undisturbed one.
-    pub(super) reference: Option<&'a Reference>,
+    pub(super) reference: Option<&'a ReferenceRuns>,
 }
 
 /// Why a run ends before its end.
 pub(super) enum Interruption {
     /// The operator broke a rule.
-    Alarm(Alarm),
+    Violation(Violation),
     /// Nothing can be tried: the scenario or the command is wrong.
     SetUp(String),
 }
 
-impl From<Alarm> for Interruption {
-    fn from(alarm: Alarm) -> Self {
-        Self::Alarm(alarm)
+impl From<Violation> for Interruption {
+    fn from(violation: Violation) -> Self {
+        Self::Violation(violation)
     }
 }
 
@@ -84,7 +84,7 @@ pub(super) async fn run(plan: RunPlan<'_>, folder: &Path) -> Result<RunRecord, S
         started_at: Instant::now(),
         up_at: Instant::now(),
         is_up: false,
-        always: AlwaysJudge::default(),
+        always: AlwaysChecker::default(),
         rests: Vec::new(),
         watches: 0,
     };
@@ -107,8 +107,8 @@ pub(super) struct OneRun<'a> {
     up_at: Instant,
     /// The operator has made its first requests since it was started.
     is_up: bool,
-    always: AlwaysJudge,
-    rests: Vec<Rest>,
+    always: AlwaysChecker,
+    rests: Vec<RestState>,
     watches: usize,
 }
 
@@ -184,7 +184,7 @@ impl OneRun<'_> {
             };
             if self.is_out_of_time(begun, self.plan.scenario.patience()) {
                 let text = format!("the scenario waits for {condition}; there are still {count}");
-                return Err(Alarm::new(oracle::CONVERGES, condition.to_string(), text).into());
+                return Err(Violation::new(oracle::CONVERGES, condition.to_string(), text).into());
             }
             tokio::time::sleep(LOOK_TIME).await;
         }
@@ -315,11 +315,11 @@ impl OneRun<'_> {
             self.watches = self.wire.state().open_watches;
         }
         self.wire.note(Actor::Simulator, format!("the operator is at rest {when}"));
-        self.rests.push(Rest { state: self.state() });
+        self.rests.push(RestState { state: self.state() });
         Ok(())
     }
 
-    fn differences(&self, rest: usize) -> Vec<super::state::Difference> {
+    fn differences(&self, rest: usize) -> Vec<super::cluster_state::Difference> {
         let Some(reference) = self.plan.reference else { return Vec::new() };
         reference.differences(rest, &self.state())
     }
@@ -371,17 +371,19 @@ impl OneRun<'_> {
         self.note_changes();
         let Self { server, wire, user, changes, rests, watches, output, plan, .. } = self;
         server.stop().await;
-        let alarms = match outcome {
+        let violations = match outcome {
             Ok(()) => Vec::new(),
-            Err(Interruption::Alarm(alarm)) => vec![alarm],
+            Err(Interruption::Violation(violation)) => vec![violation],
             Err(Interruption::SetUp(why)) if plan.reference.is_none() => {
                 return Err(with_output(&why, &output.lines()));
             }
-            Err(Interruption::SetUp(why)) => vec![Alarm::new("the scenario got stuck", "the scenario", why)],
+            Err(Interruption::SetUp(why)) => {
+                vec![Violation::new("the scenario got stuck", "the scenario", why)]
+            }
         };
         let mut state = wire.state();
         Ok(RunRecord {
-            alarms,
+            violations,
             calls: std::mem::take(&mut state.calls),
             events: std::mem::take(&mut state.events),
             lines: std::mem::take(&mut state.lines),

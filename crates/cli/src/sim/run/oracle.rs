@@ -8,11 +8,11 @@ use std::time::Duration;
 use homeostat_core::Key;
 use serde_json::Value;
 
-use super::alarm::Alarm;
+use super::cluster_state::{Difference, repeatable_name, shown_key};
 use super::condition::Condition;
-use super::record::{Change, Reference, RunRecord};
+use super::run_record::{Change, ReferenceRuns, RunRecord};
 use super::scenario::Scenario;
-use super::state::{Difference, repeatable_name, shown_key};
+use super::violation::Violation;
 use super::wire::Wire;
 use super::wire_log::Actor;
 
@@ -29,7 +29,7 @@ const HASTE_TIME: Duration = Duration::from_secs(2);
 /// An operator that was just started may ask once for what is there already: it does not remember that it did.
 const VAIN_MAX: usize = 1;
 
-/// The differences that an alarm shows.
+/// The differences that a violation shows.
 const DIFFERENCES_MAX: usize = 6;
 
 const LOOP_HINT: &str = "something changes in every run: a time, a random name, or two writers that undo each other; write \
@@ -53,18 +53,18 @@ const DELETED_HINT: &str = "a decision to delete was made on an old state: check
 const MADE_HINT: &str = "a creation was repeated because its answer was lost, or decided on an old cache: use a name derived \
                          from the owner, so that the second creation is refused";
 
-/// Returns the alarm about an operator that does not come to rest, or not where it should.
+/// Returns the violation about an operator that does not come to rest, or not where it should.
 pub(super) fn not_at_rest(
     when: &str,
     differences: &[Difference],
     changes: &[Change],
     patience: Duration,
-) -> Alarm {
+) -> Violation {
     let seconds = patience.as_secs_f64();
     let Some(first) = differences.first() else {
         let busy = changes.last().map(|change| shown_key(&change.event.key)).unwrap_or_default();
         let text = format!("still writing {seconds} s {when}; the last change was of {busy}");
-        return Alarm::new(CONVERGES, busy, text).hint(LOOP_HINT);
+        return Violation::new(CONVERGES, busy, text).hint(LOOP_HINT);
     };
     let lines: Vec<String> =
         differences.iter().take(DIFFERENCES_MAX).map(|one| format!("{}: {}", one.object, one.text)).collect();
@@ -78,41 +78,41 @@ pub(super) fn not_at_rest(
         "should not be there" => SURPLUS_HINT,
         _ => OTHER_HINT,
     };
-    Alarm::new("same end", &*first.object, text).hint(hint)
+    Violation::new("same end", &*first.object, text).hint(hint)
 }
 
-/// Returns whether an undisturbed operator that had been given more time might not have raised the alarm.
-pub(super) fn is_matter_of_time(alarm: &Alarm) -> bool {
-    [REPEATS, QUIET, LEAK, EVENTUALLY].contains(&alarm.oracle)
+/// Returns whether an undisturbed operator that had been given more time might not have raised the violation.
+pub(super) fn is_matter_of_time(violation: &Violation) -> bool {
+    [REPEATS, QUIET, LEAK, EVENTUALLY].contains(&violation.oracle)
 }
 
-/// Returns the alarm about two undisturbed runs that end differently.
-pub(super) fn not_repeated(difference: &Difference) -> Alarm {
+/// Returns the violation about two undisturbed runs that end differently.
+pub(super) fn not_repeated(difference: &Difference) -> Violation {
     let Difference { object, text } = difference;
     let text = format!(
         "two runs without faults end differently, so nothing can be compared: {object} {text} (if the operator is slow, raise \
          `settle` in the scenario; if chance decides the field, add its path to `ignore`)"
     );
-    Alarm::new(REPEATS, object, text)
+    Violation::new(REPEATS, object, text)
 }
 
-/// Returns the alarm about an operator that does not work after its start.
-pub(super) fn not_up(patience: Duration) -> Alarm {
+/// Returns the violation about an operator that does not work after its start.
+pub(super) fn not_up(patience: Duration) -> Violation {
     let seconds = patience.as_secs();
     let text = format!(
         "{seconds} s after its start the operator has not made the requests and opened the watches that it begins with"
     );
-    Alarm::new("starts", "the operator", text)
+    Violation::new("starts", "the operator", text)
 }
 
-/// Returns the alarm about an operator that ended by itself.
-pub(super) fn ended(status: &str) -> Alarm {
-    Alarm::new("keeps running", "the operator", format!("the operator ended by itself: {status}"))
+/// Returns the violation about an operator that ended by itself.
+pub(super) fn ended(status: &str) -> Violation {
+    Violation::new("keeps running", "the operator", format!("the operator ended by itself: {status}"))
         .hint(EXIT_HINT)
 }
 
 /// Refuses many equal requests in a short time.
-pub(super) fn judge_haste(wire: &Wire) -> Result<(), Alarm> {
+pub(super) fn judge_haste(wire: &Wire) -> Result<(), Violation> {
     let now = wire.elapsed();
     let state = wire.state();
     let recent = state.calls.iter().rev().take_while(|call| now.saturating_sub(call.at) < HASTE_TIME);
@@ -123,19 +123,19 @@ pub(super) fn judge_haste(wire: &Wire) -> Result<(), Alarm> {
         if *count > HASTE_CALLS {
             let name = call.target.shown();
             let text = format!("\"{name}\" was asked more than {HASTE_CALLS} times within {HASTE_TIME:?}");
-            return Err(Alarm::new("no hot loop", name, text).hint(HASTE_HINT));
+            return Err(Violation::new("no hot loop", name, text).hint(HASTE_HINT));
         }
     }
     Ok(())
 }
 
 /// Refuses writes at rest: changes, and requests that change nothing over and over.
-pub(super) fn judge_rest(wire: &Wire, calls: usize, changes: &[Change], when: &str) -> Result<(), Alarm> {
+pub(super) fn judge_rest(wire: &Wire, calls: usize, changes: &[Change], when: &str) -> Result<(), Violation> {
     if let Some(change) = changes.first() {
         let name = shown_key(&change.event.key);
         let count = changes.len();
         let text = format!("{count} change(s) {when}; the first was of {name}");
-        return Err(Alarm::new(QUIET, name, text).hint(QUIET_HINT));
+        return Err(Violation::new(QUIET, name, text).hint(QUIET_HINT));
     }
     let state = wire.state();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
@@ -145,47 +145,47 @@ pub(super) fn judge_rest(wire: &Wire, calls: usize, changes: &[Change], when: &s
     match counts.into_iter().find(|(_, count)| *count > VAIN_MAX) {
         Some((name, count)) => {
             let text = format!("\"{name}\" was asked {count} times {when}, and changed nothing");
-            Err(Alarm::new(QUIET, name, text).hint(QUIET_HINT))
+            Err(Violation::new(QUIET, name, text).hint(QUIET_HINT))
         }
         None => Ok(()),
     }
 }
 
 /// Refuses a last state in which what the scenario wants eventually does not hold.
-pub(super) fn judge_eventually(scenario: &Scenario, objects: &[(Key, Value)]) -> Result<(), Alarm> {
+pub(super) fn judge_eventually(scenario: &Scenario, objects: &[(Key, Value)]) -> Result<(), Violation> {
     for condition in &scenario.eventually {
         if let Some(count) = condition.violation(objects.iter().map(|(key, object)| (key, object))) {
             let text = format!("at rest after the last step there must be {condition}; there are {count}");
-            return Err(Alarm::new(EVENTUALLY, condition.to_string(), text));
+            return Err(Violation::new(EVENTUALLY, condition.to_string(), text));
         }
     }
     Ok(())
 }
 
 /// Judges the record of an undisturbed run.
-pub(super) fn judge_reference(scenario: &Scenario, record: &RunRecord) -> Vec<Alarm> {
-    let mut alarms = record.alarms.clone();
-    alarms.extend(leak(scenario, record));
-    alarms
+pub(super) fn judge_reference(scenario: &Scenario, record: &RunRecord) -> Vec<Violation> {
+    let mut violations = record.violations.clone();
+    violations.extend(leak(scenario, record));
+    violations
 }
 
 /// Judges the record of a disturbed run.
-pub(super) fn judge(reference: &Reference, record: &RunRecord) -> Vec<Alarm> {
+pub(super) fn judge(reference: &ReferenceRuns, record: &RunRecord) -> Vec<Violation> {
     // The damage comes before what it leads to.
-    let mut alarms: Vec<Alarm> = justified(reference, record).into_iter().collect();
-    alarms.extend(record.alarms.clone());
-    alarms
+    let mut violations: Vec<Violation> = justified(reference, record).into_iter().collect();
+    violations.extend(record.violations.clone());
+    violations
 }
 
 /// Watches over what must always hold, change by change.
 #[derive(Default)]
-pub(super) struct AlwaysJudge {
+pub(super) struct AlwaysChecker {
     objects: BTreeMap<Key, Value>,
 }
 
-impl AlwaysJudge {
+impl AlwaysChecker {
     /// Takes note of the changes of one commit, which happen at once, and refuses what they lead to.
-    pub(super) fn observe(&mut self, scenario: &Scenario, commit: &[Change]) -> Result<(), Alarm> {
+    pub(super) fn observe(&mut self, scenario: &Scenario, commit: &[Change]) -> Result<(), Violation> {
         for change in commit {
             let key = &change.event.key;
             match change.objects().1 {
@@ -198,7 +198,7 @@ impl AlwaysJudge {
         for condition in scenario.always.iter().filter(concerns) {
             if let Some(count) = condition.violation(self.objects.iter()) {
                 let text = format!("there were {count}; there must always be {condition}");
-                return Err(Alarm::new("always", condition.to_string(), text));
+                return Err(Violation::new("always", condition.to_string(), text));
             }
         }
         Ok(())
@@ -206,7 +206,7 @@ impl AlwaysJudge {
 }
 
 /// Finds what is left after everything was deleted.
-fn leak(scenario: &Scenario, record: &RunRecord) -> Option<Alarm> {
+fn leak(scenario: &Scenario, record: &RunRecord) -> Option<Violation> {
     // One rest at the start, one for each step and one for the cleanup.
     let last = record.rests.get(scenario.steps.len() + 1)?;
     let start = &record.rests.first()?.state;
@@ -218,7 +218,7 @@ fn leak(scenario: &Scenario, record: &RunRecord) -> Option<Alarm> {
         "{name} {how} after everything that the steps made was deleted (if it is meant to stay, add it to `keeps` in the \
          scenario)"
     );
-    Some(Alarm::new(LEAK, name, text).hint(LEAK_HINT))
+    Some(Violation::new(LEAK, name, text).hint(LEAK_HINT))
 }
 
 /// Returns whether a text has the form of a pattern, in which `*` stands for any text.
@@ -242,7 +242,7 @@ struct WriteCounts {
 }
 
 /// Finds a creation or deletion that the undisturbed run does not know.
-fn justified(reference: &Reference, record: &RunRecord) -> Option<Alarm> {
+fn justified(reference: &ReferenceRuns, record: &RunRecord) -> Option<Violation> {
     let (expected, actual) = (count_writes(&reference.record), count_writes(record));
     let number = |counts: &BTreeMap<String, usize>, name: &str| counts.get(name).copied().unwrap_or_default();
     for (name, count) in &actual.deleted {
@@ -250,7 +250,7 @@ fn justified(reference: &Reference, record: &RunRecord) -> Option<Alarm> {
         if *count > justified {
             let text =
                 format!("the operator deleted {name} {count} time(s); undisturbed it does so {justified}");
-            return Some(Alarm::new("justified deletion", name, text).hint(DELETED_HINT));
+            return Some(Violation::new("justified deletion", name, text).hint(DELETED_HINT));
         }
     }
     for (name, count) in &actual.made {
@@ -260,7 +260,7 @@ fn justified(reference: &Reference, record: &RunRecord) -> Option<Alarm> {
         if *count > justified {
             let text =
                 format!("the operator made {name} {count} time(s); undisturbed it does so {justified}");
-            return Some(Alarm::new("justified creation", name, text).hint(MADE_HINT));
+            return Some(Violation::new("justified creation", name, text).hint(MADE_HINT));
         }
     }
     None

@@ -14,20 +14,20 @@ const PAUSE: Duration = Duration::from_secs(5);
 const WIDTH: usize = 100;
 
 /// Tells what is going on.
-pub(super) struct Progress {
+pub(super) struct ProgressLine {
     is_terminal: bool,
     begun: Instant,
-    told: Mutex<ToldLine>,
+    told: Mutex<PrintedLine>,
 }
 
 /// The last line.
 #[derive(Default)]
-struct ToldLine {
+struct PrintedLine {
     text: String,
     at: Option<Instant>,
 }
 
-impl Progress {
+impl ProgressLine {
     /// Creates one that writes to stderr.
     pub(super) fn new() -> Self {
         let is_terminal = std::io::stderr().is_terminal();
@@ -77,7 +77,7 @@ impl Progress {
         }
     }
 
-    fn told(&self) -> MutexGuard<'_, ToldLine> {
+    fn told(&self) -> MutexGuard<'_, PrintedLine> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

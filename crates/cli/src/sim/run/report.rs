@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::cluster_state::{change_in_words, repeatable_name};
 use super::explore::Failure;
-use super::record::RunRecord;
+use super::run_record::RunRecord;
 use super::scenario::{Scenario, Step};
-use super::state::{change_in_words, repeatable_name};
 use super::wire_log::{Actor, TimelineLine};
 
 /// The lines of a timeline; more are left out where nothing went wrong.
@@ -16,8 +16,8 @@ const OUTPUT_LINES_MAX: usize = 12;
 
 /// Tells the story of a failing run.
 pub(super) fn tell(scenario: &Scenario, failure: &Failure) -> String {
-    let Failure { faults, alarm, record } = failure;
-    let mut text = format!("FAILED: {}\n{}\n", alarm.oracle, alarm.text);
+    let Failure { faults, violation, record } = failure;
+    let mut text = format!("FAILED: {}\n{}\n", violation.oracle, violation.text);
     text.push_str("\nwhat you do:\n");
     for (at, step) in scenario.steps.iter().map(Step::shown).enumerate() {
         // Writing into text cannot fail.
@@ -36,8 +36,8 @@ pub(super) fn tell(scenario: &Scenario, failure: &Failure) -> String {
     if let Some(output) = output_of(record) {
         let _ = write!(text, "\nthe operator's last words:\n{output}");
     }
-    if !alarm.hint.is_empty() {
-        let _ = writeln!(text, "\nhint: {}", alarm.hint);
+    if !violation.hint.is_empty() {
+        let _ = writeln!(text, "\nhint: {}", violation.hint);
     }
     text
 }

@@ -13,8 +13,8 @@ use http::{Response, header};
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
 
-use super::address::CallTarget;
 use super::fault::Fault;
+use super::request_address::CallTarget;
 use super::wire::Wire;
 
 const EXPIRED: &[u8] = br#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: simulated fault","reason":"Expired","code":410}}

@@ -20,10 +20,10 @@ use http_body_util::{BodyExt as _, Full};
 use serde_json::json;
 use tower::ServiceExt as _;
 
-use super::address::{CallTarget, CallVerb};
+use super::cluster_state::resource_of;
 use super::fault::Fault;
-use super::server::OPERATOR_USER;
-use super::state::resource_of;
+use super::request_address::{CallTarget, CallVerb};
+use super::sim_server::OPERATOR_USER;
 use super::watch_tap;
 pub(super) use super::wire_log::Wire;
 use super::wire_log::{CallTraits, StartedCall};
@@ -121,7 +121,7 @@ impl WireService {
 
     /// Lets a list ask for the state before the last changes of its resource.
     fn outdate(&self, mut parts: Parts, target: &CallTarget, changes: usize) -> Parts {
-        let resource = super::state::shown_resource(&target.group, &target.plural);
+        let resource = super::cluster_state::shown_resource(&target.group, &target.plural);
         let Some(revision) = self.revision_before(&resource, changes) else { return parts };
         let query = parts.uri.query().unwrap_or_default();
         let others = query.split('&').filter(|part| !part.starts_with("resourceVersion"));
@@ -164,7 +164,7 @@ fn conflict(target: &CallTarget) -> Response<Body> {
     let text = format!(
         "Operation cannot be fulfilled on {} \"{}\": the object has been modified; please apply your changes to the latest \
          version and try again",
-        super::state::shown_resource(&target.group, &target.plural),
+        super::cluster_state::shown_resource(&target.group, &target.plural),
         target.name
     );
     refusal(409, "Conflict", &text)

@@ -10,8 +10,8 @@ use homeostat_core::Revision;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::time::Instant;
 
-use super::address::CallTarget;
 use super::fault::{Deviation, Fault};
+use super::request_address::CallTarget;
 
 /// What a request allows to go wrong.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,9 +1,9 @@
-//! What a reconciler changed of a status, apart from everything else the status holds.
+//! The changes that a reconciler made to a status, without the rest of the status.
 //!
-//! It is the difference between the status a draft started from and the status it became: by entry for maps, by type for
-//! conditions, whole for every other list. What the reconciler did not touch is not in it, so whoever else writes the same
-//! status keeps what they wrote, and the change can be applied again to a newer status. No I/O here; `operations` turns a
-//! change into a patch.
+//! A change is the difference between the status a draft started from and the status it became: by entry for maps, by
+//! type for conditions, as a whole for every other list. It contains nothing that the reconciler did not touch, so
+//! other writers of the same status keep what they wrote, and the change can be applied again to a newer status. No I/O
+//! here; `json_patch` turns a change into a patch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,13 +11,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// The field of a status that lists conditions, each known by its type.
+/// The field of a status that lists conditions, each identified by its type.
 pub(super) const CONDITIONS: &str = "conditions";
 
 /// The changes of an object's fields, by name.
 pub(super) type Fields = BTreeMap<String, FieldChange>;
 
-/// What a reconciler changed of a status.
+/// The changes that a reconciler made to a status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct StatusChange {
     pub(super) fields: Fields,
@@ -27,11 +27,11 @@ pub(crate) struct StatusChange {
 /// How one field changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) enum FieldChange {
-    /// It gets this value.
+    /// Set to this value.
     Set(Value),
-    /// It gets this value if there is none: a default that the type brings along and nobody asked for.
+    /// Set to this value if absent: a default of the type that nobody set explicitly.
     SetIfAbsent(Value),
-    /// It is removed. Of an object that others have added to since, only what was known is removed.
+    /// Removed. From an object to which others have added since, only the known members are removed.
     Remove(Value),
     /// It is an object, and these of its fields change.
     Within(Fields),
@@ -47,20 +47,20 @@ pub(super) struct ConditionChange {
 /// How one entry of a list changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) enum EntryChange {
-    /// These fields get these values; null removes one.
+    /// These fields are set to these values; null removes one.
     Set {
         fields: Map<String, Value>,
-        /// The entry as it should be, if there is none.
+        /// The complete entry, if there is none yet.
         whole: Map<String, Value>,
-        /// Its transition time is ours to keep: it moves when the status of the condition does.
+        /// We maintain its transition time: it changes when the status of the condition does.
         is_dated: bool,
     },
-    /// It is removed.
+    /// Removed.
     Remove,
 }
 
 impl StatusChange {
-    /// Compares a status with the one it was made from. A status made from nothing brings its type's `defaults` along.
+    /// Compares a status with the one it was made from. A status made from nothing includes its type's `defaults`.
     pub(super) fn between(base: &Value, new: &Value, defaults: &Value) -> Self {
         let (mut base, mut new) = (object(base), object(new));
         let conditions = match (entries(base.get(CONDITIONS)), entries(new.get(CONDITIONS))) {
@@ -80,7 +80,7 @@ impl StatusChange {
     pub(in crate::context) fn entry(map: &str, name: &str, value: Option<&Value>) -> Self {
         let change = match value {
             Some(value) => FieldChange::Set(value.clone()),
-            // Whatever it holds.
+            // Whatever it contains.
             None => FieldChange::Remove(Value::Null),
         };
         let within = FieldChange::Within(Fields::from([(name.to_owned(), change)]));
@@ -92,7 +92,7 @@ impl StatusChange {
         self.fields.insert(name.to_owned(), FieldChange::Set(value));
     }
 
-    /// Sets a condition. Its transition time is found when it is written.
+    /// Sets a condition. Its transition time is determined when it is written.
     pub(in crate::context) fn set_condition(&mut self, condition: &Condition) {
         self.conditions.retain(|other| other.r#type != condition.type_);
         let mut fields = object(&json!(condition));
@@ -103,7 +103,7 @@ impl StatusChange {
     }
 }
 
-/// Returns the fields of an object; none of anything else.
+/// Returns the fields of an object; `None` for anything else.
 fn object(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
 }
@@ -142,7 +142,7 @@ fn introduced(new: &Map<String, Value>, defaults: &Map<String, Value>) -> Fields
     new.iter().map(change).collect()
 }
 
-/// Returns the entries of a list of conditions by their type; none if it is another sort of list.
+/// Returns the entries of a list of conditions by their type; `None` if it is another sort of list.
 fn entries(list: Option<&Value>) -> Option<Vec<(&str, &Map<String, Value>)>> {
     let items = match list {
         None | Some(Value::Null) => return Some(Vec::new()),

@@ -1,12 +1,12 @@
-//! What a patch of a status changes, for the journal: read from the operations that are sent, so that it costs nothing to
-//! compare.
+//! The changes that a patch of a status makes, for the journal: read from the operations that are sent, which costs no
+//! comparison.
 
 use homeostat_core::{FieldDiff, Key};
 use serde_json::Value;
 
 use super::json_patch::Snapshot;
 
-/// Returns what these operations change of the status that the snapshot shows.
+/// Returns what these operations change in the status of the snapshot.
 pub(super) fn operations_diff(target: &Key, snapshot: &Snapshot, operations: &[Value]) -> FieldDiff {
     let mut diff = FieldDiff::default();
     for operation in operations.iter().filter(|operation| operation["op"] != "test") {

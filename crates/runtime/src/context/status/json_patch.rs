@@ -1,8 +1,8 @@
-//! A change of a status as a JSON patch: operations on our own entries only, and before them tests of what they rely on.
+//! A change of a status as a JSON patch: operations on our own entries only, preceded by tests of their assumptions.
 //!
-//! The server performs all of it or none. It refuses the patch when a test fails, which means that the status is not
-//! what we believe: the cache is behind, or its type leaves something out. The caller then reads the object as it is and
-//! asks for the operations again. No I/O here.
+//! The server applies the patch completely or not at all. It refuses the patch if a test fails, which means that the
+//! status is not what we believe: the cache is behind, or its type omits something. The caller then reads the object
+//! and computes the operations again. No I/O here.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -11,12 +11,12 @@ use super::change::{CONDITIONS, ConditionChange, EntryChange, FieldChange, Field
 use crate::context::condition::whole_second;
 use crate::context::raw::escaped;
 
-/// An object as far as a patch of its status relies on it.
+/// The parts of an object that a patch of its status relies on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Snapshot {
     pub(in crate::context) uid: Option<String>,
     pub(super) resource_version: Option<String>,
-    /// Null when there is none.
+    /// Null if there is none.
     pub(super) status: Value,
     /// It is the whole object as the server has it now, not one from a cache, which may be behind and keeps only what a
     /// type names.
@@ -34,7 +34,7 @@ impl Snapshot {
 }
 
 impl StatusChange {
-    /// Returns the patch that makes this change to the object; empty when there is nothing to change.
+    /// Returns the patch that makes this change to the object; empty if there is nothing to change.
     pub(in crate::context) fn operations(&self, snapshot: &Snapshot, now: Timestamp) -> Vec<Value> {
         let mut patch = Patch { operations: Vec::new(), needs_version: false };
         if let Value::Object(status) = &snapshot.status {
@@ -54,7 +54,7 @@ impl StatusChange {
     }
 }
 
-/// An entry of a list and where it is.
+/// An entry of a list and its position.
 #[derive(Clone, Copy)]
 struct Position<'a> {
     at: usize,
@@ -64,7 +64,7 @@ struct Position<'a> {
 /// A patch in the making.
 struct Patch {
     operations: Vec<Value>,
-    /// It is right only for this very version of the object.
+    /// It is valid only for this version of the object.
     needs_version: bool,
 }
 
@@ -82,7 +82,7 @@ impl Patch {
         self.operations.push(json!({"op": "remove", "path": path}));
     }
 
-    /// Adds a value, and tests that nobody else has added one meanwhile.
+    /// Adds a value, and tests that nobody else has added one in the meantime.
     fn introduce(&mut self, path: &str, value: &Value) {
         self.test(path, &Value::Null);
         self.add(path, value);
@@ -168,7 +168,7 @@ impl Patch {
         }
     }
 
-    /// Changes fields of the condition at this place. The others of the same condition stay as they are.
+    /// Changes fields of the condition at this position. Its other fields are unchanged.
     fn entry(
         &mut self,
         Position { at, item }: Position<'_>,
@@ -197,7 +197,7 @@ impl Patch {
         }
     }
 
-    /// Returns the operations, behind the test that they concern this very object.
+    /// Returns the operations, preceded by the test that they apply to this object.
     fn finish(self, snapshot: &Snapshot) -> Vec<Value> {
         if self.operations.is_empty() {
             return Vec::new();
@@ -211,7 +211,7 @@ impl Patch {
     }
 }
 
-/// Returns whether the field of a condition says the same. Go's types leave out what is empty.
+/// Returns whether the field of a condition has the same value. Go's types omit empty values.
 fn is_same(current: Option<&Value>, value: &Value) -> bool {
     match current {
         None | Some(Value::Null) => value.is_null() || value == "",
@@ -219,7 +219,7 @@ fn is_same(current: Option<&Value>, value: &Value) -> bool {
     }
 }
 
-/// Returns the object that these changes make of nothing.
+/// Returns the object that these changes create from nothing.
 fn build_object(changes: &Fields) -> Map<String, Value> {
     let value = |(name, change): (&String, &FieldChange)| {
         let value = match change {

@@ -1,10 +1,9 @@
 //! Status: collected while the reconciler runs, written once at the end, and only when it changed.
 //!
-//! What is written is what the reconciler itself changed (`change`), not the status it had in hand: others write the
-//! same status, even while a draft is being made. Entries of other writers are left out by `change`; `json_patch` makes a
-//! patch that touches nothing else, `send`
-//! sends it. A terminal fault, a panic and a failure that lasts are written as the condition `Reconciled`, and removed
-//! by the next success.
+//! Only the reconciler's own changes are written (`change`), not its copy of the status: others write the same status,
+//! even while a draft is being made. `change` omits the entries of other writers; `json_patch` makes a patch that
+//! touches nothing else; `send` sends it. A terminal fault, a panic and a lasting failure are written as the condition
+//! `Reconciled`, which the next success removes.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -32,15 +31,15 @@ use crate::json_diff::without_nulls;
 use crate::kind::Kind;
 use crate::kind::object::Object;
 use crate::rights::declared::WriteVerb;
-use crate::shared::last_applied::{Applied, status_key};
+use crate::shared::last_applied::{AppliedFingerprint, status_key};
 
-/// The condition the runtime itself keeps.
+/// The condition that the runtime itself maintains.
 pub(super) const RECONCILED: &str = "Reconciled";
 
-/// The status as it should be.
+/// The status to be written.
 #[derive(Default)]
-pub(super) struct Draft {
-    status: Option<Edited>,
+pub(super) struct StatusDraft {
+    status: Option<EditedStatus>,
     conditions: Vec<Condition>,
     /// The kind's status has no `observedGeneration` (Jobs, CronJobs): the server would drop it every time.
     is_unobserved: bool,
@@ -48,15 +47,15 @@ pub(super) struct Draft {
     is_inconclusive: bool,
 }
 
-/// A status and what it was made from.
-struct Edited {
+/// A status and the one it was made from.
+struct EditedStatus {
     base: Value,
-    /// What the type says of itself where there was no status.
+    /// The defaults of the type, if there was no status.
     defaults: Value,
     now: Value,
 }
 
-impl Draft {
+impl StatusDraft {
     fn is_empty(&self) -> bool {
         self.status.is_none() && self.conditions.is_empty()
     }
@@ -75,7 +74,7 @@ impl<K: Kind> Context<K> {
         let mut status: K::Status = serde_json::from_value(edited.now).unwrap_or_default();
         change(&mut status);
         draft.is_unobserved = !observes_generation::<K::Status>();
-        draft.status = Some(Edited { now: json_of(&status), ..edited });
+        draft.status = Some(EditedStatus { now: json_of(&status), ..edited });
     }
 
     /// Replaces the status, for types that do not name theirs (k8s-openapi's). Written like [`status`](Self::status):
@@ -92,7 +91,7 @@ impl<K: Kind> Context<K> {
 }
 
 impl Run {
-    fn draft(&self) -> MutexGuard<'_, Draft> {
+    fn draft(&self) -> MutexGuard<'_, StatusDraft> {
         self.draft.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -100,10 +99,10 @@ impl Run {
         let mut draft = self.draft();
         let edited = draft.status.take().unwrap_or_else(|| {
             let base = status_of(&*self.handled());
-            Edited { base, defaults: Value::Null, now: Value::Null }
+            EditedStatus { base, defaults: Value::Null, now: Value::Null }
         });
         draft.is_unobserved = !is_observed;
-        draft.status = Some(Edited { now, ..edited });
+        draft.status = Some(EditedStatus { now, ..edited });
     }
 
     /// Sets a condition in the status.
@@ -113,12 +112,12 @@ impl Run {
         draft.conditions.push(condition);
     }
 
-    /// Leaves what the status says about former runs, because this run neither failed nor succeeded.
+    /// Keeps what the status says about earlier runs, because this run neither failed nor succeeded.
     pub(crate) fn withhold_verdict(&self) {
         self.draft().is_inconclusive = true;
     }
 
-    /// Returns whether there is something to be written.
+    /// Returns whether there is anything to write.
     pub(crate) fn has_draft(&self) -> bool {
         !self.draft().is_empty()
     }
@@ -134,15 +133,15 @@ impl Run {
         draft.status = Some(edited);
     }
 
-    /// Returns the status as it is known now.
-    fn unedited(&self, defaults: impl FnOnce() -> Value) -> Edited {
+    /// Returns the current status, as far as it is known.
+    fn unedited(&self, defaults: impl FnOnce() -> Value) -> EditedStatus {
         let base = status_of(&*self.newest());
         let defaults = if base.is_null() { defaults() } else { Value::Null };
-        Edited { now: base.clone(), defaults, base }
+        EditedStatus { now: base.clone(), defaults, base }
     }
 
-    /// Returns the object as the reconciler has it: as it was called with it, or as its own last write of the status
-    /// left it.
+    /// Returns the object from the reconciler's point of view: as it was passed in, or as its own last write of the
+    /// status left it.
     fn handled(&self) -> Arc<Object> {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.clone().unwrap_or_else(|| self.object.clone())
@@ -156,7 +155,7 @@ impl Run {
             .unwrap_or_else(|| self.object.clone())
     }
 
-    /// Writes what was collected, and what the fault adds to it.
+    /// Writes the collected status and what the fault adds to it.
     pub(crate) async fn write_status(&self, fault: Option<&Fault>) -> Result<(), Error> {
         match self.status_change(fault) {
             Some(change) => self.put_status(&change).await,
@@ -170,7 +169,8 @@ impl Run {
         let (controller, newest) = (&self.controller, self.newest());
         let memo_key = status_key(&self.key);
         let words = json!(change);
-        if controller.last_applied.was_written(&memo_key, Applied::new(&words, newest.revision())) {
+        if controller.last_applied.was_written(&memo_key, AppliedFingerprint::new(&words, newest.revision()))
+        {
             return Ok(());
         }
         controller.operator.declared.warn_unless_declared(self.info(), WriteVerb::PatchStatus);
@@ -182,14 +182,14 @@ impl Run {
             };
         let revision = object.revision();
         self.note_diff(Verb::Status, &self.key, WriteOutcome::Done { revision: Some(revision) }, diff);
-        controller.last_applied.set(memo_key, Applied::new(&words, revision), None);
+        controller.last_applied.set(memo_key, AppliedFingerprint::new(&words, revision), None);
         controller.cache.wrote(object.clone(), self.writer());
         *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(object);
         Ok(())
     }
 
-    /// Returns what was collected and what the fault adds to it, as a change of the status; none when the status says so
-    /// already.
+    /// Returns the collected status and what the fault adds to it, as a change of the status; `None` if the status is
+    /// already so.
     pub(crate) fn status_change(&self, fault: Option<&Fault>) -> Option<StatusChange> {
         let mut draft = std::mem::take(&mut *self.draft());
         let word = fault.and_then(|fault| self.reason_for(fault));
@@ -204,7 +204,7 @@ impl Run {
             return None;
         }
         let mut change = match &draft.status {
-            Some(Edited { base, defaults, now }) => StatusChange::between(base, now, defaults),
+            Some(EditedStatus { base, defaults, now }) => StatusChange::between(base, now, defaults),
             None => StatusChange::default(),
         };
         let generation = self.object.meta().generation;
@@ -228,7 +228,7 @@ impl Run {
     }
 }
 
-/// Returns the status of an object as its type has it; null when there is none.
+/// Returns the status of an object according to its type; null if there is none.
 fn status_of(object: &Object) -> Value {
     let mut object = object.to_json().unwrap_or_default();
     without_nulls(object.get_mut("status").map(Value::take).unwrap_or_default())
@@ -241,7 +241,7 @@ fn snapshot(object: &Object) -> Snapshot {
     Snapshot { uid, resource_version, status: status_of(object), is_whole: false }
 }
 
-/// Returns a status in JSON; what is not set is left out.
+/// Returns a status as JSON; unset fields are omitted.
 fn json_of(status: &impl Serialize) -> Value {
     without_nulls(serde_json::to_value(status).unwrap_or_default())
 }
@@ -249,11 +249,12 @@ fn json_of(status: &impl Serialize) -> Value {
 /// Returns whether this type of status keeps an `observedGeneration`.
 fn observes_generation<S: Serialize + DeserializeOwned>() -> bool {
     let status = serde_json::from_str::<S>(r#"{"observedGeneration":1}"#);
-    // A type with required fields of its own is a custom kind's: it says with `StandardStatus` what it keeps.
+    // A type with required fields of its own belongs to a custom kind: it declares the standard fields with
+    // `StandardStatus`.
     status.map_or(true, |status| json!(status)["observedGeneration"] == 1)
 }
 
-/// Returns what the end of the run says about the object, where that differs from what its status says.
+/// Returns what the end of the run means for the object, if that differs from its status.
 fn condition_after_run(status: &Value, fault: Option<&Fault>, word: Option<&str>) -> Option<Condition> {
     let was_false = status["conditions"]
         .as_array()

@@ -1,12 +1,13 @@
-//! Sending a change of a status: one request if the cache is right about the object, otherwise a look at the object and
-//! another try.
+//! Sends a change of a status: one request if the cache is right about the object, otherwise the object is read and the
+//! change is tried again.
 //!
-//! Why a JSON patch with tests. A merge patch replaces lists whole, so it needs everybody's conditions, with fields that
-//! our types may not know, and a resourceVersion that every other writer moves. Server-side apply goes by entry only where
-//! a definition declares the list as a map, which most do not. A strategic merge patch exists for Kubernetes' own kinds
-//! only. A JSON patch touches our entries alone on every kind, and its tests fail only when what matters has changed.
+//! Why a JSON patch with tests? A merge patch replaces whole lists, so it needs everyone's conditions, with fields that
+//! our types may not know, and a resourceVersion that every other writer changes. Server-side apply works by entry only
+//! if a definition declares the list as a map, which most do not. A strategic merge patch exists for Kubernetes' own
+//! kinds only. A JSON patch touches only our entries on every kind, and its tests fail only if something relevant has
+//! changed.
 //!
-//! **Invariant:** nothing is sent when nothing would change, and nothing of another writer is ever part of a request.
+//! **Invariant:** nothing is sent if nothing would change, and no data of another writer is ever part of a request.
 
 use homeostat_core::journal::Verb;
 use homeostat_core::{FieldDiff, Key};
@@ -17,30 +18,30 @@ use super::json_patch::Snapshot;
 use crate::cache::Writer;
 use crate::context::raw::{JsonPatch, is_stale};
 use crate::error::Error;
-use crate::fence::Claim;
+use crate::fence::TenureClaim;
 use crate::request::Decode;
 use crate::shared::ControllerShared;
 
-/// Requests for one change: whoever loses this often to other writers competes with a loop, and the reconcile's own
+/// Attempts for one change: losing to other writers this often means competing with a loop, and the reconcile's own
 /// backoff is the better pause.
 const TRIES_MAX: usize = 5;
 
 /// The result of a change.
 pub(crate) enum StatusWriteOutcome<T> {
-    /// It was sent; the object as it is now, and what changed.
+    /// It was sent: the object now, and what changed.
     Done(T, FieldDiff),
-    /// The object says so already.
+    /// The object already has this status.
     Already,
     /// The object is gone, or its kind has no status.
     Gone,
 }
 
 impl ControllerShared {
-    /// Changes the status of the object that the snapshot shows, and records a failure.
+    /// Changes the status of the object in the snapshot, and records a failure.
     pub(crate) async fn change_status<T>(
         &self,
         key: &Key,
-        claim: &Claim,
+        claim: &TenureClaim,
         change: &StatusChange,
         mut snapshot: Snapshot,
         decode: Decode<T>,
@@ -52,7 +53,7 @@ impl ControllerShared {
             if operations.is_empty() {
                 return Ok(StatusWriteOutcome::Already);
             }
-            self.admit(claim, key, Verb::Status, key)?;
+            self.refuse_if_deposed(claim, key, Verb::Status, key)?;
             let diff = operations_diff(key, &snapshot, &operations);
             let patch = JsonPatch { verb: "write the status of", subresource: Some("status"), operations };
             let refusal = match self.send_patch(key, patch, decode).await {

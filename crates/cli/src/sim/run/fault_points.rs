@@ -1,0 +1,158 @@
+//! Which fault can happen where: the points are the requests and watch events of the undisturbed run and the steps of the
+//! scenario.
+//!
+//! The order is the one in which they are tried. It goes round all classes, the most fruitful first, so that a small budget
+//! has tried some of everything.
+
+use std::collections::BTreeSet;
+
+use homeostat_core::Entropy;
+
+use super::fault::{Deviation, Fault, FaultKind};
+use super::request_address::CallVerb;
+use super::run_record::RunRecord;
+use super::wire_log::CallRecord;
+
+/// How late a watch is: longer than most operators wait before they try again.
+const DELAY_MILLISECONDS: u64 = 1500;
+/// How long an outage is: as long as hot loops are measured.
+const OUTAGE_MILLISECONDS: u64 = 2000;
+/// The most faults that go together in the random part.
+const TOGETHER_MAX: u64 = 3;
+
+/// Returns every single fault at every point, in the order in which they are tried.
+pub(super) fn single_faults(reference: &RunRecord, steps: usize, sorts: &[FaultKind]) -> Vec<Deviation> {
+    let mut classes = classes_of(reference, steps);
+    for class in &mut classes {
+        class.retain(|one| sorts.contains(&one.fault.sort()));
+        class.reverse();
+    }
+    let mut order = Vec::new();
+    while classes.iter().any(|class| !class.is_empty()) {
+        order.extend(classes.iter_mut().filter_map(Vec::pop));
+    }
+    order
+}
+
+/// Returns some faults that happen together, chosen by chance.
+pub(super) fn random_faults(singles: &[Deviation], entropy: &Entropy) -> Vec<Deviation> {
+    let count = 2 + entropy.below(TOGETHER_MAX - 1);
+    let mut chosen: Vec<Deviation> = Vec::new();
+    for _ in 0..count {
+        let at = usize::try_from(entropy.below(singles.len() as u64)).unwrap_or_default();
+        let mut one = singles[at].clone();
+        // A request that is made again after the first fault has a later number.
+        if entropy.below(3) == 0 {
+            one.at = later_address(&one.at);
+        }
+        if chosen.iter().all(|other| other.at != one.at) {
+            chosen.push(one);
+        }
+    }
+    chosen.sort();
+    chosen
+}
+
+/// Returns the address of the next request of the same name.
+fn later_address(address: &str) -> String {
+    match address.rsplit_once(" #").map(|(name, number)| (name, number.parse::<u32>())) {
+        Some((name, Ok(number))) => format!("{name} #{}", number + 1),
+        _ => address.to_owned(),
+    }
+}
+
+fn classes_of(reference: &RunRecord, steps: usize) -> Vec<Vec<Deviation>> {
+    let writes: Vec<&CallRecord> =
+        reference.calls.iter().filter(|call| call.target.is_state_write()).collect();
+    let at_writes = |fault: Fault| -> Vec<Deviation> {
+        writes.iter().map(|call| deviation(&call.address, fault.clone())).collect()
+    };
+    let with_version = writes.iter().filter(|call| call.traits.has_resource_version);
+    let conflicts = with_version.map(|call| deviation(&call.address, Fault::Conflict)).collect();
+    vec![
+        at_writes(Fault::KillAfter),
+        at_steps(steps),
+        at_writes(Fault::TimeoutDone),
+        at_events(reference),
+        at_writes(Fault::Refuse { code: 500 }),
+        at_writes(Fault::KillBefore),
+        conflicts,
+        at_writes(Fault::LoseAnswer),
+        at_writes(Fault::Outage { milliseconds: OUTAGE_MILLISECONDS }),
+        stale_lists(reference),
+        at_reads(reference),
+        at_writes(Fault::Refuse { code: 429 }),
+        at_writes(Fault::LoseRequest),
+        at_writes(Fault::TimeoutUndone),
+    ]
+}
+
+fn deviation(at: &str, fault: Fault) -> Deviation {
+    Deviation { at: at.to_owned(), fault }
+}
+
+/// Deletions that are missed while down are the most common of these bugs, so the last steps come first.
+fn at_steps(steps: usize) -> Vec<Deviation> {
+    let numbered = (1..=steps).map(|step| format!("step {step}"));
+    let addresses: Vec<String> = numbered.chain(["cleanup".to_owned()]).collect();
+    let down = addresses.iter().rev().map(|at| deviation(at, Fault::Down));
+    let restart = addresses.iter().skip(1).map(|at| deviation(at, Fault::Restart));
+    down.chain(restart).collect()
+}
+
+fn at_events(reference: &RunRecord) -> Vec<Deviation> {
+    let faults = |at: &String| {
+        [
+            deviation(at, Fault::ExpireWatch),
+            deviation(at, Fault::CutWatch),
+            deviation(at, Fault::DelayWatch { milliseconds: DELAY_MILLISECONDS }),
+        ]
+    };
+    reference.events.iter().flat_map(faults).collect()
+}
+
+/// Only lists that are content with any version can be old.
+fn stale_lists(reference: &RunRecord) -> Vec<Deviation> {
+    let is_possible =
+        |call: &&CallRecord| call.target.verb == CallVerb::List && call.traits.takes_any_version;
+    let lists = reference.calls.iter().filter(is_possible);
+    lists
+        .flat_map(|call| [1, 3].map(|changes| deviation(&call.address, Fault::StaleList { changes })))
+        .collect()
+}
+
+/// The first request of each name: operators read in the same way every time.
+fn at_reads(reference: &RunRecord) -> Vec<Deviation> {
+    let mut seen = BTreeSet::new();
+    let reads = reference.calls.iter().filter(|call| !call.target.verb.is_write());
+    let first = reads.filter(|call| seen.insert(call.target.shown()));
+    let (objects, documents): (Vec<_>, Vec<_>) = first.partition(|call| call.target.is_resource());
+    let faults = |call: &&CallRecord| {
+        [Fault::Refuse { code: 500 }, Fault::LoseRequest, Fault::Refuse { code: 429 }]
+            .map(|fault| deviation(&call.address, fault))
+    };
+    objects.iter().chain(&documents).flat_map(faults).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_chooses_the_same_faults() {
+        let singles: Vec<Deviation> =
+            (1..9).map(|at| deviation(&format!("patch pods a/b #{at}"), Fault::KillAfter)).collect();
+        let choose = |seed| {
+            let entropy = Entropy::seeded(seed);
+            (0..5).map(|_| random_faults(&singles, &entropy)).collect::<Vec<_>>()
+        };
+        assert_eq!(choose(1), choose(1));
+        assert_ne!(choose(1), choose(2));
+    }
+
+    #[test]
+    fn a_later_address_counts_on() {
+        assert_eq!(later_address("patch pods a/b #1"), "patch pods a/b #2");
+        assert_eq!(later_address("step 2"), "step 2");
+    }
+}

@@ -1,0 +1,70 @@
+//! Finds the cluster: `--kubeconfig`, then `KUBECONFIG`, then the account of the Pod we run in. The file in the home
+//! directory is not used silently: an operator that acts on the cluster somebody last looked at is an accident.
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use super::launch::ClusterChoice;
+use crate::error::Error;
+
+/// Names the folder of a Pod's account if it is not at the usual path: a Homeostat node without mount namespaces sets
+/// it.
+const ACCOUNT_FOLDER: &str = "HOMEOSTAT_SERVICE_ACCOUNT";
+
+/// A cluster, and how it is reached, for people.
+pub(crate) struct ConnectedCluster {
+    pub(crate) client: Client,
+    /// Which server, as whom.
+    pub(crate) words: String,
+    /// The token by which we are known, if it is one.
+    pub(crate) token: Option<String>,
+}
+
+/// Connects to the configured cluster; returns none when nothing is configured.
+pub(crate) async fn connect(cluster: &ClusterChoice) -> Result<Option<ConnectedCluster>, Error> {
+    let refuse = |error: String| Error::NoCluster(error);
+    let file = match cluster {
+        ClusterChoice::Of(file) => Some(file.clone()),
+        ClusterChoice::Any => std::env::var("KUBECONFIG").ok().filter(|file| !file.is_empty()),
+        ClusterChoice::Own => account_folder().map(|folder| format!("{folder}/kubeconfig")),
+    };
+    let is_in_pod = *cluster == ClusterChoice::Own || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    let (config, identity) = match file {
+        Some(file) => {
+            let parsed = Kubeconfig::read_from(&file).map_err(|error| refuse(format!("{file}: {error}")))?;
+            let identity = user_of(&parsed).map(|user| format!("{user} of {file}")).unwrap_or(file.clone());
+            let options = KubeConfigOptions::default();
+            let config = Config::from_custom_kubeconfig(parsed, &options).await;
+            (config.map_err(|error| refuse(format!("{file}: {error}")))?, identity)
+        }
+        None if is_in_pod => {
+            let identity = "the account of this Pod".to_owned();
+            (Config::incluster().map_err(|error| refuse(format!("{identity}: {error}")))?, identity)
+        }
+        None => return Ok(None),
+    };
+    let words = format!("{} as {identity}", config.cluster_url.to_string().trim_end_matches('/'));
+    let token = token_of(&config);
+    let client = Client::try_from(config).map_err(|error| refuse(error.to_string()))?;
+    Ok(Some(ConnectedCluster { client, words, token }))
+}
+
+/// Returns the token in a configuration, or in the file that it names.
+fn token_of(config: &Config) -> Option<String> {
+    // The type of the token can only be read by serializing it.
+    let shown = serde_json::to_value(&config.auth_info).ok()?;
+    let token = shown["token"].as_str().map(str::to_owned);
+    let token = token.or_else(|| std::fs::read_to_string(config.auth_info.token_file.as_ref()?).ok());
+    token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty())
+}
+
+/// Returns the user that the current context of a kubeconfig names.
+fn user_of(kubeconfig: &Kubeconfig) -> Option<String> {
+    let current = kubeconfig.current_context.as_ref()?;
+    let named = kubeconfig.contexts.iter().find(|context| context.name == *current)?;
+    named.context.as_ref()?.user.clone()
+}
+
+fn account_folder() -> Option<String> {
+    std::env::var(ACCOUNT_FOLDER).ok().filter(|folder| !folder.is_empty())
+}

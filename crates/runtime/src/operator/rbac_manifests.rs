@@ -1,0 +1,70 @@
+//! The RBAC objects of an operator: roles with the permissions it uses and no more, and their bindings.
+//!
+//! The rules follow from what the builder declared; the same rules are checked at start.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::manifests::ManifestInput;
+use crate::rights::required_rules::{MergedRule, Rule, merge_rules};
+
+/// Returns the operator's roles: a ClusterRole if it is cluster-wide; a Role in its namespace if it is bound to one, and
+/// a ClusterRole only for kinds that live in no namespace. Leases are in the namespace that the operator runs in.
+pub(super) fn roles(description: &ManifestInput<'_>, name: &str) -> Vec<Value> {
+    let rules = [description.rules, &[Rule::events()]].concat();
+    let (inside, outside): (Vec<Rule>, Vec<Rule>) = match description.namespace {
+        Some(_) => rules.into_iter().partition(|rule| rule.is_namespaced),
+        None => (Vec::new(), rules),
+    };
+    let account = OperatorAccount { name, home: description.home };
+    let mut documents = Vec::new();
+    if !outside.is_empty() {
+        documents.extend(account.role("ClusterRole", name, None, &outside));
+    }
+    if let Some(namespace) = description.namespace {
+        documents.extend(account.role("Role", name, Some(namespace), &inside));
+    }
+    if let Some(rule) = description.election.rule() {
+        let leases = format!("{name}-leases");
+        documents.extend(account.role("Role", &leases, Some(description.home), &[rule]));
+    }
+    documents
+}
+
+/// The operator's account.
+struct OperatorAccount<'a> {
+    name: &'a str,
+    home: &'a str,
+}
+
+impl OperatorAccount<'_> {
+    /// Returns a role and its binding to the account.
+    fn role(&self, kind: &str, name: &str, namespace: Option<&str>, rules: &[Rule]) -> [Value; 2] {
+        let mut role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name},
+            "rules": policy_rules(rules),
+        });
+        let mut binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": self.home}],
+        });
+        if let Some(namespace) = namespace {
+            role["metadata"]["namespace"] = json!(namespace);
+            binding["metadata"]["namespace"] = json!(namespace);
+        }
+        [role, binding]
+    }
+}
+
+/// Returns the rules of a role. Resources of one group with the same verbs are joined.
+fn policy_rules(rules: &[Rule]) -> Vec<Value> {
+    let mut joined: BTreeMap<(String, Vec<&str>), Vec<String>> = BTreeMap::new();
+    for MergedRule { group, resource, verbs, .. } in merge_rules(rules) {
+        joined.entry((group, verbs.into_iter().collect())).or_default().push(resource);
+    }
+    let rule =
+        |((group, verbs), resources)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    joined.into_iter().map(rule).collect()
+}

@@ -1,0 +1,114 @@
+//! The RBAC rules that an operator needs for a kind: declared by the builder, checked at start, printed as manifests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Event;
+
+use crate::kind::{Kind, KindInfo, info};
+
+/// Verbs on one resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(crate) group: String,
+    /// Plural, with `/subresource` if one is meant.
+    pub(crate) resource: String,
+    pub(crate) verbs: &'static [&'static str],
+    pub(crate) is_namespaced: bool,
+    /// The objects of this resource are reconciled.
+    pub(crate) is_main: bool,
+}
+
+/// Following a kind, and reading an object of it.
+pub(crate) const READ: &[&str] = &["get", "list", "watch"];
+/// Creating, changing and deleting children. Applying one for the first time reads it to find its owner.
+pub(crate) const WRITE: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
+/// The same without following them.
+pub(crate) const WRITE_ONLY: &[&str] = &["get", "create", "patch", "delete"];
+/// The verbs for the records of a world: they are watched, and never read one by one.
+pub(crate) const KEEP: &[&str] = &["list", "watch", "create", "patch", "delete"];
+/// Reading an object without following its kind.
+pub(crate) const GET: &[&str] = &["get"];
+/// Changing what exists.
+pub(crate) const PATCH: &[&str] = &["patch"];
+/// `blockOwnerDeletion` in an owner reference requires this verb on the owner's finalizers.
+const UPDATE: &[&str] = &["update"];
+
+/// How a controller writes the objects it reconciles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MainWrites {
+    /// Finalizers and annotations of our own.
+    pub(crate) metadata: bool,
+    /// Their status, by the reconciler or by the runtime.
+    pub(crate) status: bool,
+    /// They become owners of others.
+    pub(crate) owns: bool,
+}
+
+impl Rule {
+    pub(crate) fn on<K: Kind>(subresource: &str, verbs: &'static [&'static str]) -> Self {
+        Self::on_kind(info::<K>(), subresource, verbs)
+    }
+
+    fn on_kind(info: &KindInfo, subresource: &str, verbs: &'static [&'static str]) -> Self {
+        Self {
+            group: info.group.clone(),
+            resource: format!("{}{subresource}", info.plural),
+            verbs,
+            is_namespaced: info.is_namespaced,
+            is_main: false,
+        }
+    }
+
+    /// Returns the rules for a controller's main kind. A status that others write at the same moment is read again, so
+    /// `get` is always needed.
+    pub(crate) fn for_main_kind(info: &KindInfo, writes: MainWrites) -> Vec<Self> {
+        let mut rules = vec![Self { is_main: true, ..Self::on_kind(info, "", READ) }];
+        if writes.metadata {
+            rules.push(Self::on_kind(info, "", PATCH));
+        }
+        if writes.status {
+            rules.push(Self::on_kind(info, "/status", PATCH));
+        }
+        if writes.owns {
+            rules.push(Self::on_kind(info, "/finalizers", UPDATE));
+        }
+        rules
+    }
+
+    /// Returns the rule that allows recording events.
+    pub(crate) fn events() -> Self {
+        Self::on::<Event>("", &["create", "patch"])
+    }
+}
+
+/// Lists the kinds that are reconciled, for people.
+pub(crate) fn describe_reconciled_kinds(rules: &[Rule]) -> String {
+    let kind = |rule: &Rule| format!("{}.{}", rule.resource, rule.group).trim_end_matches('.').to_owned();
+    let kinds: BTreeSet<String> = rules.iter().filter(|rule| rule.is_main).map(kind).collect();
+    let kinds: Vec<String> = kinds.into_iter().collect();
+    if kinds.is_empty() { "nothing".to_owned() } else { kinds.join(", ") }
+}
+
+/// All verbs on one resource.
+pub(crate) struct MergedRule {
+    pub(crate) group: String,
+    /// Plural, with `/subresource` if one is meant.
+    pub(crate) resource: String,
+    pub(crate) verbs: BTreeSet<&'static str>,
+    pub(crate) is_namespaced: bool,
+}
+
+/// Joins rules on the same resource, in order of group and resource.
+pub(crate) fn merge_rules(rules: &[Rule]) -> Vec<MergedRule> {
+    let mut merged: BTreeMap<(&str, &str), MergedRule> = BTreeMap::new();
+    for rule in rules {
+        let joined = merged.entry((&rule.group, &rule.resource)).or_insert_with(|| MergedRule {
+            group: rule.group.clone(),
+            resource: rule.resource.clone(),
+            verbs: BTreeSet::new(),
+            is_namespaced: rule.is_namespaced,
+        });
+        joined.verbs.extend(rule.verbs);
+    }
+    merged.into_values().collect()
+}

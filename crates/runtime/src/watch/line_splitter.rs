@@ -1,0 +1,67 @@
+//! Splits a stream of chunks into lines without copying: a line that lies inside one chunk is a view of it; only one
+//! that spans chunks is put together.
+
+use bytes::{Buf, Bytes};
+
+/// The line splitter. A line without its end is never returned: the server died in the middle of it.
+#[derive(Debug, Default)]
+pub(super) struct LineSplitter {
+    chunk: Bytes,
+    partial: Vec<u8>,
+}
+
+impl LineSplitter {
+    /// Takes the next chunk; the last one must be used up.
+    pub(super) fn feed(&mut self, chunk: Bytes) {
+        debug_assert!(
+            self.chunk.is_empty(),
+            "lines are taken until there are none before the next chunk comes"
+        );
+        self.chunk = chunk;
+    }
+
+    /// Returns the next whole line, without its end.
+    pub(super) fn next(&mut self) -> Option<Bytes> {
+        let Some(end) = memchr::memchr(b'\n', &self.chunk) else {
+            self.partial.extend_from_slice(&self.chunk);
+            self.chunk.clear();
+            return None;
+        };
+        let head = self.chunk.split_to(end);
+        self.chunk.advance(1);
+        if self.partial.is_empty() {
+            return Some(head);
+        }
+        self.partial.extend_from_slice(&head);
+        Some(std::mem::take(&mut self.partial).into())
+    }
+
+    /// Returns how many bytes are held of a line whose end has not come.
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.partial.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(chunks: &[&'static str], expected: &[&str]) {
+        let mut lines = LineSplitter::default();
+        let mut found = Vec::new();
+        for chunk in chunks {
+            lines.feed(Bytes::from_static(chunk.as_bytes()));
+            found.extend(std::iter::from_fn(|| lines.next()));
+        }
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn lines_inside_and_across_chunks() {
+        check(&["a\nb\n"], &["a", "b"]);
+        check(&["a", "b\nc", "\n"], &["ab", "c"]);
+        check(&["a\n", "", "tail without end"], &["a"]);
+        check(&["\n\n"], &["", ""]);
+    }
+}

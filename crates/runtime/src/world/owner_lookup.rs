@@ -1,0 +1,56 @@
+//! Finds out which object holds a name, and whether the object that an external resource is kept for still exists.
+//!
+//! **Invariant:** an object is never considered gone because the cache lacks it; one that does not decode, or has not
+//! arrived yet, is in no cache. The server is asked before its resources are given to another object or deleted.
+
+use kube::api::GetParams;
+use serde_json::Value;
+
+use super::contract::World;
+use super::decide::Owner;
+use super::world_parts::{WorldParts, is_owner};
+use crate::error::Error;
+use crate::kind::{info, key, key_of};
+use crate::request::{RequestLabel, call};
+
+impl<W: World> WorldParts<W> {
+    /// Asks whether the object that a resource is kept for still exists.
+    pub(super) async fn lives(&self, owner: &Owner) -> Result<bool, Error> {
+        if !self.is_missing(owner) || !self.is_in_scope(&owner.key) {
+            return Ok(true);
+        }
+        let request = info::<W::Kind>().path_beside(&owner.key).get(owner.key.name(), &GetParams::default());
+        let label = RequestLabel { verb: "get", target: owner.key.as_str() };
+        match call::<Value>(&self.shared.client, label, request).await {
+            Ok(found) => Ok(found["metadata"]["uid"].as_str() == Some(owner.uid.as_str())),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns whether the object that a resource is kept for is missing from the cache. Another object of the same
+    /// name does not count.
+    pub(super) fn is_missing(&self, owner: &Owner) -> bool {
+        self.cache.get(&owner.key).is_none_or(|object| !is_owner(&*object, owner))
+    }
+
+    /// Asks whether the name belongs to this object. It belongs to the object that has a record of it, otherwise to the
+    /// first that desires it.
+    pub(super) async fn holds(&self, object: &W::Kind, name: &str) -> Result<bool, Error> {
+        if let Some(owner) = self.recorded_owner(name)
+            && self.lives(&owner).await?
+        {
+            return Ok(is_owner(object, &owner));
+        }
+        let claimants = self.claimants(name);
+        Ok(claimants.first().is_none_or(|(first, _)| *first == key_of(object)))
+    }
+
+    /// Returns the object that has a record of this resource.
+    pub(super) fn recorded_owner(&self, name: &str) -> Option<Owner> {
+        let record = self.records.as_ref()?.of_thing(name)?;
+        let spec = &record.spec;
+        let key = key::<W::Kind>(&spec.owner_namespace, &spec.owner);
+        Some(Owner { key, uid: spec.owner_uid.clone() })
+    }
+}
