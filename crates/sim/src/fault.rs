@@ -89,6 +89,12 @@ pub enum Fault {
     Cut,
     /// The watch ends with 410 before this event: history is gone.
     Expire,
+    /// The watch ends with 410 before this event, and those that follow it do so at once for this long: writes are so many that
+    /// history is gone before it can be read.
+    ExpireAgain {
+        /// Virtual seconds.
+        seconds: u64,
+    },
     /// The watch stays silent until the object changes again and then ends with 410: the state in between is never seen.
     Coalesce,
     /// The operator is down while the user's next step happens.
@@ -154,6 +160,9 @@ impl Fault {
             Self::Delay { seconds } => format!("the watch lags by {seconds}s"),
             Self::Cut => "the watch breaks off".to_owned(),
             Self::Expire => "the watch ends with 410 Expired".to_owned(),
+            Self::ExpireAgain { seconds } => {
+                format!("the watch ends with 410 Expired, and so do those that follow it for {seconds}s")
+            }
             Self::Coalesce => "the watch misses this state".to_owned(),
             Self::Down => "the operator is down during the next step".to_owned(),
             Self::DeleteChild { object } => format!("somebody deletes {object}"),
@@ -183,6 +192,7 @@ impl Fault {
             }
             Self::StaleRead { changes } if *changes > 1 => vec![Self::StaleRead { changes: 1 }],
             Self::Coalesce => vec![Self::Expire, Self::Delay { seconds: DELAY_SECONDS }],
+            Self::ExpireAgain { .. } => vec![Self::Expire, Self::Cut],
             Self::Expire => vec![Self::Cut],
             Self::Hold { writes } if *writes > 1 => vec![Self::Hold { writes: 1 }],
             _ => Vec::new(),

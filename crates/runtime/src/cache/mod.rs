@@ -232,14 +232,15 @@ impl ObjectCache {
     /// in the watch. A list that is older than what is known comes from a server that went back in time
     /// (`watch_machine` explains why no other is possible), and counts nevertheless.
     pub(crate) fn end_list(&self, revision: Revision) -> Vec<ObjectDelta> {
-        let missed = {
+        let (missed, unread) = {
             let mut state = self.write();
             let epoch = state.epoch;
             state.is_listing = false;
             let is_rewound = revision != Revision::ZERO && revision < state.revision;
             state.revision = revision.max(if is_rewound { Revision::ZERO } else { state.revision });
             let mut missed = if is_rewound { self.disown(&mut state, revision) } else { Vec::new() };
-            state.quarantined.retain(|_, object| object.epoch == epoch);
+            let unread = state.quarantined.extract_if(.., |_, object| object.epoch != epoch);
+            let unread: Vec<Key> = unread.map(|(key, _)| key).collect();
             let mut keys: Vec<Key> = state
                 .objects
                 .iter()
@@ -248,10 +249,13 @@ impl ObjectCache {
                 .collect();
             keys.sort_unstable();
             missed.extend(keys.into_iter().filter_map(|key| self.sweep(&mut state, key, revision)));
-            missed
+            (missed, unread)
         };
         for delta in &missed {
             self.notify_subscribers(delta);
+        }
+        for key in &unread {
+            self.notify_quarantined(key, ShownBy::Watch);
         }
         self.0.freshness.send_modify(|freshness| {
             freshness.is_synced = true;

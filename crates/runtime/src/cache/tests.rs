@@ -293,6 +293,10 @@ fn a_relist_forgets_quarantined_objects_that_are_gone() {
     cache.erased().quarantine(&key::<ConfigMap>("a", "x"), "bad".into(), ShownBy::List);
     cache.erased().end_list(Revision::new(1));
     assert_eq!(cache.quarantined().len(), 1);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = told.clone();
+    cache.erased().subscribe_quarantined(move |key, by| heard.lock().unwrap().push((key.clone(), by)));
     listed(&cache, vec![], 2);
     assert!(cache.quarantined().is_empty());
+    assert_eq!(*told.lock().unwrap(), [(key::<ConfigMap>("a", "x"), ShownBy::Watch)], "its queue forgets it");
 }

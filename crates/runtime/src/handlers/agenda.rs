@@ -6,7 +6,7 @@
 //! - `create` runs once for each object, the first time its filters match; `resume` once for each process;
 //! - `update` runs when the state is not the one it finished with last. At first there is none: then the state that the
 //!   first successful handler saw is adopted. A handler added to the program later has seen nothing, and runs;
-//! - `field` runs when the value is not the one it finished with last; absent and empty are the same at first;
+//! - `field` runs when the value is not the one it finished with last; absent and empty are the same until its first call;
 //! - updates wait for creation; `delete` runs alone, when the object is being deleted;
 //! - a failed handler waits its time, one that gave up has finished; both only as long as the state is the same.
 
@@ -176,12 +176,18 @@ fn is_wanted(candidate: &Candidate<'_>, record: &HandlerRecord, seen: Option<&Se
         (Role::Timer(_), _) => true,
         (Role::Update, None) => !record.is_fresh(),
         (Role::Update, Some(seen)) => *seen != Seen::State(candidate.at),
-        (Role::Field, None) => candidate.value.as_ref().is_some_and(|value| !is_empty(value)),
+        // A mark without an end: it was called, perhaps with a value that is gone.
+        (Role::Field, None) => record.has_mark(candidate.id) || is_first_call(candidate, record),
         (Role::Field, Some(seen)) => {
             !matches!((seen, &candidate.value), (Seen::Value(old), Some(new)) if old == new)
         }
         (Role::Resume | Role::Create | Role::Delete, seen) => seen.is_none(),
     }
+}
+
+/// Returns whether the handler of a field, which has never been called, is to be called.
+pub(super) fn is_first_call(candidate: &Candidate<'_>, record: &HandlerRecord) -> bool {
+    !record.has_mark(candidate.id) && candidate.value.as_ref().is_some_and(|value| !is_empty(value))
 }
 
 /// Returns when the timer ticks next.
@@ -314,6 +320,12 @@ mod tests {
             let (record, in_process) = (HandlerRecord::default(), HandlerRecord::default());
             let known = KnownRecords { record: &record, in_process: &in_process };
             assert_eq!(next(&absent, known, &view()), Step::Rest(None));
+            let mut begun = HandlerRecord::default();
+            begun.announce("f");
+            for record in [begun, failing("f", 1, None)] {
+                let known = KnownRecords { record: &record, in_process: &in_process };
+                assert_eq!(next(&absent, known, &view()), Step::Run(0), "it was called with something");
+            }
         }
     }
 

@@ -101,9 +101,13 @@ impl<'a> HandlerRun<'a> {
 
     /// Calls a handler and records the result.
     pub(super) async fn run_handler(&mut self, index: usize) -> Result<()> {
-        self.save().await?;
         let plan = self.plan;
         let entry = &plan.entries[index];
+        // What has to be saved anyway takes the announcements along.
+        if entry.role == Role::Field || self.kept.is_unsaved {
+            self.announce_fields();
+        }
+        self.save().await?;
         let mut candidates = plan.candidates(&*self.object, self.state);
         candidates.retain(|candidate| candidate.index == index);
         let Some(candidate) = candidates.pop() else { return Ok(()) };
@@ -125,6 +129,17 @@ impl<'a> HandlerRun<'a> {
             },
         }
         Ok(())
+    }
+
+    /// Notes the handlers of fields that are called for the first time. A handler whose end could not be recorded would
+    /// otherwise look like one that was never called, and an emptied field like one that was never filled.
+    fn announce_fields(&mut self) {
+        let candidates = self.plan.candidates(&*self.object, self.state);
+        for candidate in candidates.iter().filter(|candidate| candidate.role == Role::Field) {
+            if agenda::is_first_call(candidate, &self.kept.record) {
+                self.unsaved().announce(candidate.id);
+            }
+        }
     }
 
     /// Makes the present state the one that updates start from.
@@ -165,7 +180,8 @@ impl<'a> HandlerRun<'a> {
         let news = ReportedState::new(word.clone(), &**self.cx.object());
         if told != news {
             self.cx.condition(word.condition());
-            self.memory.told = Some(news);
+            // It is written after this run, and that may fail: the next run reads from the object what it says.
+            self.memory.told = None;
         }
     }
 

@@ -85,6 +85,16 @@ impl HandlerRecord {
         self.marks.get(id)?.seen.as_ref()
     }
 
+    /// Returns whether the handler was ever called.
+    pub(super) fn has_mark(&self, id: &str) -> bool {
+        self.marks.contains_key(id)
+    }
+
+    /// Notes that the handler is about to be called for the first time.
+    pub(super) fn announce(&mut self, id: &str) {
+        self.marks.entry(id.to_owned()).or_default();
+    }
+
     /// Returns the failed attempts at this very state.
     pub(super) fn trial(&self, id: &str, at: Fingerprint) -> Option<&Trial> {
         self.marks.get(id)?.trial.as_ref().filter(|trial| trial.at == at)

@@ -6,7 +6,6 @@
 use std::task::Context;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::calls::ASIDE;
@@ -14,7 +13,7 @@ use super::notes::Author;
 use super::process::ProcessRole;
 use super::record::{Actor, PointKind};
 use super::run::ScheduleRun;
-use super::watches::{WatchFrame, WatchHold, read_frame};
+use super::watches::{OpenWatch, WatchFrame, WatchHold, read_frame};
 use crate::fault::Fault;
 
 /// How long a watch lags that waits for writes which do not come.
@@ -22,10 +21,6 @@ const HOLD_MAX: Duration = Duration::from_secs(10);
 
 /// How long the server takes for its own work, such as garbage collection: longer than calls, as in every cluster.
 const SERVER_DELAY: Duration = Duration::from_millis(500);
-
-/// What ends a watch whose history is gone.
-const EXPIRED: &str = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\
-    \"status\":\"Failure\",\"message\":\"too old resource version\",\"reason\":\"Expired\",\"code\":410}}\n";
 
 impl ScheduleRun<'_> {
     /// Takes what the server has written into the watches.
@@ -96,7 +91,7 @@ impl ScheduleRun<'_> {
             watch.hold.is_none() && !watch.frames.is_empty() && !is_frozen
         });
         let first = ready.min_by(|(_, one), (_, other)| {
-            let key = |watch: &super::watches::OpenWatch| (watch.frames[0].round, watch.resource.to_string());
+            let key = |watch: &OpenWatch| (watch.frames[0].round, watch.resource.to_string());
             key(one).cmp(&key(other))
         });
         first.map(|(at, _)| at)
@@ -128,7 +123,7 @@ impl ScheduleRun<'_> {
             let round = self.round;
             watch.frames.iter_mut().for_each(|frame| frame.round = round);
             if hold.expires {
-                watch.send(Bytes::from_static(EXPIRED.as_bytes()));
+                watch.send_expired();
                 watch.frames.clear();
                 watch.has_ended = true;
             }
@@ -209,8 +204,13 @@ impl ScheduleRun<'_> {
                 self.watches.remove(at);
             }
             Fault::Expire => {
-                watch.send(Bytes::from_static(EXPIRED.as_bytes()));
+                watch.send_expired();
                 self.watches.remove(at);
+            }
+            Fault::ExpireAgain { seconds } => {
+                watch.send_expired();
+                let OpenWatch { process, resource, .. } = self.watches.remove(at);
+                self.expiring.insert((process, resource), now + Duration::from_secs(*seconds));
             }
             _ => return false,
         }

@@ -77,7 +77,12 @@ impl ScheduleRun<'_> {
                 watch.send(line);
             }
         }
-        self.watches.push(watch);
+        let expires = self.expiring.get(&(process, watch.resource.clone()));
+        if old.is_none() && expires.is_some_and(|until| Instant::now() < *until) {
+            watch.send_expired();
+        } else {
+            self.watches.push(watch);
+        }
         answer(api, Ok(Response::from_parts(head, AnswerBody::Watch(receiver))));
     }
 

@@ -1,6 +1,7 @@
 //! What happens when nothing waits: the user's next step, the end of a part, the long rest; or time passes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::Revision;
@@ -11,6 +12,7 @@ use super::parking::ProcessNumber;
 use super::process::ReconcileOutcome;
 use super::record::{PointKind, SettledEnd};
 use super::run::{EndPart, RunExtent, ScheduleRun};
+use super::watches::OpenWatch;
 use crate::fault::Fault;
 
 /// The user's next step comes when nothing has been done for this long.
@@ -251,9 +253,17 @@ impl ScheduleRun<'_> {
         true
     }
 
-    /// Does a watch keep something back?
+    /// Does a watch keep something back, or does one that expired wait before it begins again?
     fn is_watch_silent(&self) -> bool {
-        self.watches.iter().any(|watch| watch.hold.is_some() && !watch.frames.is_empty())
+        let is_held = |watch: &OpenWatch| watch.hold.is_some() && !watch.frames.is_empty();
+        let is_open = |(process, resource): &(ProcessNumber, Arc<str>)| {
+            self.watches.iter().any(|watch| watch.process == *process && watch.resource == *resource)
+        };
+        let is_alive = |(number, _): &&(ProcessNumber, Arc<str>)| {
+            self.processes.iter().any(|process| process.number == *number)
+        };
+        self.watches.iter().any(is_held)
+            || self.expiring.keys().filter(is_alive).any(|expired| !is_open(expired))
     }
 
     fn try_end(&mut self, part: EndPart, tries: usize, is_late: bool) -> Move {

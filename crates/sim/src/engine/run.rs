@@ -108,6 +108,8 @@ pub(crate) struct ScheduleRun<'a> {
     /// Who wrote an object of the user last, and how often leases had changed hands by then.
     pub(crate) last_writers: HashMap<String, (ProcessNumber, u64)>,
     pub(crate) watches: Vec<OpenWatch>,
+    /// Until when watches of a resource by a process end with 410 as soon as they begin.
+    pub(crate) expiring: HashMap<(ProcessNumber, Arc<str>), Instant>,
     pub(crate) processes: Vec<Process>,
     pub(crate) processes_started: u32,
     pub(crate) outcome_order: Arc<AtomicU64>,
@@ -239,6 +241,7 @@ impl<'a> ScheduleRun<'a> {
             last_election: now,
             last_writers: HashMap::new(),
             watches: Vec::new(),
+            expiring: HashMap::new(),
             processes: Vec::new(),
             processes_started: 0,
             outcome_order: Arc::default(),

@@ -17,6 +17,10 @@ use tokio::time::Instant;
 
 use super::parking::ProcessNumber;
 
+/// What ends a watch whose history is gone.
+const EXPIRED: &str = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\
+    \"status\":\"Failure\",\"message\":\"too old resource version\",\"reason\":\"Expired\",\"code\":410}}\n";
+
 /// One event of a watch that the operator has not read yet.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchFrame {
@@ -129,5 +133,10 @@ impl OpenWatch {
     pub(crate) fn send(&self, bytes: Bytes) {
         // A watch that the operator has closed is dropped in the next round.
         let _ = self.sender.send(bytes);
+    }
+
+    /// Says that history is gone; whoever does so ends the watch.
+    pub(crate) fn send_expired(&self) {
+        self.send(Bytes::from_static(EXPIRED.as_bytes()));
     }
 }

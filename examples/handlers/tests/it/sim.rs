@@ -42,10 +42,6 @@ fn size(cluster: &Cluster, name: &str) -> Option<String> {
     Some(spec.resources?.requests?.get("storage")?.0.clone())
 }
 
-/// With faults, the simulator finds a defect of the runtime that is not repaired yet (docs/next.md): the status of a handler
-/// is lost if its first write gets no answer.
-const WITHOUT_FAULTS: Budget = Budget { schedules: 2, ..BUDGET };
-
 #[test]
 fn a_volume_follows_its_claim_whatever_goes_wrong() {
     Simulation::new(operator)
@@ -75,6 +71,6 @@ fn a_pool_counts_its_claims_whatever_goes_wrong() {
         }))
         .then(delete::<EphemeralVolumeClaim>("other"))
         .eventually(move |cluster| claims(cluster, "one") == Some(0) && claims(cluster, "two") == Some(1))
-        .budget(WITHOUT_FAULTS)
+        .budget(BUDGET)
         .check();
 }

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use homeostat::testing::InjectedFault;
 use homeostat_runtime::Handlers;
+use homeostat_runtime::handlers::options::Handler;
 use homeostat_runtime::handlers::{Field, Turn};
 use serde_json::json;
 
-use super::{Gadget, gadget, kill, lab, run};
-use crate::lab::Log;
+use super::{Gadget, gadget, get, kill, lab, run};
+use crate::lab::{Lab, Log};
 
-fn follows_size(log: &Log) -> Handlers<Gadget, homeostat_runtime::handlers::options::Handler> {
+fn follows_size(log: &Log) -> Handlers<Gadget, Handler> {
     let log = log.clone();
     Handlers::<Gadget>::new().on_field(
         "scale",
@@ -58,4 +60,58 @@ async fn the_differences_within_a_field() {
     assert_eq!(log.take(), [r#"a: nothing -> "1", b: nothing -> "2""#]);
     lab.patch::<Gadget>("g", json!({"metadata": {"labels": {"a": null, "b": "3"}}})).await;
     assert_eq!(log.take(), [r#"a: "1" -> nothing, b: "2" -> "3""#]);
+}
+
+/// Counts the users into the status, as a parent does with the reports of its children.
+fn counts_users(log: &Log) -> Handlers<Gadget, Handler> {
+    let log = log.clone();
+    Handlers::<Gadget>::new().on_field(
+        "count",
+        |gadget| gadget.spec.users.clone(),
+        move |users: Field<Vec<String>>, _: Arc<Gadget>, cx: Turn<Gadget>| {
+            log.say(format!("{:?} -> {:?}", users.old, users.new));
+            cx.status(|status| status.outside = Some(users.new.len().to_string()));
+            async { Ok(()) }
+        },
+    )
+}
+
+/// The field is filled, the status that the handler writes for it is stored and its answer lost; before the handler is called
+/// again, the field is empty as at first.
+async fn empty_again(lab: &mut Lab, is_killed: bool) -> (Vec<String>, Option<String>) {
+    let log = lab.log.clone();
+    let running = run(lab, counts_users(&log)).await;
+    gadget(lab, "g", 1).await;
+    assert!(log.take().is_empty(), "nobody uses it yet");
+    let killer = is_killed.then(|| std::sync::Mutex::new(running.killer()));
+    lab.faults.set(move |request| {
+        let is_meant = request.uri().path().ends_with("/gadgets/g/status");
+        if let Some(killer) = killer.as_ref().filter(|_| is_meant) {
+            killer.lock().unwrap().kill();
+        }
+        is_meant.then_some(InjectedFault::Lost)
+    });
+    lab.patch::<Gadget>("g", json!({"spec": {"users": ["a"]}})).await;
+    lab.faults.clear();
+    lab.patch::<Gadget>("g", json!({"spec": {"users": null}})).await;
+    if is_killed {
+        run(lab, counts_users(&log)).await;
+    }
+    // Longer than a request may take.
+    lab.pass(300).await;
+    (log.take(), get(lab, "g").await.and_then(|gadget| gadget.status?.outside))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_that_is_empty_again_after_a_failure_is_a_change() {
+    let mut lab = lab().await;
+    let (said, counted) = empty_again(&mut lab, false).await;
+    assert_eq!((said, counted), (vec![r#"None -> ["a"]"#.into(), "None -> []".into()], Some("0".into())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_that_is_empty_again_after_a_crash_is_a_change() {
+    let mut lab = lab().await;
+    let (said, counted) = empty_again(&mut lab, true).await;
+    assert_eq!((said, counted), (vec![r#"None -> ["a"]"#.into(), "None -> []".into()], Some("0".into())));
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use homeostat::testing::InjectedFault;
 use homeostat_core::journal::{Entry, Verb, WriteOutcome};
 use homeostat_runtime::{Backoff, Handlers, terminal};
 use k8s_openapi::api::core::v1::Event;
@@ -102,6 +103,22 @@ async fn handlers_that_store_nothing_say_so_once_for_each_generation() {
         [Verb::Patch, Verb::Status, Verb::Patch],
         "a label is no generation, and nothing is written at rest"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_whose_write_failed_is_written_again() {
+    for fault in [InjectedFault::Unreachable, InjectedFault::Lost, InjectedFault::Refuse(500, "no")] {
+        let mut lab = lab().await;
+        let log = lab.log.clone();
+        let handlers = Handlers::<Gadget>::new().on_create("create", says(&log, "create"));
+        run(&mut lab, handlers).await;
+        lab.faults.set(move |request| request.uri().path().ends_with("/gadgets/g/status").then_some(fault));
+        gadget(&lab, "g", 1).await;
+        lab.faults.clear();
+        lab.pass(60).await;
+        assert!(is_handled(&lab, "g").await, "{fault:?}");
+        assert_eq!(log.take(), ["create"], "{fault:?}: only the status was missing");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,6 +3,9 @@
 use crate::engine::{Point, PointKind};
 use crate::fault::{DELAY_SECONDS, Fault};
 
+/// Long enough for several watches with the usual pauses between them.
+const EXPIRING_SECONDS: u64 = 4;
+
 pub(super) fn faults_at(point: &Point) -> Vec<Fault> {
     match point.kind {
         PointKind::Frame => vec![
@@ -12,6 +15,7 @@ pub(super) fn faults_at(point: &Point) -> Vec<Fault> {
             Fault::Coalesce,
             Fault::Cut,
             Fault::Expire,
+            Fault::ExpireAgain { seconds: EXPIRING_SECONDS },
         ],
         _ => Vec::new(),
     }
