@@ -9,6 +9,7 @@ mod pods;
 mod report;
 mod runtime;
 mod server;
+mod sim;
 mod world;
 
 use clap::{Parser, Subcommand};
@@ -49,6 +50,8 @@ enum Command {
     /// Receives events and prints how much memory that takes: a child of `runtime`
     #[command(hide = true)]
     Listen(runtime::events::ListenArguments),
+    /// The simulator: schedules per second and core, and their growth by steps
+    Sim(sim::SimOptions),
     /// A world outside the cluster: what a full pass costs, by size
     World(world::WorldOptions),
 }
@@ -64,6 +67,7 @@ async fn main() -> Outcome<()> {
         Command::Runtime(options) => runtime::run(&options).await,
         Command::Hold(options) => runtime::memory::hold(&options).await,
         Command::Listen(options) => runtime::events::listen(&options).await,
+        Command::Sim(options) => sim::run(options).await,
         Command::World(options) => world::run(&options).await,
     }
 }

@@ -1,11 +1,17 @@
 //! `homeostat sim`: lets things go wrong around operators and judges what they make of it. One folder or file per
 //! subcommand.
 
+mod replay;
 mod run;
+mod saved;
+mod show;
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
+
+/// The exit code when nothing could be tried.
+const NOTHING_TRIED: u8 = 2;
 
 /// Break an operator on purpose: find what it does not survive
 #[derive(clap::Args)]
@@ -17,6 +23,8 @@ pub(crate) struct Sim {
 #[derive(Subcommand)]
 enum SimCommand {
     Run(run::Run),
+    Replay(replay::Replay),
+    Show(show::Show),
 }
 
 impl Sim {
@@ -24,6 +32,13 @@ impl Sim {
     pub(crate) fn run(self) -> ExitCode {
         match self.command {
             SimCommand::Run(run) => run.run(),
+            SimCommand::Replay(replay) => replay.run(),
+            SimCommand::Show(show) => show.run(),
         }
     }
+}
+
+fn refuse(why: &str) -> ExitCode {
+    eprintln!("error: {why}");
+    ExitCode::from(NOTHING_TRIED)
 }

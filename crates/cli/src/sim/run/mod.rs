@@ -35,6 +35,7 @@ use clap::ValueEnum as _;
 use homeostat_core::Entropy;
 use tokio_util::sync::CancellationToken;
 
+use super::refuse;
 use crate::temporary_folder::TemporaryFolder;
 use crate::up::stop_on_signal;
 use explore::{Exploration, Failure, Findings};
@@ -45,8 +46,6 @@ use trace::ExecTrace;
 
 /// The exit code when a failure was found.
 const FAILURE_FOUND: u8 = 1;
-/// The exit code when nothing could be tried.
-const NOTHING_TRIED: u8 = 2;
 /// The exit code after ctrl-c, as shells count.
 const INTERRUPTED: u8 = 130;
 
@@ -97,7 +96,31 @@ pub(crate) struct Run {
     save: PathBuf,
 }
 
+/// Returns the story of a failure that was saved.
+pub(super) fn saved_story(file: &Path) -> Result<String, String> {
+    let saved = ExecTrace::load(file)?;
+    if saved.report.is_empty() {
+        return Err(format!("{} has no story: replay it", file.display()));
+    }
+    Ok(format!("operator: {}\n\n{}", saved.command, saved.report))
+}
+
 impl Run {
+    /// Repeats a failure that was saved, and nothing else.
+    pub(super) fn replaying(file: PathBuf) -> Self {
+        Self {
+            exec: None,
+            scenario: None,
+            replay: Some(file),
+            seed: 0,
+            runs: 0,
+            seconds: 0,
+            faults: Vec::new(),
+            jobs: None,
+            save: PathBuf::new(),
+        }
+    }
+
     /// Runs the exploration.
     pub(crate) fn run(self) -> ExitCode {
         let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -168,10 +191,11 @@ impl Run {
             println!("no failure found: {summary}");
             return Ok(ExitCode::SUCCESS);
         };
-        println!("{}", report::tell(&exploration.scenario, failure));
-        let path = trace_of(exploration, failure).save(&self.save)?;
+        let trace = trace_of(exploration, failure);
+        println!("{}", trace.report);
+        let path = trace.save(&self.save)?;
         println!("found by {summary}");
-        println!("again: homeostat sim run --replay {}", path.display());
+        println!("again: homeostat sim replay {}", path.display());
         Ok(ExitCode::from(FAILURE_FOUND))
     }
 }
@@ -201,6 +225,7 @@ fn trace_of(exploration: &Exploration, failure: &Failure) -> ExecTrace {
     trace.faults.clone_from(&failure.faults);
     failure.violation.oracle.clone_into(&mut trace.oracle);
     failure.violation.subject.clone_into(&mut trace.subject);
+    trace.report = report::tell(&exploration.scenario, failure);
     trace
 }
 
@@ -219,9 +244,4 @@ fn summary_of(findings: &Findings) -> String {
         let _ = write!(text, "\nnote: a failure that did not repeat: {one}");
     }
     text
-}
-
-fn refuse(why: &str) -> ExitCode {
-    eprintln!("error: {why}");
-    ExitCode::from(NOTHING_TRIED)
 }

@@ -87,9 +87,12 @@ fn timeline(lines: &[TimelineLine]) -> String {
     if first > 0 {
         let _ = writeln!(text, "  … {first} lines before");
     }
-    for line in lines.iter().skip(first).take(LINES_MAX) {
+    // Without any of the faults it would not have come to this; the last one made the difference.
+    let decisive = lines.iter().rposition(|line| line.is_fault);
+    for (at, line) in lines.iter().enumerate().skip(first).take(LINES_MAX) {
         let mark = if line.is_fault { "⚡" } else { "  " };
-        let _ = writeln!(text, "  {} {mark} {:<9} {}", shown_time(line.at), line.actor, line.text);
+        let end = if Some(at) == decisive { "  ◀ this makes the difference" } else { "" };
+        let _ = writeln!(text, "  {} {mark} {:<9} {}{end}", shown_time(line.at), line.actor, line.text);
     }
     if first + LINES_MAX < lines.len() {
         let _ = writeln!(text, "  … {} lines after", lines.len() - first - LINES_MAX);

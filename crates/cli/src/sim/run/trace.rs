@@ -29,6 +29,9 @@ pub(super) struct ExecTrace {
     pub(super) oracle: String,
     /// What that is about.
     pub(super) subject: String,
+    /// The whole story as it was told, for people.
+    #[serde(default)]
+    pub(super) report: String,
 }
 
 impl ExecTrace {
@@ -42,6 +45,7 @@ impl ExecTrace {
             faults: Vec::new(),
             oracle: String::new(),
             subject: String::new(),
+            report: String::new(),
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod copier;
 mod kopf;
+mod saved;
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -42,8 +43,13 @@ impl From<Output> for Told {
 
 /// Runs `homeostat sim run` in the folder.
 async fn sim_run(folder: &Path, arguments: &[&str]) -> Told {
+    sim(folder, &[&["run"], arguments].concat(), &[]).await
+}
+
+/// Runs `homeostat sim` in the folder, with these variables.
+async fn sim(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Told {
     let mut command = Command::new(env!("CARGO_BIN_EXE_homeostat"));
-    command.args(["sim", "run"]).args(arguments).current_dir(folder);
+    command.arg("sim").args(arguments).envs(variables.iter().copied()).current_dir(folder);
     command.stdin(Stdio::null()).kill_on_drop(true).output().await.unwrap().into()
 }
 
