@@ -14,6 +14,7 @@ mod new;
 mod sim;
 mod temporary_folder;
 mod up;
+mod user;
 mod why;
 
 /// This allocator suits many small objects that several threads create and drop.
@@ -37,6 +38,7 @@ enum Command {
     Why(why::Why),
     Backup(backup::Backup),
     Restore(backup::Restore),
+    User(user::User),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::Why(why) => why.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
+        Command::User(user) => user.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -74,9 +77,12 @@ impl Command {
     fn default_log_level(&self) -> tracing::Level {
         match self {
             Self::Demo(_) | Self::Sim(_) => tracing::Level::ERROR,
-            Self::Up(_) | Self::New(_) | Self::Why(_) | Self::Backup(_) | Self::Restore(_) => {
-                tracing::Level::WARN
-            }
+            Self::Up(_)
+            | Self::New(_)
+            | Self::Why(_)
+            | Self::Backup(_)
+            | Self::Restore(_)
+            | Self::User(_) => tracing::Level::WARN,
         }
     }
 }

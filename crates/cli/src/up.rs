@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use homeostat::embedded::{AdmissionConfig, ControlPlane, NodeOptions};
+use homeostat::embedded::{AdmissionConfig, ControlPlane, NodeOptions, StaticTokens};
 use homeostat_core::Entropy;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -57,6 +57,10 @@ pub(crate) struct Up {
     /// File with an AdmissionConfiguration: the defaults and exemptions of PodSecurity
     #[arg(long, value_name = "FILE")]
     admission_control_config_file: Option<PathBuf>,
+
+    /// File with tokens of users, as kube-apiserver reads it: lines of token,user,uid,"group1,group2"
+    #[arg(long, value_name = "FILE")]
+    token_auth_file: Option<PathBuf>,
 
     /// Also run Pods, as processes of this machine: anyone who may create Pods can run commands here
     #[arg(long)]
@@ -125,8 +129,19 @@ impl Up {
         let admission = self
             .admission()
             .unwrap_or_else(|why| clap::Error::raw(ErrorKind::InvalidValue, format!("{why}\n")).exit());
+        let tokens = self
+            .tokens()
+            .unwrap_or_else(|why| clap::Error::raw(ErrorKind::InvalidValue, format!("{why}\n")).exit());
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(self.serve(admission))
+        runtime.block_on(self.serve(admission, tokens))
+    }
+
+    /// Returns the tokens of the file that was named.
+    fn tokens(&self) -> Result<StaticTokens, String> {
+        let Some(file) = &self.token_auth_file else { return Ok(StaticTokens::default()) };
+        let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
+        text.and_then(|text| StaticTokens::parse(&text))
+            .map_err(|why| format!("cannot use --token-auth-file {}: {why}", file.display()))
     }
 
     /// Returns the admission plugins that the flags ask for.
@@ -140,7 +155,7 @@ impl Up {
         plugins.configured(&text).map_err(told)
     }
 
-    async fn serve(self, admission: AdmissionConfig) -> Result<(), Box<dyn Error>> {
+    async fn serve(self, admission: AdmissionConfig, tokens: StaticTokens) -> Result<(), Box<dyn Error>> {
         // A file that may not grow (`ulimit -f`) makes a write fail, which the store reports. Without a handler, the
         // signal would end the process.
         let _heard = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
@@ -153,7 +168,8 @@ impl Up {
         let mut builder = ControlPlane::builder()
             .listen(self.listen, kubeconfig)
             .workloads(!self.no_workloads)
-            .admission(admission);
+            .admission(admission)
+            .tokens(tokens);
         if let DataLocation::Folder(folder) = &location {
             builder = builder.data_dir(folder);
         }

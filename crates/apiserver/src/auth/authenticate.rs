@@ -9,8 +9,8 @@ use http::{HeaderMap, header};
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
-use super::Identity;
 use super::service_account::{AcceptedToken, ISSUER, TokenIssuer};
+use super::{Identity, StaticTokens};
 use crate::refusals::RefusalCounts;
 
 use base64::Engine as _;
@@ -66,6 +66,12 @@ impl Authenticator {
     pub fn with_token(mut self, token: &str, identity: Identity) -> Self {
         self.tokens.push((Sha256::digest(token).into(), identity));
         self
+    }
+
+    /// Accepts each of these tokens as its user.
+    #[must_use]
+    pub fn with_tokens(self, tokens: &StaticTokens) -> Self {
+        tokens.iter().fold(self, |known, (token, identity)| known.with_token(token, identity.clone()))
     }
 
     /// Issues and accepts tokens of service accounts.

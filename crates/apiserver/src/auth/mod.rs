@@ -20,6 +20,7 @@ pub mod review;
 pub mod rule;
 pub mod service_account;
 mod text_list;
+mod token_file;
 
 pub use authenticate::{Authenticator, Peer};
 pub(crate) use escalation::RoleWrite;
@@ -33,3 +34,4 @@ pub use request_attributes::{Decision, RequestAttributes};
 pub use review::Reviewer;
 pub use rule::Rule;
 pub use service_account::TokenIssuer;
+pub use token_file::StaticTokens;

@@ -20,7 +20,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::extensions::GeneralName;
 
-use super::{Error, files};
+use super::{Error, client_certificate, files};
 use crate::auth::jwt::SigningKey;
 
 /// Lifetimes in days. The CA outlives any installation; the others are renewed at a restart.
@@ -142,12 +142,7 @@ impl Credentials {
     }
 
     fn client_certificate(&self, user: &str, groups: &[&str], key: &KeyPair) -> Result<String, rcgen::Error> {
-        let mut params = leaf_params(self.clock.now(), ExtendedKeyUsagePurpose::ClientAuth)?;
-        params.distinguished_name.push(DnType::CommonName, user);
-        for group in groups {
-            params.distinguished_name.push(DnType::OrganizationName, *group);
-        }
-        params.signed_by(key, &self.ca).map(|made| made.pem())
+        client_certificate::issue(&client_params(self.clock.now(), LEAF_DAYS)?, key, &self.ca, user, groups)
     }
 
     /// Keeps a certificate for those who prefer it to the token. Only on disk: nobody could read it in memory.
@@ -161,6 +156,43 @@ impl Credentials {
         })?;
         Ok(())
     }
+}
+
+/// A user's certificate, and the CA that the user trusts.
+pub struct IssuedUser {
+    /// The certificate and its key.
+    pub certificate: CertificateAndKey,
+    /// The CA's certificate, PEM.
+    pub ca_pem: String,
+}
+
+/// Issues a certificate for a user and its groups with the CA in this folder, which must exist. A server may be running: nothing
+/// in the folder is changed.
+pub fn issue_user(
+    folder: &Path,
+    user: &str,
+    groups: &[&str],
+    days: u16,
+    now: Timestamp,
+) -> Result<IssuedUser, Error> {
+    let read = |name: &str| {
+        let path = folder.join(name);
+        std::fs::read_to_string(&path).map_err(|source| Error::File { path, source })
+    };
+    let broken = |name: &str, why: &dyn std::fmt::Display| {
+        Error::broken(&folder.join(name).display().to_string(), why)
+    };
+    let ca_pem = read("ca.crt")?;
+    let ca_key = KeyPair::from_pem(&read("ca.key")?).map_err(|error| broken("ca.key", &error))?;
+    let ca = Issuer::from_ca_cert_pem(&ca_pem, ca_key).map_err(|error| broken("ca.crt", &error))?;
+    let issue = || {
+        let key = KeyPair::generate()?;
+        let certificate =
+            client_certificate::issue(&client_params(now, days.into())?, &key, &ca, user, groups)?;
+        Ok(CertificateAndKey { certificate, key: key.serialize_pem() })
+    };
+    let certificate = issue().map_err(Error::Certificate)?;
+    Ok(IssuedUser { certificate, ca_pem })
 }
 
 /// Reads and writes the stored files.
@@ -283,8 +315,16 @@ fn ca_params(now: Timestamp) -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-fn leaf_params(now: Timestamp, usage: ExtendedKeyUsagePurpose) -> Result<CertificateParams, rcgen::Error> {
-    let mut params = certificate_params(now, LEAF_DAYS)?;
+fn client_params(now: Timestamp, days: i64) -> Result<CertificateParams, rcgen::Error> {
+    leaf_params(now, days, ExtendedKeyUsagePurpose::ClientAuth)
+}
+
+fn leaf_params(
+    now: Timestamp,
+    days: i64,
+    usage: ExtendedKeyUsagePurpose,
+) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = certificate_params(now, days)?;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![usage];
     params.use_authority_key_identifier_extension = true;
@@ -292,7 +332,7 @@ fn leaf_params(now: Timestamp, usage: ExtendedKeyUsagePurpose) -> Result<Certifi
 }
 
 fn serving_params(now: Timestamp, names: &CertificateNames) -> Result<CertificateParams, rcgen::Error> {
-    let mut params = leaf_params(now, ExtendedKeyUsagePurpose::ServerAuth)?;
+    let mut params = leaf_params(now, LEAF_DAYS, ExtendedKeyUsagePurpose::ServerAuth)?;
     params.distinguished_name.push(DnType::CommonName, "homeostat");
     for name in NAMES.into_iter().chain(names.hosts.iter().map(String::as_str)) {
         params.subject_alt_names.push(SanType::DnsName(name.try_into()?));

@@ -126,6 +126,23 @@ fn our_namespace(contexts: Option<&Value>) -> Value {
 /// Returns the file's text. The administrator is identified by a token: it works with every client, costs no
 /// signature per connection, and a request without it is anonymous, which a certificate would prevent.
 pub fn text(server: &str, ca_pem: &str, token: &str) -> String {
+    text_of(server, ca_pem, &format!("token: {token}"))
+}
+
+/// Returns a kubeconfig with a certificate and its key, both PEM.
+pub fn text_with_certificate(server: &str, ca_pem: &str, certificate: &str, key: &str) -> String {
+    let (certificate, key) = (STANDARD.encode(certificate), STANDARD.encode(key));
+    text_of(server, ca_pem, &format!("client-certificate-data: {certificate}\n    client-key-data: {key}"))
+}
+
+/// Returns the URL of our server in a kubeconfig, if there is one.
+pub fn server_in(text: &str) -> Option<String> {
+    let config = parse_kubeconfig(text).ok()?;
+    let ours = config["clusters"].as_array()?.iter().find(|entry| entry["name"] == NAME)?;
+    ours["cluster"]["server"].as_str().map(ToOwned::to_owned)
+}
+
+fn text_of(server: &str, ca_pem: &str, user: &str) -> String {
     let ca = STANDARD.encode(ca_pem);
     format!(
         "\
@@ -140,7 +157,7 @@ clusters:
 users:
 - name: {NAME}
   user:
-    token: {token}
+    {user}
 contexts:
 - name: {NAME}
   context:

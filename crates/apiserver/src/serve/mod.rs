@@ -22,12 +22,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::machine_addresses::AddressFamily;
-use crate::auth::{Authenticator, Identity, TokenIssuer};
+use crate::auth::{Authenticator, Identity, StaticTokens, TokenIssuer};
 
 mod answer_memory;
 mod answer_progress;
 mod body_memory;
 mod certificate_refusals;
+mod client_certificate;
 mod connection;
 mod connections;
 mod credentials;
@@ -44,7 +45,7 @@ mod sliced_writes;
 mod tls;
 mod x509_version_1;
 
-pub use credentials::{CertificateNames, CredentialStorage, Credentials};
+pub use credentials::{CertificateNames, CredentialStorage, Credentials, IssuedUser, issue_user};
 pub use error::Error;
 pub use request_body::RequestBody;
 pub use request_filter::{ConnectionLoss, Handler};
@@ -75,6 +76,7 @@ pub struct Server {
     credentials: Credentials,
     clock: Clock,
     entropy: Entropy,
+    tokens: StaticTokens,
 }
 
 impl Server {
@@ -87,7 +89,15 @@ impl Server {
         let credentials = Credentials::load(&config.storage, &names, config.clock, &config.entropy)?;
         let Config { kubeconfig, clock, entropy, .. } = config;
         kubeconfig::write(&kubeconfig, &url(address), &credentials.ca_pem, &credentials.admin_token)?;
-        Ok(Self { listener, address, kubeconfig, credentials, clock, entropy })
+        let tokens = StaticTokens::default();
+        Ok(Self { listener, address, kubeconfig, credentials, clock, entropy, tokens })
+    }
+
+    /// Also accepts these tokens, each as its user.
+    #[must_use]
+    pub fn with_tokens(mut self, tokens: StaticTokens) -> Self {
+        self.tokens = tokens;
+        self
     }
 
     /// Returns the address listened on.
@@ -127,13 +137,14 @@ impl Server {
         &self.credentials
     }
 
-    /// Returns an authenticator that knows the administrator's token and the service accounts in the store.
+    /// Returns an authenticator that knows the administrator's token, the configured ones and the service accounts in the store.
     /// Certificates of our CA are checked per connection.
     pub fn authenticator(&self, store: SharedStore) -> Result<Authenticator, Error> {
         let key = self.credentials.service_account_key()?;
         let issuer = TokenIssuer::new(key, store, self.clock, self.entropy.clone());
         Ok(Authenticator::new(self.clock)
             .with_token(&self.credentials.admin_token, Identity::admin())
+            .with_tokens(&self.tokens)
             .with_issuer(issuer))
     }
 

@@ -23,6 +23,7 @@ mod rollouts;
 mod server;
 mod sim;
 mod up;
+mod user;
 mod walks;
 mod why;
 mod wire;

@@ -15,6 +15,7 @@ mod error;
 mod journals;
 mod logs;
 mod run;
+mod user;
 mod workloads;
 
 use std::net::SocketAddr;
@@ -37,11 +38,13 @@ pub use backup::{BackupSummary, backup, restore};
 use console::{BoundConsole, ConsoleOperators};
 pub use error::Error;
 pub use homeostat_apiserver::admission::{AdmissionConfig, PluginNameError};
+pub use homeostat_apiserver::auth::StaticTokens;
 pub use homeostat_workloads::controllers::operator as workload_controllers;
 pub use homeostat_workloads::node::{
     NodeOptions, RestartBackoff, end_leftover_processes, remove_folder, run_node_helper,
 };
 pub use run::run;
+pub use user::{NewUser, add_user};
 
 /// The folder of the store in the data folder.
 const STORE_FOLDER: &str = "store";
@@ -61,6 +64,7 @@ pub struct Builder {
     entropy: Entropy,
     node: Option<NodeOptions>,
     console: Option<SocketAddr>,
+    tokens: StaticTokens,
     admission: Option<AdmissionConfig>,
 }
 
@@ -107,6 +111,13 @@ impl Builder {
     #[must_use]
     pub fn admission(mut self, plugins: AdmissionConfig) -> Self {
         self.admission = Some(plugins);
+        self
+    }
+
+    /// Also accepts these tokens, each as its user.
+    #[must_use]
+    pub fn tokens(mut self, tokens: StaticTokens) -> Self {
+        self.tokens = tokens;
         self
     }
 
@@ -264,7 +275,7 @@ impl Builder {
             clock: self.clock,
             entropy: self.entropy.clone(),
         };
-        Server::bind(config).map(Some)
+        Server::bind(config).map(|server| Some(server.with_tokens(self.tokens.clone())))
     }
 }
 
@@ -279,6 +290,7 @@ impl ControlPlane {
             entropy: Entropy::system(),
             node: None,
             console: None,
+            tokens: StaticTokens::default(),
             admission: None,
         }
     }
