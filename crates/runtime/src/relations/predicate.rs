@@ -1,7 +1,7 @@
 //! Which changes of an object matter. A predicate compares the state before and after; `|`, `&` and `!` combine them.
 //!
 //! An object seen for the first time, one that began to be deleted and one that is gone always matter: level-triggered
-//! code must hear of them.
+//! code must see them.
 
 use std::marker::PhantomData;
 use std::ops::{BitAnd, BitOr, Not};

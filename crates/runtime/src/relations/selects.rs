@@ -1,7 +1,8 @@
 //! Selected objects: ours has a label selector, and is reconciled when an object it matches, or matched before the
-//! change, appears, changes or disappears. Both are in one namespace, unless one of the kinds lives in none.
+//! change, appears, changes or disappears. Both are in one namespace, unless one of the kinds is cluster-scoped.
 //!
-//! Each of our objects is indexed under one label its selector demands, so a change asks only the few that may match.
+//! Each of our objects is indexed under one label its selector demands, so a change is compared only with the few that
+//! may match.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,12 +36,12 @@ impl Selector for meta::LabelSelector {
     }
 }
 
-/// Under what our objects are indexed by their selectors.
+/// The key under which our objects are indexed by their selectors.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct SelectorIndexKey {
     /// The namespace both must be in; empty if it does not matter.
     namespace: String,
-    /// A label that must have this value; none for a selector that demands no single label.
+    /// A label that must have this value; `None` for a selector that requires no single label.
     label: Option<(String, String)>,
 }
 
@@ -114,7 +115,7 @@ struct ChangedObject<'a> {
     meta: &'a ObjectMeta,
 }
 
-/// Returns those of ours whose selector matches the candidate.
+/// Returns our objects whose selector matches the changed object.
 fn match_selectors(
     main: &ObjectCache,
     anchors: &ObjectIndex<SelectorIndexKey>,
