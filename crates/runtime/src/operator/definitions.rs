@@ -128,7 +128,7 @@ fn log_result(is_told: bool, verdict: &ApplyResult) -> bool {
             tracing::warn!(%error, "definition not applied; retrying until it is");
             return true;
         }
-        ApplyResult::Applied if is_told => tracing::info!("definition applied after a retry"),
+        ApplyResult::Applied if is_told => tracing::info!("definition applied after all"),
         ApplyResult::Applied | ApplyResult::Forbidden => {}
     }
     false
