@@ -1,4 +1,4 @@
-//! What an animal is: a reconciler with a bug, and the same one cured, in one scenario.
+//! An animal: a reconciler with a bug, and the same one cured, in one scenario.
 
 use homeostat::sim::Simulation;
 
@@ -6,10 +6,10 @@ use homeostat::sim::Simulation;
 /// where it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Animal {
-    /// Says what the bug is.
+    /// Describes the bug.
     pub name: &'static str,
-    /// Makes the simulation in which the bug is to be found.
+    /// Returns the simulation in which the bug should be found.
     pub broken: fn() -> Simulation,
-    /// Makes the same simulation of the cured reconciler, in which nothing may be found.
+    /// Returns the same simulation of the cured reconciler, in which nothing may be found.
     pub cured: fn() -> Simulation,
 }
