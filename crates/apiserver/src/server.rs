@@ -127,8 +127,8 @@ impl Builder {
         self
     }
 
-    /// Sets the admission plugins. By default they are those of Kubernetes, except that Pods get no ServiceAccount: tests
-    /// of operators rarely want one. A control plane for everybody's use wants `AdmissionConfig::default()`.
+    /// Sets the admission plugins. By default they are those of Kubernetes, except that Pods get no ServiceAccount:
+    /// tests of operators rarely want one. A control plane for general use should have `AdmissionConfig::default()`.
     #[must_use]
     pub fn admission(mut self, plugins: AdmissionConfig) -> Self {
         self.admission = plugins;

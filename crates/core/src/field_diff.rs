@@ -1,8 +1,8 @@
 //! What a write changed: paths of fields with their old and new values, in a size that a journal can keep.
 //!
-//! **Invariant:** no value of a Secret, and none of a field whose name says that it is a secret, ever enters a diff: such
-//! a field is only said to have changed. **Invariant:** a diff has at most [`CHANGES_MAX`] changes of at most
-//! [`VALUE_LETTERS_MAX`] letters per value; what was left out is counted.
+//! **Invariant:** no value of a Secret, and none of a field whose name says that it is a secret, ever enters a diff:
+//! such a field is only reported as changed. **Invariant:** a diff has at most [`CHANGES_MAX`] changes of at most
+//! [`VALUE_LETTERS_MAX`] letters per value; omitted changes are counted.
 
 use std::fmt;
 
@@ -167,7 +167,7 @@ impl fmt::Display for FieldChange {
     }
 }
 
-/// A comparison under way.
+/// A comparison in progress.
 struct Comparison {
     diff: FieldDiff,
     path: String,
@@ -186,7 +186,7 @@ impl Comparison {
         match (old, new) {
             (Some(old), Some(new)) if old == new => {}
             (Some(Value::Object(old)), Some(Value::Object(new))) => self.compare_fields(old, new),
-            // What appears or goes as a whole is told field by field near the root, where that says more.
+            // An object that appears or disappears is reported field by field near the root, where that says more.
             (None | Some(Value::Null), Some(Value::Object(new))) if !new.is_empty() => {
                 self.compare_fields(&Map::new(), new);
             }
@@ -321,7 +321,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Returns the field that names the items of a list: conditions have a type, most other things a name.
+/// Returns the field that names the items of a list: conditions have a type, most other items a name.
 fn identity_field(items: &[Value]) -> Option<&'static str> {
     ["name", "type", "uid", "key", "mountPath"].into_iter().find(|field| {
         let mut ids: Vec<&str> = items.iter().filter_map(|item| item.get(field)?.as_str()).collect();

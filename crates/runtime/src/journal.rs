@@ -1,8 +1,8 @@
 //! The journal: a bounded ring of what this operator did, and the folds over it (metrics, console, oracles).
 //!
-//! Thousands of objects that are looked at or changed must not push out why one of them fails. So records of changes and
-//! failures are kept when they leave the ring: the last few of each object, for the objects that had one most recently.
-//! Failures are kept apart, so that no change takes their place.
+//! Thousands of objects that are reconciled or changed must not push out why one of them fails. So records of changes
+//! and failures are kept when they leave the ring: the last few of each object, for the objects that had one most
+//! recently. Failures are kept apart, so that no change takes their place.
 //!
 //! **Invariant:** writing never waits for a reader and never fails; when the ring has too many records or bytes, the
 //! oldest are dropped, so memory is bounded. Folds see every record, even those that are dropped later.
@@ -63,7 +63,7 @@ pub struct Reach {
 impl Journal {
     /// Creates an empty journal on this clock.
     pub fn new(clock: Clock) -> Self {
-        // The ring grows as it is filled: a simulator makes thousands of operators a second that say little.
+        // The ring grows as it is filled: a simulator creates thousands of operators a second that record little.
         Self(Arc::new(JournalShared { clock, held: Mutex::default(), folds: RwLock::default() }))
     }
 

@@ -5,7 +5,7 @@
 //! an older version), `queue` (what waits), `log_writer` (the thread that commits batches). `docs/why/store.md` has the engines
 //! this was measured against.
 //!
-//! **Invariant:** a commit is synced to disk before anybody sees it or is told about it. If the disk refuses a write or
+//! **Invariant:** a commit is synced to disk before anyone sees it or is notified of it. If the disk refuses a write or
 //! a sync, the store becomes read-only for the rest of the process: the state of the data is then unknown, and a later
 //! success would prove nothing.
 

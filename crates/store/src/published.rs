@@ -1,4 +1,5 @@
-//! What everybody may see: the newest snapshot, the topics of the resources, and how far back history reaches.
+//! The published state, which everyone may see: the newest snapshot, the topics of the resources, and how far back
+//! history reaches.
 //!
 //! Readers and watchers touch only this; the writer hands over a whole batch at a time, which is durable by then.
 //!
@@ -16,7 +17,7 @@ use crate::pinned_snapshots::PinnedSnapshots;
 use crate::topic::Topic;
 use crate::{Error, Event, Snapshot};
 
-/// The state shared between the writer and everybody else.
+/// The state shared between the writer and everyone else.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     current: ArcSwap<Snapshot>,
@@ -131,7 +132,7 @@ impl Published {
             let newer = topic.read().back_to(revision);
             events.extend(newer.into_iter().filter(|event| event.revision <= newest));
         }
-        // Checked last: if anything needed had been trimmed meanwhile, the floor would have passed the revision.
+        // Checked last: if anything needed had been trimmed in the meantime, the floor would have passed the revision.
         self.check_kept(revision)?;
         Ok(Undo { current, revision, events })
     }

@@ -2,7 +2,7 @@
 
 use homeostat::sim::Simulation;
 
-/// A reconciler with a bug that real operators had, and its cured twin. The simulator is told neither what the bug is nor
+/// A reconciler with a bug that real operators had, and its cured twin. The simulator knows neither what the bug is nor
 /// where it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Animal {

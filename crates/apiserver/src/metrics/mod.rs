@@ -139,7 +139,7 @@ impl Metrics {
         Self { started, series: RwLock::default(), reads: AtomicI64::new(0), writes: AtomicI64::new(0) }
     }
 
-    /// Counts one more request in flight, except a watch, which may last for ever.
+    /// Counts one more request in flight, except a watch, which may last forever.
     pub(crate) fn begin_request(&self, verb: Option<Verb>) -> Option<InFlightRequest<'_>> {
         let gauge = match verb {
             Some(Verb::Watch) => return None,

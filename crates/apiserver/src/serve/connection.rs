@@ -47,7 +47,7 @@ pub(crate) struct ConnectionContext {
     pub(crate) acceptor: TlsAcceptor,
     pub(crate) client_trust: ClientTrust,
     pub(crate) filter: Arc<RequestFilter>,
-    /// The requests of HTTP/2 connections, which run concurrently, and the tasks that discard unwanted bodies.
+    /// The requests of HTTP/2 connections, which run concurrently, and the tasks that discard refused bodies.
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
     pub(super) connections: Connections,

@@ -1,12 +1,13 @@
-//! All open connections: who uses them, and which of them is closed to make room for another.
+//! All open connections: who uses them, and which of them is closed to make room for another. Their limits are in
+//! [`crate::limits`]: `CONNECTIONS_MAX` and the constants after it, up to `DESCRIPTORS_RESERVED`.
 //!
 //! A connection is unauthenticated until a client proves its identity on it.
 //!
-//! **Invariant:** unauthenticated connections never lock anybody out: their number is limited, and they are the first
-//! to be closed, even with requests in progress, starting with the address that has most of them. Users together
-//! leave room for unauthenticated connections and administrators, and neither one user nor the users of one address
-//! can take all of theirs; so an administrator always gets in. Of the authenticated connections only idle ones are
-//! closed, the longest idle first.
+//! **Invariant:** unauthenticated connections never lock anyone out: their number is limited, and they are the first to
+//! be closed, even with requests in progress, starting with the address that has most of them. Users together leave
+//! room for unauthenticated connections and administrators, and neither one user nor the users of one address can take
+//! all of theirs; so an administrator always gets in. Of the authenticated connections only idle ones are closed, the
+//! longest idle first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -92,7 +93,7 @@ impl Connections {
         Self(Arc::new(ConnectionTable { most, started: Instant::now(), open: Mutex::default() }))
     }
 
-    /// Admits one more connection, for which another may be closed; returns `None` if there is no room.
+    /// Accepts one more connection, for which another may be closed; returns `None` if there is no room.
     pub(crate) fn admit(&self, peer: IpAddr) -> Option<Connection> {
         let peer = network_of(peer);
         let mut open = self.open();

@@ -250,7 +250,7 @@ enum RequestClass {
     Write,
     /// Lasts as long as the client wants, and takes its slot from other watches.
     Watch,
-    /// A connection to a Pod, or a followed log; takes its slot from watches, too.
+    /// A connection to a Pod, or a followed log; it shares the slots of watches.
     Connection,
 }
 

@@ -14,8 +14,8 @@ use crate::verbs::refusal_response;
 use crate::write_history::{KeptWrite, verb_name};
 
 impl ApiServer {
-    /// Answers who wrote an object, and what the operators of this process did about it. Whoever may not get it is told
-    /// that nothing is known, as of an object that does not exist.
+    /// Answers who wrote an object, and what the operators of this process did about it. Callers who may not get it are
+    /// told that nothing is known, as for an object that does not exist.
     pub(super) fn answer_history(
         &self,
         parts: &Parts,

@@ -18,7 +18,8 @@
 //! | answer | sends the stored bytes, and all warnings | [`super::answer`] |
 //!
 //! The order is that of Kubernetes: its handlers decode, merge, record managers and run mutating admission; its generic
-//! store prepares, validates, warns, runs validating admission and commits. A retry starts at the stored object there, too.
+//! store prepares, validates, warns, runs validating admission and commits. A retry also starts at the stored object
+//! there.
 //!
 //! **Invariant:** no stage before the commit has an effect outside of the object, except for the addresses allocated to a
 //! Service, which are freed if it is not written. **Invariant:** the loops end because each failed attempt means that

@@ -106,7 +106,7 @@ async fn apply_scale_patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     .await
 }
 
-/// Did somebody apply a part of the object?
+/// Whether a part of the object was applied.
 fn was_applied(object: &Value) -> bool {
     let managers = object["metadata"]["managedFields"].as_array().into_iter().flatten();
     managers.into_iter().any(|manager| manager["operation"] == "Apply")

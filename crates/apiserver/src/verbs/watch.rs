@@ -139,7 +139,7 @@ struct InitialEvents {
 /// An open watch.
 struct WatchStream {
     call: Call,
-    /// How to show objects, if not as they are.
+    /// How to show objects, if not as they are stored.
     view: Option<FormRenderer>,
     selection: Selection,
     watch: Option<Watch>,
@@ -218,7 +218,7 @@ impl WatchStream {
         error_piece(self.call.accepted.media, &too_old(asked, oldest))
     }
 
-    /// Returns whether the resource is no longer served as it was. Then the stream ends, and clients look again.
+    /// Returns whether the resource is no longer served as it was. Then the stream ends, and clients start again.
     fn is_withdrawn(&self) -> bool {
         let table = self.call.backend.registry.table();
         let resource = &self.call.resource;
@@ -232,7 +232,7 @@ impl WatchStream {
         RequestCost { bytes, memory: bytes }
     }
 
-    /// Returns how many bytes are parsed to select or show an object; none if it is sent as it is stored.
+    /// Returns how many bytes are parsed to select or show an object; zero if it is sent as it is stored.
     fn parsed_bytes(&self, entry: &Entry) -> usize {
         let Representation { form, media, .. } = self.call.accepted;
         let is_parsed = form != ObjectForm::Object
@@ -370,7 +370,7 @@ async fn gather_events(watch: &mut Watch, sent_at: Instant) -> Result<Vec<Arc<Ev
     watch.next().await
 }
 
-/// Waits for the next change of what is served; for ever if it cannot change.
+/// Waits for the next change of what is served; forever if it cannot change.
 async fn registry_changed(changes: &mut Option<tokio::sync::watch::Receiver<u64>>) {
     match changes {
         // It fails only when the registry is gone, and the call holds it.

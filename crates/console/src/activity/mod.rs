@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use controller::ControllerActivity;
 use hot::HotLoops;
 
-/// Failing objects that are remembered: more than anybody reads. The first ones stay, because they began it.
+/// Failing objects that are remembered: more than anyone reads. The first ones stay, because they came first.
 const FAILURES_MAX: usize = 2_000;
 
 /// Controllers, watches and worlds that are remembered; an operator has a handful.
@@ -52,7 +52,7 @@ struct Failure {
     failures: u32,
     /// Since when, in milliseconds since 1970.
     since: i64,
-    /// When it is tried again; none if it must change first.
+    /// When it is tried again; `None` if it must change first.
     next: Option<i64>,
 }
 

@@ -1,4 +1,4 @@
-//! How any other object is doing, by the conventions of Kubernetes: `status.conditions`, then `status.phase`.
+//! The state of any other object, by the conventions of Kubernetes: `status.conditions`, then `status.phase`.
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ const SHOULD_BE_TRUE: &[&str] = &[
 /// Conditions that should not be true.
 const SHOULD_BE_FALSE: &[&str] =
     &["Failed", "Degraded", "Stalled", "Error", "Failing", "MemoryPressure", "DiskPressure"];
-/// Phases that mean failure, and those that mean that something is under way.
+/// Phases that mean failure, and those that mean that something is in progress.
 const BAD_PHASES: &[&str] = &["Failed", "Error", "Lost", "Unknown"];
 const WAITING_PHASES: &[&str] = &["Pending", "Creating", "Provisioning", "Terminating", "Progressing"];
 

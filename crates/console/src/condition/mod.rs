@@ -1,4 +1,4 @@
-//! How an object is doing, from what it says itself: one file per family of kinds, and `conventions` for all others.
+//! The state of an object, from its own status: one file per family of kinds, and `conventions` for all others.
 //!
 //! **Invariant:** a function of the object alone. That something takes too long is for the page to say, which has a clock.
 

@@ -1,4 +1,4 @@
-//! How a Pod is doing: its containers know best, then its phase.
+//! The state of a Pod: from its containers first, then from its phase.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! How the built-in workloads are doing: how many of their Pods are ready, and whether a condition says that it fails.
+//! The state of the built-in workloads: how many of their Pods are ready, and whether a condition reports a failure.
 
 use serde_json::Value;
 

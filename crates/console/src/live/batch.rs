@@ -1,6 +1,6 @@
 //! The changes of a moment, gathered into one frame.
 //!
-//! **Invariant:** never more than [`CHANGES_MAX`]: whoever is full is flushed before more is read.
+//! **Invariant:** never more than [`CHANGES_MAX`]: a full batch is flushed before more is read.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ const CHANGES_MAX: usize = 500;
 /// Changes that wait to be sent.
 pub(super) struct Batch {
     changes: Vec<RowChange>,
-    /// Where the change of each object is; not kept for the past, in which every change is told.
+    /// The position of each object's change; not kept for the past, of which every change is sent.
     places: Option<HashMap<String, usize>>,
     since: Option<Instant>,
 }
@@ -72,7 +72,7 @@ impl Batch {
         self.changes.len() >= CHANGES_MAX
     }
 
-    /// Returns the frame, if there is anything to send, and begins anew.
+    /// Returns the frame, if there is anything to send, and starts a new batch.
     pub(super) fn flush(&mut self, at: i64) -> Option<Bytes> {
         self.since = None;
         if let Some(places) = &mut self.places {

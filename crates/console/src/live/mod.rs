@@ -37,7 +37,7 @@ const PAGE_OBJECTS: usize = 500;
 /// How long changes are gathered: a person sees no difference, and a thousand changes a second become ten frames.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// How often operators are looked at, and how often a quiet stream says that it lives.
+/// How often operators are polled, and how often a quiet stream sends a sign of life.
 const LOOK: Duration = Duration::from_secs(1);
 const ALIVE_LOOKS: u32 = 15;
 
@@ -52,7 +52,7 @@ const DISCOVER_AFTER: Duration = Duration::from_millis(300);
 pub(crate) enum StreamStart {
     /// The present; several changes of one object become one.
     Now,
-    /// This revision; every change is told.
+    /// This revision; every change is sent.
     Past(u64),
 }
 
@@ -76,7 +76,7 @@ struct LiveStream {
     seen_view: Value,
 }
 
-/// A list that is under way.
+/// A list in progress.
 struct Listing {
     scope: usize,
     /// The token of the next page; none before the first.

@@ -1,4 +1,4 @@
-//! Deletion: who holds an object that should be gone, and why it is not let go.
+//! Deletion: who holds an object that should be gone, and why it is not released.
 
 use super::Finding;
 use super::journal::describe_current_failure;

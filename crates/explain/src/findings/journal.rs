@@ -11,7 +11,7 @@ use crate::evidence::Evidence;
 use crate::explanation::CauseCode;
 use crate::times;
 
-/// A run that takes longer is told: most end in milliseconds.
+/// A run that takes longer is reported: most end in milliseconds.
 const SLOW: SignedDuration = SignedDuration::from_secs(5);
 
 /// What the last run of one controller on one object came to.

@@ -10,10 +10,10 @@ use super::Finding;
 use crate::evidence::Evidence;
 use crate::explanation::CauseCode;
 
-/// The time that is looked at.
+/// The time window.
 const WINDOW: SignedDuration = SignedDuration::from_secs(60);
 
-/// So many writes to one object in the window are a loop: a healthy reconciler writes a few times and comes to rest.
+/// This many writes to one object in the window are a loop: a healthy reconciler writes a few times and comes to rest.
 const WRITES_MIN: usize = 20;
 
 /// Writes of one controller to one object.

@@ -31,10 +31,10 @@ use super::wire::{Activity, Wire};
 /// The namespace of objects that name none.
 pub(super) const NAMESPACE: &str = "default";
 
-/// When the time of a test begins unless told: 2027-01-15T08:00:00Z, a Friday.
+/// The default start time of a test: 2027-01-15T08:00:00Z, a Friday.
 const START_SECOND: i64 = 1_800_000_000;
 
-/// The seed unless told.
+/// The default seed.
 const SEED: u64 = 7;
 
 /// Nothing done for so long means that all is settled: longer than anything on the way from a write to the reconcile that
@@ -54,8 +54,8 @@ const MOMENT: Duration = Duration::from_millis(25);
 /// Shorter than anything the runtime waits for.
 const INSTANT: Duration = Duration::from_millis(1);
 
-/// Questions that a server far away answers in a row without anything else passing, before it is called quiet. They
-/// are reads of an object, so that a store behind the server is asked, too.
+/// The number of questions that a remote server answers in a row without anything else happening, before it counts as
+/// quiet. They are reads of an object, so that a store behind the server is also asked.
 const QUIET_QUESTIONS: u32 = 24;
 
 /// Steps in which a long time passes when the server is far away.
@@ -97,14 +97,14 @@ pub struct ClusterSnapshot {
 }
 
 impl Builder {
-    /// Lets the time of the test begin here (2027-01-15T08:00:00Z unless told).
+    /// Sets the start time of the test (2027-01-15T08:00:00Z by default).
     #[must_use]
     pub fn start_at(mut self, start: Timestamp) -> Self {
         self.start = start;
         self
     }
 
-    /// Draws uids, suffixes and jitter from this seed (the same one every time unless told).
+    /// Draws uids, suffixes and jitter from this seed (the same one every time by default).
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -120,8 +120,8 @@ impl Builder {
     }
 
     /// Uses the API server behind this client instead of one in the process: a kube-apiserver of your own, say. Time is
-    /// virtual all the same: it stands still while a request is under way. Chance is the server's own. The client must
-    /// have no time limits and must not try again, because both would count in virtual time.
+    /// still virtual: it stands still while a request is in progress. Random values are the server's own. The client
+    /// must have no timeouts and must not retry, because both would count in virtual time.
     #[must_use]
     pub fn server(mut self, client: Client) -> Self {
         self.server = Some(client);
@@ -162,13 +162,14 @@ impl Cluster {
         Self::builder().start()
     }
 
-    /// A cluster in memory, until told otherwise.
+    /// A cluster in memory by default.
     pub fn builder() -> Builder {
         let start = Timestamp::from_second(START_SECOND).expect("a second of this millennium");
         Builder { start, seed: SEED, contents: None, server: None }
     }
 
-    /// Runs an operator, on the cluster's time and chance, through its [`faults`](Self::faults). It ends with the cluster.
+    /// Runs an operator, with the cluster's time and randomness, through its [`faults`](Self::faults). It ends with the
+    /// cluster.
     pub fn run(&self, operator: Operator) -> RunningOperator {
         self.run_through(&self.faults, operator)
     }
@@ -183,7 +184,7 @@ impl Cluster {
         let (kept, activity) = (Arc::clone(&records), Arc::clone(&self.activity));
         journal.fold(move |record| {
             lock(&kept).push(record.clone());
-            // A look at a world outside finds something to do or it does not.
+            // A pass over a world either finds something to do or does not.
             if matches!(record.entry, Entry::Surveyed { .. }) {
                 activity.add_traffic();
             } else {
@@ -302,7 +303,7 @@ impl Cluster {
         last.collect()
     }
 
-    /// Faults between the API server and the operators that [`run`](Self::run) runs. None until told.
+    /// Faults between the API server and the operators that [`run`](Self::run) runs. None by default.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
@@ -337,8 +338,7 @@ impl Cluster {
 
     /// Drops the history of the API server, so that only a list can close the gap of a watch that was interrupted.
     ///
-    /// # Panics
-    /// With a server far away, which cannot be told.
+    /// # Panics With a remote server, which cannot be controlled.
     pub fn forget_history(&self) -> BoxFuture<'_, ()> {
         let store = self.store();
         let revision = store.snapshot().revision();

@@ -1,7 +1,7 @@
-//! One clock for a test and its server in another process: the times at which the server says that an object was created or
-//! is to be deleted are translated, by the object's uid, into the virtual moment at which the wire first showed them, and
-//! back in what is sent. Virtual time stands still while a request is under way, so the moment of the answer is that of the
-//! write.
+//! One clock for a test and its server in another process: the times at which the server says that an object was
+//! created or is to be deleted are translated, by the object's uid, into the virtual moment at which the wire first
+//! showed them, and back in what is sent. Virtual time stands still while a request is in progress, so the moment of
+//! the answer is that of the write.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,7 @@
-//! The way from a client to the API server of a test: faults happen on it, and what passes is counted.
+//! The path from a client to the API server of a test: it injects faults and counts what passes.
 //!
-//! A server far away, in another process, answers in real time. Virtual time stands still while something is under way to
-//! it ([`HeldTime`]), and times in what it says are translated (`far_times`).
+//! A remote server, in another process, answers in real time. Virtual time stands still while a request to it is in
+//! progress ([`HeldTime`]), and times in its answers are translated (`far_times`).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ impl Wire {
         let server = elsewhere.as_ref().unwrap_or(&self.server);
         let response = server.send(request).await.map_err(std::io::Error::other)?;
         self.activity.add_traffic();
-        // A plain watch may be silent for ever; everything else ends, and time waits for it.
+        // A plain watch may be silent forever; everything else ends, and time waits for it.
         let held = if is_watch && !is_list { None } else { held };
         Ok(response.map(|body| self.clone().pass(body, cut, held, is_watch)))
     }

@@ -208,7 +208,7 @@ impl Operator {
         Self { term, ..self }
     }
 
-    /// Sets how long running reconciles may take after the operator is told to stop, or when their shard goes to another
+    /// Sets how long running reconciles may take after the operator is stopped, or when their shard goes to another
     /// replica (25 s by default). After that they are cancelled at their next await.
     pub fn grace(self, grace: Duration) -> Self {
         Self { grace, ..self }

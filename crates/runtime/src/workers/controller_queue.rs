@@ -277,7 +277,7 @@ mod tests {
         let next = Next::AwaitChange;
         let note = |_| Some(Entry::Settled { object: key.clone(), next, took: Duration::ZERO });
         assert!(slot.finish_and_take_next(ended, true, note).is_none());
-        // The worker has not ended yet, but it will not look again.
+        // The worker has not ended yet, but it will not check again.
         queue.add(&key, Cause::Created, Urgency::Edit);
         assert_eq!(queue.free_slots(1, now).0.len(), 1);
     }

@@ -123,7 +123,7 @@ impl LogWriter {
                 self.serve(requests, &end.status);
             }
             self.stop(&end.status);
-            // The folder's lock is released with the files, before anybody learns of the end.
+            // The folder's lock is released with the files, before anyone is notified of the end.
             drop(self);
         });
         thread.map_err(|error| Error::Open { path, reason: format!("cannot start a thread: {error}") })
@@ -198,7 +198,7 @@ impl LogWriter {
         if running.is_some() || needless.is_empty() || needless_bytes < due {
             return;
         }
-        // Collected here, where nothing is trimmed meanwhile; under load the floor moves with every batch.
+        // Collected here, where nothing is trimmed in the meantime; under load the floor moves with every batch.
         let undo = self.published.undo(self.published.snapshot(), floor).expect("the floor itself is kept");
         let files = Arc::clone(&self.files);
         let must_stop = Arc::new(AtomicBool::new(false));
@@ -247,7 +247,7 @@ impl LogWriter {
     }
 }
 
-/// Tells everybody that the thread has ended, even if it panicked: nobody waits for an answer that cannot come.
+/// Notifies all waiters that the thread has ended, even if it panicked: nobody waits for an answer that cannot come.
 struct ThreadEnd {
     queue: Arc<Queue>,
     status: Arc<WriterStatus>,

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::{Committed, Error, Op, Txn};
 
 /// The most requests that may wait. At 15 000 commits a second this is a quarter of a second of work; more would only
-/// make everybody late.
+/// delay everyone.
 const WAITING_MAX: usize = 4096;
 /// The most bytes that may wait: ten of the largest objects the API accepts.
 const WAITING_BYTES_MAX: usize = 32 << 20;

@@ -65,7 +65,7 @@ use user_accounts::UserAccount;
 /// How many triggers may be on their way to the queue, which drops duplicates: a larger burst waits in the supervisor's
 /// socket.
 const TRIGGERS_MAX: usize = 1024;
-/// How long processes have to end when the node is stopped: somebody is waiting at the terminal.
+/// How long processes have to end when the node is stopped: a user is waiting at the terminal.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// The field manager, and the source of events.
 const NAME: &str = "node.homeostat.dev";
@@ -82,7 +82,7 @@ struct NodeShared {
     has_namespaces: bool,
     /// Which users containers can run as.
     identity_policy: IdentityPolicy,
-    /// Blocks of IDs for Pods; none if all Pods run as one user.
+    /// Blocks of IDs for Pods; `None` if all Pods run as one user.
     blocks: Option<IdBlocks>,
 }
 
@@ -217,7 +217,7 @@ impl Node {
         };
         connection.stop_supervisor(STOP_GRACE).await;
         final_status.write_all().await;
-        // Written last: whoever reads it relies on nothing running here.
+        // Written last: its readers rely on nothing running here.
         self.registrations.mark_stopped().await;
         Ok(ended?)
     }

@@ -24,7 +24,7 @@ impl Violation {
 /// Checks a Pod, or a template of Pods.
 type CheckPod = fn(&Value, u32) -> Option<Violation>;
 
-/// A check and the minor version it begins with. It is told the version.
+/// A check and the minor version it begins with. The version is passed to it.
 struct Check {
     id: &'static str,
     since: u32,

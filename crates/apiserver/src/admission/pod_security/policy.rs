@@ -128,7 +128,7 @@ impl NamespacePolicy {
         let mut audited = policy.enforce;
         version("audit-version", &mut audited);
         let has_warn_version = version("warn-version", &mut policy.warn);
-        // Whoever enforces a standard is warned about it, too.
+        // A namespace that enforces a standard also gets its warnings.
         if warned.is_none() && enforced.flatten().is_some_and(|level| level > policy.warn.level) {
             policy.warn.level = policy.enforce.level;
             if !has_warn_version {

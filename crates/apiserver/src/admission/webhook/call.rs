@@ -1,7 +1,7 @@
 //! One call of a webhook: a POST over TLS with HTTP/1.1, bounded in time and bytes.
 //!
-//! While it waits, the request gives its slot to whoever needs one. So that waiting requests cannot pile up instead,
-//! each webhook has at most [`CALLS_MAX`] calls under way.
+//! While it waits, the request gives up its slot to other requests. So that waiting requests cannot pile up instead,
+//! each webhook has at most [`CALLS_MAX`] concurrent calls.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,16 +22,16 @@ use crate::admission::AdmissionRequest;
 const RESPONSE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The time a webhook has if it names none.
 const TIMEOUT_S: u64 = 10;
-/// The most calls of one webhook under way: twice the writes that one user may have.
+/// The most concurrent calls of one webhook: twice the writes that one user may have.
 const CALLS_MAX: usize = 400;
 /// The most characters of an answer that a failure repeats.
 const SHOWN_CHARS_MAX: usize = 256;
 
-/// The number of calls under way, by webhook.
+/// The number of calls in progress, by webhook.
 #[derive(Debug, Default)]
 pub(in crate::admission) struct WebhookCalls(Mutex<HashMap<String, usize>>);
 
-/// A call under way, until dropped.
+/// A call in progress, until dropped.
 struct ActiveCall<'a> {
     calls: &'a WebhookCalls,
     id: &'a str,

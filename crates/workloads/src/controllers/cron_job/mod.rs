@@ -26,7 +26,7 @@ use super::pod_control::error_message;
 /// The annotation with the time a Job was scheduled for.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// How long after a scheduled time to look again, so that the clock has certainly passed it.
+/// How long after a scheduled time to check again, so that the clock has certainly passed it.
 const MARGIN: Duration = Duration::from_millis(100);
 
 pub(super) fn control() -> Control {
@@ -222,7 +222,7 @@ impl CronJobSync<'_> {
                 self.cx.event(Severity::Normal, "SuccessfulCreate", format!("Created job {job_name}"));
                 created
             }
-            // It was started before a crash and not recorded: unless somebody else controls it, it is ours.
+            // It was started before a crash and not recorded: unless another object controls it, it is ours.
             Err(error) if error.is_conflict() => {
                 let known = self.cx.get::<Job>(job_name.as_str())?;
                 match known.filter(|job| is_controlled_by(&job.metadata, &self.cron.metadata)) {

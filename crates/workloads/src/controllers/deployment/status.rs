@@ -122,7 +122,7 @@ pub(super) struct DeploymentState<'a> {
 }
 
 impl DeploymentState<'_> {
-    /// Returns the status with counts and availability, and leaves the progress as it is.
+    /// Returns the status with counts and availability, and leaves the progress unchanged.
     pub(super) fn status_with_counts(
         &self,
         mut conditions: DeploymentConditions,

@@ -130,7 +130,7 @@ async fn write_status(
         }
     }
     match cx.patch_status(budget, patch).await {
-        // It is gone, or the budget was spent meanwhile: that event triggers the next reconcile.
+        // It is gone, or the budget was spent in the meantime: that event triggers the next reconcile.
         Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
         outcome => outcome.map(drop),
     }

@@ -1,5 +1,5 @@
-//! EndpointSlices: the addresses of the Pods behind a Service. Services without a selector are left alone: somebody
-//! else manages their endpoints. The decisions are in `plan`; `legacy` makes the same into an Endpoints object.
+//! EndpointSlices: the addresses of the Pods behind a Service. Services without a selector are left alone: their
+//! endpoints are managed by others. The decisions are in `plan`; `legacy` builds an Endpoints object from the same.
 
 mod legacy;
 mod plan;
@@ -34,7 +34,7 @@ pub(super) fn control() -> Control {
         .reconcile(reconcile)
 }
 
-/// Returns the selector for a Service's Pods; none if it has no selector.
+/// Returns the selector for a Service's Pods; `None` if it has no selector.
 fn pod_selector(service: &Service) -> Option<LabelSelector> {
     let spec = service.spec.as_ref().filter(|spec| spec.type_.as_deref() != Some("ExternalName"))?;
     let labels = spec.selector.clone().filter(|labels| !labels.is_empty())?;

@@ -83,7 +83,7 @@ impl ExternalVolume {
     }
 }
 
-/// Closes a claim's folder to everybody except the claim's group, for Pods that walk to it.
+/// Closes a claim's folder to everyone except the claim's group, for Pods that reach it by its path.
 fn close_to_others(folder: &std::os::fd::OwnedFd) -> io::Result<()> {
     let mode = Mode::from_raw_mode(rustix::fs::fstat(folder)?.st_mode);
     if mode.intersects(Mode::RWXO) {

@@ -59,9 +59,9 @@ use plan::{PodPlan, PodSituation};
 use sources::CachedSources;
 use status::{StartRefusal, StartRefusals};
 
-/// How many Pods are reconciled at a time. Each takes a few requests to the supervisor and one write.
+/// How many Pods are reconciled concurrently. Each takes a few requests to the supervisor and one write.
 const CONCURRENCY: usize = 16;
-/// When to look again at a Pod whose volume is not bound yet: another controller binds the volume a moment later.
+/// When to check a Pod again whose volume is not bound yet: another controller binds the volume a moment later.
 const REFUSED_AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> Control {

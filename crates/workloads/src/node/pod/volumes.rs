@@ -70,7 +70,7 @@ pub(crate) fn prepare_volumes(
             source: path.clone(),
             part: PathBuf::new(),
             target: among_others.clone(),
-            // Read-only, so that it is no way around a read-only mount.
+            // Read-only, so that it cannot be used to bypass a read-only mount.
             is_read_only: all.all(is_only_read),
             origin: origin.clone(),
         });
@@ -198,7 +198,7 @@ pub(super) enum FolderMode {
 }
 
 /// Gives the Pod's users access: all of them if it begins empty, as in Kubernetes, because the folder above is closed
-/// to everybody else; and its group, which then owns everything that is created in it.
+/// to everyone else; and its group, which then owns everything that is created in it.
 pub(super) fn grant_access(folder: &OwnedFd, mode: FolderMode, group: Option<u32>) -> io::Result<()> {
     const ALL: u32 = 0o777;
     /// The group may read and enter, and new files inherit it.

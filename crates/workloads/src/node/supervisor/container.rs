@@ -21,8 +21,7 @@ use super::{execute, strays, termination_message};
 
 /// How long the pipe may stay open after the process, its group and its strays are gone.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long a postStart hook may take. Kubernetes waits for ever; here the container would never be reported as
-/// running.
+/// How long a postStart hook may take. Kubernetes waits forever; here the container would never be reported as running.
 const AFTER_START_LIMIT: Duration = Duration::from_secs(300);
 
 /// When the process must be gone; `None` while it may run.

@@ -6,7 +6,7 @@
 //! the command. The supervisor's own parent is a `guard`, once more the same program.
 //!
 //! **Invariants:** a container ends with all its processes, and dies with its supervisor. A supervisor whose node stays
-//! away for longer than allowed ends its containers and itself. So nothing runs for ever, whichever process is killed;
+//! away for longer than allowed ends its containers and itself. So nothing runs forever, whichever process is killed;
 //! only if supervisor and guard are killed together are processes left to the next supervisor.
 
 mod child;
@@ -72,9 +72,9 @@ pub(crate) fn records(layout: &layout::NodeLayout) -> Vec<protocol::ContainerRun
     run_records::load_all(layout)
 }
 
-/// Ends the processes of a node in this folder whose supervisor and guard are gone because somebody killed them
-/// together with the server. Returns false if a supervisor is running there, which takes care of them. Leaves the
-/// folder as it is.
+/// Ends the processes of a node in this folder whose supervisor and guard are gone because they were killed together
+/// with the server. Returns false if a supervisor is running there, which takes care of them. Leaves the folder
+/// unchanged.
 pub async fn end_leftover_processes(folder: &Path) -> bool {
     // Processes are tagged with the folder's real path.
     let Ok(folder) = std::fs::canonicalize(folder) else { return true };
