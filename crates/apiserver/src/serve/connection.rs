@@ -36,7 +36,7 @@ const PLAIN_ANSWER: &[u8] =
 const PLAIN_REQUEST_BYTES_MAX: usize = 8 * 1024;
 
 /// The client of a connection, and what is known about it.
-pub(crate) struct Client {
+pub(crate) struct ConnectedClient {
     pub(super) peer: Peer,
     pub(super) progress: Arc<AnswerProgress>,
     pub(super) connection: Arc<Connection>,
@@ -64,7 +64,7 @@ impl ConnectionContext {
         let (_, session) = stream.get_ref();
         let progress = Arc::new(AnswerProgress::default());
         let connection = Arc::new(connection);
-        let client = Arc::new(Client {
+        let client = Arc::new(ConnectedClient {
             peer: self.client_trust.peer(session.peer_certificates()),
             progress: Arc::clone(&progress),
             connection: Arc::clone(&connection),
@@ -109,7 +109,11 @@ impl ConnectionContext {
         self.acceptor.accept(stream).await
     }
 
-    async fn serve_http1(&self, stream: TlsStream<TcpStream>, client: Arc<Client>) -> hyper::Result<()> {
+    async fn serve_http1(
+        &self,
+        stream: TlsStream<TcpStream>,
+        client: Arc<ConnectedClient>,
+    ) -> hyper::Result<()> {
         let service = service_fn(|request: Request<Incoming>| {
             let (filter, client) = (self.filter.clone(), Arc::clone(&client));
             async move { filter.answer(request, &client).await }
@@ -129,7 +133,11 @@ impl ConnectionContext {
         connection.await
     }
 
-    async fn serve_http2(&self, stream: TlsStream<TcpStream>, client: Arc<Client>) -> hyper::Result<()> {
+    async fn serve_http2(
+        &self,
+        stream: TlsStream<TcpStream>,
+        client: Arc<ConnectedClient>,
+    ) -> hyper::Result<()> {
         let filter = self.filter.clone();
         let service = service_fn(move |request: Request<Incoming>| {
             let (filter, client) = (filter.clone(), Arc::clone(&client));

@@ -23,7 +23,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::get::revision_too_large;
 use super::list_items::PIECE_WORK_MAX;
-use super::request_selectors::Selection;
+use super::request_selectors::RequestSelectors;
 use super::watch_options::{WatchStart, watch_timeout};
 use super::{Answer, Call};
 use crate::body::{Body, PIECE_BYTES};
@@ -51,7 +51,7 @@ pub(super) fn watch(call: Call) -> Result<Answer, Status> {
     if !call.resource.allows("watch") {
         return Err(Status::method_not_allowed());
     }
-    let selection = Selection::parse(&call)?;
+    let selection = RequestSelectors::parse(&call)?;
     let start = WatchStart::parse(&call)?;
     let timeout = watch_timeout(&call)?;
     let snapshot = call.backend.store.snapshot();
@@ -141,7 +141,7 @@ struct WatchStream {
     call: Call,
     /// How to show objects, if not as they are stored.
     view: Option<FormRenderer>,
-    selection: Selection,
+    selection: RequestSelectors,
     watch: Option<Watch>,
     initial: Option<InitialEvents>,
     marks_initial_end: bool,

@@ -8,7 +8,7 @@
 
 use homeostat_core::journal::{Cause, Change, Source};
 
-use super::admits;
+use super::passes;
 use crate::cache::{ObjectCache, ObjectDelta, ShownBy};
 use crate::queue::Urgency;
 use crate::relations::predicate::ChangeTest;
@@ -25,7 +25,7 @@ pub(crate) fn follow_main_kind(cache: &ObjectCache, queue: &ControllerQueue, pre
     });
     let queue = queue.clone();
     cache.subscribe(move |delta| {
-        if admits(predicate.as_ref(), delta, &queue) {
+        if passes(predicate.as_ref(), delta, &queue) {
             let (cause, urgency) = classify(delta, queue.source());
             queue.add(&delta.key, cause, urgency);
         }

@@ -101,9 +101,9 @@ where
 fn triggered<'a>(
     old: &'a BTreeSet<Key>,
     new: &'a BTreeSet<Key>,
-    is_admitted: bool,
+    passes_filter: bool,
 ) -> impl Iterator<Item = &'a Key> {
-    old.union(new).filter(move |key| is_admitted || old.contains(*key) != new.contains(*key))
+    old.union(new).filter(move |key| passes_filter || old.contains(*key) != new.contains(*key))
 }
 
 /// Returns the urgency of a change of another object for ours.
@@ -117,9 +117,9 @@ fn urgency(delta: &ObjectDelta, queue: &ControllerQueue, ours: &Key) -> Urgency 
 
 /// Returns whether the change matters. One on which the predicate panics does: a superfluous run does less harm than a
 /// missing one.
-fn admits(test: Option<&ChangeTest>, delta: &ObjectDelta, queue: &ControllerQueue) -> bool {
+fn passes(test: Option<&ChangeTest>, delta: &ObjectDelta, queue: &ControllerQueue) -> bool {
     let Some(test) = test else { return true };
-    let test = || test.admits(delta.old.as_deref(), delta.new.as_deref());
+    let test = || test.passes(delta.old.as_deref(), delta.new.as_deref());
     guarded("a predicate", &delta.key, queue, test).unwrap_or(true)
 }
 

@@ -13,7 +13,7 @@ use homeostat_core::selector::LabelSelector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, ObjectMeta};
 use serde_json::json;
 
-use super::{Followed, Relation, RelationContext, admits, guarded, triggered, urgency};
+use super::{Followed, Relation, RelationContext, guarded, passes, triggered, urgency};
 use crate::cache::{ObjectCache, ObjectIndex};
 use crate::kind::KindInfo;
 use crate::kind::object::Object;
@@ -82,10 +82,10 @@ pub(crate) fn selects(other: &'static KindInfo, selector: SelectorOf) -> Relatio
                 };
                 guarded("a selector", &delta.key, &queue, found).unwrap_or_default()
             };
-            let is_admitted = admits(followed.filter.as_ref(), delta, &queue);
+            let passes_filter = passes(followed.filter.as_ref(), delta, &queue);
             let [old, new] =
                 [&delta.old, &delta.new].map(|state| state.as_deref().map(matching).unwrap_or_default());
-            for ours in triggered(&old, &new, is_admitted) {
+            for ours in triggered(&old, &new, passes_filter) {
                 let cause = Cause::Related { other: delta.key.clone(), change: delta.change };
                 queue.add(ours, cause, urgency(delta, &queue, ours));
             }

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::connection::connect;
 use super::dispatch::{Webhook, WebhookFailure};
-use super::service::{Target, target_of};
+use super::service::{WebhookTarget, target_of};
 use crate::admission::AdmissionRequest;
 
 /// The longest answer: the patch of a whole object, encoded, and more.
@@ -98,7 +98,7 @@ fn failed(why: &str) -> WebhookFailure {
 async fn post(
     request: &AdmissionRequest<'_>,
     webhook: &Webhook,
-    target: &Target,
+    target: &WebhookTarget,
     (url, body): (&str, String),
 ) -> Result<Value, String> {
     let mut connection = connect(request, &webhook.spec["clientConfig"], target).await?;
