@@ -15,11 +15,11 @@ use tokio::time::Instant;
 
 use crate::activity::Activity;
 use crate::api::{Refusal, ViewerApi, WatchItem};
-use crate::frame::{ALIVE, frame};
+use crate::console_source::ConsoleSource;
+use crate::event_stream_frame::{ALIVE, frame};
 use crate::kinds::WatchedKind;
 use crate::redact::{redact, redact_record};
 use crate::row::Row;
-use crate::source::ConsoleSource;
 
 /// How often the journal is read.
 const LOOK: Duration = Duration::from_secs(1);

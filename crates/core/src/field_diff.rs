@@ -72,21 +72,21 @@ fn is_zero(count: &u32) -> bool {
 impl FieldDiff {
     /// Compares two states of an object.
     pub fn between(target: &Key, old: &Value, new: &Value) -> Self {
-        let mut comparison = Comparison::new(target, true);
+        let mut comparison = FieldComparison::new(target, true);
         comparison.compare(Some(old), Some(new));
         comparison.diff
     }
 
     /// Compares an object with desired state: fields that `desired` does not mention may be anything.
     pub fn toward(target: &Key, actual: &Value, desired: &Value) -> Self {
-        let mut comparison = Comparison::new(target, false);
+        let mut comparison = FieldComparison::new(target, false);
         comparison.compare(Some(actual), Some(desired));
         comparison.diff
     }
 
     /// Returns the change of one field, given by the names on its path; `[name]` is an item of a list.
     pub fn of_field(target: &Key, path: &[&str], old: Option<&Value>, new: Option<&Value>) -> Self {
-        let mut comparison = Comparison::new(target, true);
+        let mut comparison = FieldComparison::new(target, true);
         for step in path {
             if step.starts_with('[') { comparison.path.push_str(step) } else { comparison.enter_field(step) }
         }
@@ -97,7 +97,7 @@ impl FieldDiff {
     /// Returns the change of a field of something that is not an object of the cluster, with values that are text already.
     pub fn of_text(target: &Key, path: &str, old: &str, new: &str) -> Self {
         let path = path.trim_start_matches('/').replace('/', ".");
-        let mut comparison = Comparison { path, ..Comparison::new(target, true) };
+        let mut comparison = FieldComparison { path, ..FieldComparison::new(target, true) };
         let value = |text: &str| FieldValue::Shown(shortened(text.to_owned()));
         let (old, new) = if comparison.is_hidden() {
             (FieldValue::Hidden, FieldValue::Hidden)
@@ -168,7 +168,7 @@ impl fmt::Display for FieldChange {
 }
 
 /// A comparison in progress.
-struct Comparison {
+struct FieldComparison {
     diff: FieldDiff,
     path: String,
     is_secret: bool,
@@ -176,7 +176,7 @@ struct Comparison {
     is_whole: bool,
 }
 
-impl Comparison {
+impl FieldComparison {
     fn new(target: &Key, is_whole: bool) -> Self {
         let is_secret = target.resource() == "secrets" && target.group().is_empty();
         Self { diff: FieldDiff::default(), path: String::new(), is_secret, is_whole }

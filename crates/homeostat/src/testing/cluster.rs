@@ -22,11 +22,11 @@ use kube::{Api, Client, Resource};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::far_times::FarTimes;
 use super::faults::Faults;
 use super::held_time::HeldTime;
-use super::running::{OperatorEnd, RunningOperator};
-use super::wire::{Activity, Wire};
+use super::remote_times::RemoteTimes;
+use super::running_operator::{OperatorEnd, RunningOperator};
+use super::wire::{Wire, WireActivity};
 
 /// The namespace of objects that name none.
 pub(super) const NAMESPACE: &str = "default";
@@ -63,19 +63,19 @@ const STEPS_MAX: u32 = 60;
 
 /// A cluster for a test. See [the module](super) for an example.
 pub struct Cluster {
-    server: Server,
+    server: ServerLocation,
     client: Client,
     faults: Faults,
     clock: Clock,
-    far: Option<FarTimes>,
-    activity: Arc<Activity>,
+    far: Option<RemoteTimes>,
+    activity: Arc<WireActivity>,
     seed: u64,
     operators: Mutex<Vec<RunningOperator>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
 /// Where the API is.
-enum Server {
+enum ServerLocation {
     Here { client: Client, store: SharedStore },
     Far(Client),
 }
@@ -145,11 +145,11 @@ impl Builder {
         let clock = Clock::virtual_from(self.start);
         let mut tasks = JoinSet::new();
         let server = match self.server {
-            Some(client) => Server::Far(client),
+            Some(client) => ServerLocation::Far(client),
             None => serve(clock, self.seed, self.contents, &mut tasks).await,
         };
-        let far = matches!(server, Server::Far(_)).then(|| FarTimes::new(clock));
-        let (faults, activity) = (Faults::default(), Arc::<Activity>::default());
+        let far = matches!(server, ServerLocation::Far(_)).then(|| RemoteTimes::new(clock));
+        let (faults, activity) = (Faults::default(), Arc::<WireActivity>::default());
         let client = client_on(&server, Faults::default(), far.as_ref(), &activity);
         let (operators, tasks) = (Mutex::default(), Mutex::new(tasks));
         Cluster { server, client, faults, clock, far, activity, seed: self.seed, operators, tasks }
@@ -263,7 +263,7 @@ impl Cluster {
 
     /// With a server far away: waits until nothing has passed for a while.
     async fn quiet(&self) {
-        let Server::Far(direct) = &self.server else { return };
+        let ServerLocation::Far(direct) = &self.server else { return };
         let _held = HeldTime::new();
         let namespaces: Api<Namespace> = Api::all(direct.clone());
         let (mut before, mut questions) = (0, 0);
@@ -279,8 +279,8 @@ impl Cluster {
     /// A number that grows with everything that is done.
     fn work(&self) -> u64 {
         let written = match &self.server {
-            Server::Here { store, .. } => store.snapshot().revision().get(),
-            Server::Far(_) => 0,
+            ServerLocation::Here { store, .. } => store.snapshot().revision().get(),
+            ServerLocation::Far(_) => 0,
         };
         self.activity.work() + written
     }
@@ -357,20 +357,30 @@ impl Cluster {
 
     fn store(&self) -> &SharedStore {
         match &self.server {
-            Server::Here { store, .. } => store,
-            Server::Far(_) => panic!("the store of a server in another process is out of reach"),
+            ServerLocation::Here { store, .. } => store,
+            ServerLocation::Far(_) => panic!("the store of a server in another process is out of reach"),
         }
     }
 }
 
 /// A client on its way to the server.
-fn client_on(server: &Server, faults: Faults, far: Option<&FarTimes>, activity: &Arc<Activity>) -> Client {
-    let (Server::Here { client, .. } | Server::Far(client)) = server;
+fn client_on(
+    server: &ServerLocation,
+    faults: Faults,
+    far: Option<&RemoteTimes>,
+    activity: &Arc<WireActivity>,
+) -> Client {
+    let (ServerLocation::Here { client, .. } | ServerLocation::Far(client)) = server;
     Client::new(Wire::new(client.clone(), faults, far.cloned(), Arc::clone(activity)), NAMESPACE)
 }
 
 /// Starts a server in this process.
-async fn serve(clock: Clock, seed: u64, contents: Option<Snapshot>, tasks: &mut JoinSet<()>) -> Server {
+async fn serve(
+    clock: Clock,
+    seed: u64,
+    contents: Option<Snapshot>,
+    tasks: &mut JoinSet<()>,
+) -> ServerLocation {
     let store: SharedStore = Arc::new(match contents {
         Some(contents) => Memory::holding(contents, clock, Limits::default()),
         None => Memory::with(clock, Limits::default()),
@@ -378,7 +388,7 @@ async fn serve(clock: Clock, seed: u64, contents: Option<Snapshot>, tasks: &mut 
     let builder = ApiServer::builder(Arc::clone(&store)).clock(clock).entropy(Entropy::seeded(seed));
     let (server, keeper) = builder.build().await.expect("a store in memory takes the first objects");
     tasks.spawn(keeper.run(CancellationToken::new()));
-    Server::Here { client: Client::new(server, NAMESPACE), store }
+    ServerLocation::Here { client: Client::new(server, NAMESPACE), store }
 }
 
 /// Does time stand still while nothing waits for it? tokio does not say, so it is watched for a moment.

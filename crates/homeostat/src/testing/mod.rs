@@ -46,14 +46,14 @@
 //! fails. [`Cluster::client`] returns errors instead.
 
 mod cluster;
-mod far_times;
 mod faults;
 mod held_time;
 mod objects;
 mod records;
+mod remote_times;
 mod request_info;
-mod running;
-mod tools;
+mod required_programs;
+mod running_operator;
 mod wire;
 
 pub use cluster::{Builder, Cluster, ClusterSnapshot};
@@ -61,5 +61,5 @@ pub use faults::{Faults, InjectedFault};
 pub use held_time::HeldTime;
 pub use records::{JournalMark, Records};
 pub use request_info::RequestVerb;
-pub use running::RunningOperator;
-pub use tools::{has_tool, report_skip, skip_without};
+pub use required_programs::{has_tool, report_skip, skip_without};
+pub use running_operator::RunningOperator;

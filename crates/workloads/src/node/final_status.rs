@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::NAME;
 use super::options::RestartBackoff;
 use super::pod::last_status;
-use super::supervisor::layout::NodeLayout;
+use super::supervisor::node_layout::NodeLayout;
 use super::supervisor::records;
 use super::supervisor_client::PodRuns;
 

@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use homeostat_core::hash::fnv_32;
 use rustix::fs::{Gid, Mode, Uid};
 
-use super::supervisor::layout::NodeLayout;
+use super::supervisor::node_layout::NodeLayout;
 use super::supervisor::protocol::IdRange;
 use super::supervisor::safe_path;
 

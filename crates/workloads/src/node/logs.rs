@@ -18,8 +18,8 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::supervisor::layout::NodeLayout;
 use super::supervisor::log_file::rotated_path;
+use super::supervisor::node_layout::NodeLayout;
 use super::supervisor::protocol::{ContainerKey, RunState};
 use super::supervisor_client::SupervisorClient;
 

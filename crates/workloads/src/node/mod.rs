@@ -16,14 +16,14 @@ mod final_status;
 mod grpc;
 mod http;
 mod id_blocks;
+mod linux_namespaces;
 pub mod logs;
-mod namespaces;
 mod options;
 mod pod;
 mod pod_cleanup;
 mod probe;
 mod registration;
-mod remove;
+mod remove_folder;
 mod scheduler;
 mod storage;
 mod supervisor;
@@ -47,17 +47,17 @@ use tokio::sync::mpsc;
 pub use error::Error;
 pub use logs::Logs;
 pub use options::{NodeOptions, RestartBackoff};
-pub use remove::remove_folder;
+pub use remove_folder::remove_folder;
 pub use supervisor::{end_leftover_processes, run_node_helper};
 
 use addresses::PodAddresses;
 use final_status::FinalStatusWriter;
 use id_blocks::IdBlocks;
-use namespaces::AvailableNamespaces;
+use linux_namespaces::AvailableNamespaces;
 use pod::IdentityPolicy;
 use probe::Prober;
 use registration::NodeRegistrations;
-use supervisor::layout::NodeLayout;
+use supervisor::node_layout::NodeLayout;
 use supervisor_client::{SupervisorClient, SupervisorCommand, SupervisorConnection};
 use tokens::TokenCache;
 use user_accounts::UserAccount;
@@ -180,7 +180,7 @@ impl Node {
     async fn run_until(self, stop: CancellationToken) -> Result<(), Error> {
         let mut connection = self.connection;
         let namespaces = tokio::select! {
-            found = namespaces::detect(&self.supervisor, &self.layout), if self.options.uses_namespaces => found,
+            found = linux_namespaces::detect(&self.supervisor, &self.layout), if self.options.uses_namespaces => found,
             () = connection.run(), if self.options.uses_namespaces => AvailableNamespaces::default(),
             else => AvailableNamespaces::default(),
         };

@@ -3,8 +3,8 @@
 //! A Job's name contains the minute it is for. So a run that was started and not recorded before a crash is found
 //! again, and not started twice. Without a `timeZone` the schedule is in UTC.
 
-mod due;
-mod zone;
+mod due_runs;
+mod time_zone;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, CronJobStatus, Job};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
-use self::due::{DueRun, ScheduleWindow};
-use self::zone::load_zone;
-use super::number::as_usize;
+use self::due_runs::{DueRun, ScheduleWindow};
+use self::time_zone::load_zone;
+use super::numbers::as_usize;
 use super::ownership::is_controlled_by;
 use super::pod_control::error_message;
 

@@ -9,9 +9,9 @@ use k8s_openapi::api::apps::v1::{
     Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetStatus,
 };
 
+use super::replica_sets::{ReplicaSets, name};
 use super::rollout_sizes::RolloutLimits;
-use super::sets::{ReplicaSets, name};
-use crate::controllers::number::omit_zero;
+use crate::controllers::numbers::omit_zero;
 use crate::controllers::time::whole_second;
 
 const AVAILABLE: &str = "Available";

@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
 use self::plan::ExpectedPodsBasis;
-use super::number::as_count;
+use super::numbers::as_count;
 use super::ownership::{controller_of, label_selector, matches_labels};
 use super::partial_pod::{PartialPod, PodsInNamespace};
 

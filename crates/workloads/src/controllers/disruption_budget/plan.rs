@@ -9,7 +9,7 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec,
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::controllers::number::{Rounding, as_count, resolve_percentage};
+use crate::controllers::numbers::{Rounding, as_count, resolve_percentage};
 use crate::controllers::partial_pod::PartialPod;
 use crate::controllers::time::whole_second;
 

@@ -1,7 +1,7 @@
 //! EndpointSlices: the addresses of the Pods behind a Service. Services without a selector are left alone: their
-//! endpoints are managed by others. The decisions are in `plan`; `legacy` builds an Endpoints object from the same.
+//! endpoints are managed by others. The decisions are in `plan`; `endpoints` builds an Endpoints object from the same.
 
-mod legacy;
+mod endpoints;
 mod plan;
 
 use std::sync::Arc;
@@ -46,7 +46,7 @@ async fn reconcile(service: Arc<Service>, cx: Context<Service>) -> Result {
     let mut pods = cx.indexed::<PartialPod, _>(&PodsInNamespace::of(&service.metadata))?;
     pods.retain(|pod| matches_labels(&selector, &pod.metadata));
     let groups = endpoint_groups(&service, &pods);
-    cx.adopt(legacy::endpoints(&service, &groups)).await?;
+    cx.adopt(endpoints::endpoints(&service, &groups)).await?;
     let existing: Vec<EndpointSlice> = cx
         .owned::<EndpointSlice>()?
         .iter()

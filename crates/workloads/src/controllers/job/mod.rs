@@ -27,7 +27,7 @@ use super::deletion_order::pods_to_delete;
 use super::ownership::{claim_objects, label_selector};
 use super::partial_pod::PartialPod;
 use super::pod_control;
-use super::template::generated_pod;
+use super::pod_template::generated_pod;
 
 /// The value of `spec.managedBy` that means this controller.
 const MANAGER: &str = "kubernetes.io/job-controller";

@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSetSpec;
 
-use crate::controllers::number::{Rounding, resolve_percentage};
+use crate::controllers::numbers::{Rounding, resolve_percentage};
 use crate::controllers::partial_pod::{PartialPod, min_ready};
 use crate::controllers::revisions::REVISION;
 

@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::{HostPathVolumeSource, Pod, Volume};
 use rustix::fs::Mode;
 
 use super::environment::config_error;
-use super::sources::ValueSources;
 use super::status::StartRefusal;
+use super::value_sources::ValueSources;
 use super::volumes::{FolderMode, PreparedVolume, VolumeLocation, grant_access};
 use crate::node::NodeShared;
 use crate::node::storage;

@@ -12,8 +12,8 @@ use k8s_openapi::api::core::v1::Container;
 use rustix::fs::{Gid, Uid};
 
 use super::change_owner;
+use super::container_identity::{ContainerIdentity, PodIdentities};
 use super::environment::config_error;
-use super::identity::{ContainerIdentity, PodIdentities};
 use super::status::StartRefusal;
 use crate::node::NodeShared;
 use crate::node::supervisor::protocol::{Mount, MountOrigin};

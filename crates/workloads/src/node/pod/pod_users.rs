@@ -10,11 +10,11 @@ use homeostat_runtime::Context;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::change_owner::change_owner;
+use super::container_identity::{IdentityPolicy, PodIdBlocks, PodIdentities};
 use super::environment::config_error;
-use super::identity::{IdentityPolicy, PodIdBlocks, PodIdentities};
 use super::phase;
-use super::sources::{CachedSources, ValueSources};
 use super::status::StartRefusal;
+use super::value_sources::{CachedSources, ValueSources};
 use crate::node::id_blocks::{BlockHolder, IdBlock, IdBlocks, is_reserved};
 use crate::node::supervisor::safe_path;
 use crate::node::user_accounts::UserAccount;

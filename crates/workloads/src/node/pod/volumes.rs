@@ -16,16 +16,16 @@ use k8s_openapi::api::core::v1::{
 };
 use rustix::fs::{Gid, Mode, Uid};
 
+use super::container_identity::PodIdentities;
 use super::downward_api;
 use super::environment::{Environment, config_error, require_object};
-use super::expand::expand;
+use super::expand_variables::expand;
 use super::external_volume::ExternalVolume;
-use super::identity::PodIdentities;
 use super::mount_path;
 use super::pod_folders::PodFolders;
 use super::service_account;
-use super::sources::ValueSources;
 use super::status::StartRefusal;
+use super::value_sources::ValueSources;
 use super::volume_files::{FileContent, FileDefaults, VolumeFiles, write_files};
 use crate::node::NodeShared;
 use crate::node::supervisor::protocol::{Mount, MountOrigin};

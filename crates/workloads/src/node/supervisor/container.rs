@@ -17,7 +17,7 @@ use super::process_supervisor::ProcessSupervisor;
 use super::protocol::{
     CommandOutcome, ContainerKey, ContainerLaunch, LifecycleHook, ProcessSpec, RunExit, RunState,
 };
-use super::{execute, strays, termination_message};
+use super::{run_command, stray_processes, termination_message};
 
 /// How long the pipe may stay open after the process, its group and its strays are gone.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -110,7 +110,7 @@ impl RunningContainer<'_> {
         // assigns all other numbers first.
         signal_group(self.pid, Signal::KILL);
         drop(self.awaited);
-        strays::end_strays_of(supervisor, &run_name(&id), self.pid).await;
+        stray_processes::end_strays_of(supervisor, &run_name(&id), self.pid).await;
         if timeout(LAST_WORDS, &mut self.copy).await.is_err() {
             self.copy.abort();
         }
@@ -188,7 +188,8 @@ impl HookRun {
     async fn run(self, supervisor: &ProcessSupervisor, limit: Duration) -> CommandOutcome {
         let done = match self.hook {
             LifecycleHook::Execute(command) => {
-                return execute::run(supervisor, self.process.with_command(command), limit, &self.run).await;
+                return run_command::run(supervisor, self.process.with_command(command), limit, &self.run)
+                    .await;
             }
             LifecycleHook::Sleep { seconds } => {
                 sleep(Duration::from_secs(seconds).min(limit)).await;

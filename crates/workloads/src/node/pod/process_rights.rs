@@ -9,7 +9,7 @@
 
 use k8s_openapi::api::core::v1::{Capabilities, Container};
 
-use super::identity::IdentityPolicy;
+use super::container_identity::IdentityPolicy;
 use crate::node::supervisor::protocol::ProcessRights;
 
 /// The names of Linux's capabilities, each at its number.
