@@ -4,7 +4,7 @@
 //! relative to the listed prefix, so a modified token can name another position in the same list and nothing else.
 //!
 //! A token also contains its time of issue: it is valid for as long as history is kept, whether or not anything is
-//! written meanwhile.
+//! written in the meantime.
 
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};

@@ -4,8 +4,8 @@
 //! - **1**: custom objects are stored under `crd:group/resource/…`, see `storage`.
 //! - **2**: what gets defaults whenever it is read has a tag (`stored::encode`); before, its JSON began with a space.
 //!
-//! The number applies to the whole data folder, although the store keeps it: a change of any other file format raises it,
-//! too. The store is opened before anything else in the folder is read.
+//! The number applies to the whole data folder, although the store keeps it: a change of any other file format also
+//! raises it. The store is opened before anything else in the folder is read.
 //!
 //! **Invariant:** a step is a pure function of a key and its value, and never changes: folders of that format exist. So
 //! it knows the built-in kinds of its edition, not those of today.

@@ -1,8 +1,8 @@
 //! Advances history while nobody writes.
 //!
-//! Lists, watches and continue tokens are bounded by time but tell times apart by the store's revision. So the
-//! revision rises every few minutes even in an idle server, as it does in Kubernetes, whose servers record each
-//! compaction in etcd: a list that starts over can be told from the one whose token expired.
+//! Lists, watches and continue tokens are bounded by time but tell times apart by the store's revision. So the revision
+//! rises every few minutes even in an idle server, as it does in Kubernetes, whose servers record each compaction in
+//! etcd: a list that starts over can be distinguished from the one whose token expired.
 //!
 //! The key is not an object of the API: no path leads to it, and a definition cannot claim the core group.
 

@@ -87,8 +87,8 @@ pub const BODY_TIME: Duration = Duration::from_mins(1);
 /// After this time a body is late: it continues, but its request loses its slot if other requests of its user find
 /// none. Most bodies arrive with their headers.
 pub const BODY_LATE_TIME: Duration = Duration::from_secs(2);
-/// How much of an unwanted body is still read so that the client sees the refusal: slightly more than any body that
-/// we accept.
+/// How much of a refused body is still read so that the client sees the refusal: slightly more than any body that we
+/// accept.
 pub const UNREAD_BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How long that takes at most; see [`UNREAD_BODY_BYTES_MAX`].
 pub const UNREAD_BODY_TIME: Duration = Duration::from_secs(2);
@@ -101,9 +101,9 @@ pub const STALL_TIME: Duration = Duration::from_mins(1);
 /// slowest modem. Progress counts, not speed, but a client that reads a byte now and then only wants to occupy
 /// memory.
 pub const STALL_BYTES: usize = 64 * 1024;
-/// After this time an unfinished list is checked for objects that were changed or deleted meanwhile, which nobody
-/// else needs; the next check follows whenever the list is twice as old. For 50 000 objects a check takes half a
-/// second.
+/// After this time an unfinished list is checked for objects that were changed or deleted in the meantime, which only
+/// the list still holds; the next check follows whenever the list is twice as old. For 50 000 objects a check takes
+/// half a second.
 pub const LIST_CHECK_TIME: Duration = Duration::from_secs(1);
 /// From the request to stop until connections are cut. Watches end immediately; this time is for answers in progress.
 pub const DRAIN_TIME: Duration = Duration::from_secs(5);
@@ -127,7 +127,7 @@ pub const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 pub const FRAME_BYTES: u32 = 16 * 1024;
 /// The buffer for one HTTP/2 stream that the client does not read.
 pub const SEND_BUFFER_BYTES: usize = 256 * 1024;
-/// Streams that a client opened and reset before we looked at them; more is the rapid-reset attack and ends the
+/// Streams that a client opened and reset before we processed them; more is the rapid-reset attack and ends the
 /// connection.
 pub const RESET_STREAMS_MAX: usize = 64;
 /// How often an HTTP/2 connection is pinged; client-go pings every 30 s.
@@ -148,8 +148,7 @@ pub const UNSENT_BYTES_MAX: usize = 96 * 1024 * 1024;
 /// The part of [`UNSENT_BYTES_MAX`] for one user, or for all service accounts of one namespace: no user can fill it
 /// alone.
 pub const USER_UNSENT_BYTES_MAX: usize = UNSENT_BYTES_MAX / 2;
-/// Answers built as a whole that are smaller than this are sent as they are; the excess capacity of larger ones is
-/// freed.
+/// Answers built as a whole that are smaller than this are sent unchanged; the excess capacity of larger ones is freed.
 pub const UNSENT_BYTES_SMALL: usize = 64 * 1024;
 
 /// Pieces smaller than this are joined before they are written.

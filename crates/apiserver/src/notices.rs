@@ -93,7 +93,7 @@ struct NoticeState {
     /// Commits that nobody waits for any more.
     abandoned: Vec<AbandonedCommit>,
     dependents: BTreeMap<Box<str>, BTreeSet<Key>>,
-    /// Namespaces being deleted: an object that leaves one is a reason to look again.
+    /// Namespaces being deleted: an object that leaves one is a reason to check again.
     ending_namespaces: BTreeSet<Box<str>>,
     /// The storage of definitions that are being deleted, with the definition's name.
     ending_resources: BTreeMap<Prefix, Box<str>>,
@@ -402,7 +402,7 @@ impl NoticeState {
     }
 }
 
-/// Returns whether a quota was written by somebody who did not count: its limits are new.
+/// Returns whether a quota was written without its usage being counted: its limits are new.
 fn is_uncounted(old: Option<&Arc<Entry>>, new: &Entry) -> bool {
     let (new, old) = (encode::decode(new), old.map(|old| encode::decode(old)));
     old.is_none_or(|old| old["spec"] != new["spec"]) || new["status"]["hard"] != new["spec"]["hard"]

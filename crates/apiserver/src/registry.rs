@@ -1,7 +1,7 @@
 //! The resources that are served at the moment: the built-in rows plus those of established definitions.
 //!
 //! **Invariant:** no custom row belongs to a group with built-in kinds, whatever the stored definition contains.
-//! Kubernetes, too, answers such a definition with 404 in every version: the built-in group handles all of its paths.
+//! Kubernetes also answers such a definition with 404 in every version: the built-in group handles all of its paths.
 //!
 //! The table follows the stored definitions through a watch that is drained on each request, so a definition is
 //! served from the first request after its creation was answered. Rows of unchanged definitions are kept.
@@ -67,7 +67,7 @@ impl ResourceTable {
         self.get(kind.group, kind.version, kind.plural).expect("every declared kind is served")
     }
 
-    /// Returns the row of a kind in this very version.
+    /// Returns the row of a kind in exactly this version.
     pub(crate) fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
         let is_meant =
             |row: &&Arc<Resource>| &*row.group == group && &*row.version == version && &*row.kind == kind;

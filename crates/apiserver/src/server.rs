@@ -40,7 +40,7 @@ use crate::metrics::{self, Metrics, RequestLabels};
 use crate::notices::Notices;
 use crate::registry::Registry;
 use crate::request::{
-    AnyBody, BoxError, Query, Target, Verb, accept_headers, collect_body, decode_path,
+    AnyBody, BoxError, PathTarget, Query, Verb, accept_headers, collect_body, decode_path,
     negotiate_representation, refusal_representation, routing, text_header, timeout,
 };
 use crate::serve::SlotHandle;
@@ -127,8 +127,8 @@ impl Builder {
         self
     }
 
-    /// Sets the admission plugins. By default they are those of Kubernetes, except that Pods get no ServiceAccount: tests
-    /// of operators rarely want one. A control plane for everybody's use wants `AdmissionConfig::default()`.
+    /// Sets the admission plugins. By default they are those of Kubernetes, except that Pods get no ServiceAccount:
+    /// tests of operators rarely want one. A control plane for general use should have `AdmissionConfig::default()`.
     #[must_use]
     pub fn admission(mut self, plugins: AdmissionConfig) -> Self {
         self.admission = plugins;
@@ -233,7 +233,7 @@ impl ApiServer {
     ) -> Result<Response<Body>, Status> {
         let backend = &self.shared.backend;
         let decoded = decode_path(parts.uri.path())?;
-        let target = Target::parse(&decoded);
+        let target = PathTarget::parse(&decoded);
         let query = Query::parse(parts.uri.query());
         let who = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
         let acting = |what: &RequestAttributes<'_>| {
@@ -243,12 +243,12 @@ impl ApiServer {
         if decoded == crate::write_history::PATH {
             return self.answer_history(parts, &query, who);
         }
-        let Target::Resource(path) = target else {
+        let PathTarget::Resource(path) = target else {
             labels.set_path(&parts.method, &decoded);
             let verb = parts.method.as_str().to_ascii_lowercase();
             let what = RequestAttributes::Path { verb: &verb, path: &decoded };
             backend.authorizer.authorize(&acting(&what)?, &what)?;
-            return if target == Target::Nowhere {
+            return if target == PathTarget::Nowhere {
                 Err(Status::no_such_path())
             } else {
                 self.answer_document(parts, &decoded, who).await
@@ -301,7 +301,7 @@ impl ApiServer {
             authenticator: &self.shared.authenticator,
         };
         let cost = call.cost(&body);
-        if let Some(asked) = crate::verbs::Review::of_call(&call) {
+        if let Some(asked) = crate::verbs::ReviewRequest::of_call(&call) {
             let answer = async { asked.answer(&call, &reviewer, &body) };
             return Ok(self.shared.expensive.run(cost, user, answer).await?.into_response());
         }

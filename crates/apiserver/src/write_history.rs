@@ -1,7 +1,7 @@
-//! Who wrote what: a bounded memory of recent writes, and of those that were refused, for `why`.
+//! The history of writes: a bounded memory of recent writes, and of those that were refused, for `why`.
 //!
-//! A write costs a lock and a few clones: the stored states before and after it are kept as they are, and compared only
-//! when somebody asks. Events and Leases are not kept, because they are written all the time and say nothing here.
+//! A write costs a lock and a few clones: the stored states before and after it are kept, and compared only on request.
+//! Events and Leases are not kept, because they are written all the time and say nothing here.
 //!
 //! **Invariant:** memory is bounded by the number of writes and by the bytes of the states they keep. **Invariant:** an
 //! answer is given only to those who may get the object; it names other objects only to those who may get these.
@@ -45,7 +45,7 @@ pub trait JournalSource: Send + Sync {
     fn about(&self, object: &Key) -> OperatorJournal;
 }
 
-/// A write as it is kept.
+/// A recorded write.
 pub(crate) struct KeptWrite {
     pub(crate) at: Timestamp,
     pub(crate) user: String,
@@ -63,7 +63,7 @@ pub(crate) struct KeptWrite {
 #[derive(Default)]
 pub(crate) struct WriteHistory {
     done: Mutex<WriteRing>,
-    /// Refusals are kept apart: anybody can have many of them.
+    /// Refusals are kept apart: anyone can cause many of them.
     refused: Mutex<WriteRing>,
     journals: Mutex<Vec<Arc<dyn JournalSource>>>,
 }
@@ -96,7 +96,7 @@ impl WriteHistory {
         self.journals.lock().unwrap_or_else(PoisonError::into_inner).push(source);
     }
 
-    /// Returns what is known about an object, to somebody who may get it. Others are named only if `may_get` says so.
+    /// Returns what is known about an object, for a caller who may get it. Others are named only if `may_get` says so.
     pub(crate) fn about(&self, object: &Key, may_get: impl Fn(&Key) -> bool) -> ObjectHistory {
         let (mut writes, since, dropped) = lock(&self.done).about(object);
         writes.extend(lock(&self.refused).about(object).0);

@@ -67,7 +67,7 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// Takes the lock of a new folder; `None` if somebody else has or had it.
+/// Takes the lock of a new folder; `None` if another process has or had it.
 fn take_lock(folder: &Path) -> io::Result<Option<File>> {
     let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(LOCK))?;
     let is_ours = is_locked(&lock) && lock.metadata()?.nlink() > 0;

@@ -66,12 +66,12 @@ pub(crate) struct Up {
     #[arg(long)]
     node: bool,
 
-    /// Register this machine as this many Nodes, for whatever needs several
+    /// Register this machine as this many Nodes, for setups that need several
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
     node_count: u32,
 
-    /// Run all Pods as this user of the machine (name or number), with its rights. Without it, each Pod runs as its own
-    /// user if the server is root, and otherwise as your user, without access to the server's data
+    /// Run all Pods as this user of the machine (name or number), with that user's permissions. Without it, each Pod
+    /// runs as its own user if the server is root, and otherwise as your user, without access to the server's data
     #[arg(long, value_name = "USER")]
     node_as: Option<String>,
 
@@ -144,7 +144,7 @@ impl Up {
             .map_err(|why| format!("cannot use --token-auth-file {}: {why}", file.display()))
     }
 
-    /// Returns the admission plugins that the flags ask for.
+    /// Returns the admission plugins that the flags select.
     fn admission(&self) -> Result<AdmissionConfig, String> {
         let (enabled, disabled) = (&self.enable_admission_plugins, &self.disable_admission_plugins);
         let plugins = AdmissionConfig::new(enabled, disabled).map_err(|error| error.to_string())?;
@@ -181,7 +181,7 @@ impl Up {
         }
         let mut control = builder.start().await?;
         if let Some(meaning) = self.node_notice() {
-            // It does not matter if nobody reads it.
+            // It does not matter if stdout is closed.
             let _ = writeln!(std::io::stderr(), "{meaning}");
         }
         print_ready_line(&control)?;

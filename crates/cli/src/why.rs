@@ -26,11 +26,12 @@ pub(crate) struct Why {
     #[arg(long)]
     json: bool,
 
-    /// Go on, and print again whenever something changed
+    /// Continue, and print again whenever something changes
     #[arg(short, long)]
     watch: bool,
 
-    /// Which cluster [default: KUBECONFIG, otherwise the account of the Pod, otherwise .homeostat/kubeconfig]
+    /// The kubeconfig of the cluster [default: KUBECONFIG, otherwise the account of the Pod, otherwise
+    /// .homeostat/kubeconfig]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }

@@ -9,7 +9,7 @@ use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _};
 use serde_json::Value;
 
-use crate::source::{ApiAnswer, ApiRequest, ConsoleSource};
+use crate::console_source::{ApiAnswer, ApiRequest, ConsoleSource};
 
 const JSON: &str = "application/json";
 /// The answer that names all kinds of all groups at once.

@@ -17,15 +17,15 @@ use serde_json::json;
 use crate::activity::Activity;
 use crate::api::{Refusal, ViewerApi};
 use crate::assets::asset;
-use crate::frame::frame;
-use crate::guard;
+use crate::browser_defences;
+use crate::console_source::ConsoleSource;
+use crate::event_stream_frame::frame;
+use crate::history_window::load_window_start;
 use crate::kinds::{WatchedKind, load_kinds};
 use crate::live::{StreamStart, live_stream};
 use crate::object_story::{StoryObject, object_story};
 use crate::query::Query;
-use crate::source::ConsoleSource;
 use crate::viewer::{StreamSlot, StreamSlots, Viewer};
-use crate::window::load_window_start;
 
 /// The body of an answer.
 pub type ConsoleBody = UnsyncBoxBody<Bytes, Infallible>;
@@ -64,7 +64,7 @@ impl Console {
             Ok(response) => response,
             Err(refusal) => refuse(&refusal),
         };
-        guard::add_headers(response.headers_mut());
+        browser_defences::add_headers(response.headers_mut());
         response
     }
 
@@ -74,7 +74,7 @@ impl Console {
         uri: &Uri,
         headers: &HeaderMap,
     ) -> Result<Response<ConsoleBody>, Refusal> {
-        if !guard::is_meant_for_us(headers, &self.0.hosts) {
+        if !browser_defences::is_meant_for_us(headers, &self.0.hosts) {
             return Err(refusal(
                 StatusCode::MISDIRECTED_REQUEST,
                 "this console does not answer to that host name",
@@ -90,10 +90,10 @@ impl Console {
         let Some(page) = uri.path().strip_prefix("/api/") else {
             return Err(refusal(StatusCode::NOT_FOUND, "there is no such page"));
         };
-        if !guard::is_from_our_page(headers) {
+        if !browser_defences::is_from_our_page(headers) {
             return Err(refusal(StatusCode::FORBIDDEN, "only the console's own page may ask for data"));
         }
-        let token = guard::bearer_token(headers)
+        let token = browser_defences::bearer_token(headers)
             .ok_or_else(|| refusal(StatusCode::UNAUTHORIZED, "no token was sent"))?;
         let api = ViewerApi::new(Arc::clone(&self.0.source), token.to_owned());
         let query = Query::parse(uri.query().unwrap_or_default());

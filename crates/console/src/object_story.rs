@@ -1,7 +1,7 @@
 //! The stream behind the page Object: every revision in the window, the Events about it, and what operators did.
 //!
-//! **Invariant:** the journal is shown only to whoever the API lets read the object: the stream begins with a GET by the
-//! viewer's token, and a refusal (403) ends it. Values of Secrets are removed before anything leaves this file.
+//! **Invariant:** the journal is shown only to viewers whom the API lets read the object: the stream begins with a GET
+//! by the viewer's token, and a refusal (403) ends it. Values of Secrets are removed before anything leaves this file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use tokio::time::Instant;
 
 use crate::activity::Activity;
 use crate::api::{Refusal, ViewerApi, WatchItem};
-use crate::frame::{ALIVE, frame};
+use crate::console_source::ConsoleSource;
+use crate::event_stream_frame::{ALIVE, frame};
 use crate::kinds::WatchedKind;
 use crate::redact::{redact, redact_record};
 use crate::row::Row;
-use crate::source::ConsoleSource;
 
-/// How often the journal is looked at.
+/// How often the journal is read.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Looks after which a quiet stream says that it lives.
@@ -152,7 +152,7 @@ pub(crate) async fn object_story(
 }
 
 impl ObjectStory {
-    /// Returns the next frame; none when the object can no longer be followed, so that the page asks again.
+    /// Returns the next frame; `None` if the object can no longer be followed, so that the page asks again.
     async fn next_frame(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take() {
             return Some(first);

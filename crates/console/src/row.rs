@@ -6,7 +6,7 @@ use homeostat_core::Key;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::condition::{Condition, judge_object};
+use crate::condition::{StateSummary, judge_object};
 use crate::field::{revision, seconds};
 use crate::kinds::WatchedKind;
 
@@ -64,7 +64,7 @@ impl Row {
         let meta = &object["metadata"];
         let (changed, by) = last_write(meta);
         let created = seconds(&meta["creationTimestamp"]);
-        let Condition { state, words, cause, since, lapses } = judge_object(kind, object);
+        let StateSummary { state, words, cause, since, lapses } = judge_object(kind, object);
         Self {
             u: text(&meta["uid"]),
             k: kind.id(),

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::console::Console;
 
-/// Connections at a time: a browser opens six per tab.
+/// Concurrent connections: a browser opens six per tab.
 const CONNECTIONS_MAX: usize = 128;
 
 /// How long a connection may take to send a request.

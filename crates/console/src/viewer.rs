@@ -1,4 +1,4 @@
-//! Who looks at the page, as the API server says it, and how many look at once.
+//! The viewer of the page, as the API server identifies them, and the limit of concurrent viewers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,16 +7,16 @@ use serde_json::json;
 
 use crate::api::{Refusal, ViewerApi};
 
-/// Streams at a time, of all viewers: each costs a watch per kind, some 60, and a parse of every change.
+/// Concurrent streams of all viewers: each costs a watch per kind, some 60, and a parse of every change.
 pub(crate) const STREAMS_MAX: usize = 24;
 
-/// Somebody who looks.
+/// A viewer of the page.
 #[derive(Clone, Debug)]
 pub(crate) struct Viewer {
     pub(crate) user: String,
     /// Where to look for kinds that the viewer may not list everywhere.
     pub(crate) namespaces: Vec<String>,
-    /// May know what operators do: the right to read the server's metrics.
+    /// Whether the viewer may see what operators do: the permission to read the server's metrics.
     pub(crate) may_see_operators: bool,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct StreamSlots(Arc<AtomicUsize>);
 pub(crate) struct StreamSlot(Arc<AtomicUsize>);
 
 impl StreamSlots {
-    /// Takes a slot; none if all are taken.
+    /// Takes a slot; `None` if all are taken.
     pub(crate) fn take(&self) -> Option<StreamSlot> {
         let taken = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| {
             (open < STREAMS_MAX).then_some(open + 1)

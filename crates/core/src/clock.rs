@@ -25,7 +25,7 @@ pub struct ClockAdjustment {
 }
 
 impl ClockAdjustment {
-    /// Sets the clock forward by so many seconds, or back if they are negative.
+    /// Sets the clock forward by this many seconds, or back if negative.
     pub fn jump(&self, seconds: i64) {
         self.seconds.fetch_add(seconds, Ordering::Relaxed);
     }
@@ -37,7 +37,7 @@ impl ClockAdjustment {
 }
 
 impl Clock {
-    /// Returns the machine's clock, read anew each time (it follows clock adjustments).
+    /// Returns the machine's clock, read each time (it follows clock adjustments).
     pub fn system() -> Self {
         Self { base: Timestamp::UNIX_EPOCH, origin: None, adjustment: None }
     }

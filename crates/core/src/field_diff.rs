@@ -1,8 +1,8 @@
 //! What a write changed: paths of fields with their old and new values, in a size that a journal can keep.
 //!
-//! **Invariant:** no value of a Secret, and none of a field whose name says that it is a secret, ever enters a diff: such
-//! a field is only said to have changed. **Invariant:** a diff has at most [`CHANGES_MAX`] changes of at most
-//! [`VALUE_LETTERS_MAX`] letters per value; what was left out is counted.
+//! **Invariant:** no value of a Secret, and none of a field whose name says that it is a secret, ever enters a diff:
+//! such a field is only reported as changed. **Invariant:** a diff has at most [`CHANGES_MAX`] changes of at most
+//! [`VALUE_LETTERS_MAX`] letters per value; omitted changes are counted.
 
 use std::fmt;
 
@@ -72,21 +72,21 @@ fn is_zero(count: &u32) -> bool {
 impl FieldDiff {
     /// Compares two states of an object.
     pub fn between(target: &Key, old: &Value, new: &Value) -> Self {
-        let mut comparison = Comparison::new(target, true);
+        let mut comparison = FieldComparison::new(target, true);
         comparison.compare(Some(old), Some(new));
         comparison.diff
     }
 
     /// Compares an object with desired state: fields that `desired` does not mention may be anything.
     pub fn toward(target: &Key, actual: &Value, desired: &Value) -> Self {
-        let mut comparison = Comparison::new(target, false);
+        let mut comparison = FieldComparison::new(target, false);
         comparison.compare(Some(actual), Some(desired));
         comparison.diff
     }
 
     /// Returns the change of one field, given by the names on its path; `[name]` is an item of a list.
     pub fn of_field(target: &Key, path: &[&str], old: Option<&Value>, new: Option<&Value>) -> Self {
-        let mut comparison = Comparison::new(target, true);
+        let mut comparison = FieldComparison::new(target, true);
         for step in path {
             if step.starts_with('[') { comparison.path.push_str(step) } else { comparison.enter_field(step) }
         }
@@ -97,7 +97,7 @@ impl FieldDiff {
     /// Returns the change of a field of something that is not an object of the cluster, with values that are text already.
     pub fn of_text(target: &Key, path: &str, old: &str, new: &str) -> Self {
         let path = path.trim_start_matches('/').replace('/', ".");
-        let mut comparison = Comparison { path, ..Comparison::new(target, true) };
+        let mut comparison = FieldComparison { path, ..FieldComparison::new(target, true) };
         let value = |text: &str| FieldValue::Shown(shortened(text.to_owned()));
         let (old, new) = if comparison.is_hidden() {
             (FieldValue::Hidden, FieldValue::Hidden)
@@ -167,8 +167,8 @@ impl fmt::Display for FieldChange {
     }
 }
 
-/// A comparison under way.
-struct Comparison {
+/// A comparison in progress.
+struct FieldComparison {
     diff: FieldDiff,
     path: String,
     is_secret: bool,
@@ -176,7 +176,7 @@ struct Comparison {
     is_whole: bool,
 }
 
-impl Comparison {
+impl FieldComparison {
     fn new(target: &Key, is_whole: bool) -> Self {
         let is_secret = target.resource() == "secrets" && target.group().is_empty();
         Self { diff: FieldDiff::default(), path: String::new(), is_secret, is_whole }
@@ -186,7 +186,7 @@ impl Comparison {
         match (old, new) {
             (Some(old), Some(new)) if old == new => {}
             (Some(Value::Object(old)), Some(Value::Object(new))) => self.compare_fields(old, new),
-            // What appears or goes as a whole is told field by field near the root, where that says more.
+            // An object that appears or disappears is reported field by field near the root, where that says more.
             (None | Some(Value::Null), Some(Value::Object(new))) if !new.is_empty() => {
                 self.compare_fields(&Map::new(), new);
             }
@@ -321,7 +321,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Returns the field that names the items of a list: conditions have a type, most other things a name.
+/// Returns the field that names the items of a list: conditions have a type, most other items a name.
 fn identity_field(items: &[Value]) -> Option<&'static str> {
     ["name", "type", "uid", "key", "mountPath"].into_iter().find(|field| {
         let mut ids: Vec<&str> = items.iter().filter_map(|item| item.get(field)?.as_str()).collect();

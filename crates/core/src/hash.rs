@@ -8,7 +8,7 @@ pub fn fnv_32(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// Computes FNV-1a of 64 bits. Its upper bits are poor for short texts, too.
+/// Computes FNV-1a of 64 bits. Its upper bits are also poor for short texts.
 pub fn fnv_64(bytes: &[u8]) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325;
     bytes.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))

@@ -1,8 +1,8 @@
 //! What happened: the closed list of everything a runtime does. The runtime writes it, `why` prints it, metrics fold
 //! it, the console draws it, the simulator's oracles judge it. A new insight is a new variant, never a new channel.
 //!
-//! **Invariant:** an entry says what was done, never what is wished; a reconciler cannot see it. Entries are small:
-//! names are shared, and whole objects never enter.
+//! **Invariant:** an entry says what was done, never what is desired; a reconciler cannot see it. Entries are small:
+//! names are shared, and whole objects are never included.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -42,7 +42,7 @@ pub enum Entry {
     Quarantined {
         /// The object.
         object: Key,
-        /// What the decoder said.
+        /// The decoder's message.
         error: String,
     },
     /// A function of the operator that runs outside of reconciles panicked on an object and was skipped.
@@ -51,7 +51,7 @@ pub enum Entry {
         object: Key,
         /// What it is for: a mapping, a predicate, an index.
         function: Cow<'static, str>,
-        /// What the panic said.
+        /// The panic's message.
         message: String,
     },
     /// The state of one watch changed.
@@ -101,11 +101,11 @@ pub enum Entry {
         /// What it changed, when known; empty for objects that were created or deleted as a whole.
         diff: FieldDiff,
     },
-    /// Somebody else changed actual state away from desired state.
+    /// Someone else changed actual state away from desired state.
     Drifted {
         /// Who was being reconciled.
         object: Key,
-        /// What drifted: a key or the name of a thing outside.
+        /// What drifted: a key or the name of an external resource.
         target: String,
         /// Paths that differ.
         diff: Vec<String>,
@@ -143,7 +143,7 @@ pub enum Entry {
         /// How long it ran.
         took: Duration,
     },
-    /// A reconcile was cut off before its end: the right to act for its object was lost, or the operator stopped.
+    /// A reconcile was cancelled before its end: leadership for its object was lost, or the operator stopped.
     Cancelled {
         /// The object.
         object: Key,
@@ -154,20 +154,20 @@ pub enum Entry {
     Surveyed {
         /// The world's name.
         world: String,
-        /// Things listed.
+        /// External resources listed.
         things: u64,
         /// Of these, ours.
         owned: u64,
-        /// Objects whose things were not as desired, queued by this pass.
+        /// Objects whose external resources differed from the desired state, queued by this pass.
         suspects: u64,
-        /// Things without an owner that wait for their deletion to be confirmed.
+        /// External resources without an owner that wait for their deletion to be confirmed.
         leaks: u64,
         /// Leaks deleted by this pass.
         deleted: u64,
         /// Why leaks that were due were not deleted.
         withheld: Option<String>,
     },
-    /// The operator gained or lost the right to act.
+    /// The operator gained or lost leadership.
     Led {
         /// The lease.
         lease: String,
@@ -341,7 +341,7 @@ pub enum WriteOutcome {
         /// The resourceVersion after; absent when the object is gone.
         revision: Option<Revision>,
     },
-    /// Not sent: the right to act was lost.
+    /// Not sent: leadership was lost.
     Fenced,
     /// Refused or unanswered.
     Failed {

@@ -12,7 +12,7 @@ pub struct LogRequest {
     pub container: String,
     /// Of the run before the current one.
     pub previous: bool,
-    /// Go on as long as the container runs.
+    /// Continue as long as the container runs.
     pub follow: bool,
     /// Each line begins with its time.
     pub timestamps: bool,

@@ -64,7 +64,7 @@ impl Quantity {
         div_ceil(self.nanos, ONE)
     }
 
-    /// Returns a positive amount in wholes, rounded up: a number of bytes or of things.
+    /// Returns a positive amount in wholes, rounded up: a number of bytes or of objects.
     pub fn positive_wholes(self) -> Option<u64> {
         u64::try_from(self.wholes()).ok().filter(|wholes| *wholes > 0)
     }

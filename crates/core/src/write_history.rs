@@ -1,7 +1,7 @@
 //! What an API server and an operator tell about one object: who wrote it, and what was done about it. Data only, in the
 //! form in which it is sent.
 //!
-//! **Invariant:** whoever sends these has checked that the receiver may read the object, and every other object that is
+//! **Invariant:** the sender of these has checked that the receiver may read the object, and every other object that is
 //! named with more than its name.
 
 use jiff::Timestamp;
@@ -30,7 +30,7 @@ pub struct WriteRecord {
     pub manager: String,
     /// The revision it replaced; none for a new object.
     pub before: Option<Revision>,
-    /// The revision it made; none when the object is gone, or when the write was refused.
+    /// The revision it created; `None` if the object is gone or the write was refused.
     pub after: Option<Revision>,
     /// What it changed.
     pub diff: FieldDiff,
@@ -54,7 +54,7 @@ pub struct OperatorJournal {
     pub operator: String,
     /// What it did, oldest first.
     pub records: Vec<Record>,
-    /// Before this time, only the last changes and failures are known; none when nothing was dropped.
+    /// Before this time, only the last changes and failures are known; `None` if nothing was dropped.
     pub since: Option<Timestamp>,
     /// How many records of all objects were dropped.
     pub dropped: u64,

@@ -67,9 +67,9 @@ pub enum CauseCode {
     ProbeFailed,
     /// No node takes a Pod.
     Unscheduled,
-    /// An object of the wanted name belongs to somebody else.
+    /// An object of the desired name belongs to someone else.
     ConflictingOwner,
-    /// The server refused a write: the right to it is missing.
+    /// The server refused a write: the permission is missing.
     MissingRight,
     /// The server refused a write: the object is invalid, or over a quota.
     InvalidObject,
@@ -91,7 +91,7 @@ pub enum CauseCode {
     NotReady,
     /// A condition in a status says that something is wrong.
     Condition,
-    /// Nobody has looked at the newest state.
+    /// No controller has processed the newest state.
     Unobserved,
     /// An event warns.
     Warning,
@@ -130,9 +130,9 @@ pub struct Step {
 pub enum StepKind {
     /// Something was written.
     Write,
-    /// A controller looked at the object, for a reason from outside.
+    /// A controller reconciled the object, for an external reason.
     Look,
-    /// Somebody noticed something.
+    /// An event or condition reported something.
     Notice,
     /// Something failed, or was warned of.
     Failure,

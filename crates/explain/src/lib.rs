@@ -2,8 +2,8 @@
 //! the server, leases. [`explain`] folds it into an [`Explanation`]: the true cause first, then the way it came about.
 //! The command line prints it ([`render`]), and a console can draw the same data.
 //!
-//! **Invariant:** everything here is a function of the evidence: no I/O, no clock, no chance. It explains only what the
-//! evidence shows, and says what it could not see.
+//! **Invariant:** everything here is a function of the evidence: no I/O, no clock, no randomness. It explains only what
+//! the evidence shows, and says what it could not see.
 
 #![deny(clippy::exit)]
 

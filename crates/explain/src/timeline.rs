@@ -1,5 +1,5 @@
 //! What happened, in order: writes that the server saw, what operators did and why, and events. A write that both the
-//! server and an operator tell of is told once. What repeats is counted.
+//! server and an operator report appears once. Repetitions are counted.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ pub(crate) fn steps(evidence: &Evidence) -> Vec<Step> {
     grouped(steps)
 }
 
-/// Returns what the object waits for, as its controllers said it last.
+/// Returns what the object waits for, according to the last report of its controllers.
 pub(crate) fn waits(evidence: &Evidence, found: &[Finding]) -> Vec<String> {
     let mut waits: Vec<String> = found
         .iter()
@@ -129,7 +129,7 @@ fn step_of_record(evidence: &Evidence, operator: &str, record: &Record) -> Optio
             Some(step(object, text))
         }
         Entry::Started { object, causes, .. } if *object == evidence.subject => {
-            // What a controller does because of its own work is told by that work.
+            // A reconcile caused by a controller's own write is covered by that write.
             let causes: Vec<String> =
                 causes.iter().filter(|cause| is_from_outside(cause)).map(describe_cause).collect();
             let text = format!("looked at {}, because {}", evidence.name_of(object), causes.join("; "));
@@ -220,7 +220,7 @@ fn grouped(steps: Vec<Step>) -> Vec<Step> {
             Some(last) if is_repetition(last, &step) => {
                 *last = Step { times: last.times.saturating_add(step.times), ..step };
             }
-            // A failed run ends with the error of its write, which was told already.
+            // A failed run ends with the error of its write, which was already reported.
             Some(last) if is_consequence(last, &step) => {}
             _ => grouped.push(step),
         }

@@ -1,4 +1,4 @@
-//! What a reconciler asks for after it succeeded. An error carries no action, so no rule is needed for which of the two
+//! What a reconciler requests after it succeeded. An error carries no action, so no rule is needed for which of the two
 //! wins.
 
 use std::time::Duration;
@@ -21,8 +21,8 @@ impl Action {
         Self(Some(after))
     }
 
-    /// Reconciles the object again at once, after the objects that are already waiting. Rarely what you want: it is a
-    /// loop without a pause.
+    /// Reconciles the object again at once, after the objects that are already waiting. Rarely useful: it is a loop
+    /// without a pause.
     pub const fn requeue_now() -> Self {
         Self(Some(Duration::ZERO))
     }

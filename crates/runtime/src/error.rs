@@ -1,4 +1,4 @@
-//! What can go wrong in the runtime itself, a variant per thing a caller can do about it.
+//! The errors of the runtime itself, one variant for each way to handle them.
 
 use std::fmt;
 
@@ -70,7 +70,7 @@ pub enum Error {
         /// Method and path.
         request: String,
     },
-    /// Somebody else changed what we were about to write after we had read it. Their change was left alone.
+    /// Someone else changed the field that we were about to write after we had read it. Their change was left alone.
     #[error(
         "{target} was not written: somebody else changed the same field after it was read; the next run reads it again"
     )]
@@ -109,7 +109,7 @@ pub enum Error {
     /// The operator does not understand an argument on its command line.
     #[error("{0}")]
     Usage(String),
-    /// The object that is asked about does not exist, or may not be read.
+    /// The object to explain does not exist, or may not be read.
     #[error("{subject} does not exist, or you may not read it")]
     NotThere {
         /// Which object.
@@ -140,7 +140,7 @@ pub enum Error {
     },
 }
 
-/// Shows it as people read it, with its causes: this is what a `main` that returns it prints.
+/// Formats it for people, with its causes: a `main` that returns it prints this.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", chain(self))
@@ -181,13 +181,13 @@ impl Error {
         matches!(self, Self::Transport { .. }) || matches!(self.code(), Some(502..=504))
     }
 
-    /// Returns whether somebody else wrote in between, or the name is taken.
+    /// Returns whether someone else wrote in between, or the name is taken.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }
 
-    /// Returns whether the namespace is gone or accepts nothing new because it is being deleted. Whoever wanted to
-    /// create something there is deleted with it.
+    /// Returns whether the namespace is gone or accepts nothing new because it is being deleted. The object that wanted
+    /// to create something there is deleted with it.
     pub fn is_namespace_ending(&self) -> bool {
         let Self::Api { status, .. } = self else { return false };
         let Some(details) = &status.details else { return false };
@@ -195,7 +195,7 @@ impl Error {
         (status.code == 403 && is_ending()) || (status.code == 404 && details.kind == "namespaces")
     }
 
-    /// Returns whether this very object is gone.
+    /// Returns whether this object is gone.
     pub(crate) fn is_loss_of(&self, key: &Key) -> bool {
         matches!(self, Self::Api { target, .. } if self.is_not_found() && target == key.as_str())
     }

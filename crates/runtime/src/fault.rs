@@ -1,4 +1,4 @@
-//! Why a reconcile failed, and what follows. Any error becomes a fault with `?` and is retried with backoff; two
+//! Why a reconcile failed, and the consequence. Any error becomes a fault with `?` and is retried with backoff; two
 //! functions change that: [`terminal`] and [`retry_after`].
 //!
 //! ```
@@ -32,7 +32,7 @@ pub type Result<T = crate::Action, E = Fault> = std::result::Result<T, E>;
 pub struct Fault {
     class: Class,
     error: BoxError,
-    /// The reconciler left an event of its own about it.
+    /// Whether the reconciler recorded its own event about it.
     is_told: bool,
 }
 
@@ -60,7 +60,7 @@ impl Fault {
         Self { class, error: error.into(), is_told: false }
     }
 
-    /// Returns whether the reconciler left a warning of its own about it, so that no other is needed.
+    /// Returns whether the reconciler recorded its own warning about it, so that no other is needed.
     pub(crate) fn is_told(&self) -> bool {
         self.is_told
     }
@@ -88,7 +88,7 @@ impl Fault {
         self.class == Class::Panic
     }
 
-    /// Returns whether something that belongs to somebody else is in the way. Only a person can resolve that, so it is
+    /// Returns whether something that belongs to someone else is in the way. Only a person can resolve that, so it is
     /// reported at once.
     pub(crate) fn is_conflict_of_owners(&self) -> bool {
         matches!(self.error.downcast_ref(), Some(crate::Error::NotOurs { .. }))
@@ -107,7 +107,7 @@ impl Fault {
     /// Returns whether the fault is part of normal operation: the object or its namespace is gone, or another write came
     /// first.
     pub(crate) fn is_expected(&self, key: &Key, failures: u32) -> bool {
-        /// How often in a row a write may be late: an object that is being deleted loses its children one by one.
+        /// How often in a row a write may come too late: an object that is being deleted loses its children one by one.
         const LATE_MAX: u32 = 3;
         let Some(error) = self.error.downcast_ref::<Error>() else { return false };
         let is_late = error.is_conflict() || error.is_not_found();

@@ -1,11 +1,11 @@
-//! The journal: a bounded ring of what this operator did, and the folds that live on it (metrics, console, oracles).
+//! The journal: a bounded ring of what this operator did, and the folds over it (metrics, console, oracles).
 //!
-//! Thousands of objects that are looked at or changed must not push out why one of them fails. So records of changes and
-//! failures are kept when they leave the ring: the last few of each object, for the objects that had one most recently.
-//! Failures are kept apart, so that no change takes their place.
+//! Thousands of objects that are reconciled or changed must not push out why one of them fails. So records of changes
+//! and failures are kept when they leave the ring: the last few of each object, for the objects that had one most
+//! recently. Failures are kept apart, so that no change takes their place.
 //!
-//! **Invariant:** writing never waits for a reader and never fails; when the ring has too many records or bytes, the oldest
-//! are dropped, so memory is bounded. Folds see every record, also those that are dropped later.
+//! **Invariant:** writing never waits for a reader and never fails; when the ring has too many records or bytes, the
+//! oldest are dropped, so memory is bounded. Folds see every record, even those that are dropped later.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -26,7 +26,8 @@ const KEPT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How many failures of one object are kept, and how many changes: they show how it fails, and what was done before.
 pub(crate) const KEPT_PER_OBJECT: usize = 4;
 
-/// For how many objects failures are kept, and for how many changes: each takes as much memory as the ring.
+/// The number of objects whose failures are kept, and of those whose changes are: each takes as much memory as the
+/// ring.
 pub(crate) const KEPT_OBJECTS: usize = 4096;
 
 type Fold = Arc<dyn Fn(&Record) + Send + Sync>;
@@ -53,7 +54,7 @@ struct JournalState {
 /// How far back the journal reaches without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// The time of the oldest record in the ring; none when it is empty.
+    /// The time of the oldest record in the ring; `None` if it is empty.
     pub since: Option<Timestamp>,
     /// How many records were dropped before it.
     pub dropped: u64,
@@ -62,7 +63,7 @@ pub struct Reach {
 impl Journal {
     /// Creates an empty journal on this clock.
     pub fn new(clock: Clock) -> Self {
-        // The ring grows as it is filled: a simulator makes thousands of operators a second that say little.
+        // The ring grows as it is filled: a simulator creates thousands of operators a second that record little.
         Self(Arc::new(JournalShared { clock, held: Mutex::default(), folds: RwLock::default() }))
     }
 
@@ -82,18 +83,18 @@ impl Journal {
         self.0.folds.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(fold));
     }
 
-    /// Returns what the ring holds, oldest first.
+    /// Returns the records in the ring, oldest first.
     pub fn records(&self) -> Vec<Record> {
         self.state().ring.iter().cloned().collect()
     }
 
-    /// Returns what is known about one object, oldest first: what the ring holds, and before that its last changes and
+    /// Returns the records about one object, oldest first: those in the ring, and before them its last changes and
     /// failures.
     pub fn about(&self, object: &Key) -> Vec<Record> {
         self.about_any(|key| key == object)
     }
 
-    /// Returns what is known about the objects for which `is_meant` is true, oldest first.
+    /// Returns the records about the objects for which `is_meant` is true, oldest first.
     pub(crate) fn about_any(&self, is_meant: impl Fn(&Key) -> bool) -> Vec<Record> {
         let held = self.state();
         let kept = held.failures.objects.iter().chain(&held.changes.objects);

@@ -1,4 +1,4 @@
-//! Compares JSON: what the actual state lacks of the desired state.
+//! Compares JSON: finds the parts of the desired state that the actual state lacks.
 
 use serde_json::Value;
 
@@ -14,9 +14,9 @@ pub(crate) fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// Returns the paths at which `actual` does not hold what `desired` says. What `desired` does not mention may be
-/// anything. Lists must agree item by item, so a list that the server reorders counts as different: an apply too many,
-/// never too few.
+/// Returns the paths at which `actual` differs from `desired`. Fields that `desired` does not mention may have any
+/// value. Lists must agree item by item, so a list that the server reorders counts as different: that costs a
+/// superfluous apply, but never misses one.
 pub(crate) fn differences(desired: &Value, actual: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare(desired, actual, &mut String::new(), &mut found);
@@ -35,7 +35,7 @@ fn compare(desired: &Value, actual: &Value, path: &mut String, found: &mut Vec<S
                 descend(path, &index.to_string(), wanted, have, found);
             }
         }
-        // Types decoded by k8s-openapi leave out empty collections.
+        // Types decoded by k8s-openapi omit empty collections.
         (Value::Object(map), Value::Null) if map.is_empty() => {}
         (Value::Array(items), Value::Null) if items.is_empty() => {}
         (desired, actual) if desired == actual => {}

@@ -10,7 +10,7 @@
 
 #![deny(clippy::exit)]
 
-// How objects, errors and what happened are called.
+// The vocabulary: objects, errors and what happened.
 mod action;
 mod error;
 mod fault;
@@ -21,7 +21,7 @@ mod panics;
 pub mod queue;
 mod recent;
 
-// What is exchanged with the API server: objects, requests, the right to act, events, permissions.
+// The exchange with the API server: objects, requests, leadership, events, permissions.
 pub mod cache;
 mod events;
 mod fence;
@@ -29,7 +29,7 @@ mod request;
 mod rights;
 mod watch;
 
-// What controllers share, and what one reconcile holds.
+// The state that controllers share, and the context of one reconcile.
 mod context;
 mod shared;
 

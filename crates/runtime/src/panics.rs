@@ -8,8 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Calls the user's code; a panic becomes its message.
 ///
-/// What the code shares with others may be half changed after a panic; whatever we share with it is consistent, because
-/// none of our locks is held while it changes something of ours.
+/// State that the code shares with others may be half changed after a panic; state that we share with it is consistent,
+/// because none of our locks is held while it changes something of ours.
 pub(crate) fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| message_of(&*panic))
 }

@@ -1,6 +1,6 @@
 //! One request to the API server and its answer, decoded once and without managed fields. Everything the runtime sends,
-//! except lists and watches, goes through here, and none of it waits for ever: a connection may die silently, and
-//! whoever waits on it would hang.
+//! except lists and watches, goes through here, and no request waits forever: a connection may die silently, and its
+//! caller would hang.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! The durable store: everything is in memory, and a log makes it durable.
 //!
 //! Reading order: [`files`] (all access to the disk), `frame` (checksums, torn or damaged), `payload` (what is written),
-//! `format` (in which version), `log` (appends and syncs), `acknowledged` (how far it must reach), `checkpoint`, `recover`, `migrate` (from
-//! an older version), [`backup`] (one file with everything), `queue` (what waits), `log_writer` (the thread that commits batches). `docs/why/store.md` has the engines
+//! `format` (in which version), `log` (appends and syncs), `acknowledged_revision` (how far it must reach), `checkpoint`, `recover`, `migrate` (from
+//! an older version), [`backup`] (one file with everything), `write_queue` (what waits), `log_writer` (the thread that commits batches). `docs/why/store.md` has the engines
 //! this was measured against.
 //!
-//! **Invariant:** a commit is synced to disk before anybody sees it or is told about it. If the disk refuses a write or
+//! **Invariant:** a commit is synced to disk before anyone sees it or is notified of it. If the disk refuses a write or
 //! a sync, the store becomes read-only for the rest of the process: the state of the data is then unknown, and a later
 //! success would prove nothing.
 
@@ -19,11 +19,11 @@ use homeostat_core::{Clock, Prefix, Revision};
 use tokio::sync::oneshot;
 
 use crate::history::Limits;
-use crate::published::Published;
+use crate::published::PublishedState;
 use crate::writer::Writer;
 use crate::{Committed, Error, Snapshot, Store, Txn, Watch};
 
-mod acknowledged;
+mod acknowledged_revision;
 pub mod backup;
 mod checkpoint;
 pub mod files;
@@ -33,13 +33,13 @@ mod log;
 mod log_writer;
 mod migrate;
 mod payload;
-mod queue;
 mod recover;
+mod write_queue;
 
 use files::{Files, Folder};
 pub use format::{Contents, KeyMigration, Migration};
 use log_writer::{LogWriter, WriterStatus};
-use queue::{Queue, Request};
+use write_queue::{WriteQueue, WriteRequest};
 
 /// The settings of a disk store. The default suits a control plane on one machine.
 #[derive(Clone, Debug)]
@@ -75,8 +75,8 @@ impl Default for Config {
 /// A durable store in a folder.
 #[derive(Debug)]
 pub struct Disk {
-    published: Arc<Published>,
-    queue: Arc<Queue>,
+    published: Arc<PublishedState>,
+    queue: Arc<WriteQueue>,
     status: Arc<WriterStatus>,
     log_writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -89,10 +89,10 @@ impl Disk {
 
     /// Opens the store on your own implementation of [`Files`]; for tests of what a disk can do to it.
     pub fn open_on(files: Arc<dyn Files>, config: &Config) -> Result<Self, Error> {
-        let published = Arc::new(Published::default());
+        let published = Arc::new(PublishedState::default());
         let mut writer = Writer::new(Arc::clone(&published), config.clock, config.history);
         let recovered = recover::recover(&files, &mut writer, config)?;
-        let (queue, status) = (Arc::<Queue>::default(), Arc::<WriterStatus>::default());
+        let (queue, status) = (Arc::<WriteQueue>::default(), Arc::<WriterStatus>::default());
         let log_writer =
             LogWriter::new(files, writer, Arc::clone(&published), recovered, config.checkpoint_bytes);
         let thread = log_writer.start(Arc::clone(&queue), Arc::clone(&status))?;
@@ -102,7 +102,7 @@ impl Disk {
     /// Sends a request to the writer and waits for its answer.
     fn ask<T: Send + 'static>(
         &self,
-        request: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Request,
+        request: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> WriteRequest,
     ) -> BoxFuture<'static, Result<T, Error>> {
         let (answer, answered) = oneshot::channel();
         match self.status.check().and_then(|()| self.queue.push(request(answer))) {
@@ -126,7 +126,7 @@ impl Store for Disk {
     }
 
     fn commit(&self, txn: Txn) -> BoxFuture<'static, Result<Committed, Error>> {
-        self.ask(|answer| Request::Commit(txn, answer))
+        self.ask(|answer| WriteRequest::Commit(txn, answer))
     }
 
     fn watch(&self, prefix: &Prefix, from: Revision) -> Result<Watch, Error> {
@@ -134,7 +134,7 @@ impl Store for Disk {
     }
 
     fn compact(&self, revision: Revision) -> BoxFuture<'static, Result<(), Error>> {
-        self.ask(|answer| Request::Compact(revision, answer))
+        self.ask(|answer| WriteRequest::Compact(revision, answer))
     }
 
     fn check(&self) -> Result<(), Error> {

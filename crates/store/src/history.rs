@@ -13,7 +13,7 @@ use homeostat_core::Revision;
 use jiff::Timestamp;
 
 use crate::Event;
-use crate::published::Published;
+use crate::published::PublishedState;
 use crate::topic::Topic;
 
 /// How much history is kept.
@@ -71,7 +71,7 @@ impl History {
     }
 
     /// Forgets what exceeds the limits.
-    pub(crate) fn trim(&mut self, published: &Published, now: Timestamp) {
+    pub(crate) fn trim(&mut self, published: &PublishedState, now: Timestamp) {
         let oldest = now.checked_sub(self.limits.age).unwrap_or(Timestamp::MIN);
         published.pins().expire(now, oldest);
         let mut bytes = self.bytes;
@@ -89,7 +89,7 @@ impl History {
     }
 
     /// Forgets everything up to `floor`.
-    pub(crate) fn forget(&mut self, published: &Published, floor: Revision) {
+    pub(crate) fn forget(&mut self, published: &PublishedState, floor: Revision) {
         published.forget(floor.max(published.floor()));
         while self.records.front().is_some_and(|record| record.revision <= floor)
             && let Some(record) = self.records.pop_front()

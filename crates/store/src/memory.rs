@@ -10,14 +10,14 @@ use futures::future::{BoxFuture, ready};
 use homeostat_core::{Clock, Prefix, Revision};
 
 use crate::history::Limits;
-use crate::published::Published;
+use crate::published::PublishedState;
 use crate::writer::Writer;
 use crate::{Committed, Error, Event, Snapshot, Store, Txn, Watch};
 
 /// A store without durability.
 #[derive(Debug)]
 pub struct Memory {
-    published: Arc<Published>,
+    published: Arc<PublishedState>,
     writer: Mutex<Writer>,
 }
 
@@ -29,7 +29,7 @@ impl Memory {
 
     /// Creates an empty store; `clock` determines the age of history.
     pub fn with(clock: Clock, limits: Limits) -> Self {
-        let published = Arc::new(Published::default());
+        let published = Arc::new(PublishedState::default());
         let writer = Mutex::new(Writer::new(Arc::clone(&published), clock, limits));
         Self { published, writer }
     }

@@ -17,10 +17,10 @@ const PINS_MAX: usize = 8;
 
 /// Past snapshots, the most recently used last.
 #[derive(Debug, Default)]
-pub(crate) struct PinnedSnapshots(VecDeque<Pin>);
+pub(crate) struct PinnedSnapshots(VecDeque<SnapshotPin>);
 
 #[derive(Debug)]
-struct Pin {
+struct SnapshotPin {
     snapshot: Snapshot,
     /// The first time that the writer saw it unused since its last use.
     idle_since: Option<Timestamp>,
@@ -29,14 +29,14 @@ struct Pin {
 impl PinnedSnapshots {
     pub(crate) fn get(&mut self, revision: Revision) -> Option<Snapshot> {
         let at = self.0.iter().position(|pin| pin.snapshot.revision() == revision)?;
-        let Pin { snapshot, .. } = self.0.remove(at)?;
-        self.0.push_back(Pin { snapshot: snapshot.clone(), idle_since: None });
+        let SnapshotPin { snapshot, .. } = self.0.remove(at)?;
+        self.0.push_back(SnapshotPin { snapshot: snapshot.clone(), idle_since: None });
         Some(snapshot)
     }
 
     pub(crate) fn put(&mut self, snapshot: Snapshot) {
         if self.get(snapshot.revision()).is_none() {
-            self.0.push_back(Pin { snapshot, idle_since: None });
+            self.0.push_back(SnapshotPin { snapshot, idle_since: None });
         }
         if self.0.len() > PINS_MAX {
             self.0.pop_front();

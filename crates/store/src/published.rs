@@ -1,4 +1,5 @@
-//! What everybody may see: the newest snapshot, the topics of the resources, and how far back history reaches.
+//! The published state, which everyone may see: the newest snapshot, the topics of the resources, and how far back
+//! history reaches.
 //!
 //! Readers and watchers touch only this; the writer hands over a whole batch at a time, which is durable by then.
 //!
@@ -16,9 +17,9 @@ use crate::pinned_snapshots::PinnedSnapshots;
 use crate::topic::Topic;
 use crate::{Error, Event, Snapshot};
 
-/// The state shared between the writer and everybody else.
+/// The state shared between the writer and everyone else.
 #[derive(Debug, Default)]
-pub(crate) struct Published {
+pub(crate) struct PublishedState {
     current: ArcSwap<Snapshot>,
     visible: AtomicU64,
     /// The last forgotten revision: history is whole after it.
@@ -28,7 +29,7 @@ pub(crate) struct Published {
     is_closed: AtomicBool,
 }
 
-impl Published {
+impl PublishedState {
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot::clone(&self.current.load())
     }
@@ -122,31 +123,31 @@ impl Published {
         Ok(events)
     }
 
-    /// Collects the events between `current` and a past `revision`. This is quick: [`Undo::apply`] undoes them later
+    /// Collects the events between `current` and a past `revision`. This is quick: [`SnapshotRollback::apply`] undoes them later
     /// and may take its time while history moves on.
-    pub(crate) fn undo(&self, current: Snapshot, revision: Revision) -> Result<Undo, Error> {
+    pub(crate) fn undo(&self, current: Snapshot, revision: Revision) -> Result<SnapshotRollback, Error> {
         let newest = current.revision();
         let mut events = Vec::new();
         for topic in self.all_topics() {
             let newer = topic.read().back_to(revision);
             events.extend(newer.into_iter().filter(|event| event.revision <= newest));
         }
-        // Checked last: if anything needed had been trimmed meanwhile, the floor would have passed the revision.
+        // Checked last: if anything needed had been trimmed in the meantime, the floor would have passed the revision.
         self.check_kept(revision)?;
-        Ok(Undo { current, revision, events })
+        Ok(SnapshotRollback { current, revision, events })
     }
 }
 
 /// The way back from one snapshot to an earlier one.
 #[derive(Debug)]
-pub(crate) struct Undo {
+pub(crate) struct SnapshotRollback {
     current: Snapshot,
     revision: Revision,
     /// Newest first within a topic. Keys of different topics differ, so their order among each other is free.
     events: Vec<Arc<Event>>,
 }
 
-impl Undo {
+impl SnapshotRollback {
     pub(crate) fn apply(self) -> Snapshot {
         let mut entries = self.current.into_entries();
         for event in self.events {
@@ -172,7 +173,7 @@ mod tests {
     /// state at the floor was ready.
     #[test]
     fn the_way_back_holds_while_history_is_forgotten() {
-        let published = Arc::new(Published::default());
+        let published = Arc::new(PublishedState::default());
         let mut writer = Writer::new(Arc::clone(&published), Clock::system(), Limits::default());
         let key = Key::new("", "pods", "default", "a");
         for text in ["1", "2", "3"] {

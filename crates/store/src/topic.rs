@@ -22,7 +22,7 @@ pub(crate) struct Topic {
     end: AtomicU64,
     /// Notified after the writer has made new events visible.
     pub(crate) arrived: Notify,
-    /// Every watch holds it, to be counted. Every event in the history holds the topic itself, too.
+    /// Every watch holds it, to be counted. Every event in the history also holds the topic itself.
     pub(crate) watches: Arc<()>,
 }
 
@@ -52,7 +52,7 @@ impl Topic {
         self.end.store(log.first + log.events.len() as u64, Ordering::Release);
     }
 
-    /// Forgets the oldest event. It is dropped after the lock is released: freeing memory is no reason to wait.
+    /// Forgets the oldest event. It is dropped after the lock is released: freeing memory is not a reason to wait.
     pub(crate) fn trim_one(&self) {
         let mut log = self.write();
         let forgotten = log.events.pop_front();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use homeostat_core::{Prefix, Revision};
 
-use crate::published::Published;
+use crate::published::PublishedState;
 use crate::topic::Topic;
 use crate::{Error, Event};
 
@@ -21,7 +21,7 @@ pub const BATCH_EVENTS: usize = 256;
 /// A cursor over the events of one prefix.
 #[derive(Debug)]
 pub struct Watch {
-    published: Arc<Published>,
+    published: Arc<PublishedState>,
     topic: Arc<Topic>,
     prefix: Prefix,
     /// The position in the topic of the first event not yet looked at.
@@ -33,7 +33,11 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(published: Arc<Published>, prefix: &Prefix, from: Revision) -> Result<Self, Error> {
+    pub(crate) fn new(
+        published: Arc<PublishedState>,
+        prefix: &Prefix,
+        from: Revision,
+    ) -> Result<Self, Error> {
         let topic = published.topic(prefix.topic());
         let place = {
             // Nothing is trimmed under the lock, so whatever the check allows still exists.

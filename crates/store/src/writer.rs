@@ -11,14 +11,14 @@ use imbl::OrdMap;
 use jiff::Timestamp;
 
 use crate::history::{History, Limits};
-use crate::published::Published;
+use crate::published::PublishedState;
 use crate::topic::Topic;
 use crate::{Committed, Entry, Error, Event, Expect, Op, Snapshot, Txn};
 
 /// The writing side of a store.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    published: Arc<Published>,
+    published: Arc<PublishedState>,
     history: History,
     clock: Clock,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Batch {
 }
 
 impl Writer {
-    pub(crate) fn new(published: Arc<Published>, clock: Clock, limits: Limits) -> Self {
+    pub(crate) fn new(published: Arc<PublishedState>, clock: Clock, limits: Limits) -> Self {
         Self { published, history: History::new(limits), clock }
     }
 

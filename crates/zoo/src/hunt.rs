@@ -4,17 +4,17 @@ use homeostat::sim::{Budget, Failure};
 
 use crate::animal::Animal;
 
-/// Real time is no limit where a number of schedules was asked for.
+/// Real time is not limited if a number of schedules was requested.
 const NO_LIMIT_SECONDS: u64 = 3600;
 
-/// How to hunt.
+/// The settings of a hunt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What chance starts from.
+    /// The random seed.
     pub seed: u64,
-    /// How much is tried with the broken one.
+    /// The budget for the broken one.
     pub broken: Budget,
-    /// How much is tried with the cured one.
+    /// The budget for the cured one.
     pub cured: Budget,
 }
 
@@ -31,20 +31,20 @@ impl Settings {
     }
 }
 
-/// What became of one hunt.
+/// The result of one hunt.
 #[derive(Clone, Debug)]
 pub struct Hunt {
     /// The animal.
     pub name: &'static str,
-    /// What chance started from.
+    /// The random seed.
     pub seed: u64,
-    /// What the simulator says of the broken one.
+    /// The simulator's report on the broken one.
     pub failure: Option<Failure>,
     /// Schedules until the broken one was found, or given up.
     pub schedules: u64,
-    /// Real seconds until then, with making the failure short.
+    /// Real seconds until then, including the shrinking of the failure.
     pub seconds: f64,
-    /// What the simulator says of the cured one: a false alarm.
+    /// The simulator's report on the cured one: a false alarm.
     pub alarm: Option<Failure>,
     /// Schedules that the cured one survived.
     pub cured_schedules: u64,
@@ -58,7 +58,7 @@ impl Hunt {
         self.failure.as_ref().map_or(0, Failure::steps)
     }
 
-    /// Returns whether the broken one was found and the cured one was left alone.
+    /// Returns whether the bug was found and the cured one passed.
     pub fn is_good(&self) -> bool {
         self.failure.is_some() && self.alarm.is_none()
     }

@@ -3,8 +3,8 @@
 //! Reading order: [`animal`] (what one is), [`animals`] (the list, one file each), [`hunt`] (how one is hunted), [`table`]
 //! (what is printed). `docs/why/zoo.md` says which real bugs each stands for.
 //!
-//! **Invariant:** a scenario says what a user of the operator does and wants, and nothing about the bug: the simulator hunts
-//! with its default budget and its default oracles.
+//! **Invariant:** a scenario describes what a user of the operator does and expects, and nothing about the bug: the
+//! simulator hunts with its default budget and its default oracles.
 
 pub mod animal;
 pub mod animals;

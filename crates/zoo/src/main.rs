@@ -1,4 +1,4 @@
-//! `homeostat-zoo`: hunts every animal and its cured twin, and prints what became of it.
+//! `homeostat-zoo`: hunts every animal and its cured twin, and prints the results.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -9,7 +9,8 @@ use homeostat_zoo::table::{HEAD, Row};
 use homeostat_zoo::{ANIMALS, Animal};
 use serde_json::{Value, json};
 
-/// A schedule makes and drops an operator and a server's answers: with the system's allocator it takes a fifth longer.
+/// A schedule allocates and drops an operator and a server's answers: with the system's allocator it takes a fifth
+/// longer.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -33,7 +34,7 @@ struct Arguments {
     /// Tries this many schedules with each cured one (default: the simulator's own budget)
     #[arg(long, value_name = "N")]
     schedules: Option<u64>,
-    /// Prints the whole story of each finding, too
+    /// Also prints the whole story of each finding
     #[arg(long)]
     tell: bool,
 }
@@ -92,7 +93,7 @@ fn summary(rows: &[Row]) -> String {
     format!("{good} of {} found without a false alarm; median {median:.2} s to find", rows.len())
 }
 
-/// Prints a line. Whoever closed the pipe does not want the rest.
+/// Prints a line. If the pipe is closed, the rest is not needed.
 fn print(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -1,7 +1,7 @@
-//! What several reconcilers of the zoo do in the same way: small objects, and writes that may be repeated.
+//! Functions that several reconcilers of the zoo share: small objects, and writes that may be repeated.
 //!
-//! [`is_latest`] is part of many cures: a cache may be old, and what is deleted, or made outside, on its word cannot be
-//! taken back.
+//! [`is_latest`] is part of many cures: a cache may be stale, and a deletion, or an external resource created because
+//! of it, cannot be undone.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ where
     Api::namespaced(cx.client().clone(), cx.key().namespace())
 }
 
-/// Creates an object; one of its name that is there already is left alone.
+/// Creates an object; an existing one of the same name is left alone.
 pub(crate) async fn create_if_missing<T: Kind>(api: &Api<T>, object: &T) -> Result<()> {
     match api.create(&PostParams::default(), object).await {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
@@ -58,8 +58,8 @@ pub(crate) async fn create_if_missing<T: Kind>(api: &Api<T>, object: &T) -> Resu
     }
 }
 
-/// Returns whether the reconciled object is, on the server, just as the reconciler was called with it. If it is not, a
-/// newer version of it will come with the watch.
+/// Returns whether the reconciled object is the server's latest version. If it is not, a newer version will arrive
+/// through the watch.
 pub(crate) async fn is_latest<K>(cx: &Context<K>) -> Result<bool>
 where
     K: Kind + Resource<Scope = NamespaceResourceScope>,

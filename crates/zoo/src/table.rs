@@ -1,4 +1,4 @@
-//! What the program prints: a line for each animal, with the worst case of all seeds.
+//! The output of the program: a line for each animal, with the worst case of all seeds.
 
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ impl Row {
         )
     }
 
-    /// Returns the entry for machines; with several seeds it also tells of each.
+    /// Returns the JSON entry; with several seeds it also contains each of them.
     pub fn entry(&self) -> Value {
         let mut entry = json!({
             "name": self.name(),
@@ -86,12 +86,12 @@ impl Row {
         entry
     }
 
-    /// Returns the stories of what should not be: cured ones that raised an alarm, with every seed.
+    /// Returns the stories of false alarms: cured ones in which a failure was found, with every seed.
     pub fn false_alarms(&self) -> impl Iterator<Item = &str> {
         self.hunts.iter().filter_map(|hunt| Some(&*hunt.alarm.as_ref()?.report))
     }
 
-    /// Returns the stories of what was found.
+    /// Returns the stories of the bugs that were found.
     pub fn findings(&self) -> impl Iterator<Item = &str> {
         self.hunts.iter().filter_map(|hunt| Some(&*hunt.failure.as_ref()?.report))
     }

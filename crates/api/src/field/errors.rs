@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use super::Error;
 
-/// The maximum number of errors kept for one object: more than anybody reads. A body may hold a million of them.
+/// The maximum number of errors kept for one object: more than anyone reads. A body may hold a million of them.
 const ERRORS_MAX: usize = 1000;
 /// The maximum number of text bytes kept for one object; the last error may exceed it. An answer repeats them once,
 /// as causes.

@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use super::{PART_BYTES_MAX, cut_text};
 
-/// The maximum number of texts: more than anybody reads. kube-apiserver's decoder stops at a hundred.
+/// The maximum number of texts: more than anyone reads. kube-apiserver's decoder stops at a hundred.
 const TEXTS_MAX: usize = 1000;
 /// The maximum number of bytes; the last text may exceed it.
 const TEXTS_BYTES_MAX: usize = 64 * 1024;

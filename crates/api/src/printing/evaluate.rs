@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use serde_json::{Map, Value};
 
-use super::jsonpath::{Comparison, FilterOperand, JsonPath, PathStep};
+use super::jsonpath::{FilterComparison, FilterOperand, JsonPath, PathStep};
 
 /// The maximum number of steps for all columns of one row: some milliseconds without a pause. A filter over ten
 /// thousand items is within it; each `..` of a path can multiply the steps by the size of the object, and definitions
@@ -201,7 +201,7 @@ fn slice(list: &[Value], start: Option<i64>, end: Option<i64>) -> &[Value] {
 fn passes(
     item: &Value,
     left: &JsonPath,
-    test: Option<&(Comparison, FilterOperand)>,
+    test: Option<&(FilterComparison, FilterOperand)>,
     budget: &mut RowBudget,
 ) -> Result<bool, RowBudgetExhausted> {
     let Some((comparison, operand)) = test else {
@@ -216,12 +216,12 @@ fn passes(
     budget.take_bytes(text_bytes(left).min(text_bytes(right)))?;
     let order = compare(left, right);
     Ok(match comparison {
-        Comparison::Equal => order == Some(Ordering::Equal),
-        Comparison::NotEqual => order.is_some_and(Ordering::is_ne),
-        Comparison::Less => order.is_some_and(Ordering::is_lt),
-        Comparison::LessOrEqual => order.is_some_and(Ordering::is_le),
-        Comparison::Greater => order.is_some_and(Ordering::is_gt),
-        Comparison::GreaterOrEqual => order.is_some_and(Ordering::is_ge),
+        FilterComparison::Equal => order == Some(Ordering::Equal),
+        FilterComparison::NotEqual => order.is_some_and(Ordering::is_ne),
+        FilterComparison::Less => order.is_some_and(Ordering::is_lt),
+        FilterComparison::LessOrEqual => order.is_some_and(Ordering::is_le),
+        FilterComparison::Greater => order.is_some_and(Ordering::is_gt),
+        FilterComparison::GreaterOrEqual => order.is_some_and(Ordering::is_ge),
     })
 }
 

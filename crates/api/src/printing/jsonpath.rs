@@ -25,11 +25,11 @@ pub(super) enum PathStep {
     Index(i64),
     Wildcard,
     Recursive,
-    Filter { left: JsonPath, test: Option<(Comparison, FilterOperand)> },
+    Filter { left: JsonPath, test: Option<(FilterComparison, FilterOperand)> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Comparison {
+pub(super) enum FilterComparison {
     Equal,
     NotEqual,
     Less,
@@ -45,13 +45,13 @@ pub(super) enum FilterOperand {
 }
 
 /// The comparisons in the order in which they are tried: longer ones first.
-const COMPARISONS: [(&str, Comparison); 6] = [
-    ("==", Comparison::Equal),
-    ("!=", Comparison::NotEqual),
-    ("<=", Comparison::LessOrEqual),
-    (">=", Comparison::GreaterOrEqual),
-    ("<", Comparison::Less),
-    (">", Comparison::Greater),
+const COMPARISONS: [(&str, FilterComparison); 6] = [
+    ("==", FilterComparison::Equal),
+    ("!=", FilterComparison::NotEqual),
+    ("<=", FilterComparison::LessOrEqual),
+    (">=", FilterComparison::GreaterOrEqual),
+    ("<", FilterComparison::Less),
+    (">", FilterComparison::Greater),
 ];
 
 impl JsonPath {
@@ -177,7 +177,7 @@ fn parse_filter(text: &str, depth: usize) -> Option<PathStep> {
     })
 }
 
-fn find_comparison(text: &str) -> Option<(usize, &'static str, Comparison)> {
+fn find_comparison(text: &str) -> Option<(usize, &'static str, FilterComparison)> {
     let found = COMPARISONS.iter().filter_map(|(sign, kind)| text.find(sign).map(|at| (at, *sign, *kind)));
     found.min_by_key(|(at, sign, _)| (*at, std::cmp::Reverse(sign.len())))
 }

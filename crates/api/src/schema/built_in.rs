@@ -9,7 +9,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
 use serde_json::{Map, Value};
 
 use super::convert;
-use super::facts::Facts;
+use super::facts::TypeFacts;
 use super::type_lines;
 use super::{NamedSchema, Schema, SchemaRef};
 
@@ -61,7 +61,7 @@ fn schema_at(at: usize) -> SchemaRef {
 }
 
 fn build_schema_at(at: usize) -> SchemaRef {
-    let facts = Facts::read();
+    let facts = TypeFacts::read();
     for (name, json) in &type_lines::closure([at]) {
         intern(name).schema.get_or_init(|| convert::built_in(name, json, &facts));
     }

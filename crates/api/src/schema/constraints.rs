@@ -20,7 +20,7 @@ pub struct ValueConstraints {
     pub(super) text: Option<Box<TextConstraints>>,
     pub(super) number: Option<Box<NumberConstraints>>,
     pub(super) size: Option<Box<CountConstraints>>,
-    pub(super) logic: Option<Box<Alternatives>>,
+    pub(super) logic: Option<Box<SchemaAlternatives>>,
     pub(super) required: Vec<Box<str>>,
     pub(super) properties: BTreeMap<Box<str>, ValueConstraints>,
     pub(super) additional: Option<Box<ValueConstraints>>,
@@ -116,7 +116,7 @@ pub(super) struct CountConstraints {
 
 /// Alternatives.
 #[derive(Debug, Default)]
-pub(super) struct Alternatives {
+pub(super) struct SchemaAlternatives {
     pub(super) all_of: Vec<ValueConstraints>,
     pub(super) any_of: Vec<ValueConstraints>,
     pub(super) one_of: Vec<ValueConstraints>,
@@ -227,11 +227,11 @@ fn size(json: &Value) -> Option<Box<CountConstraints>> {
     all.iter().any(Option::is_some).then(|| Box::new(size))
 }
 
-fn logic(json: &Value) -> Option<Box<Alternatives>> {
+fn logic(json: &Value) -> Option<Box<SchemaAlternatives>> {
     let list = |name: &str| {
         json[name].as_array().into_iter().flatten().map(ValueConstraints::read).collect::<Vec<_>>()
     };
-    let logic = Alternatives {
+    let logic = SchemaAlternatives {
         all_of: list("allOf"),
         any_of: list("anyOf"),
         one_of: list("oneOf"),

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::built_in::intern;
-use super::facts::Facts;
+use super::facts::TypeFacts;
 use super::{IntegerWidth, ObjectSchema, Presence, Property, Schema, SchemaRef, SchemaType};
 
 /// Types whose JSON is decided by code in Kubernetes, not by their fields.
@@ -28,7 +28,7 @@ const KEY_DEFAULTS: &[(&str, &str, &str)] = &[
 ];
 
 /// Returns the schema of the built-in type `owner`.
-pub(super) fn built_in(owner: &str, json: &Value, facts: &Facts) -> Schema {
+pub(super) fn built_in(owner: &str, json: &Value, facts: &TypeFacts) -> Schema {
     let kind = match SPECIAL.iter().find(|(name, _)| *name == owner) {
         Some((_, format)) => SchemaType::String((*format).into()),
         None if RAW.contains(&owner) => SchemaType::Any,
@@ -37,7 +37,7 @@ pub(super) fn built_in(owner: &str, json: &Value, facts: &Facts) -> Schema {
     Schema { kind, ..Schema::default() }
 }
 
-fn kind(owner: &str, json: &Value, facts: &Facts) -> SchemaType {
+fn kind(owner: &str, json: &Value, facts: &TypeFacts) -> SchemaType {
     if json["x-kubernetes-int-or-string"] == Value::Bool(true) {
         return SchemaType::IntOrString;
     }
@@ -54,7 +54,7 @@ fn kind(owner: &str, json: &Value, facts: &Facts) -> SchemaType {
     }
 }
 
-fn object(owner: &str, json: &Value, facts: &Facts) -> SchemaType {
+fn object(owner: &str, json: &Value, facts: &TypeFacts) -> SchemaType {
     let mut object = ObjectSchema::default();
     if let Some(fields) = json["properties"].as_object() {
         for (name, field) in fields {
@@ -73,7 +73,7 @@ fn object(owner: &str, json: &Value, facts: &Facts) -> SchemaType {
 }
 
 /// Converts a field, or (without a name) the items or values of one: those merge as their type says.
-fn place(owner: &str, field: &str, json: &Value, facts: &Facts) -> Property {
+fn place(owner: &str, field: &str, json: &Value, facts: &TypeFacts) -> Property {
     let target = json["$ref"].as_str().and_then(|path| path.rsplit('/').next());
     let in_place =
         || Schema { kind: kind(owner, json, facts), default: key_default(owner, field), ..Schema::default() };

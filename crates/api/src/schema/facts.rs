@@ -16,7 +16,7 @@ const PRESENCE: &str = include_str!("../../facts/presence.json");
 const SELF: &str = "";
 
 /// The facts, borrowed from the text they were read from.
-pub(super) struct Facts {
+pub(super) struct TypeFacts {
     merge: BTreeMap<&'static str, BTreeMap<&'static str, MergeRow<'static>>>,
     presence: BTreeMap<&'static str, PresenceRow<'static>>,
 }
@@ -46,7 +46,7 @@ struct PresenceRow<'a> {
     null: Vec<&'a str>,
 }
 
-impl Facts {
+impl TypeFacts {
     pub(super) fn read() -> Self {
         Self {
             merge: serde_json::from_str(MERGE).expect("the merge table is checked by a test"),

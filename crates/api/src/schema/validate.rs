@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::constraints::{
-    Alternatives, CountConstraints, JsonType, NumberConstraints, TextConstraints, ValueConstraints,
+    CountConstraints, JsonType, NumberConstraints, SchemaAlternatives, TextConstraints, ValueConstraints,
 };
 use super::{Schema, embedded, list_type};
 use crate::field::{Error, Errors, FieldPath};
@@ -303,7 +303,13 @@ impl ConstraintValidator<'_> {
         }
     }
 
-    fn logic(&mut self, logic: &Alternatives, value: &Value, old: Option<&Value>, path: &FieldPath<'_>) {
+    fn logic(
+        &mut self,
+        logic: &SchemaAlternatives,
+        value: &Value,
+        old: Option<&Value>,
+        path: &FieldPath<'_>,
+    ) {
         let tried = |rules: &ValueConstraints| {
             let mut validator =
                 ConstraintValidator { base: self.base, work: self.work, errors: Errors::new(), matches: 0 };

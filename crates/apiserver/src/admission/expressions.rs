@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use homeostat_api::schema::{CelData, CelExpression, CelFailure};
 
-/// The most expressions that are kept. A cluster has some hundred; beyond that all are compiled anew.
+/// The most expressions that are kept. A cluster has some hundred; beyond that all are compiled again.
 const EXPRESSIONS_MAX: usize = 2000;
 
 /// Compiled expressions by their text.

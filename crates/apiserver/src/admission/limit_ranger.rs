@@ -134,7 +134,7 @@ fn check_claim(claim: &Value, range: &Value) -> Vec<String> {
     let mut errors = Vec::new();
     for limit in limits_of_type(range, "PersistentVolumeClaim") {
         for (name, least) in parse_amounts(&limit["min"]) {
-            let given = Given::new(&name, &requests, &Amounts::new());
+            let given = RequestAndLimit::new(&name, &requests, &Amounts::new());
             errors.extend(check_least(limit, &name, least, &given).err());
         }
         for (name, most) in parse_amounts(&limit["max"]) {
@@ -152,24 +152,24 @@ fn check_claim(claim: &Value, range: &Value) -> Vec<String> {
 }
 
 /// What is requested and limited of one resource.
-struct Given {
+struct RequestAndLimit {
     request: Option<Quantity>,
     limit: Option<Quantity>,
 }
 
-impl Given {
+impl RequestAndLimit {
     fn new(name: &str, requests: &Amounts, limits: &Amounts) -> Self {
         Self { request: requests.get(name).copied(), limit: limits.get(name).copied() }
     }
 }
 
 fn check_limit(limit: &Value, requests: &Amounts, limits: &Amounts, errors: &mut Vec<String>) {
-    type Check = fn(&Value, &str, Quantity, &Given) -> Result<(), String>;
+    type Check = fn(&Value, &str, Quantity, &RequestAndLimit) -> Result<(), String>;
     let checks: [(&str, Check); 3] =
         [("min", check_least), ("max", check_most), ("maxLimitRequestRatio", check_ratio)];
     for (field, check) in checks {
         for (name, bound) in parse_amounts(&limit[field]) {
-            errors.extend(check(limit, &name, bound, &Given::new(&name, requests, limits)).err());
+            errors.extend(check(limit, &name, bound, &RequestAndLimit::new(&name, requests, limits)).err());
         }
     }
 }
@@ -178,7 +178,7 @@ fn shown_type(limit: &Value) -> &str {
     limit["type"].as_str().unwrap_or_default()
 }
 
-fn check_least(limit: &Value, name: &str, least: Quantity, given: &Given) -> Result<(), String> {
+fn check_least(limit: &Value, name: &str, least: Quantity, given: &RequestAndLimit) -> Result<(), String> {
     let bound = format!("minimum {name} usage per {} is {least}", shown_type(limit));
     let Some(request) = given.request else { return Err(format!("{bound}.  No request is specified")) };
     if request.nanos() < least.nanos() {
@@ -190,7 +190,7 @@ fn check_least(limit: &Value, name: &str, least: Quantity, given: &Given) -> Res
     }
 }
 
-fn check_most(limit: &Value, name: &str, most: Quantity, given: &Given) -> Result<(), String> {
+fn check_most(limit: &Value, name: &str, most: Quantity, given: &RequestAndLimit) -> Result<(), String> {
     let bound = format!("maximum {name} usage per {} is {most}", shown_type(limit));
     let Some(limited) = given.limit else { return Err(format!("{bound}.  No limit is specified")) };
     if limited.nanos() > most.nanos() {
@@ -202,7 +202,7 @@ fn check_most(limit: &Value, name: &str, most: Quantity, given: &Given) -> Resul
     }
 }
 
-fn check_ratio(limit: &Value, name: &str, most: Quantity, given: &Given) -> Result<(), String> {
+fn check_ratio(limit: &Value, name: &str, most: Quantity, given: &RequestAndLimit) -> Result<(), String> {
     let bound = format!("{name} max limit to request ratio per {} is {most}", shown_type(limit));
     let positive = |amount: Option<Quantity>| amount.map(Quantity::nanos).filter(|nanos| *nanos != 0);
     let Some(request) = positive(given.request) else {

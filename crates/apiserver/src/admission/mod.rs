@@ -1,7 +1,8 @@
 //! Admission: parties other than the kind itself that may change or refuse a write.
 //!
-//! Reading order: `request` (what plugins are told about a write), `plugin` (what a plugin is), `config` (which
-//! of them are on), then one file per plugin, in the order in which kube-apiserver runs them (`PLUGINS`).
+//! Reading order: `request` (the information that plugins get about a write), `plugin` (the interface of a plugin),
+//! `config` (which of them are on), then one file per plugin, in the order in which kube-apiserver runs them
+//! (`PLUGINS`).
 //!
 //! **Invariant:** every mutating plugin runs before every validating one, each sort in the order of `PLUGINS`.
 //! **Invariant:** a plugin is only called for resources it is interested in; that is decided once for each row, so a
@@ -92,7 +93,7 @@ impl Admission {
         Self::new(self.plugins.clone())
     }
 
-    /// Returns the calls of webhooks under way.
+    /// Returns the calls of webhooks in progress.
     fn webhook_calls(&self) -> &WebhookCalls {
         &self.webhook_calls
     }

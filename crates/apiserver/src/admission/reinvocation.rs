@@ -44,7 +44,7 @@ impl Reinvocation {
         self.is_second_round && !self.again.contains(id)
     }
 
-    /// Records an answer. A change is news for everybody who was asked before.
+    /// Records an answer. A change is news for every webhook that was asked before.
     pub(super) fn record_answer(&mut self, id: &str, is_changed: bool, wants_news: bool) {
         if is_changed {
             self.again.append(&mut self.asked);

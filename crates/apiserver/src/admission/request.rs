@@ -1,4 +1,4 @@
-//! What plugins are told about a write, beside the object: who does what to which resource, and how.
+//! The information that plugins get about a write, besides the object: who does what to which resource, and how.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,8 +1,8 @@
 //! JSON Web Tokens of service accounts: signed with ECDSA on P-256 (ES256); no other algorithm is accepted.
 //!
-//! **Invariant:** [`SigningKey::verify`] returns claims only for tokens that this very key signed; it does not judge
-//! the claims. The nonce of a signature comes from `ring`, not from `core::Entropy`: two signatures of one text
-//! differ, and nothing depends on their bytes.
+//! **Invariant:** [`SigningKey::verify`] returns claims only for tokens that this key signed; it does not judge the
+//! claims. The nonce of a signature comes from `ring`, not from `core::Entropy`: two signatures of one text differ, and
+//! nothing depends on their bytes.
 
 use std::fmt;
 

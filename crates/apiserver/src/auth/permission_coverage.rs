@@ -17,7 +17,7 @@ use super::text_list::TextList;
 /// How many comparisons of one entry with one held rule a check may take: about 50 ms. The largest roles in use (an
 /// administrator's, granted by a user with a hundred rules) take some 50 000.
 pub(super) const COMPARISONS_MAX: usize = 1_000_000;
-/// Bytes of missing permissions listed in a refusal: some 500 permissions, more than anybody reads.
+/// Bytes of missing permissions listed in a refusal: some 500 permissions, more than anyone reads.
 const GAPS_BYTES_MAX: usize = 32 << 10;
 
 /// The permissions that the user lacks.

@@ -52,7 +52,7 @@ pub struct TokenIssuer {
     store: SharedStore,
     clock: Clock,
     entropy: Entropy,
-    remembered: Mutex<HashMap<[u8; 32], Arc<Claims>>>,
+    remembered: Mutex<HashMap<[u8; 32], Arc<TokenClaims>>>,
 }
 
 /// A token that was accepted.
@@ -65,7 +65,7 @@ pub struct AcceptedToken {
 }
 
 #[derive(Debug, Deserialize)]
-struct Claims {
+struct TokenClaims {
     iss: String,
     aud: Vec<String>,
     exp: i64,
@@ -176,14 +176,14 @@ impl TokenIssuer {
         }
     }
 
-    fn claims(&self, token: &str) -> Option<Arc<Claims>> {
+    fn claims(&self, token: &str) -> Option<Arc<TokenClaims>> {
         let hash = <[u8; 32]>::from(Sha256::digest(token));
         let remembered = || self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(claims) = remembered().get(&hash) {
             return Some(claims.clone());
         }
         let claims = self.key.verify(token)?;
-        let claims = Arc::new(serde_json::from_value::<Claims>(claims).ok()?);
+        let claims = Arc::new(serde_json::from_value::<TokenClaims>(claims).ok()?);
         if token.len() > REMEMBERED_BYTES_MAX {
             return Some(claims);
         }
@@ -220,7 +220,7 @@ impl TokenIssuer {
     }
 }
 
-fn identity(claims: &Claims) -> Identity {
+fn identity(claims: &TokenClaims) -> Identity {
     let BoundObjects { namespace, serviceaccount, pod, node, .. } = &claims.bound;
     let mut extra = BTreeMap::new();
     let mut note = |key: &str, value: String| {

@@ -61,7 +61,7 @@ impl BackgroundWorker {
         self.backend.notices.rebuild(&self.backend.store.snapshot());
     }
 
-    /// Names what [`step`](Self::step) would look at next; none when there is nothing to do.
+    /// Names what [`step`](Self::step) would process next; `None` if there is nothing to do.
     pub fn next_step(&self) -> Option<String> {
         self.backend.notices.peek().map(|notice| match notice {
             Notice::Object(key) => format!("collect {key}"),

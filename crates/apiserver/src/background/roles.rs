@@ -18,7 +18,7 @@ const STORAGE: Storage<'static> = CLUSTER_ROLE.storage();
 /// The longest list of rules that is shown: with its metadata it still fits into an object.
 const SHOWN_BYTES_MAX: usize = 1 << 20;
 
-/// Returns whether so many rules can be shown. If not, the rules shown so far stay; permissions do not depend on
+/// Returns whether this many rules can be shown. If not, the rules shown so far stay; permissions do not depend on
 /// them.
 fn can_be_shown(key: &Key, rules: &Value) -> bool {
     let bytes = rules.to_string().len();

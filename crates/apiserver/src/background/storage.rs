@@ -1,4 +1,4 @@
-//! Storage in use: lets deleted claims, volumes and classes go once nobody uses them.
+//! Storage in use: releases deleted claims, volumes and classes once nothing uses them.
 //!
 //! The server adds their finalizers when they are created, so the server also removes them.
 

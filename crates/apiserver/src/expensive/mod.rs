@@ -2,7 +2,7 @@
 //!
 //! An object is parsed and validated where its request runs, and nothing can interrupt that; one of a thousand times
 //! the usual size would block everything else on its thread for a thousand times as long. So expensive requests leave
-//! the threads that serve connections, a few at a time, and everybody else is answered meanwhile.
+//! the threads that serve connections, a few at a time, and all others are answered in the meantime.
 //!
 //! **Invariant:** at most [`AT_ONCE`] requests of users run at the same time, one per user, and their memory together
 //! stays below [`MEMORY_AT_ONCE_MAX`]. One more slot is reserved for administrators. Other requests wait without
@@ -167,7 +167,7 @@ impl ExpensiveRequests {
             }
             queue.begin(&request);
             drop(queue);
-            // A request that was dropped at this very moment returns the permit by dropping it.
+            // A request that was dropped at this moment returns the permit by dropping it.
             let _ = start.send(RunPermit { queue: self.clone(), request });
         }
     }
@@ -217,7 +217,7 @@ impl RequestQueue {
             }
             let running = if request.is_administrator { &self.administrators } else { &self.users };
             let fits = running.count == 0 || running.memory + request.memory <= MEMORY_AT_ONCE_MAX;
-            // Smaller requests must not overtake a large one for ever.
+            // Smaller requests must not overtake a large one forever.
             is_short_of_memory |= !fits && !request.is_administrator;
             fits
         })
@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    /// Four times the work that would block two threads, and a user who wants an answer meanwhile.
+    /// Four times the work that would block two threads, and a user who needs an answer in the meantime.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn others_are_served_while_expensive_requests_run() {
         // Only a failing test waits that long.

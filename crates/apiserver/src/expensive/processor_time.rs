@@ -40,12 +40,12 @@ const DEBTS_MAX: usize = 4096;
 /// The processor time that each account has spent beyond the usual.
 #[derive(Debug, Default)]
 pub(super) struct ProcessorTimeDebts {
-    debts: Mutex<HashMap<u64, Debt>>,
+    debts: Mutex<HashMap<u64, ProcessorTimeDebt>>,
     hasher: RandomState,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Debt {
+struct ProcessorTimeDebt {
     owed: Duration,
     at: Instant,
 }
@@ -54,7 +54,7 @@ struct Debt {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DebtAccount(u64);
 
-impl Debt {
+impl ProcessorTimeDebt {
     fn owed_now(&self, now: Instant) -> Duration {
         self.owed.saturating_sub(now.saturating_duration_since(self.at) / FORGIVEN_SHARE)
     }
@@ -93,7 +93,7 @@ impl ProcessorTimeDebts {
             }
         }
         let before = debts.get(&account.0).map_or(Duration::ZERO, |debt| debt.owed_now(now));
-        debts.insert(account.0, Debt { owed: (before + excess).min(REMEMBERED_MAX), at: now });
+        debts.insert(account.0, ProcessorTimeDebt { owed: (before + excess).min(REMEMBERED_MAX), at: now });
     }
 }
 

@@ -38,7 +38,7 @@ const PATHS: [&str; 7] =
 
 /// The counts for one set of labels.
 #[derive(Default)]
-struct Series {
+struct RequestSeries {
     codes: [AtomicU64; CODES.len() + 1],
     /// How many requests took at most as long as the bound, and longer than the one before.
     buckets: [AtomicU64; BOUNDS_MS.len() + 1],
@@ -50,7 +50,7 @@ struct Series {
 /// The counts of one server.
 pub(crate) struct Metrics {
     started: Timestamp,
-    series: RwLock<HashMap<Box<str>, Arc<Series>>>,
+    series: RwLock<HashMap<Box<str>, Arc<RequestSeries>>>,
     reads: AtomicI64,
     writes: AtomicI64,
 }
@@ -73,7 +73,7 @@ impl Drop for InFlightRequest<'_> {
 }
 
 /// A watch that counts as open until this is dropped.
-struct OpenWatch(Arc<Series>);
+struct OpenWatch(Arc<RequestSeries>);
 
 impl Drop for OpenWatch {
     fn drop(&mut self) {
@@ -139,7 +139,7 @@ impl Metrics {
         Self { started, series: RwLock::default(), reads: AtomicI64::new(0), writes: AtomicI64::new(0) }
     }
 
-    /// Counts one more request in flight, except a watch, which may last for ever.
+    /// Counts one more request in flight, except a watch, which may last forever.
     pub(crate) fn begin_request(&self, verb: Option<Verb>) -> Option<InFlightRequest<'_>> {
         let gauge = match verb {
             Some(Verb::Watch) => return None,
@@ -167,7 +167,7 @@ impl Metrics {
         }))
     }
 
-    fn series(&self, labels: &str) -> Arc<Series> {
+    fn series(&self, labels: &str) -> Arc<RequestSeries> {
         let known = self.series.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(series) = known.get(labels) {
             return Arc::clone(series);
@@ -179,7 +179,7 @@ impl Metrics {
     }
 }
 
-impl Series {
+impl RequestSeries {
     fn record_duration(&self, took: Duration) {
         let millis = took.as_micros().div_ceil(1000);
         let bucket =
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn durations_fall_into_the_bucket_they_fit() {
-        let series = Series::default();
+        let series = RequestSeries::default();
         for (millis, bucket) in [(0, 0), (5, 0), (6, 1), (60_000, 22), (60_001, 23)] {
             let before = series.buckets[bucket].load(Ordering::Relaxed);
             series.record_duration(Duration::from_millis(millis));

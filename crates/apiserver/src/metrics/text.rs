@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use homeostat_api::storage::Storage;
 use homeostat_store::Snapshot;
 
-use super::{BOUNDS_MS, Metrics, Series, process};
+use super::{BOUNDS_MS, Metrics, RequestSeries, process};
 use crate::health;
 use crate::history_progress;
 use crate::refusals::{RefusalCounts, codes};
@@ -69,7 +69,7 @@ fn write_sample(out: &mut String, name: &str, labels: &str, value: impl Display)
     };
 }
 
-fn write_request_counts(out: &mut String, all: &BTreeMap<Box<str>, Arc<Series>>) {
+fn write_request_counts(out: &mut String, all: &BTreeMap<Box<str>, Arc<RequestSeries>>) {
     let name = "apiserver_request_total";
     write_header(out, name, "counter", "Answered requests by type and status code.");
     for (labels, series) in all {
@@ -91,7 +91,7 @@ fn write_refusal_counts(out: &mut String, refusals: &RefusalCounts) {
     }
 }
 
-fn write_durations(out: &mut String, all: &BTreeMap<Box<str>, Arc<Series>>) {
+fn write_durations(out: &mut String, all: &BTreeMap<Box<str>, Arc<RequestSeries>>) {
     let name = "apiserver_request_duration_seconds";
     write_header(out, name, "histogram", "Time until the answer began, without watches.");
     for (labels, series) in all {
@@ -121,7 +121,7 @@ fn seconds(micros: u64) -> f64 {
     micros as f64 / MICROS_PER_S
 }
 
-fn write_open_watches(out: &mut String, all: &BTreeMap<Box<str>, Arc<Series>>) {
+fn write_open_watches(out: &mut String, all: &BTreeMap<Box<str>, Arc<RequestSeries>>) {
     let name = "apiserver_longrunning_requests";
     write_header(out, name, "gauge", "Open watches.");
     for (labels, series) in all.iter().filter(|(labels, _)| labels.contains("verb=\"WATCH\"")) {

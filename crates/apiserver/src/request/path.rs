@@ -15,7 +15,7 @@ use crate::auth::RequestAttributes;
 
 /// What a path names.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum PathTarget {
     /// A resource of the API.
     Resource(ResourcePath),
     /// `/api`
@@ -75,7 +75,7 @@ impl ResourcePath {
     }
 }
 
-impl Target {
+impl PathTarget {
     /// Parses a decoded path.
     pub(crate) fn parse(path: &str) -> Self {
         if path.starts_with("//") {
@@ -103,7 +103,7 @@ pub(crate) fn decode(raw: &str) -> Result<Cow<'_, str>, Status> {
     Ok(percent_decode_str(raw).decode_utf8_lossy())
 }
 
-fn parse_resource(group: &str, version: &str, rest: &[&str]) -> Target {
+fn parse_resource(group: &str, version: &str, rest: &[&str]) -> PathTarget {
     let (is_watch, rest) = match rest {
         ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
         rest => (false, rest),
@@ -114,7 +114,7 @@ fn parse_resource(group: &str, version: &str, rest: &[&str]) -> Target {
         rest => ("", rest),
     };
     let part = |at: usize| rest.get(at).copied().unwrap_or_default().to_owned();
-    Target::Resource(ResourcePath {
+    PathTarget::Resource(ResourcePath {
         group: group.to_owned(),
         version: version.to_owned(),
         namespace: namespace.to_owned(),
@@ -132,7 +132,7 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, expected: [&str; 6]) {
-        let Target::Resource(found) = Target::parse(&decode(path).expect(path)) else {
+        let PathTarget::Resource(found) = PathTarget::parse(&decode(path).expect(path)) else {
             panic!("{path} is a resource path")
         };
         let found = [
@@ -178,9 +178,9 @@ mod tests {
 
     #[test]
     fn paths_that_are_too_long_or_have_the_watch_prefix_twice() {
-        assert_eq!(Target::parse("/a/b/c"), Target::Other);
-        assert_eq!(Target::parse("//api/v1/pods"), Target::Nowhere);
-        let Target::Resource(long) = Target::parse("/api/v1/namespaces/a/pods/p/proxy/x/y") else {
+        assert_eq!(PathTarget::parse("/a/b/c"), PathTarget::Other);
+        assert_eq!(PathTarget::parse("//api/v1/pods"), PathTarget::Nowhere);
+        let PathTarget::Resource(long) = PathTarget::parse("/api/v1/namespaces/a/pods/p/proxy/x/y") else {
             panic!("is a resource path")
         };
         assert!(long.has_more && long.subresource == "proxy");

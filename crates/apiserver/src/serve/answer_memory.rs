@@ -4,7 +4,7 @@
 //! read it. An unfinished list also retains its objects, which cost nothing as long as they are the stored ones.
 //!
 //! **Invariant:** all waiting answers together stay below [`UNSENT_BYTES_MAX`], and those of one user below
-//! [`USER_UNSENT_BYTES_MAX`], unless it is a single answer. A client that does not read leaves memory for everybody
+//! [`USER_UNSENT_BYTES_MAX`], unless it is a single answer. A client that does not read leaves memory for everyone
 //! else.
 
 use std::collections::{HashMap, VecDeque};

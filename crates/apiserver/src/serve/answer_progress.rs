@@ -124,7 +124,7 @@ impl AnswerProgress {
         answers.all.values().any(|answer| answer.moved_at + limits::STALL_TIME <= now)
     }
 
-    /// Charges lists for the objects that nobody else needs. Returns false if there is no memory for them.
+    /// Charges lists for the objects that only they still hold. Returns false if there is no memory for them.
     fn check_lists(&self, now: Instant) -> bool {
         let mut answers = self.answers();
         let mut due = Vec::new();

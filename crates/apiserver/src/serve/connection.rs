@@ -36,7 +36,7 @@ const PLAIN_ANSWER: &[u8] =
 const PLAIN_REQUEST_BYTES_MAX: usize = 8 * 1024;
 
 /// The client of a connection, and what is known about it.
-pub(crate) struct Client {
+pub(crate) struct ConnectedClient {
     pub(super) peer: Peer,
     pub(super) progress: Arc<AnswerProgress>,
     pub(super) connection: Arc<Connection>,
@@ -47,7 +47,7 @@ pub(crate) struct ConnectionContext {
     pub(crate) acceptor: TlsAcceptor,
     pub(crate) client_trust: ClientTrust,
     pub(crate) filter: Arc<RequestFilter>,
-    /// The requests of HTTP/2 connections, which run concurrently, and the tasks that discard unwanted bodies.
+    /// The requests of HTTP/2 connections, which run concurrently, and the tasks that discard refused bodies.
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
     pub(super) connections: Connections,
@@ -64,7 +64,7 @@ impl ConnectionContext {
         let (_, session) = stream.get_ref();
         let progress = Arc::new(AnswerProgress::default());
         let connection = Arc::new(connection);
-        let client = Arc::new(Client {
+        let client = Arc::new(ConnectedClient {
             peer: self.client_trust.peer(session.peer_certificates()),
             progress: Arc::clone(&progress),
             connection: Arc::clone(&connection),
@@ -109,7 +109,11 @@ impl ConnectionContext {
         self.acceptor.accept(stream).await
     }
 
-    async fn serve_http1(&self, stream: TlsStream<TcpStream>, client: Arc<Client>) -> hyper::Result<()> {
+    async fn serve_http1(
+        &self,
+        stream: TlsStream<TcpStream>,
+        client: Arc<ConnectedClient>,
+    ) -> hyper::Result<()> {
         let service = service_fn(|request: Request<Incoming>| {
             let (filter, client) = (self.filter.clone(), Arc::clone(&client));
             async move { filter.answer(request, &client).await }
@@ -129,7 +133,11 @@ impl ConnectionContext {
         connection.await
     }
 
-    async fn serve_http2(&self, stream: TlsStream<TcpStream>, client: Arc<Client>) -> hyper::Result<()> {
+    async fn serve_http2(
+        &self,
+        stream: TlsStream<TcpStream>,
+        client: Arc<ConnectedClient>,
+    ) -> hyper::Result<()> {
         let filter = self.filter.clone();
         let service = service_fn(move |request: Request<Incoming>| {
             let (filter, client) = (filter.clone(), Arc::clone(&client));

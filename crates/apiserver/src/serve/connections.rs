@@ -1,12 +1,13 @@
-//! All open connections: who uses them, and which of them is closed to make room for another.
+//! All open connections: who uses them, and which of them is closed to make room for another. Their limits are in
+//! [`crate::limits`]: `CONNECTIONS_MAX` and the constants after it, up to `DESCRIPTORS_RESERVED`.
 //!
 //! A connection is unauthenticated until a client proves its identity on it.
 //!
-//! **Invariant:** unauthenticated connections never lock anybody out: their number is limited, and they are the first
-//! to be closed, even with requests in progress, starting with the address that has most of them. Users together
-//! leave room for unauthenticated connections and administrators, and neither one user nor the users of one address
-//! can take all of theirs; so an administrator always gets in. Of the authenticated connections only idle ones are
-//! closed, the longest idle first.
+//! **Invariant:** unauthenticated connections never lock anyone out: their number is limited, and they are the first to
+//! be closed, even with requests in progress, starting with the address that has most of them. Users together leave
+//! room for unauthenticated connections and administrators, and neither one user nor the users of one address can take
+//! all of theirs; so an administrator always gets in. Of the authenticated connections only idle ones are closed, the
+//! longest idle first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -92,8 +93,8 @@ impl Connections {
         Self(Arc::new(ConnectionTable { most, started: Instant::now(), open: Mutex::default() }))
     }
 
-    /// Admits one more connection, for which another may be closed; returns `None` if there is no room.
-    pub(crate) fn admit(&self, peer: IpAddr) -> Option<Connection> {
+    /// Accepts one more connection, for which another may be closed; returns `None` if there is no room.
+    pub(crate) fn accept(&self, peer: IpAddr) -> Option<Connection> {
         let peer = network_of(peer);
         let mut open = self.open();
         if open.unauthenticated >= limits::UNAUTHENTICATED_SHARE.of(self.0.most) {
@@ -353,7 +354,7 @@ mod tests {
     fn fill(connections: &Connections, last: u8, name: &str) -> Vec<(Connection, ActiveRequest)> {
         let known = || {
             let connection =
-                connections.admit(peer(last)).expect("a client can always connect to authenticate");
+                connections.accept(peer(last)).expect("a client can always connect to authenticate");
             let is_taken = connection.authenticate_as(&user(name)).is_ok();
             is_taken.then(|| connection.begin()).map(|active_request| (connection, active_request))
         };
@@ -363,11 +364,11 @@ mod tests {
     #[tokio::test]
     async fn unauthenticated_connections_close_first_starting_with_the_most_crowded_address() {
         let connections = Connections::new(16);
-        let other = connections.admit(peer(2)).expect("there is room");
+        let other = connections.accept(peer(2)).expect("there is room");
         let unauthenticated: Vec<_> =
-            (0..3).map(|_| connections.admit(peer(1)).expect("there is room")).collect();
+            (0..3).map(|_| connections.accept(peer(1)).expect("there is room")).collect();
         let uses: Vec<_> = unauthenticated.iter().map(Connection::begin).collect();
-        let newest = connections.admit(peer(3)).expect("an unauthenticated connection is closed");
+        let newest = connections.accept(peer(3)).expect("an unauthenticated connection is closed");
         assert!(is_closing(&unauthenticated[0]) && !is_closing(&unauthenticated[1]) && !is_closing(&other));
         drop((uses, unauthenticated, other, newest));
         let open = connections.open();
@@ -378,8 +379,8 @@ mod tests {
     #[tokio::test]
     async fn idle_connections_make_room_and_busy_ones_stay() {
         let connections = Connections::new(16);
-        let admit = || connections.admit(peer(1)).expect("there is room");
-        let idle = admit();
+        let accept = || connections.accept(peer(1)).expect("there is room");
+        let idle = accept();
         idle.authenticate_as(&user("jane")).expect("there is room");
         let janes = fill(&connections, 1, "jane");
         assert_eq!(janes.len(), 8, "half of all, one of them in place of the idle one");
@@ -394,17 +395,17 @@ mod tests {
         let connections = Connections::new(64);
         let here: Vec<_> = ["jane", "joe"].map(|name| fill(&connections, 1, name)).into();
         assert_eq!(here.iter().map(Vec::len).collect::<Vec<_>>(), [32, 16], "an address has three quarters");
-        let admit_administrator = |last| {
-            let connection = connections.admit(peer(last)).expect("a client can connect to authenticate");
+        let connect_administrator = |last| {
+            let connection = connections.accept(peer(last)).expect("a client can connect to authenticate");
             connection.authenticate_as(&Identity::admin()).expect("always");
             let active_request = connection.begin();
             (connection, active_request)
         };
-        let from_here = admit_administrator(1);
+        let from_here = connect_administrator(1);
         let elsewhere = fill(&connections, 2, "jim");
         assert_eq!(elsewhere.len(), 8, "users leave an eighth");
-        let unauthenticated: Vec<_> = (0..50).filter_map(|_| connections.admit(peer(3))).collect();
-        let more: Vec<_> = (0..3).map(|_| admit_administrator(3)).collect();
+        let unauthenticated: Vec<_> = (0..50).filter_map(|_| connections.accept(peer(3))).collect();
+        let more: Vec<_> = (0..3).map(|_| connect_administrator(3)).collect();
         assert!(here.iter().flatten().chain(&elsewhere).all(|(one, _)| !is_closing(one)), "the busy stay");
         assert!(more.iter().chain([&from_here]).all(|(one, _)| !is_closing(one)));
         drop(unauthenticated);
@@ -422,7 +423,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_unauthenticated_connection_closes_in_time_even_with_a_request_in_progress() {
         let connections = Connections::new(16);
-        let [known, unknown, busy] = [1, 2, 3].map(|last| connections.admit(peer(last)).expect("room"));
+        let [known, unknown, busy] = [1, 2, 3].map(|last| connections.accept(peer(last)).expect("room"));
         known.authenticate_as(&user("jane")).expect("there is room");
         unknown.authenticate_as(&Identity::anonymous()).expect("the anonymous user proves nothing");
         let _active_request = busy.begin();

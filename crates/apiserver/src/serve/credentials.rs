@@ -80,8 +80,8 @@ pub struct CertificateAndKey {
 }
 
 impl Credentials {
-    /// Loads the stored credentials and creates the missing ones. The serving certificate is valid for these names,
-    /// too.
+    /// Loads the stored credentials and creates the missing ones. The serving certificate is also valid for these
+    /// names.
     pub fn load(
         storage: &CredentialStorage,
         names: &CertificateNames,

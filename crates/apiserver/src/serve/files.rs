@@ -13,7 +13,7 @@ const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
 /// Writes the file under a temporary name, makes it durable, and moves it into place; creates missing folders. A file
-/// that already has these contents stays as it is: then a start needs no space on the disk.
+/// that already has these contents is not written: then a start needs no space on the disk.
 pub(crate) fn write_private(path: &Path, contents: &[u8]) -> Result<(), Error> {
     if is_private(path) && fs::read(path).is_ok_and(|found| found == contents) {
         return Ok(());
@@ -48,7 +48,7 @@ fn is_private(path: &Path) -> bool {
         .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o777 == FILE_MODE)
 }
 
-/// Creates the folder and its missing parents, closed to other users. An existing folder stays as it is.
+/// Creates the folder and its missing parents, closed to other users. An existing folder is left unchanged.
 pub(crate) fn create_private_folder(folder: &Path) -> Result<(), Error> {
     DirBuilder::new()
         .recursive(true)

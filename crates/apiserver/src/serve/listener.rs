@@ -40,7 +40,7 @@ pub(crate) async fn run(listener: TcpListener, context: Arc<ConnectionContext>) 
             () = context.stop.cancelled() => break,
             Some(ended) = connections.join_next() => log_panic(ended),
             accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => match context.connections.admit(peer.ip()) {
+                Ok((stream, peer)) => match context.connections.accept(peer.ip()) {
                     Some(connection) => drop(connections.spawn(context.clone().serve(stream, connection))),
                     None => {
                         tracing::warn!("{} connections are open and busy; refusing a new one", connections.len());

@@ -3,7 +3,7 @@
 //! Reading order: [`crate::limits`] (how much one client may use), [`tls`](self) and [`kubeconfig`] (mutual trust of
 //! clients and server), `request_filter` (what each request passes: `request_slots` for concurrent requests,
 //! `body_memory` for their bodies, `answer_memory` for unsent answers), `connection` and `listener` (moving bytes;
-//! `connections` decides which connections are admitted and closed, `answer_progress` watches how fast clients read,
+//! `connections` decides which connections are accepted and closed, `answer_progress` watches how fast clients read,
 //! `sliced_writes` speeds up TLS).
 //!
 //! **Invariant:** nothing here knows what a request asks for; nothing in the API knows how it arrived.

@@ -1,6 +1,6 @@
 //! The incoming body of a request: it has a deadline, so that a trickle of bytes holds no resources for long.
 //!
-//! An unwanted body (the request was refused before it was read) is read to its end and discarded, within limits: an
+//! A refused body (the request was refused before it was read) is read to its end and discarded, within limits: an
 //! HTTP/1.1 client that is still sending when the connection closes never sees the refusal.
 //!
 //! The size is not limited here: the code that collects the body does that, and answers 413 in the API's own words.

@@ -20,7 +20,7 @@ use tower::ServiceExt as _;
 use super::answer_memory::{AnswerMemory, UserAnswerMemory};
 use super::answer_progress::ListResponseInProgress;
 use super::body_memory::BodyMemory;
-use super::connection::Client;
+use super::connection::ConnectedClient;
 use super::connections::{ActiveRequest, account_of};
 use super::request_body::RequestBody;
 use super::request_slots::RequestSlots;
@@ -31,7 +31,7 @@ use crate::limits::{
     ANSWER_TIME, BODY_BYTES_MAX, READS_MAX, REFUSAL_BYTES, RETRY_AFTER_S, USER_READS_MAX, USER_WATCHES_MAX,
     USER_WRITES_MAX, WATCHES_MAX, WRITES_MAX,
 };
-use crate::request::{Query, Target, Verb, decode_path};
+use crate::request::{PathTarget, Query, Verb, decode_path};
 
 /// What is served: the API, or anything that answers requests like it. Finds an [`Identity`](crate::auth::Identity)
 /// in the extensions of each request.
@@ -115,7 +115,7 @@ impl RequestFilter {
     pub(crate) async fn answer(
         &self,
         request: Request<Incoming>,
-        client: &Client,
+        client: &ConnectedClient,
     ) -> Result<Response<ResponseBody>, h2::Error> {
         let active_request = client.connection.begin();
         let mut request = RequestBody::new(request, &self.tasks);
@@ -164,7 +164,7 @@ impl RequestFilter {
     fn identify(
         &self,
         request: &Request<RequestBody>,
-        client: &Client,
+        client: &ConnectedClient,
     ) -> Result<Identity, Box<Response<Body>>> {
         let identity = self
             .authenticator
@@ -190,7 +190,7 @@ impl RequestFilter {
     fn refuse(
         &self,
         response: Response<Body>,
-        client: &Client,
+        client: &ConnectedClient,
         memory: Option<&UserAnswerMemory>,
         active_request: ActiveRequest,
     ) -> Result<Response<ResponseBody>, h2::Error> {
@@ -250,7 +250,7 @@ enum RequestClass {
     Write,
     /// Lasts as long as the client wants, and takes its slot from other watches.
     Watch,
-    /// A connection to a Pod, or a followed log; takes its slot from watches, too.
+    /// A connection to a Pod, or a followed log; it shares the slots of watches.
     Connection,
 }
 
@@ -260,7 +260,7 @@ impl RequestClass {
             return Self::of_method(method);
         }
         let Ok(decoded) = decode_path(path) else { return Self::of_method(method) };
-        let Target::Resource(path) = Target::parse(&decoded) else { return Self::of_method(method) };
+        let PathTarget::Resource(path) = PathTarget::parse(&decoded) else { return Self::of_method(method) };
         let query = Query::parse(query);
         if Verb::of_request(method, &path, &query) == Some(Verb::Watch) && path.subresource.is_empty() {
             return Self::Watch;

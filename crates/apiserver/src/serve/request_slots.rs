@@ -1,10 +1,10 @@
 //! Limits the concurrent requests of all users together and of each user.
 //!
-//! A request keeps its slot until its answer is sent, so unread answers count, too. Only a request whose body is late
+//! A request keeps its slot until its answer is sent, so unread answers also count. Only a request whose body is late
 //! loses its slot when another request needs one, and gets a refusal of fixed size.
 //!
 //! **Invariant:** no user ever has more slots than their share. So a user who fills it, by many requests or by unread
-//! answers, leaves slots for everybody else; bodies that never end lock nobody out.
+//! answers, leaves slots for everyone else; bodies that never end lock nobody out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,7 +57,7 @@ pub(crate) struct LateBody {
 }
 
 impl RequestSlots {
-    /// Creates slots: so many for one user, and so many in all.
+    /// Creates slots: the number for one user, and the total.
     pub(crate) fn new(share: usize, all: usize) -> Arc<Self> {
         Arc::new(Self { share, all, taken: Mutex::default() })
     }

@@ -29,7 +29,7 @@ pub(super) fn verify(
     if now > validity.not_after.timestamp() {
         return Err("it has expired");
     }
-    // The signed part names the algorithm, too; the one outside must not be exchanged.
+    // The signed part also names the algorithm; the one outside it must not differ.
     if certificate.tbs_certificate.signature != certificate.signature_algorithm {
         return Err("its signature uses another algorithm than it names");
     }

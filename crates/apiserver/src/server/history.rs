@@ -9,13 +9,13 @@ use http::{Method, Response, header};
 use super::{ApiServer, json_response, text_response};
 use crate::auth::{ANONYMOUS, Identity, RequestAttributes, impersonate};
 use crate::body::Body;
-use crate::request::{Query, Target, Verb, decode_path, refusal_representation};
+use crate::request::{PathTarget, Query, Verb, decode_path, refusal_representation};
 use crate::verbs::refusal_response;
 use crate::write_history::{KeptWrite, verb_name};
 
 impl ApiServer {
-    /// Answers who wrote an object, and what the operators of this process did about it. Whoever may not get it is told
-    /// that nothing is known, as of an object that does not exist.
+    /// Answers who wrote an object, and what the operators of this process did about it. Callers who may not get it are
+    /// told that nothing is known, as for an object that does not exist.
     pub(super) fn answer_history(
         &self,
         parts: &Parts,
@@ -55,7 +55,7 @@ impl ApiServer {
         }
         let who = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
         let Ok(decoded) = decode_path(parts.uri.path()) else { return };
-        let Target::Resource(path) = Target::parse(&decoded) else { return };
+        let PathTarget::Resource(path) = PathTarget::parse(&decoded) else { return };
         let query = Query::parse(parts.uri.query());
         let Some(verb) = Verb::of_request(&parts.method, &path, &query) else { return };
         if path.name.is_empty() || who.name == ANONYMOUS || query.has("dryRun") {

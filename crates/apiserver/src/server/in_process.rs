@@ -21,7 +21,7 @@ impl ApiServer {
         let _ = self.shared.backend.logs.set(source);
     }
 
-    /// Tells what an operator of this process does to those who ask why an object is as it is, and may read it.
+    /// Adds the journal of an operator of this process, for callers of `why` who may read the object.
     pub fn serve_journal(&self, source: Arc<dyn JournalSource>) {
         self.shared.backend.writes.add_journal(source);
     }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::Call;
 use super::options::Strictness;
 use super::patched_type;
-use super::pipeline::Draft;
+use super::pipeline::ObjectDraft;
 use crate::normalize::normalize;
 
 /// The file in which Kubernetes registers its types, as its refusals name it.
@@ -26,7 +26,11 @@ const NOT_YAML: &str = "error decoding YAML: ";
 const CONVERTING: &str = "error converting YAML to JSON: ";
 
 /// Decodes the object in a request body.
-pub(super) fn decode_object(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<Draft, Status> {
+pub(super) fn decode_object(
+    call: &Call,
+    bytes: &[u8],
+    strictness: Strictness,
+) -> Result<ObjectDraft, Status> {
     let resource = &call.resource;
     let wants_duplicates = strictness != Strictness::Ignore;
     let mut decoded = read_body(call, bytes, wants_duplicates, (&resource.api_version(), &resource.kind))?;
@@ -52,7 +56,7 @@ pub(super) fn decode_object(call: &Call, bytes: &[u8], strictness: Strictness) -
         warnings.extend(finalizer_warnings(&object["metadata"]));
     }
     warnings.extend(drop_equal_owners(&mut object, ""));
-    Ok(Draft { object, warnings, has_managers: false })
+    Ok(ObjectDraft { object, warnings, has_managers: false })
 }
 
 /// Removes duplicate owners and returns a warning about them. `when` is the wording of Kubernetes for patches.
@@ -157,7 +161,7 @@ pub(super) fn decode_patched(
     mut object: Value,
     strictness: Strictness,
     origin: PatchOrigin<'_>,
-) -> Result<Draft, Status> {
+) -> Result<ObjectDraft, Status> {
     let of_type = patched_type::check_type(call, &mut object, origin.is_strategic);
     let result = match of_type {
         Ok(dropped) => judge_patched(call, &mut object, strictness, (origin, dropped)),
@@ -173,7 +177,7 @@ pub(super) fn decode_patched(
     match result {
         Ok(mut warnings) => {
             warnings.extend(drop_equal_owners(&mut object, " after mutating admission happens"));
-            Ok(Draft { object, warnings, has_managers: false })
+            Ok(ObjectDraft { object, warnings, has_managers: false })
         }
         Err(status) => Err(bad_result(&object, origin, &status)),
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::get::revision_too_large;
 use super::list_items::ListItems;
-use super::request_selectors::Selection;
+use super::request_selectors::RequestSelectors;
 use super::{Answer, Call};
 use crate::continue_token::{ContinueToken, TokenSnapshot};
 use crate::stored::convert;
@@ -37,7 +37,7 @@ impl SelectedEntries {
     }
 
     fn select(call: &Call, request: &ListRequest) -> Result<Self, Status> {
-        let selection = Selection::parse(call)?;
+        let selection = RequestSelectors::parse(call)?;
         let (snapshot, after) = request.snapshot(call)?;
         let left = request.token.as_ref().and_then(|token| token.left);
         let from = (after.as_deref().unwrap_or_default(), left);
@@ -195,7 +195,7 @@ struct ListPage {
 impl ListPage {
     fn read(
         call: &Call,
-        selection: &Selection,
+        selection: &RequestSelectors,
         snapshot: &Snapshot,
         (after, left): (&str, Option<usize>),
         limit: Option<usize>,
@@ -220,7 +220,7 @@ impl ListPage {
 }
 
 /// Returns the metadata of the list.
-fn list_metadata(call: &Call, selection: &Selection, snapshot: &Snapshot, page: &ListPage) -> Value {
+fn list_metadata(call: &Call, selection: &RequestSelectors, snapshot: &Snapshot, page: &ListPage) -> Value {
     let mut metadata = json!({ "resourceVersion": snapshot.revision().to_string() });
     if let Some(next) = &page.next {
         let start = next.as_str()[call.prefix().as_str().len() + no_namespace(call).len()..].to_owned();

@@ -4,10 +4,10 @@
 //!
 //! **Invariant:** a list of any length costs one piece at a time: an object that is shown in another form is parsed
 //! when its turn comes and then dropped, and a large one that is shown as it is stored is not copied. A client that
-//! stops reading holds the stored objects and one piece; the size of those that were changed meanwhile is known
-//! ([`RetainedObjects`]). No piece occupies the thread for more than some milliseconds: it ends after a certain
-//! amount of work ([`PIECE_WORK_MAX`]), other tasks run before the next, and a large object that must be parsed is a
-//! piece of its own, made outside of the serving threads.
+//! stops reading holds the stored objects and one piece; the size of those that were changed in the meantime is known
+//! ([`RetainedObjects`]). No piece occupies the thread for more than some milliseconds: it ends after a certain amount
+//! of work ([`PIECE_WORK_MAX`]), other tasks run before the next, and a large object that must be parsed is a piece of
+//! its own, made outside of the serving threads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -40,7 +40,7 @@ use http::HeaderMap;
 
 pub(crate) use answer::{Answer, add_warning, refusal_response};
 pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN, PropagationPolicy, remove};
-pub(crate) use review::Review;
+pub(crate) use review::ReviewRequest;
 
 use crate::admission::{Admission, AdmissionWarnings};
 use crate::auth::Identity;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::decode_body::{self, AppliedConfiguration, PatchOrigin};
 use super::options::WriteOptions;
-use super::pipeline::{self, Draft, OnMissing};
+use super::pipeline::{self, ObjectDraft, OnMissing};
 use super::update::{OTHER_NAMESPACE, check_names};
 use super::{Answer, Call};
 
@@ -164,9 +164,9 @@ async fn apply_patch(call: &Call, options: &WriteOptions, body: &[u8]) -> Result
 }
 
 /// Returns the draft of an apply: it already records the field managers. The warnings about its text come first.
-fn apply_draft(draft: Draft, mut warnings: Vec<String>) -> Draft {
+fn apply_draft(draft: ObjectDraft, mut warnings: Vec<String>) -> ObjectDraft {
     warnings.extend(draft.warnings);
-    Draft { object: draft.object, warnings, has_managers: true }
+    ObjectDraft { object: draft.object, warnings, has_managers: true }
 }
 
 /// Returns the draft that an apply creates if there is no object.
@@ -174,7 +174,7 @@ fn draft_of_missing(
     call: &Call,
     options: &WriteOptions,
     config: &AppliedConfiguration,
-) -> Result<Draft, Status> {
+) -> Result<ObjectDraft, Status> {
     let uid = meta::uid(&config.object);
     if !uid.is_empty() {
         let about = call.resource.about(&call.path.name);

@@ -18,7 +18,8 @@
 //! | answer | sends the stored bytes, and all warnings | [`super::answer`] |
 //!
 //! The order is that of Kubernetes: its handlers decode, merge, record managers and run mutating admission; its generic
-//! store prepares, validates, warns, runs validating admission and commits. A retry starts at the stored object there, too.
+//! store prepares, validates, warns, runs validating admission and commits. A retry also starts at the stored object
+//! there.
 //!
 //! **Invariant:** no stage before the commit has an effect outside of the object, except for the addresses allocated to a
 //! Service, which are freed if it is not written. **Invariant:** the loops end because each failed attempt means that
@@ -56,7 +57,7 @@ const EXPENSIVE_RETRIES_MAX: usize = 5;
 const GENERATE_ATTEMPTS_MAX: u32 = 8;
 
 /// An object that a verb produced: decoded, merged and defaulted.
-pub(super) struct Draft {
+pub(super) struct ObjectDraft {
     /// The object.
     pub(super) object: Value,
     /// Warnings for the client, whatever the result of the write.
@@ -65,7 +66,7 @@ pub(super) struct Draft {
     pub(super) has_managers: bool,
 }
 
-impl Draft {
+impl ObjectDraft {
     pub(super) fn new(object: Value) -> Self {
         Self { object, warnings: Vec::new(), has_managers: false }
     }
@@ -76,11 +77,15 @@ pub(super) enum OnMissing<'a> {
     /// It is refused.
     Refuse,
     /// It creates this object.
-    Create(&'a (dyn Fn() -> Result<Draft, Status> + Send + Sync)),
+    Create(&'a (dyn Fn() -> Result<ObjectDraft, Status> + Send + Sync)),
 }
 
 /// Writes a new object, under a generated name if it asks for one.
-pub(super) async fn create(call: &Call, options: &WriteOptions, mut draft: Draft) -> Result<Answer, Status> {
+pub(super) async fn create(
+    call: &Call,
+    options: &WriteOptions,
+    mut draft: ObjectDraft,
+) -> Result<Answer, Status> {
     let warnings = std::mem::take(&mut draft.warnings);
     add_warnings(insert_under_any_name(call, options, draft).await, warnings)
 }
@@ -90,7 +95,7 @@ pub(super) async fn change(
     call: &Call,
     options: &WriteOptions,
     on_missing: OnMissing<'_>,
-    make: impl Fn(&Value) -> Result<Draft, Status> + Send + Sync,
+    make: impl Fn(&Value) -> Result<ObjectDraft, Status> + Send + Sync,
 ) -> Result<Answer, Status> {
     let key = call.key();
     for attempt in 0_usize.. {
@@ -121,8 +126,8 @@ pub(super) async fn change(
 }
 
 /// Runs a new object through the stages up to mutating admission, once for all attempts at a name.
-async fn begin(call: &Call, options: &WriteOptions, draft: Draft) -> Result<Value, Status> {
-    let Draft { mut object, has_managers, .. } = draft;
+async fn begin(call: &Call, options: &WriteOptions, draft: ObjectDraft) -> Result<Value, Status> {
+    let ObjectDraft { mut object, has_managers, .. } = draft;
     metadata::check_new(call, &object)?;
     new_object_metadata::clear(&mut object);
     if !has_managers {
@@ -133,7 +138,11 @@ async fn begin(call: &Call, options: &WriteOptions, draft: Draft) -> Result<Valu
 }
 
 /// Writes a new object, retrying until a generated name is free if it asks for one.
-async fn insert_under_any_name(call: &Call, options: &WriteOptions, draft: Draft) -> Result<Answer, Status> {
+async fn insert_under_any_name(
+    call: &Call,
+    options: &WriteOptions,
+    draft: ObjectDraft,
+) -> Result<Answer, Status> {
     let mut object = begin(call, options, draft).await?;
     let is_generated = metadata::wants_name(&object);
     let template = is_generated.then(|| object.clone());
@@ -154,7 +163,11 @@ async fn insert_under_any_name(call: &Call, options: &WriteOptions, draft: Draft
 }
 
 /// Writes a new object under the name in the path; returns `None` if the object exists by now.
-async fn insert_missing(call: &Call, options: &WriteOptions, draft: Draft) -> Result<Option<Answer>, Status> {
+async fn insert_missing(
+    call: &Call,
+    options: &WriteOptions,
+    draft: ObjectDraft,
+) -> Result<Option<Answer>, Status> {
     let object = begin(call, options, draft).await?;
     insert(call, options, object).await
 }
@@ -174,7 +187,7 @@ async fn replace(
     options: &WriteOptions,
     entry: &Arc<Entry>,
     old: Value,
-    draft: Draft,
+    draft: ObjectDraft,
 ) -> Result<Option<Answer>, Status> {
     let mut object = merge::part(call, &old, draft.object);
     metadata::check_preconditions(call, &object, &old, entry, draft.has_managers)?;

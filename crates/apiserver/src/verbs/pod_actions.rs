@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::decode_body::decode_document;
 use super::delete::{DeleteOptions, check_preconditions, remove};
 use super::options::WriteOptions;
-use super::pipeline::{self, Draft, OnMissing, admit_document};
+use super::pipeline::{self, ObjectDraft, OnMissing, admit_document};
 use super::update::OTHER_NAMESPACE;
 use super::{Answer, Call};
 use crate::admission::Operation;
@@ -60,7 +60,7 @@ async fn run_named(call: &Call, body: &Value, kind: &str) -> Result<Answer, Stat
     if kind == "Binding" {
         subresource::check_binding(body)?;
         let clock = call.backend.clock;
-        let bind = |pod: &Value| subresource::bind(pod, body, &clock).map(Draft::new);
+        let bind = |pod: &Value| subresource::bind(pod, body, &clock).map(ObjectDraft::new);
         pipeline::change(call, &options, OnMissing::Refuse, bind).await?;
     } else {
         let mut wanted = DeleteOptions::from_json(&body["deleteOptions"])?;

@@ -20,14 +20,14 @@ use crate::stored::labels_and_owners::LabelsAndOwners;
 const SELECTOR_TERMS_MAX: usize = 1000;
 
 /// The selectors of one request.
-pub(super) struct Selection {
+pub(super) struct RequestSelectors {
     resource: Arc<Resource>,
     labels: Option<LabelSelector>,
     fields: Option<FieldSelector>,
     name: String,
 }
 
-impl Selection {
+impl RequestSelectors {
     pub(super) fn parse(call: &Call) -> Result<Self, Status> {
         let labels = call.query.get("labelSelector");
         let labels = (!labels.is_empty())

@@ -10,14 +10,14 @@ use crate::auth::Reviewer;
 
 /// A question that is answered and not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Review {
+pub(crate) enum ReviewRequest {
     /// A request for a token of a ServiceAccount.
     Token,
     /// A question about identities or permissions.
     Access,
 }
 
-impl Review {
+impl ReviewRequest {
     /// Returns which question a call asks; `None` if it is not a review.
     pub(crate) fn of_call(call: &Call) -> Option<Self> {
         let kind = call.resource.declaration()?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::decode_body::{PatchOrigin, decode_document_strictly, patched_document};
 use super::options::WriteOptions;
 use super::patch::{Patch, merge_configuration};
-use super::pipeline::{self, Draft, OnMissing};
+use super::pipeline::{self, ObjectDraft, OnMissing};
 use super::update::check_names;
 use super::{Answer, Call};
 use crate::request::Verb;
@@ -101,12 +101,12 @@ async fn apply_scale_patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
         for field in ["uid", "resourceVersion"] {
             meta::set(&mut object, field, scale["metadata"].get(field).cloned());
         }
-        Ok(Draft { object, warnings: Vec::new(), has_managers: true })
+        Ok(ObjectDraft { object, warnings: Vec::new(), has_managers: true })
     })
     .await
 }
 
-/// Did somebody apply a part of the object?
+/// Whether a part of the object was applied.
 fn was_applied(object: &Value) -> bool {
     let managers = object["metadata"]["managedFields"].as_array().into_iter().flatten();
     managers.into_iter().any(|manager| manager["operation"] == "Apply")
@@ -167,7 +167,7 @@ async fn set_scale(
                 meta::set(&mut object, field, Some(given.clone()));
             }
         }
-        Ok(Draft { object, warnings, has_managers: false })
+        Ok(ObjectDraft { object, warnings, has_managers: false })
     })
     .await
 }

@@ -53,7 +53,7 @@ fn no_connection(call: &Call) -> Status {
     let snapshot = call.backend.store.snapshot();
     let Some(entry) = snapshot.get(&call.key()) else { return call.not_found() };
     let (pod, kind) = (encode::decode(entry), &*call.path.subresource);
-    // Nodes and Services have a proxy, too; the other subresources are those of Pods.
+    // Nodes and Services also have a proxy; the other subresources are those of Pods.
     if kind != "proxy" {
         if let ("exec" | "attach", Err(refusal)) = (kind, log::requested_container(call, &pod)) {
             return refusal;

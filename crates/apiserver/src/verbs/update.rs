@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::answer::add_warnings;
 use super::options::WriteOptions;
-use super::pipeline::{self, Draft, OnMissing, wrong_uid};
+use super::pipeline::{self, ObjectDraft, OnMissing, wrong_uid};
 use super::{Answer, Call, decode_body};
 
 /// The message for a body that names another namespace than its path.
@@ -34,7 +34,7 @@ pub(super) async fn update(call: &Call, body: &[u8]) -> Result<Answer, Status> {
 }
 
 /// Refuses to create an object that the client believes to exist.
-fn check_missing(call: &Call, draft: Draft) -> Result<Draft, Status> {
+fn check_missing(call: &Call, draft: ObjectDraft) -> Result<ObjectDraft, Status> {
     if !meta::uid(&draft.object).is_empty() {
         let about = call.resource.about(&call.path.name);
         return Err(Status::conflict(&about, &wrong_uid(call, meta::uid(&draft.object), "")));

@@ -23,7 +23,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::get::revision_too_large;
 use super::list_items::PIECE_WORK_MAX;
-use super::request_selectors::Selection;
+use super::request_selectors::RequestSelectors;
 use super::watch_options::{WatchStart, watch_timeout};
 use super::{Answer, Call};
 use crate::body::{Body, PIECE_BYTES};
@@ -51,7 +51,7 @@ pub(super) fn watch(call: Call) -> Result<Answer, Status> {
     if !call.resource.allows("watch") {
         return Err(Status::method_not_allowed());
     }
-    let selection = Selection::parse(&call)?;
+    let selection = RequestSelectors::parse(&call)?;
     let start = WatchStart::parse(&call)?;
     let timeout = watch_timeout(&call)?;
     let snapshot = call.backend.store.snapshot();
@@ -139,9 +139,9 @@ struct InitialEvents {
 /// An open watch.
 struct WatchStream {
     call: Call,
-    /// How to show objects, if not as they are.
+    /// How to show objects, if not as they are stored.
     view: Option<FormRenderer>,
-    selection: Selection,
+    selection: RequestSelectors,
     watch: Option<Watch>,
     initial: Option<InitialEvents>,
     marks_initial_end: bool,
@@ -218,7 +218,7 @@ impl WatchStream {
         error_piece(self.call.accepted.media, &too_old(asked, oldest))
     }
 
-    /// Returns whether the resource is no longer served as it was. Then the stream ends, and clients look again.
+    /// Returns whether the resource is no longer served as it was. Then the stream ends, and clients start again.
     fn is_withdrawn(&self) -> bool {
         let table = self.call.backend.registry.table();
         let resource = &self.call.resource;
@@ -232,7 +232,7 @@ impl WatchStream {
         RequestCost { bytes, memory: bytes }
     }
 
-    /// Returns how many bytes are parsed to select or show an object; none if it is sent as it is stored.
+    /// Returns how many bytes are parsed to select or show an object; zero if it is sent as it is stored.
     fn parsed_bytes(&self, entry: &Entry) -> usize {
         let is_parsed = !self.sends_stored_bytes()
             || self.selection.has_fields()
@@ -379,7 +379,7 @@ async fn gather_events(watch: &mut Watch, sent_at: Instant) -> Result<Vec<Arc<Ev
     watch.next().await
 }
 
-/// Waits for the next change of what is served; for ever if it cannot change.
+/// Waits for the next change of what is served; forever if it cannot change.
 async fn registry_changed(changes: &mut Option<tokio::sync::watch::Receiver<u64>>) {
     match changes {
         // It fails only when the registry is gone, and the call holds it.

@@ -14,7 +14,7 @@ use super::Call;
 /// The shortest time that a watch without a timeout is kept open; the longest is twice that. Kubernetes spreads
 /// reconnects in this way.
 const UNLIMITED_S_MIN: u64 = 1800;
-/// The longest timeout of a watch: ten years, which is as good as for ever and can be added to any instant.
+/// The longest timeout of a watch: ten years, which is practically forever and can be added to any instant.
 const TIMEOUT_S_MAX: u64 = 10 * 365 * 24 * 3600;
 
 /// Where a watch starts.

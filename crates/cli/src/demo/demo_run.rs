@@ -16,10 +16,10 @@ use tokio::time::Instant;
 use super::environment::DemoEnvironment;
 use super::timeline::{LineKind, Timeline, short_duration};
 
-/// The pause between two looks, which only spares the processor.
+/// The pause between two checks, which only spares the processor.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
-/// The longest wait for one thing. On two busy cores the slowest, a first `initdb`, takes several seconds.
+/// The longest wait for one event. On two busy cores the slowest, a first `initdb`, takes several seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The longest wait after a failure: whatever depends on it fails as well.

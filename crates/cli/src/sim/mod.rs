@@ -1,5 +1,4 @@
-//! `homeostat sim`: lets things go wrong around operators and judges what they make of it. One folder or file per
-//! subcommand.
+//! `homeostat sim`: injects faults around operators and judges how they cope. One folder or file per subcommand.
 
 mod replay;
 mod run;
@@ -28,7 +27,7 @@ enum SimCommand {
 }
 
 impl Sim {
-    /// Runs the subcommand. The code is 0 if no failure was found, 1 if one was, 2 if nothing could be tried.
+    /// Runs the subcommand. The exit code is 0 if no failure was found, 1 if one was, 2 if nothing could be tried.
     pub(crate) fn run(self) -> ExitCode {
         match self.command {
             SimCommand::Run(run) => run.run(),

@@ -5,7 +5,7 @@
 //! it runs inside the writer.
 
 mod controller;
-mod hot;
+mod hot_loops;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,9 +16,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use controller::ControllerActivity;
-use hot::HotLoops;
+use hot_loops::HotLoops;
 
-/// Failing objects that are remembered: more than anybody reads. The first ones stay, because they began it.
+/// Failing objects that are remembered: more than anyone reads. The first ones stay, because they came first.
 const FAILURES_MAX: usize = 2_000;
 
 /// Controllers, watches and worlds that are remembered; an operator has a handful.
@@ -36,7 +36,7 @@ struct ActivityState {
     /// Rises with every record, so that readers know whether anything happened.
     records: u64,
     controllers: BTreeMap<String, ControllerActivity>,
-    failures: BTreeMap<(Key, String), Failure>,
+    failures: BTreeMap<(Key, String), FailingObject>,
     watches: BTreeMap<(String, String), FailingWatch>,
     worlds: BTreeMap<String, WorldActivity>,
     hot: HotLoops,
@@ -44,7 +44,7 @@ struct ActivityState {
 
 /// An object that an operator cannot reconcile.
 #[derive(Clone, Debug, Serialize)]
-struct Failure {
+struct FailingObject {
     /// `failed`, `panicked`, `undecodable`.
     what: &'static str,
     error: String,
@@ -52,7 +52,7 @@ struct Failure {
     failures: u32,
     /// Since when, in milliseconds since 1970.
     since: i64,
-    /// When it is tried again; none if it must change first.
+    /// When it is tried again; `None` if it must change first.
     next: Option<i64>,
 }
 
@@ -206,7 +206,7 @@ impl ActivityState {
         };
         let name = (object.clone(), source.to_owned());
         let since = self.failures.get(&name).map_or(at, |failure| failure.since);
-        let failure = Failure { what, error: shorten(error), failures, since, next };
+        let failure = FailingObject { what, error: shorten(error), failures, since, next };
         insert_bounded(&mut self.failures, name, failure, FAILURES_MAX);
     }
 }

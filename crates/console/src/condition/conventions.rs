@@ -1,8 +1,8 @@
-//! How any other object is doing, by the conventions of Kubernetes: `status.conditions`, then `status.phase`.
+//! The state of any other object, by the conventions of Kubernetes: `status.conditions`, then `status.phase`.
 
 use serde_json::Value;
 
-use super::Condition;
+use super::StateSummary;
 use super::pods::words_of;
 use crate::field::seconds;
 
@@ -21,39 +21,39 @@ const SHOULD_BE_TRUE: &[&str] = &[
 /// Conditions that should not be true.
 const SHOULD_BE_FALSE: &[&str] =
     &["Failed", "Degraded", "Stalled", "Error", "Failing", "MemoryPressure", "DiskPressure"];
-/// Phases that mean failure, and those that mean that something is under way.
+/// Phases that mean failure, and those that mean that something is in progress.
 const BAD_PHASES: &[&str] = &["Failed", "Error", "Lost", "Unknown"];
 const WAITING_PHASES: &[&str] = &["Pending", "Creating", "Provisioning", "Terminating", "Progressing"];
 
 /// Judges an object of any kind.
-pub(super) fn judge(object: &Value) -> Condition {
+pub(super) fn judge(object: &Value) -> StateSummary {
     let status = &object["status"];
     let conditions = || status["conditions"].as_array().into_iter().flatten();
     let named = |names: &'static [&str], state: &'static str| {
         conditions().find(move |one| names.iter().any(|name| one["type"] == *name) && one["status"] == state)
     };
-    let from = |one: &Value, verdict: Condition| verdict.since(seconds(&one["lastTransitionTime"]));
+    let from = |one: &Value, verdict: StateSummary| verdict.since(seconds(&one["lastTransitionTime"]));
     let kind_of = |one: &Value| one["type"].as_str().unwrap_or_default().to_owned();
     if let Some(one) = named(SHOULD_BE_FALSE, "True") {
-        return from(one, Condition::bad(kind_of(one), words_of(one)));
+        return from(one, StateSummary::bad(kind_of(one), words_of(one)));
     }
     if let Some(one) = named(SHOULD_BE_TRUE, "False") {
-        return from(one, Condition::bad(format!("not {}", kind_of(one)), words_of(one)));
+        return from(one, StateSummary::bad(format!("not {}", kind_of(one)), words_of(one)));
     }
     if let Some(one) = named(SHOULD_BE_TRUE, "Unknown") {
-        return from(one, Condition::waiting(format!("{}?", kind_of(one)), words_of(one)));
+        return from(one, StateSummary::waiting(format!("{}?", kind_of(one)), words_of(one)));
     }
     let phase = status["phase"].as_str().unwrap_or_default();
     if BAD_PHASES.contains(&phase) {
-        return Condition::bad(phase, words_of(status));
+        return StateSummary::bad(phase, words_of(status));
     }
     if WAITING_PHASES.contains(&phase) {
-        return Condition::waiting(phase, words_of(status));
+        return StateSummary::waiting(phase, words_of(status));
     }
     match named(SHOULD_BE_TRUE, "True") {
-        Some(one) => from(one, Condition::good(kind_of(one))),
-        None if phase.is_empty() => Condition::unknown(),
-        None => Condition::good(phase),
+        Some(one) => from(one, StateSummary::good(kind_of(one))),
+        None if phase.is_empty() => StateSummary::unknown(),
+        None => StateSummary::good(phase),
     }
 }
 

@@ -1,4 +1,4 @@
-//! How an object is doing, from what it says itself: one file per family of kinds, and `conventions` for all others.
+//! The state of an object, from its own status: one file per family of kinds, and `conventions` for all others.
 //!
 //! **Invariant:** a function of the object alone. That something takes too long is for the page to say, which has a clock.
 
@@ -37,7 +37,7 @@ impl ObjectState {
 
 /// How an object is doing, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Condition {
+pub(crate) struct StateSummary {
     pub(crate) state: ObjectState,
     /// A few words: `2/3 ready`.
     pub(crate) words: String,
@@ -49,7 +49,7 @@ pub(crate) struct Condition {
     pub(crate) lapses: i64,
 }
 
-impl Condition {
+impl StateSummary {
     fn new(state: ObjectState, words: impl Into<String>, cause: impl Into<String>) -> Self {
         Self { state, words: words.into(), cause: cause.into(), since: 0, lapses: 0 }
     }
@@ -76,7 +76,7 @@ impl Condition {
 }
 
 /// Judges an object by what it says of itself.
-pub(crate) fn judge_object(kind: &WatchedKind, object: &Value) -> Condition {
+pub(crate) fn judge_object(kind: &WatchedKind, object: &Value) -> StateSummary {
     if let Some(deleting) = judge_deletion(object) {
         return deleting;
     }
@@ -91,7 +91,7 @@ pub(crate) fn judge_object(kind: &WatchedKind, object: &Value) -> Condition {
 }
 
 /// Judges an object that is being deleted: what it waits for.
-fn judge_deletion(object: &Value) -> Option<Condition> {
+fn judge_deletion(object: &Value) -> Option<StateSummary> {
     let meta = &object["metadata"];
     let since = seconds(&meta["deletionTimestamp"]);
     if since == 0 {
@@ -110,17 +110,19 @@ fn judge_deletion(object: &Value) -> Option<Condition> {
             format!("it is being deleted and waits for {} to remove the finalizer", names.join(", "))
         }
     };
-    Some(Condition::waiting("deleting", cause).since(since))
+    Some(StateSummary::waiting("deleting", cause).since(since))
 }
 
 /// Judges a Lease: held until its term ends.
-fn judge_lease(object: &Value) -> Condition {
+fn judge_lease(object: &Value) -> StateSummary {
     let spec = &object["spec"];
     let holder = spec["holderIdentity"].as_str().unwrap_or_default();
     let (renewed, term) = (milliseconds(&spec["renewTime"]), spec["leaseDurationSeconds"].as_i64());
-    let Some(term) = term.filter(|_| renewed > 0 && !holder.is_empty()) else { return Condition::unknown() };
+    let Some(term) = term.filter(|_| renewed > 0 && !holder.is_empty()) else {
+        return StateSummary::unknown();
+    };
     let cause = format!("the lease has lapsed: {holder} does not renew it");
-    Condition { lapses: renewed + term * 1000, cause, ..Condition::good(format!("held by {holder}")) }
+    StateSummary { lapses: renewed + term * 1000, cause, ..StateSummary::good(format!("held by {holder}")) }
 }
 
 #[cfg(test)]
@@ -139,7 +141,7 @@ mod tests {
             kind: String::new(),
             is_namespaced: true,
         };
-        let Condition { state, words, cause, .. } = judge_object(&kind, object);
+        let StateSummary { state, words, cause, .. } = judge_object(&kind, object);
         assert_eq!(format!("{} | {words} | {cause}", state.name()), expected);
     }
 

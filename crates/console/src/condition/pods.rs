@@ -1,48 +1,48 @@
-//! How a Pod is doing: its containers know best, then its phase.
+//! The state of a Pod: from its containers first, then from its phase.
 
 use serde_json::Value;
 
-use super::Condition;
+use super::StateSummary;
 use crate::field::seconds;
 
 /// Reasons for which a container waits on its way to run; all others are failures.
 const ON_THE_WAY: &[&str] = &["", "ContainerCreating", "PodInitializing"];
 
 /// Judges a Pod.
-pub(super) fn judge_pod(object: &Value) -> Condition {
+pub(super) fn judge_pod(object: &Value) -> StateSummary {
     let status = &object["status"];
     let phase = status["phase"].as_str().unwrap_or("Pending");
     let since = condition(status, "Ready").map_or(0, |ready| seconds(&ready["lastTransitionTime"]));
     let verdict = match phase {
-        "Succeeded" => Condition::good("Succeeded"),
-        "Failed" => Condition::bad("Failed", failure_of_pod(status)),
+        "Succeeded" => StateSummary::good("Succeeded"),
+        "Failed" => StateSummary::bad("Failed", failure_of_pod(status)),
         _ => broken_container(status).unwrap_or_else(|| judge_running(phase, status)),
     };
     verdict.since(since)
 }
 
 /// Judges a Pod whose containers do not fail.
-fn judge_running(phase: &str, status: &Value) -> Condition {
+fn judge_running(phase: &str, status: &Value) -> StateSummary {
     let is_ready = condition(status, "Ready").is_some_and(|ready| ready["status"] == "True");
     let unscheduled = condition(status, "PodScheduled").filter(|one| one["status"] == "False");
     match (phase, unscheduled) {
         (_, Some(unscheduled)) => {
-            Condition::waiting("Pending", format!("no node takes it: {}", words_of(unscheduled)))
+            StateSummary::waiting("Pending", format!("no node takes it: {}", words_of(unscheduled)))
         }
-        ("Running", _) if is_ready => Condition::good(with_restarts("Running", status)),
+        ("Running", _) if is_ready => StateSummary::good(with_restarts("Running", status)),
         ("Running", _) => {
             let cause = condition(status, "Ready").map(words_of).unwrap_or_default();
-            Condition::waiting(
+            StateSummary::waiting(
                 with_restarts("not ready", status),
                 format!("it runs and is not ready: {cause}"),
             )
         }
-        _ => Condition::waiting(phase, "no node has started it yet"),
+        _ => StateSummary::waiting(phase, "no node has started it yet"),
     }
 }
 
 /// Returns why a container does not run, if one fails.
-fn broken_container(status: &Value) -> Option<Condition> {
+fn broken_container(status: &Value) -> Option<StateSummary> {
     containers(status).find_map(|container| {
         let waiting = &container["state"]["waiting"];
         let reason = waiting["reason"].as_str().unwrap_or_default();
@@ -54,7 +54,7 @@ fn broken_container(status: &Value) -> Option<Condition> {
         let last = describe_end(&container["lastState"]["terminated"]);
         let cause =
             [message, &last].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
-        Some(Condition::bad(with_restarts(reason, status), format!("container {name}: {cause}")))
+        Some(StateSummary::bad(with_restarts(reason, status), format!("container {name}: {cause}")))
     })
 }
 

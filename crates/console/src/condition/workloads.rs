@@ -1,45 +1,45 @@
-//! How the built-in workloads are doing: how many of their Pods are ready, and whether a condition says that it fails.
+//! The state of the built-in workloads: how many of their Pods are ready, and whether a condition reports a failure.
 
 use serde_json::Value;
 
-use super::Condition;
+use super::StateSummary;
 use super::pods::words_of;
 use crate::field::seconds;
 
 /// Judges a kind with `spec.replicas` and `status.readyReplicas`.
-pub(super) fn judge_replicas(object: &Value) -> Condition {
+pub(super) fn judge_replicas(object: &Value) -> StateSummary {
     let wanted = object["spec"]["replicas"].as_i64().unwrap_or(1);
     let ready = object["status"]["readyReplicas"].as_i64().unwrap_or(0);
     judge_counts(object, wanted, ready)
 }
 
 /// Judges a DaemonSet.
-pub(super) fn judge_daemon_set(object: &Value) -> Condition {
+pub(super) fn judge_daemon_set(object: &Value) -> StateSummary {
     let count = |name: &str| object["status"][name].as_i64().unwrap_or(0);
     judge_counts(object, count("desiredNumberScheduled"), count("numberReady"))
 }
 
-fn judge_counts(object: &Value, wanted: i64, ready: i64) -> Condition {
+fn judge_counts(object: &Value, wanted: i64, ready: i64) -> StateSummary {
     let words = format!("{ready}/{wanted} ready");
     let failing = find(object, |one| {
         (one["type"] == "ReplicaFailure" && one["status"] == "True")
             || (one["type"] == "Progressing" && one["status"] == "False")
     });
     if let Some(failing) = failing {
-        return Condition::bad(words, words_of(failing)).since(seconds(&failing["lastTransitionTime"]));
+        return StateSummary::bad(words, words_of(failing)).since(seconds(&failing["lastTransitionTime"]));
     }
     let generation = object["metadata"]["generation"].as_i64().unwrap_or(0);
     let observed = object["status"]["observedGeneration"].as_i64().unwrap_or(0);
     if observed < generation {
-        return Condition::waiting(words, "its controller has not seen the last edit yet");
+        return StateSummary::waiting(words, "its controller has not seen the last edit yet");
     }
     if ready >= wanted {
-        return Condition::good(words);
+        return StateSummary::good(words);
     }
     let since = find(object, |one| one["type"] == "Available" && one["status"] == "False")
         .map_or(0, |one| seconds(&one["lastTransitionTime"]));
     let missing = wanted - ready;
-    Condition::waiting(
+    StateSummary::waiting(
         words,
         format!("{missing} of its Pods {} not ready", if missing == 1 { "is" } else { "are" }),
     )
@@ -47,16 +47,17 @@ fn judge_counts(object: &Value, wanted: i64, ready: i64) -> Condition {
 }
 
 /// Judges a Job.
-pub(super) fn judge_job(object: &Value) -> Condition {
+pub(super) fn judge_job(object: &Value) -> StateSummary {
     let count = |name: &str| object["status"][name].as_i64().unwrap_or(0);
     if let Some(failed) = find(object, |one| one["type"] == "Failed" && one["status"] == "True") {
-        return Condition::bad("Failed", words_of(failed)).since(seconds(&failed["lastTransitionTime"]));
+        return StateSummary::bad("Failed", words_of(failed)).since(seconds(&failed["lastTransitionTime"]));
     }
     if find(object, |one| one["type"] == "Complete" && one["status"] == "True").is_some() {
-        return Condition::good("Complete");
+        return StateSummary::good("Complete");
     }
     let words = format!("{} active, {} failed", count("active"), count("failed"));
-    Condition::waiting(words, "its Pods have not finished yet").since(seconds(&object["status"]["startTime"]))
+    StateSummary::waiting(words, "its Pods have not finished yet")
+        .since(seconds(&object["status"]["startTime"]))
 }
 
 fn find(object: &Value, is_meant: impl Fn(&Value) -> bool) -> Option<&Value> {

@@ -1,6 +1,6 @@
 //! The changes of a moment, gathered into one frame.
 //!
-//! **Invariant:** never more than [`CHANGES_MAX`]: whoever is full is flushed before more is read.
+//! **Invariant:** never more than [`CHANGES_MAX`]: a full batch is flushed before more is read.
 
 use std::collections::HashMap;
 
@@ -9,16 +9,16 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::StreamStart;
-use crate::frame::frame;
+use crate::event_stream_frame::frame;
 use crate::row::Row;
 
 /// The most changes in a frame: what a page handles well within a frame of the screen.
 const CHANGES_MAX: usize = 500;
 
 /// Changes that wait to be sent.
-pub(super) struct Batch {
+pub(super) struct ChangeBatch {
     changes: Vec<RowChange>,
-    /// Where the change of each object is; not kept for the past, in which every change is told.
+    /// The position of each object's change; not kept for the past, of which every change is sent.
     places: Option<HashMap<String, usize>>,
     since: Option<Instant>,
 }
@@ -38,7 +38,7 @@ struct ChangeFrame {
     changes: Vec<RowChange>,
 }
 
-impl Batch {
+impl ChangeBatch {
     pub(super) fn new(start: StreamStart) -> Self {
         let places = (start == StreamStart::Now).then(HashMap::new);
         Self { changes: Vec::new(), places, since: None }
@@ -72,7 +72,7 @@ impl Batch {
         self.changes.len() >= CHANGES_MAX
     }
 
-    /// Returns the frame, if there is anything to send, and begins anew.
+    /// Returns the frame, if there is anything to send, and starts a new batch.
     pub(super) fn flush(&mut self, at: i64) -> Option<Bytes> {
         self.since = None;
         if let Some(places) = &mut self.places {
@@ -111,7 +111,7 @@ mod tests {
     #[tokio::test]
     async fn the_present_is_told_once_and_the_past_in_full() {
         for (start, expected) in [(StreamStart::Now, vec![3, 2]), (StreamStart::Past(1), vec![1, 2, 3])] {
-            let mut batch = Batch::new(start);
+            let mut batch = ChangeBatch::new(start);
             let now = Instant::now();
             for (uid, revision) in [("a", 1), ("b", 2), ("a", 3)] {
                 batch.set(row(uid, revision), now);

@@ -20,13 +20,13 @@ use homeostat_core::{Clock, Key};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use batch::Batch;
+use batch::ChangeBatch;
 use scope::KindScope;
 
 use crate::activity::Activity;
 use crate::api::{Refusal, ViewerApi, WatchItem};
+use crate::event_stream_frame::{ALIVE, frame};
 use crate::field::revision;
-use crate::frame::{ALIVE, frame};
 use crate::kinds::load_kinds;
 use crate::row::Row;
 use crate::viewer::Viewer;
@@ -37,7 +37,7 @@ const PAGE_OBJECTS: usize = 500;
 /// How long changes are gathered: a person sees no difference, and a thousand changes a second become ten frames.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// How often operators are looked at, and how often a quiet stream says that it lives.
+/// How often operators are polled, and how often a quiet stream sends a sign of life.
 const LOOK: Duration = Duration::from_secs(1);
 const ALIVE_LOOKS: u32 = 15;
 
@@ -52,7 +52,7 @@ const DISCOVER_AFTER: Duration = Duration::from_millis(300);
 pub(crate) enum StreamStart {
     /// The present; several changes of one object become one.
     Now,
-    /// This revision; every change is told.
+    /// This revision; every change is sent.
     Past(u64),
 }
 
@@ -64,10 +64,10 @@ struct LiveStream {
     clock: Clock,
     start: StreamStart,
     scopes: Vec<KindScope>,
-    to_list: VecDeque<Listing>,
+    to_list: VecDeque<ListInProgress>,
     list_again: Vec<(Instant, usize)>,
     watches: SelectAll<BoxStream<'static, (usize, WatchItem)>>,
-    batch: Batch,
+    batch: ChangeBatch,
     ready: VecDeque<Bytes>,
     is_synced: bool,
     discover_at: Option<Instant>,
@@ -76,8 +76,8 @@ struct LiveStream {
     seen_view: Value,
 }
 
-/// A list that is under way.
-struct Listing {
+/// A list in progress.
+struct ListInProgress {
     scope: usize,
     /// The token of the next page; none before the first.
     next: Option<String>,
@@ -101,7 +101,7 @@ pub(crate) fn live_stream(
         to_list: VecDeque::new(),
         list_again: Vec::new(),
         watches: SelectAll::new(),
-        batch: Batch::new(start),
+        batch: ChangeBatch::new(start),
         ready: VecDeque::new(),
         is_synced: false,
         discover_at: Some(clock.instant()),
@@ -151,13 +151,13 @@ impl LiveStream {
         for kind in kinds {
             if !self.scopes.iter().any(|scope| scope.kind.id() == kind.id()) {
                 self.scopes.push(KindScope { kind, namespace: None, is_open: false });
-                self.to_list.push_back(Listing { scope: self.scopes.len() - 1, next: None });
+                self.to_list.push_back(ListInProgress { scope: self.scopes.len() - 1, next: None });
             }
         }
     }
 
     /// Loads one page of a list; after the last one the watch begins.
-    async fn list_page(&mut self, listing: Listing) {
+    async fn list_page(&mut self, listing: ListInProgress) {
         let scope = &self.scopes[listing.scope];
         let is_first = listing.next.is_none();
         let path = scope.list_path(PAGE_OBJECTS, listing.next.as_deref(), self.start);
@@ -174,7 +174,7 @@ impl LiveStream {
             self.ready.push_back(frame("list", &head));
         }
         if let Some(token) = next {
-            self.to_list.push_front(Listing { scope: listing.scope, next: Some(token.to_owned()) });
+            self.to_list.push_front(ListInProgress { scope: listing.scope, next: Some(token.to_owned()) });
             return;
         }
         let from = match self.start {
@@ -192,7 +192,7 @@ impl LiveStream {
     }
 
     /// Handles a list that the server refused.
-    fn refuse_list(&mut self, listing: &Listing, refusal: &Refusal) {
+    fn refuse_list(&mut self, listing: &ListInProgress, refusal: &Refusal) {
         let scope = &self.scopes[listing.scope];
         match refusal.code {
             404 | 405 => {}
@@ -200,7 +200,7 @@ impl LiveStream {
             410 if self.start != StreamStart::Now => {
                 self.ready.push_back(frame("expired", &json!({"message": refusal.message})));
             }
-            410 => self.to_list.push_front(Listing { scope: listing.scope, next: None }),
+            410 => self.to_list.push_front(ListInProgress { scope: listing.scope, next: None }),
             401 | 403 => {
                 let (kind, namespace) = (scope.kind.clone(), scope.namespace.clone());
                 self.ready.push_back(frame(
@@ -214,7 +214,7 @@ impl LiveStream {
                             namespace: Some(namespace),
                             is_open: false,
                         });
-                        self.to_list.push_back(Listing { scope: self.scopes.len() - 1, next: None });
+                        self.to_list.push_back(ListInProgress { scope: self.scopes.len() - 1, next: None });
                     }
                 }
             }
@@ -268,7 +268,7 @@ impl LiveStream {
     fn look(&mut self, now: Instant) {
         self.next_look = now + LOOK;
         let due = self.list_again.extract_if(.., |(at, _)| *at <= now);
-        self.to_list.extend(due.map(|(_, scope)| Listing { scope, next: None }));
+        self.to_list.extend(due.map(|(_, scope)| ListInProgress { scope, next: None }));
         self.look_at_operators();
         self.quiet_looks += 1;
         if self.quiet_looks >= ALIVE_LOOKS {

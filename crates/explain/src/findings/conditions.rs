@@ -59,7 +59,7 @@ fn code_of(condition: &Value) -> CauseCode {
     }
 }
 
-/// Finds that nobody has looked at the newest state of an object whose status says how far its controller is.
+/// Finds that no controller has processed the newest state of an object whose status has an observed generation.
 fn find_unobserved(object: &SeenObject) -> Option<Finding> {
     let generation = object.value["metadata"]["generation"].as_i64()?;
     let observed = object.value["status"]["observedGeneration"].as_i64()?;

@@ -1,4 +1,4 @@
-//! Deletion: who holds an object that should be gone, and why it is not let go.
+//! Deletion: who holds an object that should be gone, and why it is not released.
 
 use super::Finding;
 use super::journal::describe_current_failure;
@@ -21,16 +21,16 @@ fn find_in_object(evidence: &Evidence, object: &SeenObject) -> Option<Finding> {
     let failure = describe_current_failure(evidence, &object.key);
     let who = match (&failure, responsible(evidence, first)) {
         (Some((text, _)), _) => format!(": {text}"),
-        (None, Responsible::Server) => {
+        (None, FinalizerOwner::Server) => {
             ", which the server removes when everything that the object owns is gone".to_owned()
         }
-        (None, Responsible::Known(operator)) => format!(", which the operator {operator} should remove"),
-        (None, Responsible::Lapsed(operator)) => {
+        (None, FinalizerOwner::Known(operator)) => format!(", which the operator {operator} should remove"),
+        (None, FinalizerOwner::Lapsed(operator)) => {
             format!(
                 ", which the operator {operator} should remove, and it is not running: its lease has lapsed"
             )
         }
-        (None, Responsible::Unknown(owner)) => {
+        (None, FinalizerOwner::Unknown(owner)) => {
             format!(", which {owner} should remove; no operator of that name is known to be running here")
         }
     };
@@ -41,27 +41,27 @@ fn find_in_object(evidence: &Evidence, object: &SeenObject) -> Option<Finding> {
 }
 
 /// Who should remove a finalizer.
-enum Responsible {
+enum FinalizerOwner {
     Server,
     Known(String),
     Lapsed(String),
     Unknown(String),
 }
 
-fn responsible(evidence: &Evidence, finalizer: &str) -> Responsible {
+fn responsible(evidence: &Evidence, finalizer: &str) -> FinalizerOwner {
     if OF_SERVER.contains(&finalizer) {
-        return Responsible::Server;
+        return FinalizerOwner::Server;
     }
     let owner = finalizer.split_once('/').map_or(finalizer, |(owner, _)| owner);
     if let Some(journal) = evidence.journals.iter().find(|journal| journal.operator == owner) {
-        return Responsible::Known(journal.operator.clone());
+        return FinalizerOwner::Known(journal.operator.clone());
     }
     let lease = evidence.leases.iter().find(|lease| super::lease::operator_of(lease) == Some(owner));
     match lease {
         Some(lease) if super::lease::lapsed_since(lease, evidence.now).is_some() => {
-            Responsible::Lapsed(owner.to_owned())
+            FinalizerOwner::Lapsed(owner.to_owned())
         }
-        Some(_) => Responsible::Known(owner.to_owned()),
-        None => Responsible::Unknown(owner.to_owned()),
+        Some(_) => FinalizerOwner::Known(owner.to_owned()),
+        None => FinalizerOwner::Unknown(owner.to_owned()),
     }
 }

@@ -11,7 +11,7 @@ use crate::evidence::Evidence;
 use crate::explanation::CauseCode;
 use crate::times;
 
-/// A run that takes longer is told: most end in milliseconds.
+/// A run that takes longer is reported: most end in milliseconds.
 const SLOW: SignedDuration = SignedDuration::from_secs(5);
 
 /// What the last run of one controller on one object came to.
@@ -20,13 +20,13 @@ struct LastRun<'a> {
     started: Option<Timestamp>,
     ended: Option<Timestamp>,
     undecodable: Option<&'a str>,
-    failure: Option<Failure<'a>>,
+    failure: Option<OngoingFailure<'a>>,
     /// The failed write that the failure came from.
     write: Option<(&'a Key, &'a str)>,
 }
 
 /// A failure that is not over.
-struct Failure<'a> {
+struct OngoingFailure<'a> {
     at: Timestamp,
     error: &'a str,
     failures: u32,
@@ -93,12 +93,13 @@ fn observe<'a>(run: &mut LastRun<'a>, record: &'a Record) {
                 FaultClass::Terminal => None,
             };
             run.ended = Some(record.at);
-            run.failure = Some(Failure { at: record.at, error, failures: *failures, retry, handler: None });
+            run.failure =
+                Some(OngoingFailure { at: record.at, error, failures: *failures, retry, handler: None });
         }
         Entry::Handled { handler, outcome, .. } => {
             let failing = |error: &'a str, retry| {
                 let handler = Some(handler.as_str());
-                Some(Failure { at: record.at, error, failures: 1, retry, handler })
+                Some(OngoingFailure { at: record.at, error, failures: 1, retry, handler })
             };
             run.failure = match outcome {
                 HandlerOutcome::Done => run.failure.take().filter(|failure| failure.handler != Some(handler)),
@@ -140,7 +141,7 @@ fn describe_failure(
     evidence: &Evidence,
     source: &str,
     object: &Key,
-    (failure, write): (&Failure<'_>, Option<(&Key, &str)>),
+    (failure, write): (&OngoingFailure<'_>, Option<(&Key, &str)>),
 ) -> Finding {
     let attempt = match failure.failures {
         0 | 1 => String::new(),

@@ -43,7 +43,7 @@ pub(super) fn operator_of(lease: &Value) -> Option<&str> {
     lease["metadata"]["labels"][OPERATOR_LABEL].as_str().or_else(|| lease["metadata"]["name"].as_str())
 }
 
-/// Returns since when a lease has lapsed; none if it has not. One without a term never does.
+/// Returns since when a lease has lapsed; `None` if it has not. One without a term never does.
 pub(super) fn lapsed_since(lease: &Value, now: Timestamp) -> Option<Timestamp> {
     let spec = &lease["spec"];
     let seconds = spec["leaseDurationSeconds"].as_i64()?;

@@ -1,7 +1,7 @@
 //! The rules: each looks at one sort of evidence and says what it finds wrong. The findings are put into an order, from the
 //! true cause to its consequences.
 //!
-//! One file per sort of evidence. A rule names what it saw, with the words of whoever saw it; it never guesses.
+//! One file per sort of evidence. A rule names what it saw, in the words of its source; it never guesses.
 
 mod conditions;
 mod deletion;
@@ -39,8 +39,8 @@ impl Finding {
     }
 }
 
-/// Returns what is wrong, the truest cause first: a problem of the machinery that acts comes before what it did not do, a
-/// leaf before what owns it, and what somebody observed before what a status claims.
+/// Returns what is wrong, the truest cause first: a problem of the machinery that acts comes before what it did not do,
+/// a leaf before what owns it, and an observation before a claim in a status.
 pub(crate) fn find(evidence: &Evidence) -> Vec<Finding> {
     let mut found = [
         deletion::find(evidence),

@@ -10,15 +10,15 @@ use super::Finding;
 use crate::evidence::Evidence;
 use crate::explanation::CauseCode;
 
-/// The time that is looked at.
+/// The time window.
 const WINDOW: SignedDuration = SignedDuration::from_secs(60);
 
-/// So many writes to one object in the window are a loop: a healthy reconciler writes a few times and comes to rest.
+/// This many writes to one object in the window are a loop: a healthy reconciler writes a few times and comes to rest.
 const WRITES_MIN: usize = 20;
 
 /// Writes of one controller to one object.
 #[derive(Default)]
-struct Writes<'a> {
+struct WriteRate<'a> {
     count: usize,
     first: Option<Timestamp>,
     last: Option<Timestamp>,
@@ -27,7 +27,7 @@ struct Writes<'a> {
 }
 
 pub(super) fn find(evidence: &Evidence) -> Vec<Finding> {
-    let mut writes: BTreeMap<(&str, &Key, &Key), Writes<'_>> = BTreeMap::new();
+    let mut writes: BTreeMap<(&str, &Key, &Key), WriteRate<'_>> = BTreeMap::new();
     for (_, record) in evidence.records() {
         let Entry::Wrote { object, target, outcome: WriteOutcome::Done { .. }, diff, .. } = &record.entry
         else {
@@ -52,7 +52,7 @@ fn describe(
     evidence: &Evidence,
     source: &str,
     (object, target): (&Key, &Key),
-    writes: &Writes<'_>,
+    writes: &WriteRate<'_>,
 ) -> Finding {
     let field = writes.paths.iter().max_by_key(|(_, count)| **count).map(|(path, _)| *path);
     let length =

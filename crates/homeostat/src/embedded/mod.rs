@@ -231,7 +231,7 @@ impl Builder {
         /// The number of random letters in a temporary name, so that nobody can guess it.
         const SUFFIX_LETTERS: usize = 10;
         let mut options = self.node.clone()?;
-        // Pods must not read the server's data: it contains everybody's secrets.
+        // Pods must not read the server's data: it contains everyone's secrets.
         if let Some(folder) = &self.data_dir {
             options = options.hide(std::path::absolute(folder).unwrap_or_else(|_| folder.clone()));
         }
@@ -328,8 +328,8 @@ impl ControlPlane {
         }
     }
 
-    /// Returns where the web console is, with its token; `None` without one. Whoever has it can read everything here
-    /// except the values of Secrets, until this process ends.
+    /// Returns the address of the web console, with its token; `None` without one. Anyone who has it can read
+    /// everything here except the values of Secrets, until this process ends.
     pub fn console_url(&self) -> Option<&str> {
         self.console_url.as_deref()
     }

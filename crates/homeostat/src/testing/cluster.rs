@@ -22,19 +22,19 @@ use kube::{Api, Client, Resource};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::far_times::FarTimes;
 use super::faults::Faults;
 use super::held_time::HeldTime;
-use super::running::{OperatorEnd, RunningOperator};
-use super::wire::{Activity, Wire};
+use super::remote_times::RemoteTimes;
+use super::running_operator::{OperatorEnd, RunningOperator};
+use super::wire::{Wire, WireActivity};
 
 /// The namespace of objects that name none.
 pub(super) const NAMESPACE: &str = "default";
 
-/// When the time of a test begins unless told: 2027-01-15T08:00:00Z, a Friday.
+/// The default start time of a test: 2027-01-15T08:00:00Z, a Friday.
 const START_SECOND: i64 = 1_800_000_000;
 
-/// The seed unless told.
+/// The default seed.
 const SEED: u64 = 7;
 
 /// Nothing done for so long means that all is settled: longer than anything on the way from a write to the reconcile that
@@ -54,8 +54,8 @@ const MOMENT: Duration = Duration::from_millis(25);
 /// Shorter than anything the runtime waits for.
 const INSTANT: Duration = Duration::from_millis(1);
 
-/// Questions that a server far away answers in a row without anything else passing, before it is called quiet. They
-/// are reads of an object, so that a store behind the server is asked, too.
+/// The number of questions that a remote server answers in a row without anything else happening, before it counts as
+/// quiet. They are reads of an object, so that a store behind the server is also asked.
 const QUIET_QUESTIONS: u32 = 24;
 
 /// Steps in which a long time passes when the server is far away.
@@ -63,19 +63,19 @@ const STEPS_MAX: u32 = 60;
 
 /// A cluster for a test. See [the module](super) for an example.
 pub struct Cluster {
-    server: Server,
+    server: ServerLocation,
     client: Client,
     faults: Faults,
     clock: Clock,
-    far: Option<FarTimes>,
-    activity: Arc<Activity>,
+    far: Option<RemoteTimes>,
+    activity: Arc<WireActivity>,
     seed: u64,
     operators: Mutex<Vec<RunningOperator>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
 /// Where the API is.
-enum Server {
+enum ServerLocation {
     Here { client: Client, store: SharedStore },
     Far(Client),
 }
@@ -97,14 +97,14 @@ pub struct ClusterSnapshot {
 }
 
 impl Builder {
-    /// Lets the time of the test begin here (2027-01-15T08:00:00Z unless told).
+    /// Sets the start time of the test (2027-01-15T08:00:00Z by default).
     #[must_use]
     pub fn start_at(mut self, start: Timestamp) -> Self {
         self.start = start;
         self
     }
 
-    /// Draws uids, suffixes and jitter from this seed (the same one every time unless told).
+    /// Draws uids, suffixes and jitter from this seed (the same one every time by default).
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -120,8 +120,8 @@ impl Builder {
     }
 
     /// Uses the API server behind this client instead of one in the process: a kube-apiserver of your own, say. Time is
-    /// virtual all the same: it stands still while a request is under way. Chance is the server's own. The client must
-    /// have no time limits and must not try again, because both would count in virtual time.
+    /// still virtual: it stands still while a request is in progress. Random values are the server's own. The client
+    /// must have no timeouts and must not retry, because both would count in virtual time.
     #[must_use]
     pub fn server(mut self, client: Client) -> Self {
         self.server = Some(client);
@@ -145,11 +145,11 @@ impl Builder {
         let clock = Clock::virtual_from(self.start);
         let mut tasks = JoinSet::new();
         let server = match self.server {
-            Some(client) => Server::Far(client),
+            Some(client) => ServerLocation::Far(client),
             None => serve(clock, self.seed, self.contents, &mut tasks).await,
         };
-        let far = matches!(server, Server::Far(_)).then(|| FarTimes::new(clock));
-        let (faults, activity) = (Faults::default(), Arc::<Activity>::default());
+        let far = matches!(server, ServerLocation::Far(_)).then(|| RemoteTimes::new(clock));
+        let (faults, activity) = (Faults::default(), Arc::<WireActivity>::default());
         let client = client_on(&server, Faults::default(), far.as_ref(), &activity);
         let (operators, tasks) = (Mutex::default(), Mutex::new(tasks));
         Cluster { server, client, faults, clock, far, activity, seed: self.seed, operators, tasks }
@@ -162,13 +162,14 @@ impl Cluster {
         Self::builder().start()
     }
 
-    /// A cluster in memory, until told otherwise.
+    /// A cluster in memory by default.
     pub fn builder() -> Builder {
         let start = Timestamp::from_second(START_SECOND).expect("a second of this millennium");
         Builder { start, seed: SEED, contents: None, server: None }
     }
 
-    /// Runs an operator, on the cluster's time and chance, through its [`faults`](Self::faults). It ends with the cluster.
+    /// Runs an operator, with the cluster's time and randomness, through its [`faults`](Self::faults). It ends with the
+    /// cluster.
     pub fn run(&self, operator: Operator) -> RunningOperator {
         self.run_through(&self.faults, operator)
     }
@@ -183,7 +184,7 @@ impl Cluster {
         let (kept, activity) = (Arc::clone(&records), Arc::clone(&self.activity));
         journal.fold(move |record| {
             lock(&kept).push(record.clone());
-            // A look at a world outside finds something to do or it does not.
+            // A pass over a world either finds something to do or does not.
             if matches!(record.entry, Entry::Surveyed { .. }) {
                 activity.add_traffic();
             } else {
@@ -262,7 +263,7 @@ impl Cluster {
 
     /// With a server far away: waits until nothing has passed for a while.
     async fn quiet(&self) {
-        let Server::Far(direct) = &self.server else { return };
+        let ServerLocation::Far(direct) = &self.server else { return };
         let _held = HeldTime::new();
         let namespaces: Api<Namespace> = Api::all(direct.clone());
         let (mut before, mut questions) = (0, 0);
@@ -278,8 +279,8 @@ impl Cluster {
     /// A number that grows with everything that is done.
     fn work(&self) -> u64 {
         let written = match &self.server {
-            Server::Here { store, .. } => store.snapshot().revision().get(),
-            Server::Far(_) => 0,
+            ServerLocation::Here { store, .. } => store.snapshot().revision().get(),
+            ServerLocation::Far(_) => 0,
         };
         self.activity.work() + written
     }
@@ -302,7 +303,7 @@ impl Cluster {
         last.collect()
     }
 
-    /// Faults between the API server and the operators that [`run`](Self::run) runs. None until told.
+    /// Faults between the API server and the operators that [`run`](Self::run) runs. None by default.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
@@ -337,8 +338,7 @@ impl Cluster {
 
     /// Drops the history of the API server, so that only a list can close the gap of a watch that was interrupted.
     ///
-    /// # Panics
-    /// With a server far away, which cannot be told.
+    /// # Panics With a remote server, which cannot be controlled.
     pub fn forget_history(&self) -> BoxFuture<'_, ()> {
         let store = self.store();
         let revision = store.snapshot().revision();
@@ -357,20 +357,30 @@ impl Cluster {
 
     fn store(&self) -> &SharedStore {
         match &self.server {
-            Server::Here { store, .. } => store,
-            Server::Far(_) => panic!("the store of a server in another process is out of reach"),
+            ServerLocation::Here { store, .. } => store,
+            ServerLocation::Far(_) => panic!("the store of a server in another process is out of reach"),
         }
     }
 }
 
 /// A client on its way to the server.
-fn client_on(server: &Server, faults: Faults, far: Option<&FarTimes>, activity: &Arc<Activity>) -> Client {
-    let (Server::Here { client, .. } | Server::Far(client)) = server;
+fn client_on(
+    server: &ServerLocation,
+    faults: Faults,
+    far: Option<&RemoteTimes>,
+    activity: &Arc<WireActivity>,
+) -> Client {
+    let (ServerLocation::Here { client, .. } | ServerLocation::Far(client)) = server;
     Client::new(Wire::new(client.clone(), faults, far.cloned(), Arc::clone(activity)), NAMESPACE)
 }
 
 /// Starts a server in this process.
-async fn serve(clock: Clock, seed: u64, contents: Option<Snapshot>, tasks: &mut JoinSet<()>) -> Server {
+async fn serve(
+    clock: Clock,
+    seed: u64,
+    contents: Option<Snapshot>,
+    tasks: &mut JoinSet<()>,
+) -> ServerLocation {
     let store: SharedStore = Arc::new(match contents {
         Some(contents) => Memory::holding(contents, clock, Limits::default()),
         None => Memory::with(clock, Limits::default()),
@@ -378,7 +388,7 @@ async fn serve(clock: Clock, seed: u64, contents: Option<Snapshot>, tasks: &mut 
     let builder = ApiServer::builder(Arc::clone(&store)).clock(clock).entropy(Entropy::seeded(seed));
     let (server, keeper) = builder.build().await.expect("a store in memory takes the first objects");
     tasks.spawn(keeper.run(CancellationToken::new()));
-    Server::Here { client: Client::new(server, NAMESPACE), store }
+    ServerLocation::Here { client: Client::new(server, NAMESPACE), store }
 }
 
 /// Does time stand still while nothing waits for it? tokio does not say, so it is watched for a moment.

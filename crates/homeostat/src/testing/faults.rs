@@ -91,7 +91,7 @@ impl Faults {
         self.state().is_mute = true;
     }
 
-    /// Lets watches speak again. What happened meanwhile stays lost to them.
+    /// Lets watches deliver again. Changes in the meantime stay lost to them.
     pub fn unmute(&self) {
         self.state().is_mute = false;
     }

@@ -2,8 +2,8 @@
 
 /// Stops virtual time while it exists.
 ///
-/// Paused time jumps ahead whenever every task waits, also when one waits for the world outside. Hold it meanwhile, or the
-/// limits of the waiting task expire before the answer is there.
+/// Paused time jumps ahead whenever every task waits, even when one waits for something outside the process. Hold it in
+/// the meantime; otherwise the timeouts of the waiting task expire before the answer arrives.
 pub struct HeldTime(
     #[expect(dead_code, reason = "its end is what the blocking task waits for")] std::sync::mpsc::Sender<()>,
 );

@@ -1,9 +1,9 @@
 //! Tests of operators: a control plane in memory, virtual time, requests that fail on demand, and a journal to assert on.
 //!
 //! A [`Cluster`] is a real API server in the process of the test, without sockets, disk or TLS. [`Cluster::run`] runs
-//! operators on it, [`Cluster::settle`] waits until they have nothing left to do, and [`Cluster::pass`] lets hours pass in
-//! no time. [`Faults`] break the requests of operators; [`RunningOperator::since`] tells what an operator did. Time and
-//! chance are the cluster's, so a test repeats exactly.
+//! operators on it, [`Cluster::settle`] waits until they have nothing left to do, and [`Cluster::pass`] lets hours pass
+//! in no time. [`Faults`] break the requests of operators; [`RunningOperator::since`] returns what an operator did.
+//! Time and randomness are the cluster's, so a test repeats exactly.
 //!
 //! ```
 //! use homeostat::prelude::*;
@@ -42,18 +42,18 @@
 //! # }
 //! ```
 //!
-//! Methods of a cluster panic when the server refuses what they ask for, at the place that called them: a test that cannot
-//! go on fails. [`Cluster::client`] gives errors instead.
+//! Methods of a cluster panic at their call site if the server refuses their request: a test that cannot continue
+//! fails. [`Cluster::client`] returns errors instead.
 
 mod cluster;
-mod far_times;
 mod faults;
 mod held_time;
 mod objects;
 mod records;
+mod remote_times;
 mod request_info;
-mod running;
-mod tools;
+mod required_programs;
+mod running_operator;
 mod wire;
 
 pub use cluster::{Builder, Cluster, ClusterSnapshot};
@@ -61,5 +61,5 @@ pub use faults::{Faults, InjectedFault};
 pub use held_time::HeldTime;
 pub use records::{JournalMark, Records};
 pub use request_info::RequestVerb;
-pub use running::RunningOperator;
-pub use tools::{has_tool, report_skip, skip_without};
+pub use required_programs::{has_tool, report_skip, skip_without};
+pub use running_operator::RunningOperator;

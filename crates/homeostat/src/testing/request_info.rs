@@ -64,7 +64,7 @@ impl<'a> RequestInfo<'a> {
     }
 }
 
-/// Is it a watch, which goes on until somebody ends it?
+/// Whether it is a watch, which continues until one side ends it.
 pub(super) fn is_watch<B>(request: &Request<B>) -> bool {
     request.uri().query().is_some_and(|query| query.contains("watch=true"))
 }

@@ -1,7 +1,7 @@
-//! The way from a client to the API server of a test: faults happen on it, and what passes is counted.
+//! The path from a client to the API server of a test: it injects faults and counts what passes.
 //!
-//! A server far away, in another process, answers in real time. Virtual time stands still while something is under way to
-//! it ([`HeldTime`]), and times in what it says are translated (`far_times`).
+//! A remote server, in another process, answers in real time. Virtual time stands still while a request to it is in
+//! progress ([`HeldTime`]), and times in its answers are translated (`remote_times`).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::far_times::FarTimes;
 use super::faults::{Faults, InjectedFault};
 use super::held_time::HeldTime;
+use super::remote_times::RemoteTimes;
 use super::request_info::is_watch;
 
 /// How much later than the watch a late answer is.
@@ -33,14 +33,14 @@ const LATE: Duration = Duration::from_millis(100);
 
 /// What happened on all wires of a cluster and in the journals of its operators.
 #[derive(Default)]
-pub(super) struct Activity {
+pub(super) struct WireActivity {
     /// Everything that passed and was written down.
     traffic: AtomicU64,
     /// Of this, what is work: writes, and what operators did. Looking at something is none.
     work: AtomicU64,
 }
 
-impl Activity {
+impl WireActivity {
     pub(super) fn add_traffic(&self) {
         self.traffic.fetch_add(1, Ordering::Relaxed);
     }
@@ -65,8 +65,8 @@ pub(super) struct Wire {
     server: Client,
     faults: Faults,
     /// The server is another process: its answers take real time, and its clock is another.
-    far: Option<FarTimes>,
-    activity: Arc<Activity>,
+    far: Option<RemoteTimes>,
+    activity: Arc<WireActivity>,
     /// Pieces of watches that passed.
     watched: Arc<watch::Sender<u64>>,
 }
@@ -108,8 +108,8 @@ impl Wire {
     pub(super) fn new(
         server: Client,
         faults: Faults,
-        far: Option<FarTimes>,
-        activity: Arc<Activity>,
+        far: Option<RemoteTimes>,
+        activity: Arc<WireActivity>,
     ) -> Self {
         Self { server, faults, far, activity, watched: Arc::default() }
     }
@@ -150,7 +150,7 @@ impl Wire {
         let server = elsewhere.as_ref().unwrap_or(&self.server);
         let response = server.send(request).await.map_err(std::io::Error::other)?;
         self.activity.add_traffic();
-        // A plain watch may be silent for ever; everything else ends, and time waits for it.
+        // A plain watch may be silent forever; everything else ends, and time waits for it.
         let held = if is_watch && !is_list { None } else { held };
         Ok(response.map(|body| self.clone().pass(body, cut, held, is_watch)))
     }

@@ -1,8 +1,8 @@
-//! What this operator did about one object: `/journal?group=G&resource=R&namespace=N&name=X`, as JSON.
+//! The journal of one object: `/journal?group=G&resource=R&namespace=N&name=X`, as JSON.
 //!
-//! **Invariant:** the caller shows a token, the API server says whose it is and whether they may get the object. Who may
-//! not gets the same answer whether the object exists or not. Records that name other objects are left out unless the
-//! caller may get those, too.
+//! **Invariant:** the caller presents a token; the API server says whose it is and whether that user may get the
+//! object. Others get the same answer whether the object exists or not. Records that name other objects are left out
+//! unless the caller may also get those.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(crate) const JOURNAL_PATH: &str = "/journal";
 /// Other objects for which the server is asked in one answer; records about more are left out.
 const REVIEWS_MAX: usize = 50;
 
-/// Returns what the journal says about the object that the query names.
+/// Returns the journal of the object that the query names.
 pub(super) async fn page(shared: &OperatorShared, headers: &HeaderMap, query: Option<&str>) -> AdminPage {
     let Some(object) = query.and_then(parse_query) else {
         let usage =
@@ -94,7 +94,7 @@ fn failing_watch(shared: &OperatorShared, object: &Key) -> Option<Record> {
     })
 }
 
-/// Returns whether a key names a thing outside the cluster, which belongs to the object itself.
+/// Returns whether a key names an external resource, which belongs to the object itself.
 fn is_outside(key: &Key) -> bool {
     key.group() == "outside"
 }
@@ -116,7 +116,7 @@ fn parse_query(query: &str) -> Option<Key> {
     (!key.resource().is_empty() && !key.name().is_empty() && key.is_well_formed()).then_some(key)
 }
 
-/// Asks the server whose token it is; none if it is nobody's.
+/// Asks the server whose token it is; `None` if it is nobody's.
 async fn review_token(shared: &OperatorShared, token: &str) -> Result<Option<Value>, Error> {
     let question = json!({
         "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},

@@ -1,7 +1,7 @@
 //! Metrics, under the names that operators' dashboards already use (`controller_runtime_*`, `workqueue_*`), plus ours.
 //!
-//! They are a fold over the journal: nothing else in the runtime counts. What the journal does not contain (how much is
-//! waiting, how many objects are cached) is read when somebody asks.
+//! They are a fold over the journal: nothing else in the runtime counts. Values that the journal does not contain
+//! (waiting keys, cached objects) are read when metrics are requested.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -95,7 +95,7 @@ struct MetricFamilies {
     world_age: Family<Labels, Gauge>,
 }
 
-/// The values that are read when somebody asks.
+/// The values that are read when metrics are requested.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MetricsReading {
     pub(crate) queues: Vec<QueueReading>,
@@ -156,7 +156,7 @@ impl MetricFamilies {
         registry.register("controller_runtime_active_workers", "Reconciles under way", self.active.clone());
         registry.register(
             "controller_runtime_max_concurrent_reconciles",
-            "Most reconciles at a time",
+            "Maximum number of concurrent reconciles",
             self.max.clone(),
         );
         registry.register("workqueue_depth", "Keys that are ready to run", self.depth.clone());
@@ -183,7 +183,7 @@ impl MetricFamilies {
         );
         registry.register(
             "homeostat_watch_fresh",
-            "Whether the watch is in step with the server",
+            "Whether the watch is up to date with the server",
             self.fresh.clone(),
         );
         registry.register("homeostat_cache_objects", "Objects in the cache", self.objects.clone());
@@ -193,10 +193,14 @@ impl MetricFamilies {
             self.quarantined.clone(),
         );
         registry.register("homeostat_leader", "Whether this replica holds the lease", self.leader.clone());
-        registry.register("homeostat_world_things", "Things outside, by owner", self.world_things.clone());
+        registry.register(
+            "homeostat_world_things",
+            "External resources, by owner",
+            self.world_things.clone(),
+        );
         registry.register(
             "homeostat_world_leaks",
-            "Things we made that no object wants",
+            "External resources of ours that no object desires",
             self.world_leaks.clone(),
         );
         registry.register(
@@ -260,7 +264,7 @@ impl Metrics {
         Arc::new(Self { registry, handles: RwLock::default(), families })
     }
 
-    /// Takes in one record.
+    /// Counts one record.
     pub(crate) fn fold(&self, record: &Record) {
         match &record.entry {
             Entry::Queued { .. } => self.update_source(&record.source, |of| {

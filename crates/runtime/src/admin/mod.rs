@@ -35,15 +35,15 @@ use crate::rights::review::Rights;
 use crate::shared::OperatorShared;
 use crate::workers::controller_queue::ControllerQueue;
 
-/// Connections at a time: a scraper, a kubelet, a few people. One more closes the oldest, so that idle ones keep nobody
-/// out: an answer takes milliseconds, and whoever loses an idle connection opens another.
+/// Concurrent connections: a scraper, a kubelet, a few people. One more closes the oldest, so that idle ones lock
+/// nobody out: an answer takes milliseconds, and a client that loses an idle connection opens another.
 const CONNECTIONS_MAX: usize = 64;
 
 /// How long a connection may take to send a request, the first one and each after it: longer than the usual minute
 /// between two scrapes.
 const REQUEST_MAX: Duration = Duration::from_secs(75);
 
-/// Questions about objects at a time: each asks the API server who the caller is, whoever that may be.
+/// Concurrent questions about objects: each asks the API server to identify the caller.
 const QUESTIONS_MAX: usize = 8;
 
 /// The pause after a failed accept, which is usually due to a lack of file descriptors: retrying at once would be a busy
@@ -57,11 +57,11 @@ pub(crate) struct AdminState {
     probes: Option<Probes>,
     stage: Mutex<OperatorStage>,
     rights: Mutex<Rights>,
-    /// Questions about objects under way.
+    /// Questions about objects in progress.
     questions: Semaphore,
 }
 
-/// How far the operator is.
+/// How far the operator has started.
 enum OperatorStage {
     /// What it is doing before its controllers exist.
     Starting(String),
@@ -81,14 +81,14 @@ struct ShownController {
     concurrency: usize,
 }
 
-/// In which form a page is wanted.
+/// The requested form of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PageFormat {
     Text,
     Json,
 }
 
-/// An answer.
+/// An answer of the admin server.
 struct AdminPage {
     code: StatusCode,
     content_type: &'static str,
@@ -96,7 +96,7 @@ struct AdminPage {
 }
 
 impl AdminState {
-    /// Returns the state of an operator that is about to start. `is_served` says whether anybody can ask for metrics; if
+    /// Returns the state of an operator that is about to start. `is_served` says whether metrics can be requested; if
     /// not, nothing is counted.
     pub(crate) fn new(
         shared: &Arc<OperatorShared>,
@@ -118,12 +118,12 @@ impl AdminState {
         })
     }
 
-    /// Notes what the operator does before its controllers exist.
+    /// Records what the operator does before its controllers exist.
     pub(crate) fn set_starting(&self, words: String) {
         *self.stage() = OperatorStage::Starting(words);
     }
 
-    /// Notes that the controllers exist.
+    /// Records that the controllers exist.
     pub(crate) fn set_running(&self, parts: &[AssembledController]) {
         let shown = |part: &AssembledController| ShownController {
             name: part.name.to_string(),
@@ -182,7 +182,7 @@ impl AdminState {
         AdminPage::text(code, answers.iter().map(line).collect::<String>())
     }
 
-    /// Answers what the operator did about an object, to callers who may read it.
+    /// Answers with the journal of an object, to callers who may read it.
     async fn journal(&self, headers: &HeaderMap, query: Option<&str>) -> AdminPage {
         match &self.probes {
             Some(probes) => match self.questions.try_acquire() {
@@ -210,7 +210,7 @@ impl AdminState {
         }
     }
 
-    /// Returns whether every watch is in step with the server, and names those that are not, with the reason.
+    /// Returns whether every watch is up to date with the server, and names those that are not, with the reason.
     fn readiness(&self) -> AdminPage {
         let mut lines = Vec::new();
         let mut is_ready = true;
@@ -316,7 +316,7 @@ impl Admin {
     }
 }
 
-/// Returns the address as others are told: that of this machine's loopback, if the server listens on all addresses.
+/// Returns the address to announce: this machine's loopback address, if the server listens on all addresses.
 pub(crate) fn announced_address(listener: &TcpListener) -> Option<String> {
     listener.local_addr().ok().map(|address| format!("http://{address}"))
 }

@@ -80,8 +80,8 @@ fn a_relist_finds_what_changed_and_what_is_gone() {
     assert_eq!(cache.len(), 2);
 }
 
-/// The watch ended before it showed what we wrote, and somebody deleted it before the next list: without being told, the
-/// owner would wait for ever. Found by the simulator.
+/// The watch ended before it showed what we wrote, and someone deleted it before the next list: without a notification,
+/// the owner would wait forever. Found by the simulator.
 #[test]
 fn a_relist_finds_that_a_write_of_ours_is_gone_which_no_watch_has_shown() {
     let cache = new_cache(&Scope::default());

@@ -287,7 +287,7 @@ mod tests {
                 LeaseAction::Renew { transitions: 4 },
                 true,
             );
-            // It vanishes again: the time begins anew.
+            // It vanishes again: the time starts over.
             check(
                 &[(0, start), (14, None), (15, Some(lease("me", 1)))],
                 LeaseAction::Renew { transitions: 4 },

@@ -1,8 +1,8 @@
-//! Which events are sent, sans I/O: the same event again is counted on the first one, and an object that sends too many
-//! is silenced for a while.
+//! Decides which events are sent, sans I/O: a repeated event is counted on the first one, and an object with too many
+//! events is silenced for a while.
 //!
-//! Memory is bounded: the correlator keeps at most [`KNOWN_MAX`] events and as many budgets, also while the server refuses
-//! every event, and forgets the oldest half of what is full.
+//! Memory is bounded: the correlator keeps at most [`KNOWN_MAX`] events and as many budgets, even while the server
+//! refuses every event, and forgets the oldest half when either is full.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -52,7 +52,7 @@ struct EventBudget {
     refilled: Instant,
 }
 
-/// What was sent lately.
+/// The recently sent events.
 pub(super) struct Correlator {
     known: HashMap<EventIdentity, KnownEvent>,
     budgets: HashMap<String, EventBudget>,
@@ -83,7 +83,7 @@ impl Correlator {
         EventDecision::Create { name }
     }
 
-    /// Forgets an event that was not recorded: the next one like it is created anew.
+    /// Forgets an event that was not recorded: the next one like it is created again.
     pub(super) fn forget(&mut self, note: &EventNote) {
         self.known.remove(&same(note));
     }

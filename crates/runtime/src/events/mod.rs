@@ -1,7 +1,7 @@
 //! Kubernetes Events, written in the background: [`correlate`] decides (sans I/O), this task sends.
 //!
 //! **Invariant:** a reconciler never waits for an event. When the channel is full or the server refuses, events are
-//! dropped and the log says so; reconciling goes on. At shutdown what waits is sent within the grace period.
+//! dropped and the log says so; reconciling continues. At shutdown the waiting events are sent within the grace period.
 
 use std::pin::pin;
 
@@ -32,7 +32,7 @@ const MESSAGE_BYTES_MAX: usize = 1024;
 pub enum Severity {
     /// For the record.
     Normal,
-    /// Somebody should look.
+    /// Someone should take a look.
     Warning,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct EventNote {
     pub(crate) message: String,
 }
 
-/// The end of the channel that reconcilers hold.
+/// The sending end of the channel, which reconcilers hold.
 #[derive(Clone)]
 pub(crate) struct EventRecorder(mpsc::Sender<EventNote>);
 

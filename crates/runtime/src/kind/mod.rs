@@ -81,7 +81,7 @@ fn find_registered(id: TypeId) -> Option<&'static KindInfo> {
     KINDS.read().unwrap_or_else(PoisonError::into_inner).get(&id).copied()
 }
 
-/// Keeps what is known of a kind for ever. Kinds are types of the program, so what is leaked is bounded.
+/// Keeps the description of a kind forever. Kinds are types of the program, so the leaked memory is bounded.
 fn register(info: KindInfo) -> &'static KindInfo {
     let mut kinds = KINDS.write().unwrap_or_else(PoisonError::into_inner);
     kinds.entry(info.type_id).or_insert_with(|| Box::leak(Box::new(info)))
@@ -133,7 +133,7 @@ impl KindInfo {
         }
     }
 
-    /// Returns the reference by which a dependent names an object; none if it has no uid.
+    /// Returns the reference by which a dependent names an object; `None` if it has no uid.
     pub(crate) fn owner_reference(&self, meta: &ObjectMeta) -> Option<OwnerReference> {
         Some(OwnerReference {
             api_version: self.api_version.clone(),
@@ -184,8 +184,8 @@ pub(crate) fn revision_of<K: Kind>(object: &K) -> Revision {
     parse_revision(object.meta().resource_version.as_deref())
 }
 
-/// Parses a resourceVersion; what is no number is zero, "unknown". Kubernetes promises since 1.35 that they are numbers
-/// that grow.
+/// Parses a resourceVersion; a text that is not a number becomes zero, "unknown". Kubernetes promises since 1.35 that
+/// they are numbers that grow.
 pub(crate) fn parse_revision(text: Option<&str>) -> Revision {
     text.and_then(|text| text.parse().ok()).unwrap_or(Revision::ZERO)
 }
@@ -220,8 +220,8 @@ fn is_namespaced<K: Kind>() -> bool {
     std::any::type_name::<K::Scope>() != std::any::type_name::<kube::core::ClusterResourceScope>()
 }
 
-/// The groups of Kubernetes' own kinds, without versions. Others that end in `k8s.io` belong to projects beside it, such as
-/// the Gateway API or volume snapshots, and their kinds are defined like anybody's.
+/// The groups of Kubernetes' own kinds, without versions. Others that end in `k8s.io` belong to projects beside it,
+/// such as the Gateway API or volume snapshots, and their kinds are defined like anyone's.
 const BUILT_IN_GROUPS: [&str; 23] = [
     "",
     "admissionregistration.k8s.io",
@@ -248,7 +248,7 @@ const BUILT_IN_GROUPS: [&str; 23] = [
     "storagemigration.k8s.io",
 ];
 
-/// Returns whether this group holds somebody's own kinds, not Kubernetes'.
+/// Returns whether this group holds custom kinds rather than Kubernetes' own.
 fn is_custom_group(group: &str) -> bool {
     !BUILT_IN_GROUPS.contains(&group)
 }

@@ -1,7 +1,7 @@
 //! Objects without their type. The runtime works on these, so that it is compiled once and not for every kind.
 //!
-//! **Invariant:** whoever turns an object back into a type got it from a cache, a request or a relation of that very type.
-//! Deliberately without `Debug` and `Clone`: each would compile more code per kind, and nothing here needs them.
+//! **Invariant:** code that turns an object back into a type got it from a cache, a request or a relation of that same
+//! type. Deliberately without `Debug` and `Clone`: each would compile more code per kind, and nothing here needs them.
 
 use std::any::Any;
 use std::fmt;
@@ -44,7 +44,7 @@ impl dyn ErasedObject {
         self.metadata()
     }
 
-    /// Returns its resourceVersion; zero when it has none or it is no number.
+    /// Returns its resourceVersion; zero if it has none or it is not a number.
     pub(crate) fn revision(&self) -> Revision {
         parse_revision(self.metadata().resource_version.as_deref())
     }

@@ -1,5 +1,5 @@
 //! Finds the cluster: `--kubeconfig`, then `KUBECONFIG`, then the account of the Pod we run in. The file in the home
-//! directory is not used silently: an operator that acts on the cluster somebody last looked at is an accident.
+//! directory is not used silently: an operator that acts on the cluster its user last looked at is an accident.
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -11,16 +11,16 @@ use crate::error::Error;
 /// it.
 const ACCOUNT_FOLDER: &str = "HOMEOSTAT_SERVICE_ACCOUNT";
 
-/// A cluster, and how it is reached, for people.
+/// A connected cluster, and a description of the connection for people.
 pub(crate) struct ConnectedCluster {
     pub(crate) client: Client,
-    /// Which server, as whom.
+    /// The server and the user.
     pub(crate) words: String,
-    /// The token by which we are known, if it is one.
+    /// The token that identifies us, if any.
     pub(crate) token: Option<String>,
 }
 
-/// Connects to the configured cluster; returns none when nothing is configured.
+/// Connects to the configured cluster; returns `None` if none is configured.
 pub(crate) async fn connect(cluster: &ClusterChoice) -> Result<Option<ConnectedCluster>, Error> {
     let refuse = |error: String| Error::NoCluster(error);
     let file = match cluster {

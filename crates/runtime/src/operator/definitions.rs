@@ -1,8 +1,8 @@
-//! The definitions an operator brings along: applied at start, retried while the server is away, and applied again when
-//! somebody deletes one, which shows as a failing watch.
+//! The definitions that an operator installs: applied at start, retried while the server is unreachable, and applied
+//! again when one is deleted, which shows as a failing watch.
 //!
-//! In a cluster the operator usually may not write definitions, and they exist already: being forbidden is no error. No
-//! definition is ever removed.
+//! In a cluster the operator usually may not write definitions, and they already exist: being forbidden is not an
+//! error. No definition is ever removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,23 +21,25 @@ use crate::request::{RequestLabel, call};
 use crate::rights::required_rules::Rule;
 use crate::shared::OperatorShared;
 
-/// While the server is away: soon at first, and never so late that its watch would have to wait long for it.
+/// The pauses while the server is unreachable: short at first, and never so long that its watch would have to wait for
+/// it.
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(500), Duration::from_secs(10));
 
-/// A kube-apiserver serves a new kind some tenths of a second after it accepted the definition, and says until then that it
-/// does not exist (404) or is about to (429). Beyond this many looks the watches take over, and say what they lack.
+/// A kube-apiserver serves a new kind some tenths of a second after it accepted the definition, and says until then
+/// that it does not exist (404) or is about to (429). After this many checks the watches take over, and report what is
+/// missing.
 const LOOKS_MAX: u32 = 50;
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
-/// One definition and how far it is.
+/// One definition and its progress.
 pub(crate) struct InstalledDefinition {
     definition: Arc<Value>,
     is_applied: bool,
-    /// It was already reported that the server refuses it.
+    /// Whether its refusal was already reported.
     is_told: bool,
 }
 
-/// Tries each definition once and waits until its kind is served, so that watches usually begin with it in place.
+/// Applies each definition once and waits until its kind is served, so that watches usually start with it in place.
 pub(crate) async fn install(
     shared: &OperatorShared,
     definitions: Vec<Arc<Value>>,
@@ -115,7 +117,7 @@ enum ApplyResult {
     Failed(Error),
 }
 
-/// Logs a refusal once, and its end; returns whether there is one. The watches report that the server is away.
+/// Logs a refusal once, and its end; returns whether there is one. The watches report that the server is unreachable.
 fn log_result(is_told: bool, verdict: &ApplyResult) -> bool {
     match verdict {
         ApplyResult::Failed(error) if is_told || error.is_cut_off() => {
@@ -141,7 +143,7 @@ async fn apply(shared: &OperatorShared, definition: &Value) -> ApplyResult {
     match call::<IgnoredAny>(&shared.client, label, request).await {
         Ok(_) => ApplyResult::Applied,
         Err(error @ Error::Api { .. }) if error.code() == Some(403) => {
-            // This is how operators usually run in a cluster: whoever installs them applies the definitions.
+            // Operators usually run like this in a cluster: the person who installs them applies the definitions.
             tracing::debug!(%error, "definition not applied; expecting it in the cluster");
             ApplyResult::Forbidden
         }
@@ -165,8 +167,8 @@ async fn await_served(shared: &OperatorShared, definition: &Value) {
     }
 }
 
-/// Returns the kinds to reconcile whose status has no `conditions`: the server drops there what a reconciler, and the
-/// runtime about failing objects, says with conditions. A kind without any status has chosen to say nothing.
+/// Returns the reconciled kinds whose status has no `conditions`: the server drops the conditions that a reconciler, or
+/// the runtime for failing objects, writes there. A kind without any status reports nothing by choice.
 pub(crate) fn without_conditions<'a>(
     definitions: &'a [Arc<Value>],
     rules: &'a [Rule],
@@ -193,7 +195,7 @@ fn is_of(definition: &Value, rule: &Rule) -> bool {
     rule.group == text(definition, "/spec/group")
 }
 
-/// Returns whether this rule is about the status of a kind whose definition, which we bring along, has none.
+/// Returns whether this rule concerns the status of a kind whose definition, which we install, has none.
 pub(crate) fn lacks_status(definitions: &[Arc<Value>], rule: &Rule) -> bool {
     let Some(plural) = rule.resource.strip_suffix("/status") else { return false };
     let has_none = |version: &Value| version.pointer("/subresources/status").is_none();

@@ -1,5 +1,5 @@
-//! The command line of an operator. `manifests` prints what a cluster needs to run it, `--kubeconfig FILE` chooses the
-//! cluster, `--serve ADDRESS` serves the admin pages.
+//! The command line of an operator. `manifests` prints the manifests that a cluster needs to run it, `--kubeconfig
+//! FILE` chooses the cluster, `--serve ADDRESS` serves the admin pages.
 //!
 //! A program with a command line of its own takes these arguments after `--`.
 
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use crate::error::Error;
 use crate::why::WhyOptions;
 
-/// Letters of a namespace's name: a DNS label.
+/// The longest name of a namespace, which is a DNS label.
 const NAMESPACE_LETTERS_MAX: usize = 63;
 
 /// Where an operator takes its arguments from.
@@ -18,7 +18,7 @@ pub(crate) enum Arguments {
     OfProcess,
     /// The operator's begin after `--`.
     AfterDashes,
-    /// The program has read its command line and gives these.
+    /// The program has parsed its command line and passes these.
     Given(Vec<String>),
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct CommandLine {
 }
 
 impl CommandLine {
-    /// Returns the command line as the operator was told to read it.
+    /// Returns the command line from the configured source.
     pub(crate) fn read(arguments: Arguments) -> Self {
         match arguments {
             Arguments::OfProcess => Self { own: Vec::new(), rest: std::env::args().skip(1).collect() },
@@ -48,14 +48,14 @@ impl CommandLine {
         Self { own: all, rest }
     }
 
-    /// Reads the operator's part, or says what is wrong with it and where the help is.
+    /// Parses the operator's part, or says what is wrong with it and where the help is.
     pub(crate) fn parse(&self) -> Result<LaunchCommand, Error> {
         let hint = if self.own.is_empty() { "--help" } else { "-- --help" };
         parse(&self.rest).map_err(|problem| Error::Usage(format!("{problem}; try {hint}")))
     }
 }
 
-/// What to do.
+/// The command to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LaunchCommand {
     /// Run in this cluster; serve the admin pages here.
@@ -66,22 +66,22 @@ pub(crate) enum LaunchCommand {
     Version,
     /// Explain an object of this cluster.
     Why { cluster: ClusterChoice, options: WhyOptions },
-    /// Print CRDs, rights and a Deployment of this image in this namespace.
+    /// Print CRDs, RBAC objects and a Deployment of this image in this namespace.
     Manifests { image: Option<String>, namespace: Option<String> },
 }
 
-/// Which cluster.
+/// The cluster to use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ClusterChoice {
-    /// The one the environment names, if any.
+    /// The one that the environment names, if any.
     Any,
-    /// That of this kubeconfig.
+    /// The one in this kubeconfig.
     Of(String),
-    /// That of the Pod it runs in, and no other.
+    /// The one of the Pod it runs in, and no other.
     Own,
 }
 
-/// Reads the operator's arguments, or says what is wrong with them.
+/// Parses the operator's arguments, or says what is wrong with them.
 fn parse(arguments: &[String]) -> Result<LaunchCommand, String> {
     let mut arguments = arguments.iter();
     let mut launch = LaunchCommand::Run { cluster: ClusterChoice::Any, serve: None };

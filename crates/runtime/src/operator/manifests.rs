@@ -11,7 +11,7 @@ use crate::election::Election;
 use crate::kind::object_name;
 use crate::rights::required_rules::Rule;
 
-/// What the manifests are made from.
+/// The input of the manifests.
 pub(crate) struct ManifestInput<'a> {
     pub(crate) name: &'a str,
     /// Where the operator runs and keeps its leases.
@@ -19,7 +19,7 @@ pub(crate) struct ManifestInput<'a> {
     /// The only namespace it works in, if there is one.
     pub(crate) namespace: Option<&'a str>,
     pub(crate) image: &'a str,
-    /// What the program needs before the operator's arguments.
+    /// The program's own arguments, before the operator's.
     pub(crate) own_arguments: &'a [String],
     pub(crate) definitions: &'a [Arc<Value>],
     pub(crate) rules: &'a [Rule],
@@ -31,7 +31,7 @@ pub(crate) struct ManifestInput<'a> {
 /// Where the operator runs and keeps its leases by default.
 pub(crate) const HOME_NAMESPACE: &str = "default";
 
-/// Returns the manifests, in the order `kubectl apply` should take them.
+/// Returns the manifests, in the order in which to apply them.
 pub(crate) fn manifests(description: &ManifestInput<'_>) -> Vec<Value> {
     let mut documents = Vec::new();
     // The namespace it works in is the user's; the one it runs in is created with the operator, except `default`, which

@@ -1,4 +1,5 @@
-//! The operator: a set of controllers that run together, described. `run` has the order in which they start and stop.
+//! The builder of an operator: a set of controllers that run together. `run` has the order in which they start and
+//! stop.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
@@ -83,7 +84,7 @@ pub struct Operator {
     pub(crate) election: Election,
     pub(crate) term: Duration,
     pub(crate) activities: OperatorHandlers,
-    /// At the start the server is asked whether the operator may do what it declares.
+    /// Whether the server is asked at the start if the operator has the permissions it declares.
     pub(crate) reviews_rights: bool,
     arguments: Arguments,
 }
@@ -124,7 +125,7 @@ impl Operator {
         self
     }
 
-    /// Brings the definition of this custom kind along: it is applied at start, if the operator may, and part of the
+    /// Installs the definition of this custom kind: it is applied at start, if the operator may, and is part of the
     /// manifests.
     pub fn crd<K: CustomResourceExt + 'static>(mut self) -> Self {
         self.definitions.push(definition_of::<K>());
@@ -164,7 +165,7 @@ impl Operator {
         self
     }
 
-    /// Calls `probe` on each request of `/healthz`, which shows what it returns and succeeds when all probes do.
+    /// Calls `probe` on each request of `/healthz`, which shows its result and succeeds if all probes do.
     pub fn probe<F, Fut, R>(mut self, id: impl Into<String>, probe: F) -> Self
     where
         F: Fn(Activity) -> Fut + Send + Sync + 'static,
@@ -193,20 +194,21 @@ impl Operator {
         Self { election: Election::Leader, ..self }
     }
 
-    /// Divides the work among several replicas: the objects are dealt into this many shards, each held by a Lease.
-    /// Replicas that ask for different numbers, as in a rollout, keep the number in force until all of them ask for the
-    /// same other one.
+    /// Divides the work among several replicas: the objects are divided into this many shards, each held by a Lease.
+    /// Replicas that are configured with different numbers, as in a rollout, keep the number in force until all of them
+    /// agree on the same other one.
     pub fn sharded(self, shards: u32) -> Self {
         Self { election: Election::Shards(shards.max(1)), ..self }
     }
 
-    /// Sets how long a lease is valid without being renewed (15 s by default). When a replica dies, nobody acts for that
-    /// long. A replica that cannot renew its lease stops after two thirds of it and cancels what it is running.
+    /// Sets how long a lease is valid without being renewed (15 s by default). When a replica dies, nobody acts for
+    /// that long. A replica that cannot renew its lease stops after two thirds of that time and cancels its running
+    /// reconciles.
     pub fn lease_term(self, term: Duration) -> Self {
         Self { term, ..self }
     }
 
-    /// Sets how long running reconciles may take after the operator is told to stop, or when their shard goes to another
+    /// Sets how long running reconciles may take after the operator is stopped, or when their shard goes to another
     /// replica (25 s by default). After that they are cancelled at their next await.
     pub fn grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
@@ -217,7 +219,7 @@ impl Operator {
         Self { clock, entropy, journal: Journal::new(clock), ..self }
     }
 
-    /// Serves no admin pages, whatever was said before: for the simulator, which has no sockets.
+    /// Serves no admin pages, whatever was configured before: for the simulator, which has no sockets.
     pub fn without_admin(self) -> Self {
         Self { admin: None, ..self }
     }
@@ -227,8 +229,7 @@ impl Operator {
         self.name.as_str()
     }
 
-    /// Does not ask the server at the start whether the operator may do what it declares: for the simulator, where nobody reads
-    /// the answer.
+    /// Skips the check of permissions at the start: for the simulator, where nobody reads the result.
     pub fn without_rights_review(self) -> Self {
         Self { reviews_rights: false, ..self }
     }
@@ -244,28 +245,27 @@ impl Operator {
         Self { arguments: Arguments::AfterDashes, ..self }
     }
 
-    /// Reads these arguments instead of those of the process, for a program that has parsed its command line itself. With
-    /// none, [`run`](Self::run) just runs.
+    /// Reads these arguments instead of those of the process, for a program that has parsed its command line itself. If
+    /// it is empty, [`run`](Self::run) just runs.
     pub fn arguments(self, arguments: impl IntoIterator<Item: Into<String>>) -> Self {
         let arguments = arguments.into_iter().map(Into::into).collect();
         Self { arguments: Arguments::Given(arguments), ..self }
     }
 
-    /// Does what the command line says: runs until SIGTERM or ctrl-c against the cluster of `--kubeconfig`,
-    /// `KUBECONFIG` or the Pod's account; or prints manifests, help or the version, and returns.
+    /// Executes the command line: runs until SIGTERM or ctrl-c against the cluster of `--kubeconfig`, `KUBECONFIG` or
+    /// the Pod's account; or prints manifests, help or the version, and returns.
     ///
     /// It never ends the process: when it returns, the rest of `main` runs.
     ///
-    /// # Errors
-    /// [`Error::Usage`] for an unknown argument; a `main` that returns it prints it and exits with 1. Otherwise
-    /// whatever kept the operator from running.
+    /// # Errors [`Error::Usage`] for an unknown argument; a `main` that returns it prints it and exits with 1.
+    /// Otherwise the error that kept the operator from running.
     pub fn run(self) -> BoxFuture<'static, Result<(), Error>> {
         let nowhere =
             || Error::NoCluster("give --kubeconfig FILE, set KUBECONFIG, or run in a Pod".to_owned());
         self.run_or(Box::new(move || Box::pin(async move { Err(nowhere().into()) })))
     }
 
-    /// Like [`run`](Self::run), but where no cluster is configured, `otherwise` provides the client.
+    /// Like [`run`](Self::run), but if no cluster is configured, `otherwise` provides the client.
     pub fn run_or(self, otherwise: Connect) -> BoxFuture<'static, Result<(), Error>> {
         // Boxed here, so that it is compiled here and not in every program that runs one.
         Box::pin(self.launch(otherwise))
@@ -328,8 +328,8 @@ impl Operator {
         Box::pin(run::run(self, client, stop))
     }
 
-    /// Returns what `kubectl apply` needs to run this operator as `image`: its definitions, a role with no more rights
-    /// than it uses, and a Deployment.
+    /// Returns what `kubectl apply` needs to run this operator as `image`: its definitions, a role with no more
+    /// permissions than it uses, and a Deployment.
     pub fn manifests(&self, image: &str) -> String {
         self.manifests_in(HOME_NAMESPACE, image)
     }
@@ -354,8 +354,7 @@ impl Operator {
         }))
     }
 
-    /// Refuses an operator whose controllers are declared wrongly. It needs no server, so it comes before everything
-    /// else.
+    /// Refuses an operator whose controllers are declared incorrectly. It needs no server, so it comes first.
     pub(crate) fn verify(&self) -> Result<(), Error> {
         let mut names = BTreeSet::new();
         for control in &self.controls {
@@ -376,7 +375,7 @@ impl Operator {
         Ok(())
     }
 
-    /// Returns what the controllers do, without writes to the status of kinds that are known to have none.
+    /// Returns the rules of the controllers, without writes to the status of kinds that are known to have none.
     pub(crate) fn rules(&self) -> Vec<Rule> {
         let rules = self.controls.iter().flat_map(|control| control.0.rules());
         rules.filter(|rule| !definitions::lacks_status(&self.definitions, rule)).cloned().collect()

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::manifests::ManifestInput;
 use crate::rights::required_rules::{MergedRule, Rule, merge_rules};
 
-/// Returns the operator's roles: a ClusterRole if it is cluster-wide; a Role in its namespace if it is bound to one, and
-/// a ClusterRole only for kinds that live in no namespace. Leases are in the namespace that the operator runs in.
+/// Returns the operator's roles: a ClusterRole if it is cluster-wide; a Role in its namespace if it is bound to one,
+/// and a ClusterRole only for cluster-scoped kinds. Leases are in the namespace that the operator runs in.
 pub(super) fn roles(description: &ManifestInput<'_>, name: &str) -> Vec<Value> {
     let rules = [description.rules, &[Rule::events()]].concat();
     let (inside, outside): (Vec<Rule>, Vec<Rule>) = match description.namespace {

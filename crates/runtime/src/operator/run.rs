@@ -1,7 +1,7 @@
 //! Runs an operator, in this order: admin server, startup activities, definitions, watches, events, election,
 //! controllers (each when its caches can be trusted). Stopping is one token: watches and streams are cancelled,
-//! controllers take no more keys and let running ones end within the grace, then their events are sent and the lease is
-//! given back.
+//! controllers take no more keys and let running ones finish within the grace period, then their events are sent and
+//! the lease is released.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,11 +32,11 @@ use crate::rights::required_rules::Rule;
 use crate::rights::review;
 use crate::shared::OperatorShared;
 
-/// How long sending the last events may take at least: with the grace it stays below the 30 s after which a Pod is
-/// killed.
+/// The minimum time for sending the last events: together with the grace period it stays below the 30 s after which a
+/// Pod is killed.
 const FLUSH_MIN: Duration = Duration::from_secs(2);
 
-/// The pauses between two looks at missing rights: people grant them while they watch, or much later.
+/// The pauses between two checks of missing permissions: people grant them while they watch, or much later.
 const RIGHTS_AGAIN: Backoff = Backoff::exponential(Duration::from_secs(5), Duration::from_secs(300));
 
 pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationToken) -> Result<(), Error> {
@@ -117,7 +117,7 @@ async fn listen(admin: Option<Admin>) -> Result<Option<TcpListener>, Error> {
     }
 }
 
-/// Stops the operator when its code asks for a state that `main` did not give: no retry would find it.
+/// Stops the operator when its code requests a state that `main` did not provide: no retry would find it.
 async fn end_over_missing_state(shared: Arc<OperatorShared>, stop: CancellationToken) {
     shared.states.find_missing().await;
     if let Err(error) = shared.states.verify() {
@@ -152,7 +152,7 @@ pub(crate) fn stop_on_signal(stop: CancellationToken) -> Result<AbortOnDropHandl
     })))
 }
 
-/// Logs which rights are missing, and looks again until the server has confirmed all of them.
+/// Logs which permissions are missing, and checks again until the server has confirmed all of them.
 async fn report_rights(
     shared: Arc<OperatorShared>,
     rules: Vec<Rule>,
@@ -188,8 +188,8 @@ fn events_of(shared: &OperatorShared) -> events::EventSender {
     events::EventSender::new(shared.client.clone(), name, shared.clock, entropy)
 }
 
-/// Waits until the last reconcile has ended after the stop; returns by when its events must be sent: within the grace,
-/// or a moment after it if the reconciles took all of it.
+/// Waits until the last reconcile has ended after the stop; returns by when its events must be sent: within the grace
+/// period, or shortly after it if the reconciles took all of it.
 async fn flush_by(
     stop: CancellationToken,
     controllers: TaskTracker,
@@ -238,7 +238,7 @@ fn start_controller(
 }
 
 /// Waits until the main cache is complete and every other one is complete or known to be cut off: one missing kind or
-/// right must not keep the others from working, and reading from its cache is an error until it recovers.
+/// permission must not keep the others from working, and reading from its cache is an error until it recovers.
 async fn wait_until_trusted(freshness: Vec<watch::Receiver<Freshness>>) {
     for (index, mut receiver) in freshness.into_iter().enumerate() {
         let is_enough = |freshness: &Freshness| {

@@ -31,7 +31,7 @@ impl Tasks {
         });
     }
 
-    /// Runs the future to its own end; it must heed the stop itself.
+    /// Runs the future to its own end; it must handle the stop itself.
     pub(crate) fn spawn_heeding(
         &mut self,
         name: impl Into<String>,

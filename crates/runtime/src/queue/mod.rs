@@ -327,7 +327,7 @@ impl Queue {
             KeyPhase::Running { ref mut again, .. } => *again = (*again).max(Some(urgency)),
             KeyPhase::Ready(class) if class >= urgency.class() => {}
             KeyPhase::Ready(_) => self.promote(index, urgency.class()),
-            KeyPhase::Idle if slot.health.admits(urgency) => {
+            KeyPhase::Idle if slot.health.allows_run(urgency) => {
                 self.set_timer(index, None);
                 self.make_ready(index, urgency.class(), now);
             }
@@ -380,7 +380,7 @@ impl Queue {
 
 impl KeyHealth {
     /// Returns whether this trigger may run a key that is backing off. Spends the one early run of the period.
-    fn admits(&mut self, urgency: Urgency) -> bool {
+    fn allows_run(&mut self, urgency: Urgency) -> bool {
         match self {
             Self::Well => true,
             Self::Terminal { .. } => urgency == Urgency::Edit,

@@ -31,14 +31,14 @@ impl ModelKey {
             run.again = run.again.max(Some(urgency));
             return;
         }
-        let admitted = self.is_ready
+        let allowed = self.is_ready
             || urgency == Urgency::Edit
             || match &mut self.failing {
                 _ if self.is_terminal => false,
                 None => true,
                 Some((_, early_used)) => urgency == Urgency::Event && !std::mem::replace(early_used, true),
             };
-        if admitted {
+        if allowed {
             self.is_ready = true;
             self.timer = None;
         }

@@ -1,14 +1,14 @@
 //! The object itself: created, changed, deleted.
 //!
 //! An edit (spec, labels, annotations, deletion) is more than a change: it overrides backoff and terminal faults. The
-//! object's own write coming back is a change and never an edit, so a failing reconciler that writes does not loop. Only
-//! a change that is known to be that write counts as one (`cache::delta` says how). A watch may show it before its
-//! answer arrives, so while a write is under way a change that is no edit counts as that write. An object that does not
-//! decode is queued as well: nothing can be done with it, but its status can say so.
+//! object's own write coming back is a change and never an edit, so a failing reconciler that writes does not loop.
+//! Only a change that is known to be that write counts as one (`cache::delta` says how). A watch may show it before its
+//! answer arrives, so while a write is in progress a change that is not an edit counts as that write. An object that
+//! does not decode is queued as well: it cannot be reconciled, but its status can say so.
 
 use homeostat_core::journal::{Cause, Change, Source};
 
-use super::admits;
+use super::passes;
 use crate::cache::{ObjectCache, ObjectDelta, ShownBy};
 use crate::queue::Urgency;
 use crate::relations::predicate::ChangeTest;
@@ -25,7 +25,7 @@ pub(crate) fn follow_main_kind(cache: &ObjectCache, queue: &ControllerQueue, pre
     });
     let queue = queue.clone();
     cache.subscribe(move |delta| {
-        if admits(predicate.as_ref(), delta, &queue) {
+        if passes(predicate.as_ref(), delta, &queue) {
             let (cause, urgency) = classify(delta, queue.source());
             queue.add(&delta.key, cause, urgency);
         }

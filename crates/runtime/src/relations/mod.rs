@@ -1,10 +1,11 @@
-//! Who must reconcile when something changes: each relation turns changes of one kind into triggers of another.
+//! Decides which objects to reconcile after a change: each relation turns changes of one kind into triggers of another.
 //!
-//! One file per relation: [`main`] (the object itself), [`owns`] (owner references, old and new), [`watches`] (a mapping
-//! of the user's, over old and new), [`references`] (what the object names, through a reverse index), [`selects`] (what
-//! its label selector matches). All look at old and new state, so a dropped owner or mapping triggers once more.
+//! One file per relation: [`main`] (the object itself), [`owns`] (owner references, old and new), [`watches`] (a
+//! mapping of the user's, over old and new), [`references`] (what the object names, through a reverse index),
+//! [`selects`] (what its label selector matches). All of them compare old and new state, so a dropped owner or mapping
+//! triggers once more.
 //!
-//! Mappings and predicates are the user's code: one that panics is reported and keeps nobody else from hearing of the
+//! Mappings and predicates are the user's code: one that panics is reported and does not keep others from seeing the
 //! change.
 
 use std::collections::BTreeSet;
@@ -37,7 +38,7 @@ use crate::shared::LastApplied;
 use crate::watch::Scope;
 use crate::workers::controller_queue::ControllerQueue;
 
-/// What a relation is connected to.
+/// The parts that a relation is connected to.
 pub(crate) struct RelationContext<'a> {
     pub(crate) caches: &'a Caches,
     /// Where the other kind is watched.
@@ -56,7 +57,7 @@ impl RelationContext<'_> {
 
 /// A relation of a controller to another kind, as declared.
 pub(crate) struct Relation {
-    /// The other kind, and what the relation does with it; none for what follows only the main kind.
+    /// The other kind, and what the relation does with it; `None` if it follows only the main kind.
     pub(crate) other: Option<RelatedKind>,
     pub(crate) connect: ConnectRelation,
 }
@@ -71,7 +72,7 @@ pub(crate) struct RelatedKind {
     pub(crate) info: &'static KindInfo,
     /// The builder's method, for messages.
     pub(crate) method: &'static str,
-    /// Code of the user's reads whole objects, so their metadata is not enough.
+    /// The user's code reads whole objects, so their metadata is not enough.
     pub(crate) reads_whole: bool,
     /// Its changes trigger reconciles.
     pub(crate) triggers: bool,
@@ -95,17 +96,17 @@ where
     Box::new(move |object| names(object.as_type()).into_iter().map(Into::into).collect())
 }
 
-/// Returns the objects of ours that a change triggers. A change after which an object begins or ceases to concern one of
-/// ours always does; any other only if it is admitted.
+/// Returns our objects that a change triggers. A change after which an object begins or ceases to concern one of ours
+/// always does; any other only if the filter passes.
 fn triggered<'a>(
     old: &'a BTreeSet<Key>,
     new: &'a BTreeSet<Key>,
-    is_admitted: bool,
+    passes_filter: bool,
 ) -> impl Iterator<Item = &'a Key> {
-    old.union(new).filter(move |key| is_admitted || old.contains(*key) != new.contains(*key))
+    old.union(new).filter(move |key| passes_filter || old.contains(*key) != new.contains(*key))
 }
 
-/// Returns how pressing a change of another object is to ours.
+/// Returns the urgency of a change of another object for ours.
 fn urgency(delta: &ObjectDelta, queue: &ControllerQueue, ours: &Key) -> Urgency {
     match delta.change {
         Change::Listed => Urgency::Background,
@@ -114,15 +115,15 @@ fn urgency(delta: &ObjectDelta, queue: &ControllerQueue, ours: &Key) -> Urgency 
     }
 }
 
-/// Returns whether the change matters. One on which the predicate panics does: a run too many repairs more than one too
-/// few.
-fn admits(test: Option<&ChangeTest>, delta: &ObjectDelta, queue: &ControllerQueue) -> bool {
+/// Returns whether the change matters. One on which the predicate panics does: a superfluous run does less harm than a
+/// missing one.
+fn passes(test: Option<&ChangeTest>, delta: &ObjectDelta, queue: &ControllerQueue) -> bool {
     let Some(test) = test else { return true };
-    let test = || test.admits(delta.old.as_deref(), delta.new.as_deref());
+    let test = || test.passes(delta.old.as_deref(), delta.new.as_deref());
     guarded("a predicate", &delta.key, queue, test).unwrap_or(true)
 }
 
-/// Calls a function of the user's about this object; returns none when it panicked, which is reported.
+/// Calls a function of the user about this object; returns `None` if it panicked, which is reported.
 fn guarded<T>(
     function: &'static str,
     object: &Key,

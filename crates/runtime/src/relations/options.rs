@@ -26,11 +26,11 @@ struct MetadataOnly {
     metadata: &'static KindInfo,
 }
 
-/// What a relation follows of the other kind.
+/// How a relation follows the other kind.
 pub(crate) struct Followed {
     /// The kind, or only its metadata.
     pub(crate) info: &'static KindInfo,
-    /// Which changes count; all of them when absent.
+    /// Which changes count; all if absent.
     pub(crate) filter: Option<ChangeTest>,
 }
 
@@ -45,7 +45,7 @@ impl Options {
         self.metadata_only.push(MetadataOnly { whole, metadata });
     }
 
-    /// Returns what a relation to this kind follows of it.
+    /// Returns how a relation follows this kind.
     pub(crate) fn followed(&self, other: &'static KindInfo) -> Followed {
         let filters = self.filters.iter().filter(|filter| filter.info.is_same_kind(other));
         let filter = filters.map(|filter| filter.test.clone()).reduce(ChangeTest::and);

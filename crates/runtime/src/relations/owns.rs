@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
-use super::{Followed, Relation, RelationContext, admits, triggered, urgency};
+use super::{Followed, Relation, RelationContext, passes, triggered, urgency};
 use crate::kind::KindInfo;
 use crate::kind::object::Object;
 
@@ -19,8 +19,8 @@ pub(crate) fn owns(child: &'static KindInfo) -> Relation {
                 last_applied.forget(&delta.key);
             }
             let [old, new] = [&delta.old, &delta.new].map(|state| owners_in(owner, state.as_deref()));
-            let is_admitted = admits(followed.filter.as_ref(), delta, &queue);
-            for owner in triggered(&old, &new, is_admitted) {
+            let passes_filter = passes(followed.filter.as_ref(), delta, &queue);
+            for owner in triggered(&old, &new, passes_filter) {
                 let cause = Cause::Owned { child: delta.key.clone(), change: delta.change };
                 queue.add(owner, cause, urgency(delta, &queue, owner));
             }

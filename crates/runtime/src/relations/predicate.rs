@@ -1,7 +1,7 @@
 //! Which changes of an object matter. A predicate compares the state before and after; `|`, `&` and `!` combine them.
 //!
 //! An object seen for the first time, one that began to be deleted and one that is gone always matter: level-triggered
-//! code must hear of them.
+//! code must see them.
 
 use std::marker::PhantomData;
 use std::ops::{BitAnd, BitOr, Not};
@@ -53,7 +53,7 @@ impl<K> Predicate<K> {
 
 impl ChangeTest {
     /// Returns whether the change from `old` to `new` matters.
-    pub(crate) fn admits(&self, old: Option<&Object>, new: Option<&Object>) -> bool {
+    pub(crate) fn passes(&self, old: Option<&Object>, new: Option<&Object>) -> bool {
         match (old, new) {
             (Some(old), Some(new)) => is_deletion(old.meta(), new.meta()) || (self.compare)(old, new),
             _ => true,
@@ -184,7 +184,7 @@ mod tests {
 
     #[track_caller]
     fn check(predicate: &Predicate<ConfigMap>, new: &ConfigMap, expected: bool) {
-        assert_eq!(predicate.clone().erased().admits(Some(&map(1, "a", "a")), Some(new)), expected);
+        assert_eq!(predicate.clone().erased().passes(Some(&map(1, "a", "a")), Some(new)), expected);
     }
 
     #[test]
@@ -202,12 +202,12 @@ mod tests {
     fn births_and_deletions_always_matter() {
         let never = Predicate::new(|_: &ConfigMap, _: &ConfigMap| false);
         let object = map(1, "a", "a");
-        let admits = |old: Option<&Object>, new: Option<&Object>| never.clone().erased().admits(old, new);
-        assert!(admits(None, Some(&object)) && admits(Some(&object), None));
+        let passes = |old: Option<&Object>, new: Option<&Object>| never.clone().erased().passes(old, new);
+        assert!(passes(None, Some(&object)) && passes(Some(&object), None));
         let mut dying = object.clone();
         let moment = jiff::Timestamp::UNIX_EPOCH;
         dying.metadata.deletion_timestamp =
             Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(moment));
-        assert!(admits(Some(&object), Some(&dying)));
+        assert!(passes(Some(&object), Some(&dying)));
     }
 }

@@ -4,7 +4,7 @@
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
-use super::{Followed, Relation, RelationContext, Targets, admits, urgency};
+use super::{Followed, Relation, RelationContext, Targets, passes, urgency};
 use crate::cache::ObjectIndex;
 use crate::kind::KindInfo;
 use crate::kind::object::Object;
@@ -18,7 +18,7 @@ pub(crate) fn references(other: &'static KindInfo, names: Targets) -> Relation {
         let referrers = ObjectIndex::new(wire.main, Box::new(keys));
         let (cache, queue) = (wire.declare(followed.info), wire.queue.clone());
         cache.subscribe(move |delta| {
-            if !admits(followed.filter.as_ref(), delta, &queue) {
+            if !passes(followed.filter.as_ref(), delta, &queue) {
                 return;
             }
             for ours in referrers.keys(&delta.key) {

@@ -1,7 +1,8 @@
 //! Selected objects: ours has a label selector, and is reconciled when an object it matches, or matched before the
-//! change, appears, changes or disappears. Both are in one namespace, unless one of the kinds lives in none.
+//! change, appears, changes or disappears. Both are in one namespace, unless one of the kinds is cluster-scoped.
 //!
-//! Each of our objects is indexed under one label its selector demands, so a change asks only the few that may match.
+//! Each of our objects is indexed under one label its selector demands, so a change is compared only with the few that
+//! may match.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use homeostat_core::selector::LabelSelector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, ObjectMeta};
 use serde_json::json;
 
-use super::{Followed, Relation, RelationContext, admits, guarded, triggered, urgency};
+use super::{Followed, Relation, RelationContext, guarded, passes, triggered, urgency};
 use crate::cache::{ObjectCache, ObjectIndex};
 use crate::kind::KindInfo;
 use crate::kind::object::Object;
@@ -35,12 +36,12 @@ impl Selector for meta::LabelSelector {
     }
 }
 
-/// Under what our objects are indexed by their selectors.
+/// The key under which our objects are indexed by their selectors.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct SelectorIndexKey {
     /// The namespace both must be in; empty if it does not matter.
     namespace: String,
-    /// A label that must have this value; none for a selector that demands no single label.
+    /// A label that must have this value; `None` for a selector that requires no single label.
     label: Option<(String, String)>,
 }
 
@@ -81,10 +82,10 @@ pub(crate) fn selects(other: &'static KindInfo, selector: SelectorOf) -> Relatio
                 };
                 guarded("a selector", &delta.key, &queue, found).unwrap_or_default()
             };
-            let is_admitted = admits(followed.filter.as_ref(), delta, &queue);
+            let passes_filter = passes(followed.filter.as_ref(), delta, &queue);
             let [old, new] =
                 [&delta.old, &delta.new].map(|state| state.as_deref().map(matching).unwrap_or_default());
-            for ours in triggered(&old, &new, is_admitted) {
+            for ours in triggered(&old, &new, passes_filter) {
                 let cause = Cause::Related { other: delta.key.clone(), change: delta.change };
                 queue.add(ours, cause, urgency(delta, &queue, ours));
             }
@@ -114,7 +115,7 @@ struct ChangedObject<'a> {
     meta: &'a ObjectMeta,
 }
 
-/// Returns those of ours whose selector matches the candidate.
+/// Returns our objects whose selector matches the changed object.
 fn match_selectors(
     main: &ObjectCache,
     anchors: &ObjectIndex<SelectorIndexKey>,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
-use super::{Followed, RelatedKind, Relation, RelationContext, Targets, admits, guarded, triggered, urgency};
+use super::{Followed, RelatedKind, Relation, RelationContext, Targets, guarded, passes, triggered, urgency};
 use crate::kind::KindInfo;
 use crate::kind::object::Object;
 
@@ -21,10 +21,10 @@ pub(crate) fn watches(other: &'static KindInfo, map: Targets) -> Relation {
                 };
                 guarded("a mapping", &delta.key, &queue, keys).unwrap_or_default()
             };
-            let is_admitted = admits(followed.filter.as_ref(), delta, &queue);
+            let passes_filter = passes(followed.filter.as_ref(), delta, &queue);
             let [old, new] =
                 [&delta.old, &delta.new].map(|state| state.as_deref().map(concerned).unwrap_or_default());
-            for ours in triggered(&old, &new, is_admitted) {
+            for ours in triggered(&old, &new, passes_filter) {
                 let cause = Cause::Related { other: delta.key.clone(), change: delta.change };
                 queue.add(ours, cause, urgency(delta, &queue, ours));
             }

@@ -1,5 +1,5 @@
-//! Why an object does not decode, with the field: ``spec.content: invalid type: integer `7`, expected a string``. The
-//! decoder's own message names a line and a column of a text that nobody has seen.
+//! Explains why an object does not decode, with the field: ``spec.content: invalid type: integer `7`, expected a
+//! string``. The decoder's own message names a line and a column of a text that nobody has seen.
 //!
 //! The path of the field is found in the text, from the position that the decoder names, so that no type is compiled for
 //! a second decoder. Whether an object decodes is never decided here.
@@ -12,11 +12,11 @@ use super::json_scan::{ScannedField, fields, first, items};
 use crate::kind::KindInfo;
 use crate::panics::catch_panic;
 
-/// Explains to people why an object does not decode as this kind; `error` is what its decoder said.
+/// Explains to people why an object does not decode as this kind; `error` is the decoder's error.
 pub(super) fn explain(info: &KindInfo, text: &str, error: &Error) -> String {
     let words = words_of(error);
     let mut way = way_to(text, offset(text, error));
-    // An error that a type makes of a value it has read is only noticed where the object around it ends.
+    // An error that a type reports about a value it has read is only noticed where the enclosing object ends.
     if !words.starts_with("missing field")
         && let Some(last) = way.object.clone().and_then(|object| fields(text, object.start).last())
         && way.is_at_end
@@ -30,7 +30,7 @@ pub(super) fn explain(info: &KindInfo, text: &str, error: &Error) -> String {
     }
 }
 
-/// Returns what the decoder says, without the place.
+/// Returns the decoder's message, without the position.
 fn words_of(error: &Error) -> String {
     let (words, place) = (error.to_string(), format!(" at line {} column {}", error.line(), error.column()));
     words.strip_suffix(&place).map(str::to_owned).unwrap_or(words)
@@ -46,9 +46,9 @@ fn offset(text: &str, error: &Error) -> usize {
 #[derive(Default)]
 struct JsonPath {
     steps: Vec<String>,
-    /// The innermost object around the place, if the place is in one and in no value of it.
+    /// The innermost object around the position, if the position is in one and in none of its values.
     object: Option<Range<usize>>,
-    /// The place is where that object ends.
+    /// Whether the position is where that object ends.
     is_at_end: bool,
 }
 
@@ -57,7 +57,7 @@ fn way_to(text: &str, offset: usize) -> JsonPath {
     let mut value = first(text)..text.trim_end().len();
     let holds = |range: &Range<usize>| range.start <= offset && offset <= range.end;
     loop {
-        // If a value is refused at its first letter, nothing of it had been read.
+        // If a value is refused at its first character, nothing of it has been read.
         let is_inside = offset > value.start;
         let field = fields(text, value.start).find(|field| is_inside && offset <= field.value.end);
         let item = items(text, value.start).enumerate().find(|(_, item)| holds(item));
@@ -83,7 +83,7 @@ fn way_to(text: &str, offset: usize) -> JsonPath {
     }
 }
 
-/// Returns whether the decoder would say something else without this field.
+/// Returns whether the decoder's message would differ without this field.
 fn is_blamed(info: &KindInfo, text: &str, field: &ScannedField, words: &str) -> bool {
     let comma = text[..field.name.start].trim_end().strip_suffix(',');
     let before = comma.unwrap_or(&text[..field.name.start]);

@@ -1,7 +1,7 @@
 //! Finds the bounds of values in the text of a JSON document without decoding them: where a field is, where a value ends.
 //!
-//! It trusts that the text is JSON and looks only at quotes, brackets and commas. Whatever it finds in a text that is not is
-//! refused by the decoder afterwards; here it never panics and always ends.
+//! It assumes that the text is JSON and checks only quotes, brackets and commas. If it is not, the decoder refuses it
+//! afterwards; this code never panics and always terminates.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ pub(super) struct ScannedField {
     pub(super) value: Range<usize>,
 }
 
-/// Returns the fields of the object that begins at `start`; none if there is no object.
+/// Returns the fields of the object that begins at `start`; empty if there is no object.
 pub(super) fn fields(text: &str, start: usize) -> impl Iterator<Item = ScannedField> {
     let text = text.as_bytes();
     let mut next = entry(text, start, b'{');
@@ -27,7 +27,7 @@ pub(super) fn fields(text: &str, start: usize) -> impl Iterator<Item = ScannedFi
     })
 }
 
-/// Returns the items of the list that begins at `start`; none if there is no list.
+/// Returns the items of the list that begins at `start`; empty if there is no list.
 pub(super) fn items(text: &str, start: usize) -> impl Iterator<Item = Range<usize>> {
     let text = text.as_bytes();
     let mut next = entry(text, start, b'[');

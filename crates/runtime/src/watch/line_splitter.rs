@@ -1,5 +1,5 @@
 //! Splits a stream of chunks into lines without copying: a line that lies inside one chunk is a view of it; only one
-//! that spans chunks is put together.
+//! that spans chunks is copied.
 
 use bytes::{Buf, Bytes};
 
@@ -11,12 +11,9 @@ pub(super) struct LineSplitter {
 }
 
 impl LineSplitter {
-    /// Takes the next chunk; the last one must be used up.
+    /// Adds the next chunk; the previous one must be used up.
     pub(super) fn feed(&mut self, chunk: Bytes) {
-        debug_assert!(
-            self.chunk.is_empty(),
-            "lines are taken until there are none before the next chunk comes"
-        );
+        debug_assert!(self.chunk.is_empty(), "all lines are taken before the next chunk is added");
         self.chunk = chunk;
     }
 
@@ -36,7 +33,7 @@ impl LineSplitter {
         Some(std::mem::take(&mut self.partial).into())
     }
 
-    /// Returns how many bytes are held of a line whose end has not come.
+    /// Returns how many bytes are held of a line whose end has not arrived.
     pub(super) fn pending_bytes(&self) -> usize {
         self.partial.len()
     }

@@ -3,9 +3,9 @@
 //!
 //! [`watch_machine`] is the protocol without I/O, [`read_ahead`] reads the lines of a stream, [`wire`] decodes them,
 //! [`json_scan`] finds objects in them without decoding, [`trim_managed_fields`] cuts managed fields out,
-//! [`decode_error`] says why an object does not decode, and [`outage`] says how much of a failure is news. Ours rather
-//! than kube's because each watch here has its own backoff and health, bookmarks are visible, and an object that does
-//! not decode harms nobody else.
+//! [`decode_error`] explains why an object does not decode, and [`outage`] decides which failures are reported. It is
+//! ours rather than kube's because each watch here has its own backoff and health, bookmarks are visible, and an object
+//! that does not decode does not affect others.
 
 mod decode_error;
 mod json_scan;

@@ -1,7 +1,8 @@
-//! Which failures of a watch are news: each reason once, and the recovery. The journal and the metrics have every try.
+//! Decides which failures of a watch are reported: each reason once, and the recovery. The journal and the metrics have
+//! every attempt.
 //!
-//! A connection that breaks is no news by itself: the next try, half a second later, either succeeds or says why it
-//! does not, and that is the line people need.
+//! A broken connection alone is not reported: the next attempt, half a second later, either succeeds or fails with a
+//! reason, and that is the line people need.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +15,13 @@ const REASONS_MAX: usize = 4;
 pub(crate) struct Outage(BTreeSet<String>);
 
 impl Outage {
-    /// Notes a failed try and returns whether that is news. `is_break` says that an open connection was lost, for the
-    /// first time since anything came over it.
+    /// Records a failed attempt and returns whether to report it. `is_break` says that an open connection was lost, for
+    /// the first time since anything came over it.
     pub(crate) fn fails(&mut self, reason: &str, is_break: bool) -> bool {
         !is_break && self.0.len() < REASONS_MAX && self.0.insert(reason.to_owned())
     }
 
-    /// Notes that the watch is in step again and returns whether that is news.
+    /// Records that the watch is up to date again and returns whether to report it.
     pub(crate) fn ends(&mut self) -> bool {
         !std::mem::take(&mut self.0).is_empty()
     }

@@ -68,10 +68,10 @@ impl WatchBody {
     }
 }
 
-/// Lines that any core decodes; whoever awaits them gets them in their order.
+/// Lines that any core decodes; awaiting them returns them in order.
 type LineBatch = AbortOnDropHandle<Vec<WatchLine>>;
 
-/// A list under way.
+/// A list in progress.
 pub(crate) struct ListInProgress {
     batches: mpsc::Receiver<LineBatch>,
     reader: AbortOnDropHandle<Result<WatchBody, WatchSignal>>,
@@ -84,7 +84,7 @@ impl ListInProgress {
         Self { batches, reader: AbortOnDropHandle::new(reader) }
     }
 
-    /// Returns the next lines; none when the list is complete or broken off.
+    /// Returns the next lines; `None` if the list is complete or broke off.
     pub(crate) async fn next(&mut self) -> Option<Vec<WatchLine>> {
         finished(self.batches.recv().await?.await)
     }
@@ -95,13 +95,13 @@ impl ListInProgress {
     }
 }
 
-/// Returns the result of a task; none when the whole runtime ends. A panic of the user's type in the decoding task goes
-/// on here.
+/// Returns the result of a task; `None` if the whole runtime ends. A panic of the user's type in the decoding task is
+/// resumed here.
 fn finished<T>(outcome: Result<T, JoinError>) -> Option<T> {
     outcome.map_err(|error| error.try_into_panic().map(resume_unwind)).ok()
 }
 
-/// Reads to the end of the list and hands out what is to be decoded.
+/// Reads to the end of the list and hands out the lines to decode.
 async fn hand_out(
     info: &'static KindInfo,
     mut reading: WatchBody,
@@ -121,7 +121,7 @@ async fn hand_out(
         }
         let decoding = async move { texts.iter().map(|text| wire::decode_line(info, text)).collect() };
         let batch = AbortOnDropHandle::new(tokio::spawn(decoding.in_current_span()));
-        // Nobody receives it when the watch was given up.
+        // Nothing receives it if the watch was given up.
         batches.send(batch).await.map_err(|_| WatchSignal::Ended)?;
         if ended? {
             return Ok(reading);
@@ -129,8 +129,8 @@ async fn hand_out(
     }
 }
 
-/// Returns whether this is the bookmark after the last object. Objects are recognized by how their lines begin, and are
-/// not decoded for it.
+/// Returns whether this is the bookmark after the last object. Objects are recognized by the beginning of their lines,
+/// without decoding.
 fn ends_list(info: &KindInfo, text: &Bytes) -> bool {
     !text.starts_with(ADDED)
         && matches!(wire::decode_line(info, text), WatchLine::Bookmark { ends_initial: true, .. })

@@ -1,16 +1,16 @@
-//! The list/watch protocol as a machine without I/O: it says what to request, is told the answer, and says what that
-//! means for the cache. `cache::feed` moves the bytes.
+//! The list/watch protocol as a state machine without I/O: it returns the next request, takes the answer, and returns
+//! its effect on the cache. `cache::feed` moves the bytes.
 //!
 //! It asks for a streaming list first (one request, no paging, consistent). Whatever ends that stream before the
 //! bookmark that completes it leads to a list in pages: servers refuse streams in many ways, proxies break them in
-//! others, and none of that may keep a watch from starting. An expired revision begins again with a list. Every
-//! failure of this watch is paid by this watch alone: its own backoff, its own state.
+//! others, and none of that may keep a watch from starting. An expired revision begins again with a list. A failure of
+//! this watch affects this watch alone: it has its own backoff and its own state.
 //!
 //! Lists ask for the newest state (no resourceVersion), which every server must answer consistently: a replica that
-//! lags waits until it has caught up. So a list is the truth however old it is, and one that is older than what we know
-//! means that the server itself went back in time (restored from a backup). A watch cannot tell: from a revision the
-//! server has not reached yet it is silent. Therefore a watch that failed or went silent is resumed only after asking
-//! for the newest revision.
+//! lags waits until it has caught up. So a list is authoritative however old it is, and one that is older than what we
+//! know means that the server itself went back in time (restored from a backup). A watch cannot tell: from a revision
+//! the server has not reached yet it is silent. Therefore a watch that failed or went silent is resumed only after
+//! asking for the newest revision.
 //!
 //! **Invariant:** no server can make it loop without pauses. One list follows another at once only when a stream gives way
 //! to pages, or when the watch between them was served for a while.
@@ -38,16 +38,16 @@ const EXPIRES_SOON: Duration = Duration::from_secs(30);
 /// be asked as fast as it answers.
 const WATCH_SPACING: Duration = Duration::from_secs(1);
 
-/// What to do next.
+/// The next request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WatchRequest {
-    /// Wait, then ask again.
+    /// Wait, then call again.
     Pause(Duration),
     /// One page of a list.
     List { continue_token: Option<String> },
     /// A watch that begins with the whole state.
     StreamList,
-    /// The newest revision of the server, by the smallest list there is.
+    /// The newest revision of the server, read with the smallest possible list.
     Newest,
     /// A watch from here.
     Watch { revision: String },
@@ -58,7 +58,7 @@ pub(crate) enum WatchRequest {
 pub(crate) enum WatchSignal {
     /// The server accepted the watch.
     Opened,
-    /// Nothing came for so long that the connection may be dead.
+    /// Nothing arrived for so long that the connection may be dead.
     Silent,
     /// A page, and whether more follow.
     Page { revision: String, continue_token: Option<String> },
@@ -72,20 +72,20 @@ pub(crate) enum WatchSignal {
     Ended,
     /// The revision or continue token is too old.
     Expired,
-    /// The server answered with another error; `retry_after` when it said so.
+    /// The server answered with another error, and possibly when to retry.
     Refused { error: String, retry_after: Option<Duration> },
-    /// No answer began within its time.
+    /// No answer began in time.
     Unanswered,
-    /// The server was out of reach, or what it sent broke off or made no sense.
+    /// The server was unreachable, or its answer broke off or was malformed.
     Failed { error: String },
 }
 
-/// What it means for the cache.
+/// The effect on the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CacheEffect {
     /// Nothing.
     None,
-    /// A list begins; what it will not mention is gone.
+    /// A list begins; objects that it does not contain are gone.
     ListBegins,
     /// The list is complete as of this revision.
     ListEnds { revision: String },
@@ -93,10 +93,10 @@ pub(crate) enum CacheEffect {
     StreamFailed { error: String },
     /// The server is older than what we know of it: it was restored from a backup. A list follows.
     Rewound { known: String, newest: String },
-    /// The watch goes on where it was cut off.
+    /// The watch continues where it was cut off.
     Resumed,
-    /// This watch is cut off and tries again after this time. `is_break`: an open connection was lost, for the first time
-    /// since anything came; the next try tells whether that matters.
+    /// This watch is cut off and tries again after this time. `is_break`: an open connection was lost, for the first
+    /// time since anything arrived; the next attempt shows whether that matters.
     Failing { error: String, retry: Duration, is_break: bool },
 }
 
@@ -124,8 +124,8 @@ enum ListMode {
     PagesOnce,
     /// In pages until this moment, because they succeeded where the stream failed.
     PagesUntil(Instant),
-    /// In pages, because the reader may take long to process what it is shown: the server would cut off a stream, but a
-    /// page is read at once.
+    /// In pages, because the reader may take long to process the objects: the server would cut off a stream, but a page
+    /// is read at once.
     Pages,
 }
 
@@ -140,11 +140,11 @@ pub(crate) struct WatchMachine {
     expiries: u32,
     /// When the last list was complete.
     listed_at: Option<Instant>,
-    /// When the last watch was asked for.
+    /// When the last watch was requested.
     asked_at: Option<Instant>,
-    /// Something came over the present watch, so its end is no failure.
+    /// Something arrived over the current watch, so its end is not a failure.
     is_alive: bool,
-    /// The server accepted the present watch.
+    /// The server accepted the current watch.
     is_open: bool,
     /// The watch was cut off: before it is resumed, the server is asked for its revision, to see that it did not go back
     /// in time.
@@ -169,12 +169,12 @@ impl WatchMachine {
         }
     }
 
-    /// Returns a machine that never asks for streaming lists.
+    /// Returns a machine that never requests streaming lists.
     pub(crate) fn in_pages(entropy: Entropy) -> Self {
         Self { list_mode: ListMode::Pages, ..Self::new(entropy) }
     }
 
-    /// Returns what to do now, and whether a list begins with it.
+    /// Returns the next request, and whether a list begins with it.
     pub(crate) fn request(&mut self, now: Instant) -> (WatchRequest, CacheEffect) {
         if let Some(pause) = self.pause.take() {
             return (WatchRequest::Pause(pause), CacheEffect::None);
@@ -205,7 +205,7 @@ impl WatchMachine {
         }
     }
 
-    /// Takes in the answer to a request.
+    /// Processes the answer to a request.
     pub(crate) fn on(&mut self, now: Instant, signal: WatchSignal) -> CacheEffect {
         match signal {
             WatchSignal::Page { revision, continue_token: None } => self.complete(now, revision),
@@ -220,7 +220,7 @@ impl WatchMachine {
                 self.advance(revision)
             }
             WatchSignal::Opened => self.open(),
-            // A stream that failed in the server's hands, or has taken its time to fail, is replaced at once.
+            // A stream that the server failed, or that took long to fail, is replaced at once.
             WatchSignal::Silent | WatchSignal::Unanswered if self.state == MachineState::Streaming => {
                 self.give_up_stream("it stalled".to_owned())
             }
@@ -254,8 +254,8 @@ impl WatchMachine {
         if is_resumed { CacheEffect::Resumed } else { CacheEffect::None }
     }
 
-    /// Returns whether this revision is older than what this watch has shown already. No server sends that within one
-    /// history.
+    /// Returns whether this revision is older than one that this watch has already shown. No server sends that within
+    /// one history.
     pub(crate) fn is_behind(&self, signal: &WatchSignal) -> bool {
         match (&self.state, signal) {
             (
@@ -316,7 +316,7 @@ impl WatchMachine {
         CacheEffect::StreamFailed { error }
     }
 
-    /// Opens a watch again that ended in the usual way, after something came over it.
+    /// Reopens a watch that ended in the usual way, after something arrived over it.
     fn reopen(&mut self, now: Instant) -> CacheEffect {
         let earliest = self.asked_at.map_or(now, |asked| asked + WATCH_SPACING);
         self.pause = Some(earliest.saturating_duration_since(now)).filter(|pause| !pause.is_zero());
@@ -345,7 +345,7 @@ impl WatchMachine {
     fn fail(&mut self, error: String, retry_after: Option<Duration>) -> CacheEffect {
         self.list_mode = match (&self.state, self.list_mode) {
             (MachineState::Streaming, _) if self.is_open => ListMode::PagesInstead,
-            // A server out of reach, or one that fails either way, says nothing about streams.
+            // An unreachable server, or one that fails either way, tells nothing about streams.
             (MachineState::Streaming, _) | (MachineState::Paging { .. }, ListMode::PagesInstead) => {
                 ListMode::PagesOnce
             }

@@ -1,6 +1,6 @@
-//! What the server sends, decoded once: list pages and watch lines. An object that does not decode becomes an
-//! [`ReceivedObject::Undecodable`] with its name and the decoder's message; the objects around it are not affected. If decoding
-//! panics, the object counts as undecodable, too.
+//! Decodes what the server sends: list pages and watch lines. An object that does not decode becomes an
+//! [`ReceivedObject::Undecodable`] with its name and the decoder's message; the objects around it are not affected. If
+//! decoding panics, the object also counts as undecodable.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::panics::catch_panic;
 /// The annotation on the bookmark that ends a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// One object as it came.
+/// One received object.
 #[derive(Debug)]
 pub(crate) enum ReceivedObject {
     /// Decoded.
@@ -61,9 +61,10 @@ pub(crate) struct ListPage {
 /// One line of a watch.
 #[derive(Debug)]
 pub(crate) enum WatchLine {
-    /// `ADDED` or `MODIFIED`. Where a cache knows what was there before, it goes by that.
+    /// `ADDED` or `MODIFIED`. A cache that knows the previous state decides by that instead.
     Applied { item: ReceivedObject, is_added: bool },
-    /// `DELETED`. The last state is not decoded: a cache has the one before it, and whoever has none asks for it.
+    /// `DELETED`. The last state is not decoded: a cache has the one before it, and readers without a cache decode it
+    /// on demand.
     Deleted { key: Key, revision: String, last: Bytes },
     /// `BOOKMARK`.
     Bookmark { revision: String, ends_initial: bool },
@@ -73,7 +74,7 @@ pub(crate) enum WatchLine {
     Garbage(String),
 }
 
-/// A list whose items are looked at one by one.
+/// A list whose items are decoded one by one.
 #[derive(Deserialize)]
 struct ListItems {
     metadata: ListMeta,
@@ -90,7 +91,7 @@ struct ListMeta {
     r#continue: String,
 }
 
-/// As much of an object as every object has.
+/// The part that every object has.
 #[derive(Deserialize, Default)]
 struct ObjectIdentity {
     #[serde(default)]
@@ -117,7 +118,7 @@ pub(crate) fn decode_page(info: &KindInfo, body: &[u8]) -> Result<ListPage, Erro
     Ok(ListPage { items, revision: metadata.resource_version, continue_token })
 }
 
-/// Decodes one item of a list, also one without a name.
+/// Decodes one item of a list, even one without a name.
 fn decode_listed(info: &KindInfo, text: &str) -> ReceivedObject {
     let nameless =
         |error: Error| ReceivedObject::undecodable(info, IdentityMeta::default(), error.to_string());
@@ -166,7 +167,7 @@ fn event(info: &KindInfo, kind: &str, object: Bytes) -> Result<WatchLine, Error>
     }
 }
 
-/// Decodes one object as this kind, or says why that fails. The error is of an object that is not even JSON.
+/// Decodes one object as this kind, or explains why that fails. An error means that it is not even JSON.
 pub(crate) fn decode_item(info: &KindInfo, object: &[u8]) -> Result<ReceivedObject, Error> {
     decode_text(info, text_of(object)?)
 }
@@ -182,7 +183,7 @@ fn decode_text(info: &KindInfo, text: &str) -> Result<ReceivedObject, Error> {
     Ok(ReceivedObject::undecodable(info, identity, error))
 }
 
-/// A watch line in an order of fields no server uses.
+/// A watch line whose fields are in an order that no server uses.
 #[derive(Deserialize)]
 struct Event {
     r#type: String,

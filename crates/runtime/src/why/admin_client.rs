@@ -1,4 +1,4 @@
-//! Asks the admin server of an operator for what it did about objects, over plain HTTP on this machine.
+//! Reads the journal of objects from an operator's admin server, over plain HTTP on this machine.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

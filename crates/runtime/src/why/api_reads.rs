@@ -1,4 +1,4 @@
-//! Reading from the API server for `why`: plain GETs, with the answer as JSON.
+//! Reads from the API server for `why`: plain GETs, with the answer as JSON.
 
 use http::header::ACCEPT;
 use kube::Client;
@@ -7,10 +7,10 @@ use serde::de::DeserializeOwned;
 use crate::error::Error;
 use crate::request::{RequestLabel, call_whole};
 
-/// In which form an answer is wanted.
+/// The requested form of an answer.
 #[derive(Clone, Copy)]
 pub(super) enum AnswerForm {
-    /// As it is.
+    /// Plain JSON.
     Json,
     /// Only the metadata of the objects of a list: it is small, and holds no secrets.
     MetadataList,
@@ -42,7 +42,7 @@ pub(super) async fn get<T: DeserializeOwned>(
     call_whole(client, RequestLabel { verb: "get", target: path }, Ok(request)).await
 }
 
-/// Reads a path; none when there is nothing, or nothing that we may read.
+/// Reads a path; `None` if there is nothing, or nothing that we may read.
 pub(super) async fn find<T: DeserializeOwned>(
     client: &Client,
     path: &str,

@@ -1,7 +1,8 @@
-//! Collects the evidence about an object: the object, its owners, what it owns, events, leases, and what the server and the
-//! operators say. Reads only, with the rights of whoever asks; what may not be read is left out, and said.
+//! Collects the evidence about an object: the object, its owners, what it owns, events, leases, and the records of the
+//! server and the operators. It only reads, with the caller's permissions; what may not be read is left out and listed
+//! as a gap.
 //!
-//! **Invariant:** the number of requests is bounded, and a list is read in metadata only, so that a large cluster costs
+//! **Invariant:** the number of requests is bounded, and lists are read as metadata only, so that a large cluster costs
 //! seconds and no Secret is read.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,35 +20,35 @@ use super::references::needed_by_pod;
 use super::served_kinds::{self, ServedKind};
 use crate::error::Error;
 
-/// Requests at a time.
+/// Concurrent requests.
 const PARALLEL_MAX: usize = 8;
 
 /// Objects of one kind that are searched for owned ones.
 const LISTED_MAX: usize = 2000;
 
-/// Owned objects that are read whole: Pods first, because they fail.
+/// Owned objects that are read completely: Pods first, because they are the ones that fail.
 const OWNED_MAX: usize = 40;
 
 /// Owners that are followed upwards.
 const OWNERS_MAX: usize = 5;
 
-/// Which object is asked about.
+/// The object to explain.
 #[derive(Clone, Debug)]
 pub(super) struct WhyQuestion {
     pub(super) kind: String,
     pub(super) name: String,
-    /// The namespace; the client's own if none is given.
+    /// The namespace; the client's own if absent.
     pub(super) namespace: Option<String>,
 }
 
-/// How to ask operators.
+/// The credentials for asking operators.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Credentials {
-    /// The caller's token, by which operators learn who asks.
+    /// The caller's token, which identifies the caller to operators.
     pub(super) token: Option<String>,
 }
 
-/// Collects what is known.
+/// Collects the evidence.
 pub(super) async fn collect(
     client: &Client,
     credentials: &Credentials,
@@ -88,7 +89,7 @@ struct Collector<'a> {
     kinds: &'a [ServedKind],
 }
 
-/// The metadata of the objects of a kind; none if they may not be listed.
+/// The metadata of the objects of a kind; `None` if they may not be listed.
 type Listed<'a> = (&'a ServedKind, Result<Option<Value>, Error>);
 
 /// An owned object that was found in a list.
@@ -258,7 +259,7 @@ impl Collector<'_> {
         Ok(events.into_iter().filter(|event| uids.contains(&&event["involvedObject"]["uid"])).collect())
     }
 
-    /// Returns who manages the definition of a custom kind.
+    /// Returns the manager of a custom kind's definition.
     async fn definition_managers(&self, kind: &ServedKind) -> Result<Vec<String>, Error> {
         if !kind.group.contains('.') || kind.group.ends_with(".k8s.io") {
             return Ok(Vec::new());
@@ -312,7 +313,7 @@ fn is_of_node(lease: &Value) -> bool {
     lease["metadata"]["namespace"] == "kube-node-lease"
 }
 
-/// Removes what nobody should see in an explanation.
+/// Removes values that must not appear in an explanation.
 fn without_secrets(key: &Key, mut value: Value) -> Value {
     if key.resource() == "secrets" && key.group().is_empty() {
         for field in ["data", "stringData"] {

@@ -3,8 +3,8 @@
 //! Our own server answers both for itself and for the controllers in its process. Other operators announce an address in an
 //! annotation of a Lease.
 //!
-//! **Invariant:** the caller's token is sent to an address of this machine only: whoever may write Leases could announce
-//! any address, and must not collect tokens with it.
+//! **Invariant:** the caller's token is sent to an address of this machine only: anyone who may write Leases could
+//! announce any address, and must not collect tokens with it.
 
 use homeostat_core::Key;
 use homeostat_core::write_history::{ObjectHistory, OperatorJournal};
@@ -20,10 +20,10 @@ use crate::election::ADDRESS_ANNOTATION;
 /// The path of the server's history.
 const HISTORY_PATH: &str = "/homeostat/history";
 
-/// Objects whose history is asked for.
+/// Objects whose history is requested.
 const ASKED_MAX: usize = 25;
 
-/// Adds what the server and the operators know.
+/// Adds the records of the server and the operators.
 pub(super) async fn add(client: &Client, credentials: &Credentials, evidence: &mut Evidence) {
     let mut keys: Vec<Key> = evidence.objects.iter().map(|object| object.key.clone()).collect();
     if keys.is_empty() {

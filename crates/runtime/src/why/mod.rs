@@ -1,7 +1,7 @@
 //! `why KIND NAME`: explains an object on the command line, of this operator or of any other.
 //!
-//! `collect` reads, `homeostat-explain` folds what was read into an explanation, this file prints it. Nothing here writes
-//! to the cluster.
+//! `collect` reads the evidence, `homeostat-explain` turns it into an explanation, and this file prints it. Nothing
+//! here writes to the cluster.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -22,10 +22,10 @@ use collect::{Credentials, WhyQuestion, collect};
 
 use crate::error::Error;
 
-/// The pause between two looks of `--watch`.
+/// The pause between two reads of `--watch`.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What is asked, and how it is to be answered.
+/// The object to explain, and the form of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WhyOptions {
     /// The kind: `deploy`, `Deployment`, `deployments.apps`.
@@ -36,12 +36,12 @@ pub struct WhyOptions {
     pub namespace: Option<String>,
     /// Prints JSON.
     pub json: bool,
-    /// Goes on and prints again whenever something changed.
+    /// Continues and prints again whenever something changes.
     pub watch: bool,
 }
 
 impl WhyOptions {
-    /// Takes a word of the command line: of `KIND NAME`, or `KIND/NAME`.
+    /// Parses one word of `KIND NAME` or `KIND/NAME` from the command line.
     ///
     /// # Errors
     /// Says which word is one too many.
@@ -69,7 +69,7 @@ impl WhyOptions {
     }
 }
 
-/// A cluster, and the token by which its operators learn who asks.
+/// A client that explains objects of a cluster; its token identifies the caller to operators.
 pub struct WhyClient {
     client: Client,
     credentials: Credentials,
@@ -84,8 +84,7 @@ impl WhyClient {
 
     /// Explains an object.
     ///
-    /// # Errors
-    /// Fails if the server cannot be asked, or has no such kind.
+    /// # Errors Fails if the server cannot be reached, or has no such kind.
     pub fn explain(&self, options: &WhyOptions) -> BoxFuture<'_, Result<Explanation, Error>> {
         let WhyOptions { kind, name, namespace, .. } = options.clone();
         let question = WhyQuestion { kind, name, namespace };
@@ -122,7 +121,7 @@ impl WhyClient {
     }
 }
 
-/// Returns what makes an explanation worth showing again: everything but the time that passes.
+/// Returns the part of an explanation whose change is worth printing again: everything but elapsed times.
 fn what_counts(explanation: &Explanation) -> String {
     let Explanation { health, causes, timeline, gaps, .. } = explanation;
     let codes: Vec<_> = causes.iter().map(|cause| (cause.code, &cause.about)).collect();

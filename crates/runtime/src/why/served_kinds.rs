@@ -1,4 +1,5 @@
-//! Which kinds a server has, and which one a word of the command line means: `deploy`, `Deployment`, `deployments.apps`.
+//! The kinds that a server has, and which one a word of the command line means: `deploy`, `Deployment`,
+//! `deployments.apps`.
 
 use homeostat_core::Key;
 use kube::Client;

@@ -44,7 +44,7 @@ struct QueueState {
 }
 
 /// A key to run, and the permit to do so.
-pub(crate) struct AdmittedWork {
+pub(crate) struct PermittedWork {
     pub(crate) work: Work,
     pub(crate) permit: Permit,
 }
@@ -57,7 +57,7 @@ pub(crate) struct WorkerSlot {
 
 impl WorkerSlot {
     /// Returns the next key this process may run; `None` ends the slot.
-    pub(crate) fn next(&mut self, now: Instant) -> Option<AdmittedWork> {
+    pub(crate) fn next(&mut self, now: Instant) -> Option<PermittedWork> {
         let next = self.queue.next(now);
         self.is_taken = next.is_some();
         next
@@ -70,7 +70,7 @@ impl WorkerSlot {
         ended: FinishedRun<'_>,
         goes_on: bool,
         note: impl FnOnce(Option<Duration>) -> Option<Entry>,
-    ) -> Option<AdmittedWork> {
+    ) -> Option<PermittedWork> {
         let next = self.queue.finish_and_take_next(ended, goes_on, note);
         self.is_taken = next.is_some() || !goes_on;
         next
@@ -128,11 +128,11 @@ impl ControllerQueue {
     }
 
     /// Returns the next key this process may run; a worker that gets none has left.
-    fn next(&self, now: Instant) -> Option<AdmittedWork> {
+    fn next(&self, now: Instant) -> Option<PermittedWork> {
         self.take(&mut self.lock(), now)
     }
 
-    fn take(&self, locked: &mut QueueState, now: Instant) -> Option<AdmittedWork> {
+    fn take(&self, locked: &mut QueueState, now: Instant) -> Option<PermittedWork> {
         let next = self.next_of(locked, now);
         if next.is_none() {
             locked.workers -= 1;
@@ -140,11 +140,11 @@ impl ControllerQueue {
         next
     }
 
-    fn next_of(&self, locked: &mut QueueState, now: Instant) -> Option<AdmittedWork> {
+    fn next_of(&self, locked: &mut QueueState, now: Instant) -> Option<PermittedWork> {
         loop {
             let work = locked.queue.next(now)?;
             match self.0.fence.enter(&work.key) {
-                FenceAnswer::Granted(permit) => return Some(AdmittedWork { work, permit }),
+                FenceAnswer::Granted(permit) => return Some(PermittedWork { work, permit }),
                 FenceAnswer::Suspended => {
                     let Some(shard) = self.0.fence.shard_of(&work.key) else {
                         // No key may run now: this one keeps its place.
@@ -188,7 +188,7 @@ impl ControllerQueue {
         ended: FinishedRun<'_>,
         goes_on: bool,
         note: impl FnOnce(Option<Duration>) -> Option<Entry>,
-    ) -> Option<AdmittedWork> {
+    ) -> Option<PermittedWork> {
         let mut locked = self.lock();
         let before = locked.queue.deadline();
         if ended.is_cut_off {
@@ -277,7 +277,7 @@ mod tests {
         let next = Next::AwaitChange;
         let note = |_| Some(Entry::Settled { object: key.clone(), next, took: Duration::ZERO });
         assert!(slot.finish_and_take_next(ended, true, note).is_none());
-        // The worker has not ended yet, but it will not look again.
+        // The worker has not ended yet, but it will not check again.
         queue.add(&key, Cause::Created, Urgency::Edit);
         assert_eq!(queue.free_slots(1, now).0.len(), 1);
     }

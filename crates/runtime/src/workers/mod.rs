@@ -22,7 +22,7 @@ use tracing::Instrument;
 pub(crate) mod controller_queue;
 mod span_links;
 
-use controller_queue::{AdmittedWork, ControllerQueue, FinishedRun, WorkerSlot};
+use controller_queue::{ControllerQueue, FinishedRun, PermittedWork, WorkerSlot};
 
 use crate::action::Action;
 use crate::cache::Freshness;
@@ -126,7 +126,7 @@ async fn run_worker(
     let may_go_on = || !stop.is_cancelled() && fence.is_open();
     let mut started = Instant::now();
     let mut next = if may_go_on() { slot.next(started) } else { None };
-    while let Some(AdmittedWork { mut work, permit }) = next {
+    while let Some(PermittedWork { mut work, permit }) = next {
         let span = runner.span(&work);
         queue.span_links().link(&work.key, &span);
         note_start(&queue, &mut work);
@@ -190,7 +190,7 @@ struct RunTimes {
 }
 
 /// Ends a run that did not finish. The key is due again at once, for the replica that leads it then.
-fn interrupt(slot: &mut WorkerSlot, work: &Work, times: RunTimes) -> Option<AdmittedWork> {
+fn interrupt(slot: &mut WorkerSlot, work: &Work, times: RunTimes) -> Option<PermittedWork> {
     let ended = FinishedRun { work, outcome: Outcome::Interrupted, at: times.now, is_cut_off: false };
     let (object, took) = (work.key.clone(), times.now - times.started);
     slot.finish_and_take_next(ended, times.may_go_on, |_| Some(Entry::Cancelled { object, took }))
@@ -202,7 +202,7 @@ fn finish_run(
     work: &Work,
     verdict: &RunResult,
     times: RunTimes,
-) -> Option<AdmittedWork> {
+) -> Option<PermittedWork> {
     let outcome = match verdict {
         RunResult::Settled(action) => action.outcome(),
         RunResult::Failed(fault) => fault.outcome(),

@@ -23,7 +23,7 @@ impl<W: World> WorldParts<W> {
                 world = W::NAME,
                 name,
                 why = describe_panic(&*panic),
-                "an external resource cannot be compared with the specs of objects"
+                "a thing cannot be compared with what objects want"
             );
             ResourceFinding::InTheWay(self.objects_wanting(name))
         })

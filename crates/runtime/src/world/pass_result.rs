@@ -23,7 +23,7 @@ pub(super) enum ResourceFinding {
     Leak(Suspicion),
     /// Ours, but being deleted or not to be judged now.
     Kept,
-    /// Somebody else's.
+    /// Owned by someone else.
     Foreign,
 }
 

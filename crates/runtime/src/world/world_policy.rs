@@ -1,5 +1,5 @@
-//! How a world is treated: whose things are whose, what drift means, how much may be deleted, how often the API may be
-//! called. Plain data, with defaults that rather do too little.
+//! The configuration of a world: ownership, treatment of drift, how much may be deleted, how often the API may be
+//! called. Plain data, with cautious defaults.
 
 use std::sync::Arc;
 use std::time::Duration;

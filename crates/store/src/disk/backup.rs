@@ -18,7 +18,7 @@ use homeostat_core::Revision;
 
 use super::checkpoint::{self, CheckpointError};
 use super::files::{self, Files, Folder, ReadOnlyFolder};
-use super::format::Format;
+use super::format::FileFormat;
 use super::frame::{Frame, FrameBuilder, FrameHeader, FrameKind, HEADER_BYTES};
 use super::log::{Log, LogRules, UNFINISHED, checkpoint_name};
 use super::recover::{self, ReadUntil};
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Attachment {
 #[derive(Debug)]
 pub struct Backup {
     snapshot: Snapshot,
-    format: Format,
+    format: FileFormat,
     attachments: Vec<Attachment>,
 }
 
@@ -75,7 +75,7 @@ impl Backup {
             Some(_) => recover::read(&folder, config, ReadUntil::End)?,
             None => read_in_use(&folder, config)?,
         };
-        Ok(Self { snapshot, format: Format::new(config.contents.version()), attachments })
+        Ok(Self { snapshot, format: FileFormat::new(config.contents.version()), attachments })
     }
 
     /// Returns the number of objects in it.
@@ -139,10 +139,10 @@ impl Backup {
         let start = frame
             .payload
             .split_first_chunk()
-            .and_then(|(count, format)| Some((u64::from_le_bytes(*count), Format::parse(format)?)));
+            .and_then(|(count, format)| Some((u64::from_le_bytes(*count), FileFormat::parse(format)?)));
         let Some((count, format)) = start else { return Err(reader.damaged(NOT_A_BACKUP)) };
         if format.is_newer(contents.version()) {
-            let known = Format::new(contents.version()).to_string();
+            let known = FileFormat::new(contents.version()).to_string();
             return Err(Error::Newer { path: reader.place, found: format.to_string(), known });
         }
         let mut attachments = Vec::new();

@@ -14,7 +14,7 @@ use homeostat_core::{Key, Revision};
 use imbl::OrdMap;
 
 use super::files::{File, Files};
-use super::format::Format;
+use super::format::FileFormat;
 use super::frame::{FrameBuilder, FrameHeader, FrameKind, HEADER_BYTES};
 use super::log::{UNFINISHED, checkpoint_name, checkpoint_revision};
 use super::payload;
@@ -30,7 +30,7 @@ pub(super) fn write(
     files: &dyn Files,
     snapshot: &Snapshot,
     needless: &[String],
-    format: Format,
+    format: FileFormat,
     must_stop: &AtomicBool,
 ) -> io::Result<Option<u64>> {
     let name = checkpoint_name(snapshot.revision());
@@ -59,7 +59,7 @@ pub(super) fn write_whole(
     files: &dyn Files,
     name: &str,
     snapshot: &Snapshot,
-    format: Format,
+    format: FileFormat,
 ) -> io::Result<()> {
     write_file(files, name, snapshot, format, &AtomicBool::new(false)).map(|_| ())
 }
@@ -68,7 +68,7 @@ pub(super) fn write_whole(
 pub(super) fn append_to(
     file: Box<dyn File>,
     snapshot: &Snapshot,
-    format: Format,
+    format: FileFormat,
 ) -> io::Result<Box<dyn File>> {
     let mut output = CheckpointWriter { file, builder: FrameBuilder::default(), bytes: 0 };
     output.write_all(snapshot, format, &AtomicBool::new(false))?;
@@ -80,7 +80,7 @@ fn write_file(
     files: &dyn Files,
     name: &str,
     snapshot: &Snapshot,
-    format: Format,
+    format: FileFormat,
     must_stop: &AtomicBool,
 ) -> io::Result<Option<u64>> {
     let mut output =
@@ -100,7 +100,12 @@ struct CheckpointWriter {
 
 impl CheckpointWriter {
     /// Writes everything. Returns false if it was stopped before the end.
-    fn write_all(&mut self, snapshot: &Snapshot, format: Format, must_stop: &AtomicBool) -> io::Result<bool> {
+    fn write_all(
+        &mut self,
+        snapshot: &Snapshot,
+        format: FileFormat,
+        must_stop: &AtomicBool,
+    ) -> io::Result<bool> {
         let revision = snapshot.revision().get();
         self.builder.start().extend_from_slice(format.payload().as_bytes());
         self.flush(FrameKind::CheckpointStart, revision)?;
@@ -155,7 +160,7 @@ pub(super) fn read_from(
     revision: Revision,
 ) -> Result<LoadedCheckpoint, CheckpointError> {
     let mut input = CheckpointReader { file, body: Vec::new(), bytes: 0 };
-    if Format::parse(input.next(FrameKind::CheckpointStart, revision)?.0).is_none() {
+    if FileFormat::parse(input.next(FrameKind::CheckpointStart, revision)?.0).is_none() {
         return Err(CheckpointError::Damage("it was written in a layout that this version does not know"));
     }
     let mut entries: OrdMap<Key, Arc<Entry>> = OrdMap::new();

@@ -64,7 +64,7 @@ const FOLDER_MODE: u32 = 0o700;
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Locked like the file [`LOCK`] in it, because somebody may remove the file as a leftover.
+    /// Locked like the file [`LOCK`] in it, because a user may remove the file as a leftover.
     itself: fs::File,
     _lock: fs::File,
 }

@@ -62,12 +62,12 @@ pub struct KeyMigration {
 
 /// The format of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Format {
+pub(super) struct FileFormat {
     layout: u32,
     pub(super) contents: u32,
 }
 
-impl Format {
+impl FileFormat {
     /// Returns the format in which files are written now.
     pub(super) fn new(contents: u32) -> Self {
         Self { layout: LAYOUT, contents }
@@ -105,19 +105,19 @@ impl Format {
 }
 
 /// For people: `3.1` is layout 3 with contents of version 1.
-impl fmt::Display for Format {
+impl fmt::Display for FileFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.layout, self.contents)
     }
 }
 
 /// Reads a file's format; `None` if its first record is broken or not ours, which whoever reads the file reports.
-pub(super) fn of_file(files: &dyn Files, name: &str) -> io::Result<Option<Format>> {
+pub(super) fn of_file(files: &dyn Files, name: &str) -> io::Result<Option<FileFormat>> {
     let mut start = Vec::new();
     files.open(name)?.take(START_BYTES_MAX as u64).read_to_end(&mut start)?;
     let format = FrameHeader::read(&start).and_then(|header| {
         let body = start.get(HEADER_BYTES..)?.get(..header.body_bytes())?;
-        Format::parse(header.with_body(body)?.payload)
+        FileFormat::parse(header.with_body(body)?.payload)
     });
     Ok(format)
 }
@@ -128,11 +128,11 @@ mod tests {
 
     #[test]
     fn a_format_reads_back_and_older_ones_are_known() {
-        let format = |layout, contents| Some(Format { layout, contents });
-        assert_eq!(Format::parse(Format::new(7).payload().as_bytes()), format(3, 7));
-        assert_eq!(Format::parse(b"homeostat store 1"), format(1, 0));
-        assert_eq!(Format::parse(b"homeostat store 2"), format(2, 0));
-        assert_eq!(Format::parse(b"homeostat store 12, whatever that is"), format(12, 0));
+        let format = |layout, contents| Some(FileFormat { layout, contents });
+        assert_eq!(FileFormat::parse(FileFormat::new(7).payload().as_bytes()), format(3, 7));
+        assert_eq!(FileFormat::parse(b"homeostat store 1"), format(1, 0));
+        assert_eq!(FileFormat::parse(b"homeostat store 2"), format(2, 0));
+        assert_eq!(FileFormat::parse(b"homeostat store 12, whatever that is"), format(12, 0));
         for odd in [
             "homeostat store ",
             "homeostat store 3",
@@ -140,13 +140,14 @@ mod tests {
             "homeostat store 3 contents x",
             "",
         ] {
-            assert_eq!(Format::parse(odd.as_bytes()), None, "{odd}");
+            assert_eq!(FileFormat::parse(odd.as_bytes()), None, "{odd}");
         }
     }
 
     #[test]
     fn only_what_is_beyond_us_is_newer() {
-        let is_newer = |text: &str| Format::parse(text.as_bytes()).is_some_and(|format| format.is_newer(1));
+        let is_newer =
+            |text: &str| FileFormat::parse(text.as_bytes()).is_some_and(|format| format.is_newer(1));
         assert!(!is_newer("homeostat store 2") && !is_newer("homeostat store 3 contents 1"));
         assert!(is_newer("homeostat store 3 contents 2") && is_newer("homeostat store 4"));
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use homeostat_core::Revision;
 
 use super::files::{File, Files};
-use super::format::Format;
+use super::format::FileFormat;
 use super::frame::{FrameBuilder, FrameKind};
 use super::payload;
 use crate::writer::Batch;
@@ -103,7 +103,7 @@ pub(super) struct LogRules {
     /// The size at which the next file is begun.
     pub(super) segment_bytes_max: u64,
     /// The format of new files.
-    pub(super) format: Format,
+    pub(super) format: FileFormat,
 }
 
 impl Log {
@@ -227,7 +227,7 @@ fn begin(
     files: &dyn Files,
     builder: &mut FrameBuilder,
     before: Revision,
-    format: Format,
+    format: FileFormat,
 ) -> io::Result<(Box<dyn File>, u64)> {
     let name = log_name(before);
     let unfinished = format!("{name}{UNFINISHED}");

@@ -12,14 +12,14 @@ use std::{io, mem};
 use homeostat_core::Revision;
 use tokio::sync::watch;
 
-use super::acknowledged::Acknowledged;
+use super::acknowledged_revision::AcknowledgedRevision;
 use super::checkpoint;
 use super::files::Files;
-use super::format::Format;
+use super::format::FileFormat;
 use super::log::Log;
-use super::queue::{Queue, Request};
-use super::recover::Recovered;
-use crate::published::Published;
+use super::recover::RecoveredStore;
+use super::write_queue::{WriteQueue, WriteRequest};
+use crate::published::PublishedState;
 use crate::writer::Writer;
 use crate::{Committed, Error, Txn};
 
@@ -61,9 +61,9 @@ impl WriterStatus {
 pub(super) struct LogWriter {
     files: Arc<dyn Files>,
     writer: Writer,
-    published: Arc<Published>,
+    published: Arc<PublishedState>,
     log: Log,
-    acknowledged: Acknowledged,
+    acknowledged: AcknowledgedRevision,
     checkpoint: Checkpointing,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct LogWriter {
 #[derive(Debug)]
 struct Checkpointing {
     /// The format in which it is written.
-    format: Format,
+    format: FileFormat,
     /// How much needless log makes one worthwhile.
     bytes_min: u64,
     /// The size of the last one.
@@ -95,8 +95,8 @@ impl LogWriter {
     pub(super) fn new(
         files: Arc<dyn Files>,
         writer: Writer,
-        published: Arc<Published>,
-        recovered: Recovered,
+        published: Arc<PublishedState>,
+        recovered: RecoveredStore,
         checkpoint_bytes: u64,
     ) -> Self {
         let checkpoint = Checkpointing {
@@ -106,14 +106,14 @@ impl LogWriter {
             bytes_failed: 0,
             running: None,
         };
-        let Recovered { log, acknowledged, .. } = recovered;
+        let RecoveredStore { log, acknowledged, .. } = recovered;
         Self { files, writer, published, log, acknowledged, checkpoint }
     }
 
     /// Starts the thread. It ends when the queue is closed and empty.
     pub(super) fn start(
         mut self,
-        queue: Arc<Queue>,
+        queue: Arc<WriteQueue>,
         status: Arc<WriterStatus>,
     ) -> Result<JoinHandle<()>, Error> {
         let path = self.files.place();
@@ -123,22 +123,22 @@ impl LogWriter {
                 self.serve(requests, &end.status);
             }
             self.stop(&end.status);
-            // The folder's lock is released with the files, before anybody learns of the end.
+            // The folder's lock is released with the files, before anyone is notified of the end.
             drop(self);
         });
         thread.map_err(|error| Error::Open { path, reason: format!("cannot start a thread: {error}") })
     }
 
-    fn serve(&mut self, requests: Vec<Request>, status: &WriterStatus) {
+    fn serve(&mut self, requests: Vec<WriteRequest>, status: &WriterStatus) {
         let mut txns = Vec::with_capacity(requests.len());
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
             match request {
-                Request::Commit(txn, answer) => {
+                WriteRequest::Commit(txn, answer) => {
                     txns.push(txn);
                     answers.push(answer);
                 }
-                Request::Compact(revision, answer) => {
+                WriteRequest::Compact(revision, answer) => {
                     self.commit(mem::take(&mut txns), mem::take(&mut answers), status);
                     // The caller may be gone; the compaction holds nevertheless.
                     let _ = answer.send(self.writer.compact(revision));
@@ -198,7 +198,7 @@ impl LogWriter {
         if running.is_some() || needless.is_empty() || needless_bytes < due {
             return;
         }
-        // Collected here, where nothing is trimmed meanwhile; under load the floor moves with every batch.
+        // Collected here, where nothing is trimmed in the meantime; under load the floor moves with every batch.
         let undo = self.published.undo(self.published.snapshot(), floor).expect("the floor itself is kept");
         let files = Arc::clone(&self.files);
         let must_stop = Arc::new(AtomicBool::new(false));
@@ -247,11 +247,11 @@ impl LogWriter {
     }
 }
 
-/// Tells everybody that the thread has ended, even if it panicked: nobody waits for an answer that cannot come.
+/// Notifies all waiters that the thread has ended, even if it panicked: nobody waits for an answer that cannot come.
 struct ThreadEnd {
-    queue: Arc<Queue>,
+    queue: Arc<WriteQueue>,
     status: Arc<WriterStatus>,
-    published: Arc<Published>,
+    published: Arc<PublishedState>,
 }
 
 impl Drop for ThreadEnd {

@@ -13,7 +13,7 @@ use homeostat_core::{Key, Revision};
 
 use super::checkpoint;
 use super::files::Files;
-use super::format::{self, Contents, Format, KeyMigration, Migration};
+use super::format::{self, Contents, FileFormat, KeyMigration, Migration};
 use super::frame::{Frame, FrameBuilder, FrameKind, FrameResult, find_frame};
 use super::log::{ROOM_BYTES, UNFINISHED, checkpoint_name, log_name};
 use super::payload;
@@ -73,8 +73,8 @@ impl MigrationStep<'_> {
         Ok(format.is_some_and(|format| format.contents == self.version))
     }
 
-    fn format(&self) -> Format {
-        Format::new(self.version + 1)
+    fn format(&self) -> FileFormat {
+        FileFormat::new(self.version + 1)
     }
 
     fn failed(&self, name: &str, error: &io::Error) -> Error {

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use homeostat_core::Revision;
 use jiff::Timestamp;
 
-use super::acknowledged::{self, Acknowledged, USED};
+use super::acknowledged_revision::{self, AcknowledgedRevision, USED};
 use super::checkpoint::{self, CheckpointError, LoadedCheckpoint};
 use super::files::Files;
-use super::format::{self, Contents, Format};
+use super::format::{self, Contents, FileFormat};
 use super::frame::{Frame, FrameKind, FrameResult, find_frame};
 use super::log::{
     Log, LogRules, LogTail, Segment, checkpoint_name, checkpoint_revision, has_room, is_unfinished, log_name,
     log_revision,
 };
 use super::{Config, migrate, payload};
-use crate::published::Published;
+use crate::published::PublishedState;
 use crate::writer::{LogReplay, Writer};
 use crate::{Error, Snapshot};
 
@@ -28,12 +28,12 @@ const OLDER: &str =
 const ADVICE: &str = "nothing was changed; restore the folder from a backup, or move it away to start empty";
 
 /// The recovered store.
-pub(super) struct Recovered {
+pub(super) struct RecoveredStore {
     pub(super) log: Log,
-    pub(super) acknowledged: Acknowledged,
+    pub(super) acknowledged: AcknowledgedRevision,
     pub(super) checkpoint_bytes: u64,
     /// The format of new files.
-    pub(super) format: Format,
+    pub(super) format: FileFormat,
 }
 
 /// The files that contain the state and the history after it.
@@ -49,20 +49,20 @@ pub(super) fn recover(
     files: &Arc<dyn Files>,
     writer: &mut Writer,
     config: &Config,
-) -> Result<Recovered, Error> {
+) -> Result<RecoveredStore, Error> {
     let folder = FolderReader(&**files);
     let mut names = folder.names()?;
     let needed = NeededFiles::of(&names);
     if let Some(oldest) = folder.check_versions(&names, &needed, config.contents)? {
         // Read once without changing anything, so that a damaged folder is refused first.
-        let mut discarded = Writer::new(Arc::new(Published::default()), config.clock, config.history);
+        let mut discarded = Writer::new(Arc::new(PublishedState::default()), config.clock, config.history);
         load(&folder, &names, &needed, &mut discarded, ReadUntil::End)?;
         migrate::run(&**files, &needed, oldest, config.contents)?;
         // Files that an earlier migration left unfinished were finished under the same names.
         names = folder.names()?;
     }
     let loaded = load(&folder, &names, &needed, writer, ReadUntil::End)?;
-    let format = Format::new(config.contents.version());
+    let format = FileFormat::new(config.contents.version());
     let rules = LogRules { segment_bytes_max: config.segment_bytes, format };
     let start = needed.checkpoint.unwrap_or(Revision::ZERO);
     let opened = remove_leftovers(&**files, &names, start, &needed.logs).and_then(|()| {
@@ -70,7 +70,7 @@ pub(super) fn recover(
             Some(last) => Log::resume(Arc::clone(files), loaded.older, last, rules)?,
             None => Log::new(Arc::clone(files), start, rules)?,
         };
-        let mut acknowledged = Acknowledged::open(&**files, &names)?;
+        let mut acknowledged = AcknowledgedRevision::open(&**files, &names)?;
         acknowledged.note(loaded.revision);
         Ok((log, acknowledged))
     });
@@ -78,7 +78,7 @@ pub(super) fn recover(
         path: files.place(),
         reason: format!("the log cannot be continued: {error}; make room or correct the permissions"),
     })?;
-    Ok(Recovered { log, acknowledged, checkpoint_bytes: loaded.checkpoint_bytes, format })
+    Ok(RecoveredStore { log, acknowledged, checkpoint_bytes: loaded.checkpoint_bytes, format })
 }
 
 /// A folder that was read.
@@ -102,7 +102,7 @@ pub(super) fn read(files: &dyn Files, config: &Config, until: ReadUntil) -> Resu
     if folder.check_versions(&names, &needed, config.contents)?.is_some() {
         return Err(Error::Open { path: files.place(), reason: OLDER.to_owned() });
     }
-    let published = Arc::new(Published::default());
+    let published = Arc::new(PublishedState::default());
     let mut writer = Writer::new(Arc::clone(&published), config.clock, config.history);
     load(&folder, &names, &needed, &mut writer, until)?;
     Ok(published.snapshot())
@@ -110,7 +110,7 @@ pub(super) fn read(files: &dyn Files, config: &Config, until: ReadUntil) -> Resu
 
 /// Returns the newest revision that the process using the folder has acknowledged.
 pub(super) fn read_acknowledged(files: &dyn Files) -> Result<Revision, Error> {
-    FolderReader(files).whole(USED).map(|contents| acknowledged::read(&contents))
+    FolderReader(files).whole(USED).map(|contents| acknowledged_revision::read(&contents))
 }
 
 /// How far a folder is read.
@@ -235,7 +235,7 @@ impl FolderReader<'_> {
             let format = format::of_file(self.0, name).map_err(|error| self.cannot_read(name, &error))?;
             let Some(format) = format else { continue };
             if format.is_newer(contents.version()) {
-                let known = Format::new(contents.version());
+                let known = FileFormat::new(contents.version());
                 return Err(Error::Newer {
                     path: self.0.place(),
                     found: format.to_string(),
@@ -289,7 +289,7 @@ impl FolderReader<'_> {
     /// Checks that the newest log file is as long as it was: what is missing at its end was acknowledged.
     fn check_end(&self, before: Revision, contents: &[u8]) -> Result<(), Error> {
         let FrameResult::Frame(first) = find_frame(contents, 0) else { return Ok(()) };
-        let must_have_room = Format::parse(first.payload).is_some_and(Format::has_room);
+        let must_have_room = FileFormat::parse(first.payload).is_some_and(FileFormat::has_room);
         if !must_have_room || has_room(contents) {
             return Ok(());
         }
@@ -301,7 +301,7 @@ impl FolderReader<'_> {
         if !names.iter().any(|name| name == USED) {
             return Ok(Revision::ZERO);
         }
-        Ok(acknowledged::read(&self.whole(USED)?))
+        Ok(acknowledged_revision::read(&self.whole(USED)?))
     }
 
     /// Checks that everything acknowledged is there: the log file `before` is the newest, and `newest` the revision
@@ -372,7 +372,7 @@ fn feed(
     let revision = Revision::new(frame.revision);
     match (frame.kind, newest) {
         (FrameKind::LogStart, None) if revision != before => Err("its first record belongs to another file"),
-        (FrameKind::LogStart, None) if Format::parse(frame.payload).is_none() => {
+        (FrameKind::LogStart, None) if FileFormat::parse(frame.payload).is_none() => {
             Err("it is in a layout that this version does not know")
         }
         (FrameKind::LogStart, None) if before > replay.revision() => {

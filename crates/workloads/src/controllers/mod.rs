@@ -6,8 +6,8 @@
 //! or folder. Decisions are made in modules without I/O; the `mod.rs` of a kind only reads and writes objects.
 //!
 //! Several kinds share `partial_pod` (the part of a Pod that controllers need), `ownership` (adopting and releasing
-//! objects), `pod_control` (creating and deleting Pods), `deletion_order` (which Pods are deleted first), `template`
-//! (from a template to a Pod), `revisions` (former templates), `number` and `time` (the API's notation).
+//! objects), `pod_control` (creating and deleting Pods), `deletion_order` (which Pods are deleted first), `pod_template`
+//! (from a template to a Pod), `revisions` (former templates), `numbers` and `time` (the API's notation).
 
 mod cron_job;
 mod daemon_set;
@@ -17,17 +17,17 @@ mod disruption_budget;
 mod endpoint_slice;
 mod job;
 mod node_health;
-mod number;
+mod numbers;
 mod ownership;
 mod partial_pod;
 mod pod_collector;
 mod pod_control;
+mod pod_template;
 mod replica_set;
 mod revisions;
 mod stateful_set;
-mod template;
 mod time;
-mod unscheduled;
+mod unscheduled_pods;
 
 use homeostat_runtime::Operator;
 
@@ -46,6 +46,6 @@ pub fn operator() -> Operator {
         .control(disruption_budget::control())
         .control(node_health::control())
         .control(pod_collector::control())
-        .control(unscheduled::control());
+        .control(unscheduled_pods::control());
     job::controls().into_iter().fold(operator, Operator::control)
 }

@@ -123,7 +123,7 @@ async fn release<K: Kind, T: Kind>(cx: &Context<K>, object: &T) -> Result<(), Er
     released.or_else(|error| if is_settled_elsewhere(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Returns whether the object is gone, replaced, or controlled by somebody faster: then the next event tells.
+/// Returns whether the object is gone, replaced, or already controlled by another: then the next event shows it.
 fn is_settled_elsewhere(error: &Error) -> bool {
     matches!(error.code(), Some(404 | 409 | 422))
 }

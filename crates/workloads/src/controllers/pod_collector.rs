@@ -1,6 +1,6 @@
 //! Deletes Pods that nothing runs any more: Pods of Nodes that are gone, and Pods being deleted on a Node that reported
-//! its stop or on a process node that was silent for too long. Otherwise they, and their Namespaces, would stay for
-//! ever.
+//! its stop or on a process node that was silent for too long. Otherwise they, and their Namespaces, would stay
+//! forever.
 //!
 //! A Node counts as gone when it was missing for a while and the server confirms it, as in Kubernetes. Finished Pods
 //! are neither counted nor deleted here.

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use serde_json::{Value, json};
 
-use super::template::short_hash;
+use super::pod_template::short_hash;
 
 /// The label with a Pod's revision, and with a revision's hash.
 pub(super) const REVISION: &str = "controller-revision-hash";

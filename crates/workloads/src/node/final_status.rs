@@ -17,13 +17,13 @@ use tokio::time::timeout;
 use super::NAME;
 use super::options::RestartBackoff;
 use super::pod::last_status;
-use super::supervisor::layout::NodeLayout;
+use super::supervisor::node_layout::NodeLayout;
 use super::supervisor::records;
 use super::supervisor_client::PodRuns;
 
-/// How long it may take: somebody is waiting at the terminal.
+/// How long it may take: a user is waiting at the terminal.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How many Pods are written at a time.
+/// How many Pods are written concurrently.
 const CONCURRENCY: usize = 16;
 
 /// Everything needed to write the final status of Pods.

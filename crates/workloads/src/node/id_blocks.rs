@@ -2,7 +2,7 @@
 //!
 //! Each Pod gets a block of IDs that nobody else has, and so does each volume claim, whose files outlive Pods. The last
 //! ID of a block is the user of containers that name none. The others are stand-ins for IDs that a Pod names and that
-//! belong to somebody on the machine: in a user namespace the container sees the ID it asked for, and outside it is the
+//! belong to a user of the machine: in a user namespace the container sees the ID it asked for, and outside it is the
 //! stand-in.
 //!
 //! **Invariants:** two existing holders never share a block, not even across servers on this machine. A block is
@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use homeostat_core::hash::fnv_32;
 use rustix::fs::{Gid, Mode, Uid};
 
-use super::supervisor::layout::NodeLayout;
+use super::supervisor::node_layout::NodeLayout;
 use super::supervisor::protocol::IdRange;
 use super::supervisor::safe_path;
 
@@ -157,13 +157,13 @@ impl IdBlocks {
     }
 
     fn registered_in(registry: &Path) -> io::Result<Self> {
-        /// Everybody may see which blocks are taken.
+        /// Everyone may see which blocks are taken.
         const MODE: u32 = 0o755;
         match fs::DirBuilder::new().mode(MODE).create(registry) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        // If it belonged to somebody else, they could make two servers assign the same block.
+        // If it belonged to another user, they could make two servers assign the same block.
         let meta = fs::symlink_metadata(registry)?;
         let is_ours = meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw();
         if !is_ours || meta.mode() & 0o022 != 0 {
@@ -307,7 +307,7 @@ mod tests {
         // After a boot the registry is empty; the folders' owners count.
         fs::remove_dir_all(folder.path().join("registry")).unwrap();
         assert_eq!(open().block_for(BlockHolder::Claim(&claim)).unwrap(), (third, false));
-        // Whoever comes first then keeps it; the other gets a new one.
+        // The first then keeps it; the other gets a new one.
         fs::remove_dir(&one).unwrap();
         assert!(open().take(first, &two).unwrap(), "what is gone has none");
         assert_ne!(open().block_for(BlockHolder::Pod(&one)).unwrap().0, third);

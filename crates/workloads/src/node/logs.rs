@@ -18,8 +18,8 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::supervisor::layout::NodeLayout;
 use super::supervisor::log_file::rotated_path;
+use super::supervisor::node_layout::NodeLayout;
 use super::supervisor::protocol::{ContainerKey, RunState};
 use super::supervisor_client::SupervisorClient;
 
@@ -27,7 +27,7 @@ use super::supervisor_client::SupervisorClient;
 const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
 /// How many files are kept open for a client that is slower than the container: 320 MiB. Beyond that it loses lines.
 const FILES_MAX: usize = 32;
-/// How often to open the files again when the log was rotated meanwhile; nothing rotates that fast for long.
+/// How often to reopen the files if the log was rotated in the meantime; nothing rotates that fast for long.
 const OPEN_TRIES_MAX: u32 = 8;
 
 /// The logs of a node's containers. Cheap to clone.
@@ -148,7 +148,7 @@ async fn open_both(path: &Path) -> Result<(Option<OpenedLog>, OpenedLog), LogRef
         {
             return Ok((older, newest.map_err(unreadable)?));
         }
-        // The log was rotated meanwhile: the opened files do not belong together.
+        // The log was rotated in the meantime: the opened files do not belong together.
         newest = again;
     }
     Ok((None, newest.map_err(unreadable)?))

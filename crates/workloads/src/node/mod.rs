@@ -16,14 +16,14 @@ mod final_status;
 mod grpc;
 mod http;
 mod id_blocks;
+mod linux_namespaces;
 pub mod logs;
-mod namespaces;
 mod options;
 mod pod;
 mod pod_cleanup;
 mod probe;
 mod registration;
-mod remove;
+mod remove_folder;
 mod scheduler;
 mod storage;
 mod supervisor;
@@ -47,17 +47,17 @@ use tokio::sync::mpsc;
 pub use error::Error;
 pub use logs::Logs;
 pub use options::{NodeOptions, RestartBackoff};
-pub use remove::remove_folder;
+pub use remove_folder::remove_folder;
 pub use supervisor::{end_leftover_processes, run_node_helper};
 
 use addresses::PodAddresses;
 use final_status::FinalStatusWriter;
 use id_blocks::IdBlocks;
-use namespaces::AvailableNamespaces;
+use linux_namespaces::AvailableNamespaces;
 use pod::IdentityPolicy;
 use probe::Prober;
 use registration::NodeRegistrations;
-use supervisor::layout::NodeLayout;
+use supervisor::node_layout::NodeLayout;
 use supervisor_client::{SupervisorClient, SupervisorCommand, SupervisorConnection};
 use tokens::TokenCache;
 use user_accounts::UserAccount;
@@ -65,7 +65,7 @@ use user_accounts::UserAccount;
 /// How many triggers may be on their way to the queue, which drops duplicates: a larger burst waits in the supervisor's
 /// socket.
 const TRIGGERS_MAX: usize = 1024;
-/// How long processes have to end when the node is stopped: somebody is waiting at the terminal.
+/// How long processes have to end when the node is stopped: a user is waiting at the terminal.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// The field manager, and the source of events.
 const NAME: &str = "node.homeostat.dev";
@@ -82,7 +82,7 @@ struct NodeShared {
     has_namespaces: bool,
     /// Which users containers can run as.
     identity_policy: IdentityPolicy,
-    /// Blocks of IDs for Pods; none if all Pods run as one user.
+    /// Blocks of IDs for Pods; `None` if all Pods run as one user.
     blocks: Option<IdBlocks>,
 }
 
@@ -180,7 +180,7 @@ impl Node {
     async fn run_until(self, stop: CancellationToken) -> Result<(), Error> {
         let mut connection = self.connection;
         let namespaces = tokio::select! {
-            found = namespaces::detect(&self.supervisor, &self.layout), if self.options.uses_namespaces => found,
+            found = linux_namespaces::detect(&self.supervisor, &self.layout), if self.options.uses_namespaces => found,
             () = connection.run(), if self.options.uses_namespaces => AvailableNamespaces::default(),
             else => AvailableNamespaces::default(),
         };
@@ -217,7 +217,7 @@ impl Node {
         };
         connection.stop_supervisor(STOP_GRACE).await;
         final_status.write_all().await;
-        // Written last: whoever reads it relies on nothing running here.
+        // Written last: its readers rely on nothing running here.
         self.registrations.mark_stopped().await;
         Ok(ended?)
     }

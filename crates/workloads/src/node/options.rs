@@ -79,8 +79,8 @@ impl NodeOptions {
         Self { name: name.into(), ..self }
     }
 
-    /// Registers this machine as this many Nodes, named `NAME`, `NAME-2` and so on, for whatever needs several, such as
-    /// DaemonSets and drains. Zero means one.
+    /// Registers this machine as this many Nodes, named `NAME`, `NAME-2` and so on, for setups that need several, such
+    /// as DaemonSets and drains. Zero means one.
     #[must_use]
     pub fn count(self, count: u32) -> Self {
         Self { count: count.max(1), ..self }

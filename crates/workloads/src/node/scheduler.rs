@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{NodeShared, storage};
 
-/// How often to look again at a Pod that fits nowhere, besides when the Node or one of the Pod's claims changes.
+/// How often to check a Pod again that fits nowhere, besides when the Node or one of the Pod's claims changes.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Binds Pods to the Nodes with these names.
@@ -177,7 +177,7 @@ async fn bind(pod: &Pod, cx: &Context<Pod>, node: &str) -> Result<()> {
             );
             Ok(())
         }
-        // Somebody was faster, or the Pod is gone: the next event tells.
+        // Another scheduler was faster, or the Pod is gone: the next event shows it.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::error::Error;
-use super::supervisor::layout::NodeLayout;
+use super::supervisor::node_layout::NodeLayout;
 use super::supervisor::protocol::{
     CommandOutcome, ContainerKey, ContainerRuns, PodName, ProcessSpec, RunExit, SupervisorEvent,
     SupervisorRequest,

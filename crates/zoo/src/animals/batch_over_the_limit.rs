@@ -1,4 +1,5 @@
-//! A limit for all objects together, read by each before any of the others is counted: reconciles run side by side.
+//! A limit for all objects together that each reconcile checks before any of the others is counted, because reconciles
+//! run concurrently.
 
 use homeostat::prelude::*;
 use homeostat::sim::Simulation;
@@ -51,7 +52,8 @@ async fn count_others(machine: Arc<Machine>, cx: Context<Machine>) -> Result<Act
     Ok(Action::await_change())
 }
 
-/// Takes the only slot, which the server gives to one. It is owned by the machine, and goes with it.
+/// Takes the only slot, which the server grants to one machine. The machine owns it, and it is deleted with the
+/// machine.
 async fn take_slot(machine: Arc<Machine>, cx: Context<Machine>) -> Result<Action> {
     let slots = api::<_, ConfigMap>(&cx);
     let holder = machine.uid().unwrap_or_default();

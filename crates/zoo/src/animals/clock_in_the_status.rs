@@ -1,4 +1,4 @@
-//! The time of the last look in the status: each look changes the object, which is a reason to look again.
+//! The status contains the time of the last check: each check changes the object, which triggers another check.
 
 use homeostat::prelude::*;
 use homeostat::sim::Simulation;

@@ -1,4 +1,5 @@
-//! Pods that are counted in the cache, which does not show the ones just made: too many are made, and then wanted ones deleted.
+//! Pods are counted in the cache, which does not show those that were just created: too many are created, and then
+//! needed ones are deleted.
 
 use homeostat::prelude::*;
 use homeostat::sim::Simulation;

@@ -1,5 +1,5 @@
-//! Parts are made one after the other, then the ones that are no longer wanted are taken away. While one part cannot be made,
-//! nothing is taken away.
+//! Parts are created one after another, then those that are no longer desired are deleted. While one part cannot be
+//! created, nothing is deleted.
 
 use homeostat::prelude::*;
 use homeostat::sim::{Simulation, edit};
@@ -9,7 +9,7 @@ use crate::objects::{config_map, in_default, is_latest};
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, JsonSchema)]
 #[kube(group = "zoo.homeostat.dev", version = "v1", kind = "Stack", namespaced)]
 pub(crate) struct StackSpec {
-    /// Names of Secrets; a part is made for each that exists.
+    /// Names of Secrets; a part is created for each that exists.
     parts: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! What a deleted object leaves behind is taken away when the event of its deletion comes. Nobody sees the event while the
-//! operator is down, and it does not come again.
+//! The leftovers of a deleted object are removed when the deletion event arrives. While the operator is down it misses
+//! the event, which does not come again.
 
 use homeostat::core::journal::Change;
 use homeostat::prelude::*;
@@ -17,7 +17,7 @@ pub(crate) struct TeamSpec {
     priority: i32,
 }
 
-/// A namespaced object cannot own one without a namespace: nobody collects it.
+/// A namespaced object cannot own a cluster-scoped one: the garbage collector does not delete it.
 async fn reconcile(team: Arc<Team>, cx: Context<Team>) -> Result<Action> {
     if is_latest(&cx).await? {
         let class: PriorityClass =

@@ -1,5 +1,5 @@
-//! One child under a generated name, looked for in the cache. The runtime remembers what it has just made, a new process does
-//! not: it makes a twin if its first list is old.
+//! One child with a generated name, looked up in the cache. The runtime remembers the child that it just created, but a
+//! new process does not: it creates a twin if its first list is stale.
 
 use homeostat::prelude::*;
 use homeostat::sim::Simulation;

@@ -1,5 +1,5 @@
-//! The object by which the next step is decided is destroyed before that step is taken: after a crash in between nobody knows
-//! that the step is still to be done.
+//! The object that determines the next step is deleted before that step is taken: after a crash in between, nothing
+//! shows that the step is still missing.
 
 use homeostat::prelude::*;
 use homeostat::sim::{Simulation, edit};
@@ -12,7 +12,7 @@ pub(crate) struct QueueSpec {
     size: String,
 }
 
-/// The set must be made anew for another size, and the disk be grown.
+/// For another size, the set must be recreated and the disk must grow.
 async fn decide_by_the_set(queue: Arc<Queue>, cx: Context<Queue>) -> Result<Action> {
     let size = &*queue.spec.size;
     if let Some(set) = cx.get::<ConfigMap>("set")?

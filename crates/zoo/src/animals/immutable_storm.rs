@@ -1,4 +1,4 @@
-//! A change of a field that the server lets nobody change: the write is refused, and tried again for ever.
+//! A change of an immutable field: the write is refused, and retried forever.
 
 use homeostat::prelude::*;
 use homeostat::sim::{Simulation, edit};

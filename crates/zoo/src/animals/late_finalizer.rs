@@ -1,5 +1,5 @@
-//! A finalizer that is stored at the end of the first run, after something was made outside: an object that is deleted before
-//! leaves it behind.
+//! A finalizer that is stored at the end of the first run, after an external resource was created: an object that is
+//! deleted earlier leaves the resource behind.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Work that is bound to the process instead of the leadership: it goes on, with the client that the process was started with,
-//! after another replica has taken the lead.
+//! Work that is bound to the process instead of the leadership: it continues, with the client that the process was
+//! started with, after another replica has become the leader.
 
 use std::sync::OnceLock;
 
@@ -17,11 +17,11 @@ pub(crate) struct RangeSpec {
     first: String,
 }
 
-/// The client of the process, which knows nothing of leases.
+/// The client of the process, which ignores leases.
 #[derive(Default)]
 struct ProcessClient(OnceLock<Client>);
 
-/// Says who may use the range since when. It must not change once it is made.
+/// Records who has used the range since when. It must not change after its creation.
 fn allocation(range: &Range, cx: &Context<Range>) -> Result<ConfigMap> {
     let data = json!({"first": range.spec.first, "since": cx.now().to_string()});
     Ok(from_json(&json!({"metadata": {"name": range.name_any()}, "data": data}))?)

@@ -1,4 +1,5 @@
-//! An object names another one, which may come later. Whoever waits for it in silence, without watching it, waits for ever.
+//! An object names another one, which may be created later. A reconciler that waits for it without watching it waits
+//! forever.
 
 use homeostat::prelude::*;
 use homeostat::sim::Simulation;

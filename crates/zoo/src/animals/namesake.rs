@@ -1,5 +1,5 @@
-//! Data that is found by the name of its owner. An object of the same name takes the place of a deleted one; who still sees the
-//! deletion of the first deletes the data of the second.
+//! Data that is found by the name of its owner. An object of the same name replaces a deleted one; a reconciler that
+//! still handles the deletion of the first deletes the data of the second.
 
 use homeostat::prelude::*;
 use homeostat::sim::{Simulation, create, delete};
@@ -18,7 +18,7 @@ pub(crate) struct DatabaseSpec {
     size: String,
 }
 
-/// The data of a database. It has no owner, so that a wrong deletion of the database does not take it away.
+/// The data of a database. It has no owner, so that deleting the database by mistake does not delete it.
 fn volume(database: &Database) -> Result<PersistentVolumeClaim> {
     Ok(from_json(&json!({
         "metadata": {

@@ -1,5 +1,5 @@
-//! Before anything is changed, what is there must be ready. A bad image never becomes ready, so the good one that would cure
-//! it is never written.
+//! Before anything is changed, the current state must be ready. A bad image never becomes ready, so the good one that
+//! would fix it is never written.
 
 use homeostat::prelude::*;
 use homeostat::sim::{Simulation, edit};

@@ -1,5 +1,5 @@
-//! A machine in a cloud that numbers them itself. The number is recorded after the machine is made: after a crash in between
-//! nobody knows of the machine, and another one is made.
+//! A machine in a cloud that assigns the numbers. The number is recorded after the machine is created: after a crash in
+//! between the machine is forgotten, and another one is created.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::objects::{in_default, is_latest};
 
-/// Machines by number, with the tag each was made with.
+/// Machines by number, with the tag each was created with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cloud {
     machines: BTreeMap<u32, String>,
@@ -22,7 +22,7 @@ impl Cloud {
         number
     }
 
-    /// The same tag is the same machine, however often it is asked for.
+    /// The same tag means the same machine, however often it is requested.
     fn create_once(&mut self, tag: String) -> u32 {
         let known = self.machines.iter().find(|(_, own)| **own == tag).map(|(number, _)| *number);
         known.unwrap_or_else(|| self.create(tag))

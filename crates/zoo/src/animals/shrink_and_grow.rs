@@ -1,5 +1,5 @@
-//! Members that are removed when there are more than wanted. After a restart the cache may show an older, smaller number, and
-//! the data of a member that is wanted again is deleted.
+//! Members are removed when there are more than desired. After a restart the cache may show an older, smaller number,
+//! and the data of a member that is desired again is deleted.
 
 use homeostat::prelude::*;
 use homeostat::sim::{Simulation, edit};
@@ -33,7 +33,7 @@ async fn make_wanted(ensemble: &Ensemble, cx: &Context<Ensemble>) -> Result<()> 
     Ok(())
 }
 
-/// Returns the volumes of members that are no longer wanted.
+/// Returns the volumes of members that are no longer desired.
 fn surplus(ensemble: &Ensemble, cx: &Context<Ensemble>) -> Result<Vec<Arc<PersistentVolumeClaim>>> {
     let wanted: Vec<String> = (0..ensemble.spec.members).map(volume_name).collect();
     let mut volumes = cx.owned::<PersistentVolumeClaim>()?;

@@ -1,5 +1,5 @@
-//! A member that leaves passes a state in between, and everybody is thought to see it gone before it is wanted again. If the
-//! number goes down and up too fast, the member stays in that state.
+//! A member that leaves passes through an intermediate state, and the reconciler assumes that it is gone before it is
+//! desired again. If the number goes down and up too fast, the member stays in that state.
 
 use homeostat::prelude::*;
 use homeostat::sim::{Simulation, edit};
@@ -17,7 +17,7 @@ fn member_name(number: usize) -> String {
     format!("member-{number}")
 }
 
-/// A member is first told to leave, and taken away in the next run.
+/// A member is first asked to leave, and deleted in the next run.
 async fn dismiss_surplus(crew: &Crew, cx: &Context<Crew>) -> Result<()> {
     let wanted: Vec<String> = (0..crew.spec.members).map(member_name).collect();
     for member in cx.owned::<ConfigMap>()? {

@@ -1,4 +1,5 @@
-//! Ready stays from before when a new spec cannot be carried out: whoever waits for the roll-out takes it for done.
+//! The condition Ready stays true when a new spec cannot be carried out: someone who waits for the rollout believes
+//! that it is done.
 
 use homeostat::prelude::*;
 use homeostat::sim::{Simulation, edit};

@@ -1,5 +1,5 @@
-//! A child that is there while a switch is on. After a restart the cache may show the switch as it was before, and the child
-//! that is in use is deleted.
+//! A child that exists while a switch is on. After a restart the cache may show the old value of the switch, and a
+//! child that is in use is deleted.
 
 use homeostat::prelude::*;
 use homeostat::sim::{Simulation, edit};

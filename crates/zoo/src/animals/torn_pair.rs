@@ -1,5 +1,5 @@
-//! Two objects that belong together, the first of which is taken as a sign that both are there: after a crash between the two
-//! writes the second is never made.
+//! Two objects that belong together, where the existence of the first is taken as proof of both: after a crash between
+//! the two writes the second is never created.
 
 use homeostat::prelude::*;
 use homeostat::sim::Simulation;

@@ -1,4 +1,4 @@
-//! Two programs write one object. One of them replaces it whole, and takes away again and again what the other puts in.
+//! Two programs write one object. One of them replaces the whole object, and repeatedly removes what the other adds.
 
 use homeostat::prelude::*;
 use homeostat::sim::Simulation;
@@ -29,7 +29,7 @@ async fn apply_own_fields(app: Arc<App>, cx: Context<App>) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-/// Another operator, which adds a line to what runs: sidecars are put into Pods like this.
+/// Another operator, which adds a line to the object, as sidecars are injected into Pods.
 fn injector() -> Operator {
     let inject = |there: Arc<ConfigMap>, cx: Context<ConfigMap>| async move {
         if there.data.as_ref().is_some_and(|data| data.contains_key("image") && !data.contains_key("proxy")) {

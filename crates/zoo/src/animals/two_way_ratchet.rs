@@ -1,5 +1,5 @@
-//! A size that only grows, but is compared with "differs" instead of "is larger": on an old size the StatefulSet is deleted to
-//! be made anew with it.
+//! A size that only grows, but is compared with "differs" instead of "is larger": for an outdated size the StatefulSet
+//! is deleted and recreated with it.
 
 use homeostat::prelude::*;
 use homeostat::sim::{Simulation, edit};
@@ -13,7 +13,7 @@ pub(crate) struct BrokerSpec {
     gigabytes: u32,
 }
 
-/// The template of its volumes cannot be changed: to grow them, the StatefulSet is deleted and made anew.
+/// The template of its volumes cannot be changed: to grow them, the StatefulSet is deleted and recreated.
 fn stateful_set(broker: &Broker) -> Result<StatefulSet> {
     let labels = json!({"broker": broker.name_any()});
     let storage = format!("{}Gi", broker.spec.gigabytes);

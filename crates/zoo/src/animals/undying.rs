@@ -1,4 +1,4 @@
-//! A clean-up that fails when what it takes away is gone already: the finalizer stays, and with it the object.
+//! A cleanup that fails if the resource it deletes is already gone: the finalizer stays, and with it the object.
 
 use homeostat::prelude::*;
 use homeostat::sim::Simulation;

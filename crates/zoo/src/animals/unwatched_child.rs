@@ -1,4 +1,4 @@
-//! A child that nobody watches: when somebody deletes it, it comes back at the next restart only.
+//! A child that is not watched: if it is deleted, it comes back only after the next restart.
 
 use homeostat::prelude::*;
 use homeostat::sim::Simulation;

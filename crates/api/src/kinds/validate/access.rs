@@ -1,4 +1,4 @@
-//! Questions about what somebody may do: about one resource or one path, and selectors said in one way only.
+//! Questions about what a user may do: about one resource or one path, with selectors in one form only.
 
 use serde_json::{Value, json};
 

@@ -17,7 +17,7 @@ use crate::resource::Resource;
 use crate::schema::Schema;
 use crate::status::Status;
 
-/// The manager that owns the fields of an untracked object once somebody applies.
+/// The manager that owns the fields of an untracked object after the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// Merges a configuration into an object as an apply would, without recording who owns what.

@@ -14,7 +14,7 @@ const FORMAT_PATTERN: u64 = 128;
 const ADDRESS: SizeRange = SizeRange { min: 4, max: 16 };
 
 /// An argument of an estimated call.
-pub(super) struct Argument {
+pub(super) struct CallArgument {
     pub(super) path: Vec<String>,
     pub(super) kind: CelType,
     pub(super) size: Option<SizeRange>,
@@ -22,7 +22,7 @@ pub(super) struct Argument {
     pub(super) number: Option<u64>,
 }
 
-impl Argument {
+impl CallArgument {
     fn size(&self) -> SizeRange {
         self.size.unwrap_or(SizeRange::UNKNOWN)
     }
@@ -32,8 +32,8 @@ impl Argument {
 pub(super) struct EstimatedCall<'a> {
     pub(super) function: &'a str,
     pub(super) overload: &'a str,
-    pub(super) receiver: Option<&'a Argument>,
-    pub(super) arguments: &'a [Argument],
+    pub(super) receiver: Option<&'a CallArgument>,
+    pub(super) arguments: &'a [CallArgument],
     /// The cost of evaluating each argument.
     pub(super) costs: &'a [u64],
 }
@@ -72,9 +72,9 @@ type CallPrice = Option<(u64, Option<SizeRange>)>;
 
 /// Estimates the operators and the functions of the language itself.
 fn operator(call: &EstimatedCall<'_>) -> CallPrice {
-    let first = || call.arguments.first().map(Argument::size);
-    let second = || call.arguments.get(1).map(Argument::size);
-    let receiver = || call.receiver.map(Argument::size);
+    let first = || call.arguments.first().map(CallArgument::size);
+    let second = || call.arguments.get(1).map(CallArgument::size);
+    let receiver = || call.receiver.map(CallArgument::size);
     Some(match call.overload {
         "string_format" => (receiver()?.traversal(), None),
         "string_to_bytes" => {
@@ -118,7 +118,7 @@ fn pattern(text: SizeRange, pattern: SizeRange) -> u64 {
 /// Estimates the functions of Kubernetes' libraries.
 fn library(call: &EstimatedCall<'_>, size_at: SizeAt<'_>) -> CallPrice {
     let first = call.arguments.first();
-    let text = || first.map(Argument::size);
+    let text = || first.map(CallArgument::size);
     Some(match call.function {
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => {
             let receiver = call.receiver?;
@@ -175,7 +175,7 @@ fn lists(call: &EstimatedCall<'_>) -> CallPrice {
     let made =
         |factor: f64, size: SizeRange| Some((scaled(size.max, factor).saturating_add(LIST + 1), Some(size)));
     let square = |size: SizeRange| size.times(size);
-    let size = || call.receiver.map(Argument::size);
+    let size = || call.receiver.map(CallArgument::size);
     match call.overload {
         "list_sets_contains_list" | "list_sets_intersects_list" | "list_sets_equivalent_list" => {
             let [left, right] = call.arguments else { return None };
@@ -212,13 +212,13 @@ fn parsed(call: &EstimatedCall<'_>) -> u64 {
 }
 
 /// Returns the cost of comparing one list item beyond one; `None` if the argument is no list.
-fn element(list: &Argument, size_at: SizeAt<'_>) -> Option<u64> {
+fn element(list: &CallArgument, size_at: SizeAt<'_>) -> Option<u64> {
     let CelType::List(of) = &list.kind else { return None };
     let is_text = matches!(**of, CelType::String | CelType::Bytes);
     Some(if is_text { item_size(list, size_at).traversal() } else { 0 })
 }
 
-fn item_size(list: &Argument, size_at: SizeAt<'_>) -> SizeRange {
+fn item_size(list: &CallArgument, size_at: SizeAt<'_>) -> SizeRange {
     if list.path.is_empty() {
         return SizeRange::UNKNOWN;
     }
@@ -227,7 +227,7 @@ fn item_size(list: &Argument, size_at: SizeAt<'_>) -> SizeRange {
     size_at(&path).unwrap_or(SizeRange::UNKNOWN)
 }
 
-fn joined(list: &Argument, separator: Option<SizeRange>, size_at: SizeAt<'_>) -> SizeRange {
+fn joined(list: &CallArgument, separator: Option<SizeRange>, size_at: SizeAt<'_>) -> SizeRange {
     let count = list.size();
     let items = match &list.kind {
         CelType::List(_) => count.times(item_size(list, size_at)),

@@ -13,7 +13,7 @@ use cel::{Context, ExecutionError, IdedExpr, Value};
 use kube_cel::{KubeCelExt, cel};
 use regex::Regex;
 
-use super::eval::{Evaluation, Failure, Outcome, error};
+use super::eval::{Evaluation, EvaluationFailure, Outcome, error};
 use super::program::Program;
 use super::size::{PATTERN, TRAVERSAL, scaled};
 use super::value::{as_key, as_optional, optional, size_of, type_of};
@@ -89,7 +89,7 @@ impl<'a> Evaluation<'a> {
             self.copying(value)?;
         }
         self.make_text(function, &all)?;
-        let outcome = library(function, receiver, arguments).map_err(Failure::Error)?;
+        let outcome = library(function, receiver, arguments).map_err(EvaluationFailure::Error)?;
         self.copying(&outcome)?;
         Ok(outcome)
     }
@@ -165,7 +165,7 @@ impl<'a> Evaluation<'a> {
 
     /// Returns a compiled pattern. A literal pattern is compiled once, if there is room to keep it. It is borrowed: a
     /// copy would allocate its matching memory again.
-    fn pattern(&mut self, text: &str) -> Result<Cow<'a, Regex>, Failure> {
+    fn pattern(&mut self, text: &str) -> Result<Cow<'a, Regex>, EvaluationFailure> {
         let program: &'a Program = self.program;
         let place = program.patterns.get(text);
         if let Some(kept) = place.and_then(PatternSlot::get) {

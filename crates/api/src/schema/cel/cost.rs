@@ -10,7 +10,7 @@ use cel::IdedExpr;
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue};
 use kube_cel::cel;
 
-use super::call_cost::{self, Argument, EstimatedCall};
+use super::call_cost::{self, CallArgument, EstimatedCall};
 use super::check::CheckedExpression;
 use super::expand::variable_of_form;
 use super::size::SizeRange;
@@ -51,7 +51,7 @@ impl EntrySizes {
     }
 }
 
-struct Variable {
+struct CostVariable {
     name: String,
     path: ExpressionPath,
     size: Option<SizeRange>,
@@ -64,7 +64,7 @@ struct CostEstimator<'a> {
     paths: HashMap<u64, ExpressionPath>,
     sizes: HashMap<u64, SizeRange>,
     entries: HashMap<u64, EntrySizes>,
-    variables: Vec<Variable>,
+    variables: Vec<CostVariable>,
 }
 
 impl CostEstimator<'_> {
@@ -224,7 +224,7 @@ impl CostEstimator<'_> {
         if is_sort {
             path.push("@items".to_owned());
         }
-        self.variables.push(Variable { name: variable.to_owned(), path, size: None, entries: None });
+        self.variables.push(CostVariable { name: variable.to_owned(), path, size: None, entries: None });
         let body_cost = self.cost(body);
         self.variables.pop();
         if is_sort {
@@ -239,7 +239,7 @@ impl CostEstimator<'_> {
     }
 
     fn bind_value(&mut self, name: &str, value: &IdedExpr) {
-        let variable = Variable {
+        let variable = CostVariable {
             name: name.to_owned(),
             path: self.path(value),
             size: self.size(value),
@@ -261,7 +261,7 @@ impl CostEstimator<'_> {
         let mut bind = |name: &str, step: &str, size| {
             let mut path = path.clone();
             path.push(step.to_owned());
-            self.variables.push(Variable { name: name.to_owned(), path, size, entries: None });
+            self.variables.push(CostVariable { name: name.to_owned(), path, size, entries: None });
         };
         match &fold.iter_var2 {
             Some(second) => {
@@ -273,17 +273,17 @@ impl CostEstimator<'_> {
         }
     }
 
-    fn variable(&self, name: &str) -> Option<&Variable> {
+    fn variable(&self, name: &str) -> Option<&CostVariable> {
         self.variables.iter().rev().find(|variable| variable.name == name)
     }
 
-    fn node(&mut self, node: &IdedExpr) -> Argument {
+    fn node(&mut self, node: &IdedExpr) -> CallArgument {
         let number = match &node.expr {
             Expr::Literal(LiteralValue::Int(number)) => u64::try_from(*number.inner()).ok(),
             _ => None,
         };
         let kind = self.checked.type_of(node).clone();
-        Argument { path: self.path(node), kind, size: self.size(node), number }
+        CallArgument { path: self.path(node), kind, size: self.size(node), number }
     }
 
     fn path(&self, node: &IdedExpr) -> ExpressionPath {

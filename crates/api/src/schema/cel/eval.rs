@@ -38,20 +38,20 @@ const COPY_WORK: u64 = 5;
 
 /// Why there is no value.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum EvaluationFailure {
     /// The rule cannot be evaluated for this value.
     Error(String),
     /// It costs too much.
     Limit,
 }
 
-pub(super) type Outcome = Result<Value, Failure>;
+pub(super) type Outcome = Result<Value, EvaluationFailure>;
 
-pub(super) fn error(message: impl Into<String>) -> Failure {
-    Failure::Error(message.into())
+pub(super) fn error(message: impl Into<String>) -> EvaluationFailure {
+    EvaluationFailure::Error(message.into())
 }
 
-fn no_overload() -> Failure {
+fn no_overload() -> EvaluationFailure {
     error("no such overload")
 }
 
@@ -100,13 +100,13 @@ impl<'a> Evaluation<'a> {
         self.eval(&self.program.expr)
     }
 
-    pub(super) fn charge(&mut self, cost: u64) -> Result<(), Failure> {
+    pub(super) fn charge(&mut self, cost: u64) -> Result<(), EvaluationFailure> {
         self.cost = self.cost.saturating_add(cost);
-        if self.cost > CALL_COST_MAX { Err(Failure::Limit) } else { Ok(()) }
+        if self.cost > CALL_COST_MAX { Err(EvaluationFailure::Limit) } else { Ok(()) }
     }
 
-    pub(super) fn labour(&mut self, work: u64) -> Result<(), Failure> {
-        self.work = self.work.checked_sub(work).ok_or(Failure::Limit)?;
+    pub(super) fn labour(&mut self, work: u64) -> Result<(), EvaluationFailure> {
+        self.work = self.work.checked_sub(work).ok_or(EvaluationFailure::Limit)?;
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl<'a> Evaluation<'a> {
                 self.charge(1)?;
                 match self.eval(condition) {
                     Ok(Value::Bool(false)) => Ok(Value::Bool(false)),
-                    Err(Failure::Limit) => Err(Failure::Limit),
+                    Err(EvaluationFailure::Limit) => Err(EvaluationFailure::Limit),
                     _ => Ok(Value::Bool(true)),
                 }
             }
@@ -192,12 +192,12 @@ impl<'a> Evaluation<'a> {
     fn logical(&mut self, left: &'a IdedExpr, right: &'a IdedExpr, decisive: bool) -> Outcome {
         let left = match self.eval(left) {
             Ok(Value::Bool(is)) if is == decisive => return Ok(Value::Bool(decisive)),
-            Err(Failure::Limit) => return Err(Failure::Limit),
+            Err(EvaluationFailure::Limit) => return Err(EvaluationFailure::Limit),
             left => left,
         };
         match self.eval(right) {
             Ok(Value::Bool(is)) if is == decisive => Ok(Value::Bool(decisive)),
-            Err(Failure::Limit) => Err(Failure::Limit),
+            Err(EvaluationFailure::Limit) => Err(EvaluationFailure::Limit),
             right => match (left?, right?) {
                 (Value::Bool(_), Value::Bool(_)) => Ok(Value::Bool(!decisive)),
                 _ => Err(no_overload()),
@@ -296,7 +296,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Evaluates one iteration: the collected value grows in place if the macro only adds to it.
-    fn step(&mut self, node: &'a IdedExpr, collected: &str, at: usize) -> Result<(), Failure> {
+    fn step(&mut self, node: &'a IdedExpr, collected: &str, at: usize) -> Result<(), EvaluationFailure> {
         let is_collected = |node: &IdedExpr| matches!(&node.expr, Expr::Ident(name) if name == collected);
         if let Expr::Call(call) = &node.expr {
             match (&*call.func_name, &*call.args) {
@@ -334,7 +334,7 @@ impl<'a> Evaluation<'a> {
         Ok(())
     }
 
-    fn insert(&mut self, at: usize, entries: Vec<(Key, Value)>) -> Result<(), Failure> {
+    fn insert(&mut self, at: usize, entries: Vec<(Key, Value)>) -> Result<(), EvaluationFailure> {
         self.charge(READ + 1)?;
         let (_, Value::Map(map)) = &mut self.scope[at] else { return Err(no_overload()) };
         for (key, value) in entries {
@@ -379,7 +379,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Returns whether two values are equal, and charges the comparison.
-    pub(super) fn equal(&mut self, left: &Value, right: &Value) -> Result<bool, Failure> {
+    pub(super) fn equal(&mut self, left: &Value, right: &Value) -> Result<bool, EvaluationFailure> {
         self.labour(1)?;
         match (left, right) {
             (Value::List(left), Value::List(right)) => self.equal_lists(left, right),
@@ -404,7 +404,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Charges copying a value, for calls that copy their arguments.
-    pub(super) fn copying(&mut self, value: &Value) -> Result<(), Failure> {
+    pub(super) fn copying(&mut self, value: &Value) -> Result<(), EvaluationFailure> {
         self.labour(COPY_WORK)?;
         match value {
             Value::List(items) => items.iter().try_for_each(|item| self.copying(item)),
@@ -417,7 +417,7 @@ impl<'a> Evaluation<'a> {
 }
 
 /// Returns what a loop iterates over: items or keys, or both with their index or value. Keys are in order.
-fn rounds_over(range: &Value, is_pair: bool) -> Result<Vec<(Value, Option<Value>)>, Failure> {
+fn rounds_over(range: &Value, is_pair: bool) -> Result<Vec<(Value, Option<Value>)>, EvaluationFailure> {
     match range {
         Value::List(items) if is_pair => {
             let index = |at: usize| Value::Int(i64::try_from(at).unwrap_or(i64::MAX));

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use kube_cel::cel::Value as Cel;
 use serde_json::Value;
 
-use super::eval::{CALL_COST_MAX, Evaluation, Failure};
+use super::eval::{CALL_COST_MAX, Evaluation, EvaluationFailure};
 use super::lists::TypedLists;
 use super::program::{CompiledRule, CompiledSchema, Program};
 use super::value::{convert, optional, part};
@@ -212,16 +212,16 @@ impl RuleEvaluator {
                 self.stopped(node, place, &failed("no such overload", rule));
                 Ok(())
             }
-            Err(Failure::Error(message)) => {
+            Err(EvaluationFailure::Error(message)) => {
                 self.stopped(node, place, &failed(&message, rule));
                 Ok(())
             }
-            Err(Failure::Limit) if self.cost == 0 => {
+            Err(EvaluationFailure::Limit) if self.cost == 0 => {
                 let detail = "validation failed due to running out of cost budget, no further validation rules will be run";
                 self.stopped(node, place, detail);
                 Err(RuleBudgetExhausted)
             }
-            Err(Failure::Limit) => {
+            Err(EvaluationFailure::Limit) => {
                 let detail = format!(
                     "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due \
                      to call cost exceeds limit for rule: {}",
@@ -234,7 +234,12 @@ impl RuleEvaluator {
     }
 
     /// Evaluates a program on the budget; nothing is left if the budget does not suffice.
-    fn evaluate(&mut self, program: &Program, this: &Cel, before: Option<Cel>) -> Result<Cel, Failure> {
+    fn evaluate(
+        &mut self,
+        program: &Program,
+        this: &Cel,
+        before: Option<Cel>,
+    ) -> Result<Cel, EvaluationFailure> {
         let lists = std::mem::take(&mut self.lists);
         let mut evaluation = Evaluation::new(program, (this.clone(), before), self.work, lists);
         let outcome = evaluation.run();
@@ -242,7 +247,7 @@ impl RuleEvaluator {
         self.lists = evaluation.lists;
         let Some(left) = self.cost.checked_sub(evaluation.cost.min(CALL_COST_MAX)) else {
             self.cost = 0;
-            return Err(Failure::Limit);
+            return Err(EvaluationFailure::Limit);
         };
         self.cost = left;
         outcome
@@ -268,7 +273,7 @@ impl RuleEvaluator {
             None => None,
             Some(program) => match self.evaluate(program, this, before) {
                 Ok(Cel::String(text)) => usable(&text),
-                Err(Failure::Limit) => {
+                Err(EvaluationFailure::Limit) => {
                     let detail = "messageExpression evaluation failed due to running out of cost budget";
                     self.stopped(node, place, detail);
                     return Err(RuleBudgetExhausted);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::eval::{Evaluation, Failure};
+use super::eval::{Evaluation, EvaluationFailure};
 use super::lists::TypedLists;
 use super::program::Program;
 use super::value::convert;
@@ -46,11 +46,11 @@ fn a_schema_without_rules_costs_nothing() {
 }
 
 /// Evaluates over `self` without a schema.
-fn value_of(rule: &str, this: &Value) -> Result<kube_cel::cel::Value, Failure> {
+fn value_of(rule: &str, this: &Value) -> Result<kube_cel::cel::Value, EvaluationFailure> {
     value_within(evaluate_rules::WORK_BUDGET, rule, this)
 }
 
-fn value_within(work: u64, rule: &str, this: &Value) -> Result<kube_cel::cel::Value, Failure> {
+fn value_within(work: u64, rule: &str, this: &Value) -> Result<kube_cel::cel::Value, EvaluationFailure> {
     let program = Program::read(rule).expect("the rule can be read");
     let this = convert(this, None, &mut TypedLists::default());
     Evaluation::new(&program, (this, None), work, TypedLists::default()).run()
@@ -65,7 +65,7 @@ fn holds(rule: &str, this: &Value) {
 #[track_caller]
 fn fails(rule: &str, this: &Value, expected: &str) {
     match value_of(rule, this) {
-        Err(Failure::Error(message)) => assert_eq!(message, expected, "{rule}"),
+        Err(EvaluationFailure::Error(message)) => assert_eq!(message, expected, "{rule}"),
         other => panic!("{rule}: {other:?}"),
     }
 }
@@ -146,7 +146,7 @@ fn an_evaluation_ends_at_its_limit() {
         "self.all(x, self.isSorted() || true)",
         "self.map(x, self.map(y, self.filter(z, z != x))).size() > 0",
     ] {
-        assert!(matches!(value_of(rule, &many), Err(Failure::Limit)), "{rule}");
+        assert!(matches!(value_of(rule, &many), Err(EvaluationFailure::Limit)), "{rule}");
     }
     // A million characters read one by one: Kubernetes charges such calls next to nothing. Half a percent of the
     // calls would use up a twentieth of the budget.
@@ -156,7 +156,10 @@ fn an_evaluation_ends_at_its_limit() {
     for call in ["self.charAt(999999) == 'a'", "self.indexOf('b') < 0", "self.findAll('a').size() > 0"] {
         let rule = format!("{often}{call}))))");
         assert!(
-            matches!(value_within(evaluate_rules::WORK_BUDGET / 20, &rule, &long), Err(Failure::Limit)),
+            matches!(
+                value_within(evaluate_rules::WORK_BUDGET / 20, &rule, &long),
+                Err(EvaluationFailure::Limit)
+            ),
             "{rule}"
         );
     }
@@ -177,7 +180,7 @@ fn text_is_not_made_beyond_its_limit() {
         "self.list.join(self.text).size() > 0".to_owned(),
         format!("'{format}'.format([{thousand}]).size() > 0"),
     ] {
-        assert!(matches!(value_of(&rule, &this), Err(Failure::Limit)), "{}", &rule[..60]);
+        assert!(matches!(value_of(&rule, &this), Err(EvaluationFailure::Limit)), "{}", &rule[..60]);
     }
     holds("self.text.replace('a', 'bb').size() == 6000 && self.list.join(',').size() == 2999", &this);
     holds("self.text.replace('a', self.text, 2).size() == 8998", &this);

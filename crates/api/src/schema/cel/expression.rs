@@ -11,7 +11,7 @@ use cel::objects::{Key, Map};
 use kube_cel::cel;
 use serde_json::Value as Json;
 
-use super::eval::{Evaluation, Failure};
+use super::eval::{Evaluation, EvaluationFailure};
 use super::lists::TypedLists;
 use super::program::Program;
 use super::source::on_deep_stack;
@@ -57,8 +57,8 @@ impl CelExpression {
         *budget = budget.checked_sub(evaluation.cost).ok_or(CelFailure::Budget)?;
         match outcome {
             Ok(value) => Ok(CelData(value)),
-            Err(Failure::Error(why)) => Err(CelFailure::Error(why)),
-            Err(Failure::Limit) => Err(CelFailure::Budget),
+            Err(EvaluationFailure::Error(why)) => Err(CelFailure::Error(why)),
+            Err(EvaluationFailure::Limit) => Err(CelFailure::Budget),
         }
     }
 }

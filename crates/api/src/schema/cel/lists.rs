@@ -11,7 +11,7 @@ use cel::Value;
 use cel::objects::Key;
 use kube_cel::cel;
 
-use super::eval::{Evaluation, Failure, Outcome};
+use super::eval::{Evaluation, EvaluationFailure, Outcome};
 use super::value::as_key;
 
 /// How a list behaves beyond a plain list.
@@ -78,7 +78,11 @@ impl<'a> ItemIndex<'a> {
     }
 
     /// Returns the position of the item that this item corresponds to.
-    fn find(&self, item: &Value, evaluation: &mut Evaluation<'_>) -> Result<Option<usize>, Failure> {
+    fn find(
+        &self,
+        item: &Value,
+        evaluation: &mut Evaluation<'_>,
+    ) -> Result<Option<usize>, EvaluationFailure> {
         if let Some(at) = identity(item, self.sort).and_then(|identity| self.known.get(&identity)) {
             return Ok(Some(*at));
         }
@@ -100,7 +104,7 @@ impl Evaluation<'_> {
         &mut self,
         left: &Arc<Vec<Value>>,
         right: &Arc<Vec<Value>>,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, EvaluationFailure> {
         if left.len() != right.len() {
             return Ok(false);
         }

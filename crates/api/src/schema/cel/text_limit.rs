@@ -6,7 +6,7 @@
 use cel::Value;
 use kube_cel::cel;
 
-use super::eval::{Evaluation, Failure, error};
+use super::eval::{Evaluation, EvaluationFailure, error};
 
 /// The number of text bytes that the calls of one evaluation may produce. More than an object may have, so that
 /// rewriting an object stays possible.
@@ -20,7 +20,11 @@ const NUMBER_BYTES: u64 = 320;
 
 impl Evaluation<'_> {
     /// Refuses a call that would produce too much text.
-    pub(super) fn make_text(&mut self, function: &str, arguments: &[&Value]) -> Result<(), Failure> {
+    pub(super) fn make_text(
+        &mut self,
+        function: &str,
+        arguments: &[&Value],
+    ) -> Result<(), EvaluationFailure> {
         let bytes = match (function, arguments) {
             ("replace", [Value::String(text), Value::String(from), Value::String(to), rest @ ..]) => {
                 let limit = match rest {
@@ -45,7 +49,7 @@ impl Evaluation<'_> {
             _ => return Ok(()),
         };
         self.text_made = self.text_made.saturating_add(bytes);
-        if self.text_made > TEXT_MADE_MAX { Err(Failure::Limit) } else { Ok(()) }
+        if self.text_made > TEXT_MADE_MAX { Err(EvaluationFailure::Limit) } else { Ok(()) }
     }
 }
 
@@ -67,7 +71,7 @@ fn shown_bytes(value: &Value) -> u64 {
 }
 
 /// Returns the number of decimals that a format asks for with `%.3f` and the like.
-fn decimals(format: &str) -> Result<u64, Failure> {
+fn decimals(format: &str) -> Result<u64, EvaluationFailure> {
     let mut sum = 0_u64;
     for (_, rest) in format.match_indices("%.").map(|(at, _)| format.split_at(at + 2)) {
         let digits = rest.split(|letter: char| !letter.is_ascii_digit()).next().unwrap_or_default();

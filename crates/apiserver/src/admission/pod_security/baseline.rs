@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::checks::{Violation, containers, has_own_users, listed, names_where, quoted, setters, sorted};
+use super::checks::{
+    SecurityViolation, containers, has_own_users, listed, names_where, quoted, setters, sorted,
+};
 
 /// Capabilities that containers have anyway.
 const CAPABILITIES: [&str; 13] = [
@@ -57,7 +59,7 @@ fn contexts(pod: &Value) -> impl Iterator<Item = &Value> {
     own.chain(containers(pod).map(|container| &container["securityContext"]))
 }
 
-pub(super) fn app_armor_profile(pod: &Value, _: u32) -> Option<Violation> {
+pub(super) fn app_armor_profile(pod: &Value, _: u32) -> Option<SecurityViolation> {
     let bad = |context: &Value| {
         let profile = &context["appArmorProfile"];
         let kind = profile["type"].as_str().unwrap_or_default();
@@ -82,7 +84,10 @@ pub(super) fn app_armor_profile(pod: &Value, _: u32) -> Option<Violation> {
     let reason = if values.len() == 1 { "forbidden AppArmor profile" } else { "forbidden AppArmor profiles" };
     (!blamed.is_empty()).then(|| {
         let blamed = blamed.join(" and ");
-        Violation::new(reason, format!("{blamed} must not set AppArmor profile type to {}", quoted(&values)))
+        SecurityViolation::new(
+            reason,
+            format!("{blamed} must not set AppArmor profile type to {}", quoted(&values)),
+        )
     })
 }
 
@@ -91,7 +96,7 @@ pub(super) fn added_capabilities(container: &Value) -> impl Iterator<Item = Stri
     container["securityContext"]["capabilities"]["add"].as_array().into_iter().flatten().map(text)
 }
 
-pub(super) fn capabilities(pod: &Value, _: u32) -> Option<Violation> {
+pub(super) fn capabilities(pod: &Value, _: u32) -> Option<SecurityViolation> {
     let bad = |container: &Value| {
         added_capabilities(container).filter(|one| !CAPABILITIES.contains(&&**one)).collect::<Vec<_>>()
     };
@@ -100,25 +105,25 @@ pub(super) fn capabilities(pod: &Value, _: u32) -> Option<Violation> {
     (!names.is_empty()).then(|| {
         let (names, added) = (listed("container", &names), quoted(&added));
         let detail = format!("{names} must not include {added} in securityContext.capabilities.add");
-        Violation::new("non-default capabilities", detail)
+        SecurityViolation::new("non-default capabilities", detail)
     })
 }
 
-pub(super) fn host_namespaces(pod: &Value, _: u32) -> Option<Violation> {
+pub(super) fn host_namespaces(pod: &Value, _: u32) -> Option<SecurityViolation> {
     let fields = ["hostNetwork", "hostPID", "hostIPC"].into_iter();
     let used = fields.filter(|field| pod["spec"][*field] == true).map(|field| format!("{field}=true"));
     let used = used.collect::<Vec<_>>();
-    (!used.is_empty()).then(|| Violation::new("host namespaces", used.join(", ")))
+    (!used.is_empty()).then(|| SecurityViolation::new("host namespaces", used.join(", ")))
 }
 
-pub(super) fn host_path_volumes(pod: &Value, _: u32) -> Option<Violation> {
+pub(super) fn host_path_volumes(pod: &Value, _: u32) -> Option<SecurityViolation> {
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
     let names = volumes.filter(|volume| !volume["hostPath"].is_null()).map(|volume| text(&volume["name"]));
     let names = names.collect::<Vec<_>>();
-    (!names.is_empty()).then(|| Violation::new("hostPath volumes", listed("volume", &names)))
+    (!names.is_empty()).then(|| SecurityViolation::new("hostPath volumes", listed("volume", &names)))
 }
 
-pub(super) fn host_ports(pod: &Value, _: u32) -> Option<Violation> {
+pub(super) fn host_ports(pod: &Value, _: u32) -> Option<SecurityViolation> {
     let ports = |container: &Value| {
         let all = container["ports"].as_array().cloned().unwrap_or_default();
         let ports = all.into_iter().filter_map(|port| port["hostPort"].as_i64());
@@ -130,11 +135,11 @@ pub(super) fn host_ports(pod: &Value, _: u32) -> Option<Violation> {
         let verb = if names.len() == 1 { "uses" } else { "use" };
         let what = if used.len() == 1 { "hostPort" } else { "hostPorts" };
         let detail = format!("{} {verb} {what} {}", listed("container", &names), used.join(", "));
-        Violation::new("hostPort", detail)
+        SecurityViolation::new("hostPort", detail)
     })
 }
 
-pub(super) fn host_probes_and_lifecycle(pod: &Value, _: u32) -> Option<Violation> {
+pub(super) fn host_probes_and_lifecycle(pod: &Value, _: u32) -> Option<SecurityViolation> {
     let hosts = |container: &Value| {
         let probes = ["livenessProbe", "readinessProbe", "startupProbe"].map(|name| &container[name]);
         let handlers = ["postStart", "preStop"].map(|name| &container["lifecycle"][name]);
@@ -151,24 +156,27 @@ pub(super) fn host_probes_and_lifecycle(pod: &Value, _: u32) -> Option<Violation
     (!names.is_empty()).then(|| {
         let verb = if names.len() == 1 { "uses" } else { "use" };
         let used = listed("probe or lifecycle host", &used);
-        Violation::new("probe or lifecycle host", format!("{} {verb} {used}", listed("container", &names)))
+        SecurityViolation::new(
+            "probe or lifecycle host",
+            format!("{} {verb} {used}", listed("container", &names)),
+        )
     })
 }
 
-pub(super) fn privileged(pod: &Value, _: u32) -> Option<Violation> {
+pub(super) fn privileged(pod: &Value, _: u32) -> Option<SecurityViolation> {
     let names = names_where(pod, |container| container["securityContext"]["privileged"] == true);
     (!names.is_empty()).then(|| {
         let names = listed("container", &names);
-        Violation::new("privileged", format!("{names} must not set securityContext.privileged=true"))
+        SecurityViolation::new("privileged", format!("{names} must not set securityContext.privileged=true"))
     })
 }
 
 /// Since version 1.35, Pods with users of their own may see all of `/proc`.
-pub(super) fn proc_mount_relaxed(pod: &Value, version: u32) -> Option<Violation> {
+pub(super) fn proc_mount_relaxed(pod: &Value, version: u32) -> Option<SecurityViolation> {
     if version >= 35 && has_own_users(pod) { None } else { proc_mount(pod, version) }
 }
 
-pub(super) fn proc_mount(pod: &Value, _: u32) -> Option<Violation> {
+pub(super) fn proc_mount(pod: &Value, _: u32) -> Option<SecurityViolation> {
     let bad = |container: &Value| {
         let kind = container["securityContext"]["procMount"].as_str();
         kind.filter(|kind| *kind != "Default").map(ToOwned::to_owned)
@@ -178,11 +186,11 @@ pub(super) fn proc_mount(pod: &Value, _: u32) -> Option<Violation> {
     (!names.is_empty()).then(|| {
         let names = listed("container", &names);
         let detail = format!("{names} must not set securityContext.procMount to {}", quoted(&kinds));
-        Violation::new("procMount", detail)
+        SecurityViolation::new("procMount", detail)
     })
 }
 
-pub(super) fn se_linux_options(pod: &Value, version: u32) -> Option<Violation> {
+pub(super) fn se_linux_options(pod: &Value, version: u32) -> Option<SecurityViolation> {
     let field =
         |context: &Value, name: &str| context["seLinuxOptions"][name].as_str().unwrap_or_default().to_owned();
     let is_known =
@@ -204,7 +212,7 @@ pub(super) fn se_linux_options(pod: &Value, version: u32) -> Option<Violation> {
         }
     }
     let detail = format!("{blamed} set forbidden securityContext.seLinuxOptions: {}", facts.join("; "));
-    Some(Violation::new("seLinuxOptions", detail))
+    Some(SecurityViolation::new("seLinuxOptions", detail))
 }
 
 /// Returns the type of a seccomp profile that no standard allows.
@@ -215,15 +223,15 @@ pub(super) fn bad_seccomp(context: &Value) -> Option<String> {
 }
 
 /// Returns the violation by profiles that are set to something bad.
-pub(super) fn explicit_seccomp(pod: &Value) -> Option<Violation> {
+pub(super) fn explicit_seccomp(pod: &Value) -> Option<SecurityViolation> {
     let names = names_where(pod, |container| bad_seccomp(&container["securityContext"]).is_some());
     let blamed = setters(bad_seccomp(&pod["spec"]["securityContext"]).is_some(), &names)?;
     let kinds = quoted(&sorted(contexts(pod).filter_map(bad_seccomp)));
     let detail = format!("{blamed} must not set securityContext.seccompProfile.type to {kinds}");
-    Some(Violation::new("seccompProfile", detail))
+    Some(SecurityViolation::new("seccompProfile", detail))
 }
 
-pub(super) fn seccomp_profile(pod: &Value, version: u32) -> Option<Violation> {
+pub(super) fn seccomp_profile(pod: &Value, version: u32) -> Option<SecurityViolation> {
     if version >= 19 {
         return explicit_seccomp(pod);
     }
@@ -238,21 +246,22 @@ pub(super) fn seccomp_profile(pod: &Value, version: u32) -> Option<Violation> {
         (!is_allowed(value)).then(|| format!("{name}={value:?}"))
     }));
     let what = if forbidden.len() == 1 { "annotation" } else { "annotations" };
-    (!forbidden.is_empty())
-        .then(|| Violation::new("seccompProfile", format!("forbidden {what} {}", forbidden.join(", "))))
+    (!forbidden.is_empty()).then(|| {
+        SecurityViolation::new("seccompProfile", format!("forbidden {what} {}", forbidden.join(", ")))
+    })
 }
 
-pub(super) fn sysctls(pod: &Value, version: u32) -> Option<Violation> {
+pub(super) fn sysctls(pod: &Value, version: u32) -> Option<SecurityViolation> {
     let is_known = |name: &String| SYSCTLS.iter().any(|(known, since)| known == name && *since <= version);
     let all = pod["spec"]["securityContext"]["sysctls"].as_array().into_iter().flatten();
     let forbidden = all.map(|one| text(&one["name"])).filter(|name| !is_known(name)).collect::<Vec<_>>();
-    (!forbidden.is_empty()).then(|| Violation::new("forbidden sysctls", forbidden.join(", ")))
+    (!forbidden.is_empty()).then(|| SecurityViolation::new("forbidden sysctls", forbidden.join(", ")))
 }
 
-pub(super) fn windows_host_process(pod: &Value, _: u32) -> Option<Violation> {
+pub(super) fn windows_host_process(pod: &Value, _: u32) -> Option<SecurityViolation> {
     let is_bad = |context: &Value| context["windowsOptions"]["hostProcess"] == true;
     let names = names_where(pod, |container| is_bad(&container["securityContext"]));
     let blamed = setters(is_bad(&pod["spec"]["securityContext"]), &names)?;
     let detail = format!("{blamed} must not set securityContext.windowsOptions.hostProcess=true");
-    Some(Violation::new("hostProcess", detail))
+    Some(SecurityViolation::new("hostProcess", detail))
 }

@@ -5,37 +5,37 @@
 
 use serde_json::Value;
 
-use super::policy::{Level, StandardVersion};
+use super::policy::{SecurityLevel, StandardVersion};
 use super::{baseline, restricted};
 
 /// A violation of a standard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Violation {
+pub(super) struct SecurityViolation {
     pub(super) reason: String,
     pub(super) detail: String,
 }
 
-impl Violation {
+impl SecurityViolation {
     pub(super) fn new(reason: &str, detail: impl Into<String>) -> Self {
         Self { reason: reason.to_owned(), detail: detail.into() }
     }
 }
 
 /// Checks a Pod, or a template of Pods.
-type CheckPod = fn(&Value, u32) -> Option<Violation>;
+type CheckPod = fn(&Value, u32) -> Option<SecurityViolation>;
 
-/// A check and the minor version it begins with. It is told the version.
-struct Check {
+/// A check and the minor version it begins with. The version is passed to it.
+struct PodSecurityCheck {
     id: &'static str,
     since: u32,
     run: CheckPod,
 }
 
-const fn check(id: &'static str, since: u32, run: CheckPod) -> Check {
-    Check { id, since, run }
+const fn check(id: &'static str, since: u32, run: CheckPod) -> PodSecurityCheck {
+    PodSecurityCheck { id, since, run }
 }
 
-static BASELINE: [Check; 12] = [
+static BASELINE: [PodSecurityCheck; 12] = [
     check("appArmorProfile", 0, baseline::app_armor_profile),
     check("capabilities_baseline", 0, baseline::capabilities),
     check("hostNamespaces", 0, baseline::host_namespaces),
@@ -51,7 +51,7 @@ static BASELINE: [Check; 12] = [
 ];
 
 /// The checks of the restricted standard, each with the baseline check that it replaces.
-static RESTRICTED: [(Check, &str); 7] = [
+static RESTRICTED: [(PodSecurityCheck, &str); 7] = [
     (check("allowPrivilegeEscalation", 8, restricted::allow_privilege_escalation), ""),
     (check("capabilities_restricted", 22, restricted::capabilities), "capabilities_baseline"),
     (check("procMount_restricted", 35, baseline::proc_mount), "procMount"),
@@ -62,12 +62,12 @@ static RESTRICTED: [(Check, &str); 7] = [
 ];
 
 /// Returns how a Pod violates a standard.
-pub(super) fn violations(standard: StandardVersion, pod: &Value) -> Vec<Violation> {
-    if standard.level == Level::Privileged {
+pub(super) fn violations(standard: StandardVersion, pod: &Value) -> Vec<SecurityViolation> {
+    if standard.level == SecurityLevel::Privileged {
         return Vec::new();
     }
     let version = standard.version.minor();
-    let is_restricted = standard.level == Level::Restricted;
+    let is_restricted = standard.level == SecurityLevel::Restricted;
     let stricter = || RESTRICTED.iter().filter(|(check, _)| is_restricted && check.since <= version);
     let is_replaced = |id: &str| stricter().any(|(_, replaced)| *replaced == id);
     let basic = BASELINE.iter().filter(|check| check.since <= version && !is_replaced(check.id));
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(level: Level, minor: u32, pod: &Value, expected: &[&str]) {
+    fn check(level: SecurityLevel, minor: u32, pod: &Value, expected: &[&str]) {
         let found = violations(StandardVersion { level, version: Version::Minor(minor) }, pod);
         let shown = found.iter().map(|one| format!("{} ({})", one.reason, one.detail)).collect::<Vec<_>>();
         assert_eq!(shown, expected);
@@ -142,9 +142,9 @@ mod tests {
     #[test]
     fn a_plain_pod_is_baseline_and_not_restricted() {
         let plain = pod(&json!({"containers": [{"name": "c"}]}));
-        check(Level::Baseline, 36, &plain, &[]);
+        check(SecurityLevel::Baseline, 36, &plain, &[]);
         check(
-            Level::Restricted,
+            SecurityLevel::Restricted,
             36,
             &plain,
             &[
@@ -155,7 +155,7 @@ mod tests {
             ],
         );
         check(
-            Level::Restricted,
+            SecurityLevel::Restricted,
             7,
             &plain,
             &["runAsNonRoot != true (pod or container \"c\" must set securityContext.runAsNonRoot=true)"],
@@ -174,7 +174,7 @@ mod tests {
             "securityContext": {"sysctls": [{"name": "kernel.odd"}, {"name": "net.ipv4.tcp_rmem"}]},
             "volumes": [{"name": "v", "hostPath": {"path": "/"}}]});
         check(
-            Level::Baseline,
+            SecurityLevel::Baseline,
             36,
             &pod(&spec),
             &[
@@ -197,12 +197,17 @@ mod tests {
     #[test]
     fn checks_depend_on_the_version() {
         let sysctl = |name: &str| pod(&json!({"securityContext": {"sysctls": [{"name": name}]}}));
-        check(Level::Baseline, 31, &sysctl("net.ipv4.tcp_rmem"), &["forbidden sysctls (net.ipv4.tcp_rmem)"]);
-        check(Level::Baseline, 32, &sysctl("net.ipv4.tcp_rmem"), &[]);
-        let engine = pod(&json!({"securityContext": {"seLinuxOptions": {"type": "container_engine_t"}}}));
-        check(Level::Baseline, 31, &engine, &[]);
         check(
-            Level::Baseline,
+            SecurityLevel::Baseline,
+            31,
+            &sysctl("net.ipv4.tcp_rmem"),
+            &["forbidden sysctls (net.ipv4.tcp_rmem)"],
+        );
+        check(SecurityLevel::Baseline, 32, &sysctl("net.ipv4.tcp_rmem"), &[]);
+        let engine = pod(&json!({"securityContext": {"seLinuxOptions": {"type": "container_engine_t"}}}));
+        check(SecurityLevel::Baseline, 31, &engine, &[]);
+        check(
+            SecurityLevel::Baseline,
             30,
             &engine,
             &[
@@ -212,9 +217,9 @@ mod tests {
         let root = pod(
             &json!({"hostUsers": false, "securityContext": {"runAsNonRoot": false}, "os": {"name": "windows"}}),
         );
-        check(Level::Restricted, 35, &root, &[]);
+        check(SecurityLevel::Restricted, 35, &root, &[]);
         check(
-            Level::Restricted,
+            SecurityLevel::Restricted,
             34,
             &root,
             &["runAsNonRoot != true (pod must not set securityContext.runAsNonRoot=false)"],
@@ -226,7 +231,7 @@ mod tests {
         let volumes = json!({"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "nfs": {}},
             {"name": "c", "hostPath": {"path": "/"}}]});
         check(
-            Level::Restricted,
+            SecurityLevel::Restricted,
             1,
             &pod(&volumes),
             &[

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::policy::{Level, NamespacePolicy, StandardVersion, Version};
+use super::policy::{NamespacePolicy, SecurityLevel, StandardVersion, Version};
 
 /// What applies without labels, and who is exempt.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,7 @@ impl PodSecurityConfig {
                 |name: &str, absent: &str| document["defaults"][name].as_str().unwrap_or(absent).to_owned();
             let (level, version) = (text(mode, "privileged"), text(&format!("{mode}-version"), "latest"));
             Ok::<_, String>(StandardVersion {
-                level: Level::parse(&level).ok_or_else(|| {
+                level: SecurityLevel::parse(&level).ok_or_else(|| {
                     format!("defaults.{mode}: must be one of privileged, baseline, restricted")
                 })?,
                 version: Version::parse(&version)

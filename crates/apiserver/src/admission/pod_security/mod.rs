@@ -20,9 +20,9 @@ use homeostat_api::status::Status;
 use homeostat_api::storage::Storage;
 use serde_json::Value;
 
-use self::checks::{Violation, violations};
+use self::checks::{SecurityViolation, violations};
 pub(crate) use self::config::PodSecurityConfig;
-use self::policy::{Level, NamespacePolicy, StandardVersion};
+use self::policy::{NamespacePolicy, SecurityLevel, StandardVersion};
 use super::plugin::{Plugin, Validate};
 use super::request::is_kind;
 use super::{AdmissionRequest, Operation};
@@ -135,8 +135,8 @@ fn warn_about(request: &AdmissionRequest<'_>, standard: StandardVersion, pod: &V
 }
 
 /// Returns violations with their details.
-fn details(found: &[Violation]) -> String {
-    let shown = found.iter().map(|Violation { reason, detail }| match &**detail {
+fn details(found: &[SecurityViolation]) -> String {
+    let shown = found.iter().map(|SecurityViolation { reason, detail }| match &**detail {
         "" => reason.clone(),
         detail => format!("{reason} ({detail})"),
     });
@@ -165,7 +165,7 @@ fn validate_namespace(request: &AdmissionRequest<'_>, namespace: &Value) -> Resu
     }
     let name = meta::name(namespace);
     let is_stricter = new.enforce != old.enforce
-        && new.enforce.level != Level::Privileged
+        && new.enforce.level != SecurityLevel::Privileged
         && (new.enforce.version != old.enforce.version || new.enforce.level > old.enforce.level);
     if request.old.is_some() && is_stricter && !config.exempts_namespace(name) {
         warn_about_existing(request, name, new.enforce);

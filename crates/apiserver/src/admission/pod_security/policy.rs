@@ -11,13 +11,13 @@ pub(super) const VERSION_MAX: u32 = 35;
 
 /// How strict a standard is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Level {
+pub(super) enum SecurityLevel {
     Privileged,
     Baseline,
     Restricted,
 }
 
-impl Level {
+impl SecurityLevel {
     pub(super) fn parse(text: &str) -> Option<Self> {
         match text {
             "privileged" => Some(Self::Privileged),
@@ -58,16 +58,16 @@ impl Version {
 /// A standard in a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StandardVersion {
-    pub(super) level: Level,
+    pub(super) level: SecurityLevel,
     pub(super) version: Version,
 }
 
 impl fmt::Display for StandardVersion {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let level = match self.level {
-            Level::Privileged => "privileged",
-            Level::Baseline => "baseline",
-            Level::Restricted => "restricted",
+            SecurityLevel::Privileged => "privileged",
+            SecurityLevel::Baseline => "baseline",
+            SecurityLevel::Restricted => "restricted",
         };
         match self.version {
             Version::Latest => write!(formatter, "{level}:latest"),
@@ -88,7 +88,7 @@ pub(super) type LabelFault = (String, String, String);
 
 impl Default for NamespacePolicy {
     fn default() -> Self {
-        let nothing = StandardVersion { level: Level::Privileged, version: Version::Latest };
+        let nothing = StandardVersion { level: SecurityLevel::Privileged, version: Version::Latest };
         Self { enforce: nothing, warn: nothing }
     }
 }
@@ -103,7 +103,7 @@ impl NamespacePolicy {
         };
         let mut level = |name: &str| {
             let (label, value) = label(name)?;
-            let level = Level::parse(&value);
+            let level = SecurityLevel::parse(&value);
             if level.is_none() {
                 let why = "must be one of privileged, baseline, restricted";
                 faults.push((label, value, why.to_owned()));
@@ -112,10 +112,11 @@ impl NamespacePolicy {
         };
         let enforced = level("enforce");
         policy.enforce.level =
-            enforced.map_or(policy.enforce.level, |level| level.unwrap_or(Level::Restricted));
+            enforced.map_or(policy.enforce.level, |level| level.unwrap_or(SecurityLevel::Restricted));
         level("audit");
         let warned = level("warn");
-        policy.warn.level = warned.map_or(policy.warn.level, |level| level.unwrap_or(Level::Privileged));
+        policy.warn.level =
+            warned.map_or(policy.warn.level, |level| level.unwrap_or(SecurityLevel::Privileged));
         let mut version = |name: &str, of: &mut StandardVersion| {
             let Some((label, value)) = label(name) else { return false };
             of.version = Version::parse(&value).unwrap_or_else(|| {
@@ -128,7 +129,7 @@ impl NamespacePolicy {
         let mut audited = policy.enforce;
         version("audit-version", &mut audited);
         let has_warn_version = version("warn-version", &mut policy.warn);
-        // Whoever enforces a standard is warned about it, too.
+        // A namespace that enforces a standard also gets its warnings.
         if warned.is_none() && enforced.flatten().is_some_and(|level| level > policy.warn.level) {
             policy.warn.level = policy.enforce.level;
             if !has_warn_version {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::baseline::{added_capabilities, bad_seccomp, explicit_seccomp};
 use super::checks::{
-    Violation, containers, has_own_users, is_windows, listed, names_where, quoted, setters, sorted,
+    SecurityViolation, containers, has_own_users, is_windows, listed, names_where, quoted, setters, sorted,
 };
 
 /// The types of volumes that every Pod may use.
@@ -24,7 +24,7 @@ const WINDOWS_SINCE: u32 = 25;
 /// Since this version, Pods with users of their own may be root among them.
 const OWN_USERS_SINCE: u32 = 35;
 
-pub(super) fn allow_privilege_escalation(pod: &Value, version: u32) -> Option<Violation> {
+pub(super) fn allow_privilege_escalation(pod: &Value, version: u32) -> Option<SecurityViolation> {
     if version >= WINDOWS_SINCE && is_windows(pod) {
         return None;
     }
@@ -33,11 +33,11 @@ pub(super) fn allow_privilege_escalation(pod: &Value, version: u32) -> Option<Vi
     (!names.is_empty()).then(|| {
         let names = listed("container", &names);
         let detail = format!("{names} must set securityContext.allowPrivilegeEscalation=false");
-        Violation::new("allowPrivilegeEscalation != false", detail)
+        SecurityViolation::new("allowPrivilegeEscalation != false", detail)
     })
 }
 
-pub(super) fn capabilities(pod: &Value, version: u32) -> Option<Violation> {
+pub(super) fn capabilities(pod: &Value, version: u32) -> Option<SecurityViolation> {
     if version >= WINDOWS_SINCE && is_windows(pod) {
         return None;
     }
@@ -60,10 +60,10 @@ pub(super) fn capabilities(pod: &Value, version: u32) -> Option<Violation> {
         let added = quoted(&added);
         details.push(format!("{names} must not include {added} in securityContext.capabilities.add"));
     }
-    (!details.is_empty()).then(|| Violation::new("unrestricted capabilities", details.join("; ")))
+    (!details.is_empty()).then(|| SecurityViolation::new("unrestricted capabilities", details.join("; ")))
 }
 
-pub(super) fn volumes(pod: &Value, _: u32) -> Option<Violation> {
+pub(super) fn volumes(pod: &Value, _: u32) -> Option<SecurityViolation> {
     let bad = pod["spec"]["volumes"].as_array().into_iter().flatten().filter_map(|volume| {
         let fields = volume.as_object()?;
         let mut kinds = fields.iter().filter(|(name, value)| *name != "name" && !value.is_null());
@@ -77,11 +77,14 @@ pub(super) fn volumes(pod: &Value, _: u32) -> Option<Violation> {
     (!names.is_empty()).then(|| {
         let uses = if names.len() == 1 { "uses" } else { "use" };
         let kinds = listed("restricted volume type", &sorted(kinds.into_iter()));
-        Violation::new("restricted volume types", format!("{} {uses} {kinds}", listed("volume", &names)))
+        SecurityViolation::new(
+            "restricted volume types",
+            format!("{} {uses} {kinds}", listed("volume", &names)),
+        )
     })
 }
 
-pub(super) fn run_as_non_root(pod: &Value, version: u32) -> Option<Violation> {
+pub(super) fn run_as_non_root(pod: &Value, version: u32) -> Option<SecurityViolation> {
     const REASON: &str = "runAsNonRoot != true";
     if version >= OWN_USERS_SINCE && has_own_users(pod) {
         return None;
@@ -90,7 +93,7 @@ pub(super) fn run_as_non_root(pod: &Value, version: u32) -> Option<Violation> {
     let of_pod = says(&pod["spec"]["securityContext"]);
     let bad = names_where(pod, |container| says(&container["securityContext"]) == Some(false));
     if let Some(blamed) = setters(of_pod == Some(false), &bad) {
-        return Some(Violation::new(
+        return Some(SecurityViolation::new(
             REASON,
             format!("{blamed} must not set securityContext.runAsNonRoot=false"),
         ));
@@ -99,21 +102,21 @@ pub(super) fn run_as_non_root(pod: &Value, version: u32) -> Option<Violation> {
         names_where(pod, |container| says(&container["securityContext"]).is_none() && of_pod != Some(true));
     (!silent.is_empty()).then(|| {
         let names = listed("container", &silent);
-        Violation::new(REASON, format!("pod or {names} must set securityContext.runAsNonRoot=true"))
+        SecurityViolation::new(REASON, format!("pod or {names} must set securityContext.runAsNonRoot=true"))
     })
 }
 
-pub(super) fn run_as_user(pod: &Value, version: u32) -> Option<Violation> {
+pub(super) fn run_as_user(pod: &Value, version: u32) -> Option<SecurityViolation> {
     if version >= OWN_USERS_SINCE && has_own_users(pod) {
         return None;
     }
     let is_root = |context: &Value| context["runAsUser"].as_i64() == Some(0);
     let names = names_where(pod, |container| is_root(&container["securityContext"]));
     let blamed = setters(is_root(&pod["spec"]["securityContext"]), &names)?;
-    Some(Violation::new("runAsUser=0", format!("{blamed} must not set runAsUser=0")))
+    Some(SecurityViolation::new("runAsUser=0", format!("{blamed} must not set runAsUser=0")))
 }
 
-pub(super) fn seccomp_profile(pod: &Value, version: u32) -> Option<Violation> {
+pub(super) fn seccomp_profile(pod: &Value, version: u32) -> Option<SecurityViolation> {
     if version >= WINDOWS_SINCE && is_windows(pod) {
         return None;
     }
@@ -129,6 +132,6 @@ pub(super) fn seccomp_profile(pod: &Value, version: u32) -> Option<Violation> {
         let detail = format!(
             "pod or {names} must set securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\""
         );
-        Violation::new("seccompProfile", detail)
+        SecurityViolation::new("seccompProfile", detail)
     })
 }

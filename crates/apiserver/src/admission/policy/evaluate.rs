@@ -52,7 +52,7 @@ impl<'a> PolicyEvaluation<'a> {
         evaluation
     }
 
-    /// Evaluates the variables of a policy in order. One that has no value is absent; whoever uses it fails.
+    /// Evaluates the variables of a policy in order. One that has no value is absent; expressions that use it fail.
     fn define_variables(&mut self, variables: &Value) {
         let mut known = Vec::new();
         for variable in variables.as_array().into_iter().flatten() {

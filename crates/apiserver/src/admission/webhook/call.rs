@@ -1,7 +1,7 @@
 //! One call of a webhook: a POST over TLS with HTTP/1.1, bounded in time and bytes.
 //!
-//! While it waits, the request gives its slot to whoever needs one. So that waiting requests cannot pile up instead,
-//! each webhook has at most [`CALLS_MAX`] calls under way.
+//! While it waits, the request gives up its slot to other requests. So that waiting requests cannot pile up instead,
+//! each webhook has at most [`CALLS_MAX`] concurrent calls.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,23 +15,23 @@ use serde_json::Value;
 
 use super::connection::connect;
 use super::dispatch::{Webhook, WebhookFailure};
-use super::service::{Target, target_of};
+use super::service::{WebhookTarget, target_of};
 use crate::admission::AdmissionRequest;
 
 /// The longest answer: the patch of a whole object, encoded, and more.
 const RESPONSE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The time a webhook has if it names none.
 const TIMEOUT_S: u64 = 10;
-/// The most calls of one webhook under way: twice the writes that one user may have.
+/// The most concurrent calls of one webhook: twice the writes that one user may have.
 const CALLS_MAX: usize = 400;
 /// The most characters of an answer that a failure repeats.
 const SHOWN_CHARS_MAX: usize = 256;
 
-/// The number of calls under way, by webhook.
+/// The number of calls in progress, by webhook.
 #[derive(Debug, Default)]
 pub(in crate::admission) struct WebhookCalls(Mutex<HashMap<String, usize>>);
 
-/// A call under way, until dropped.
+/// A call in progress, until dropped.
 struct ActiveCall<'a> {
     calls: &'a WebhookCalls,
     id: &'a str,
@@ -98,7 +98,7 @@ fn failed(why: &str) -> WebhookFailure {
 async fn post(
     request: &AdmissionRequest<'_>,
     webhook: &Webhook,
-    target: &Target,
+    target: &WebhookTarget,
     (url, body): (&str, String),
 ) -> Result<Value, String> {
     let mut connection = connect(request, &webhook.spec["clientConfig"], target).await?;

@@ -25,7 +25,7 @@ use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::service::{Target, endpoint_of};
+use super::service::{WebhookTarget, endpoint_of};
 use crate::admission::AdmissionRequest;
 
 /// A connection for one question; closed when dropped.
@@ -51,7 +51,7 @@ impl WebhookConnection {
 pub(super) async fn connect(
     request: &AdmissionRequest<'_>,
     config: &Value,
-    target: &Target,
+    target: &WebhookTarget,
 ) -> Result<WebhookConnection, String> {
     let (host, port) = endpoint_of(request, target)?;
     let stream = TcpStream::connect((&*host, port)).await.map_err(|error| match error.kind() {

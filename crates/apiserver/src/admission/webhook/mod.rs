@@ -4,7 +4,8 @@
 //! ones all at once.
 //!
 //! **Invariant:** a webhook harms only the requests it is asked about. A call is bounded in time and bytes and follows
-//! no redirects; while it waits, its request gives its slot to whoever needs one, and each webhook has a limit of calls.
+//! no redirects; while it waits, its request gives up its slot to other requests, and each webhook has a limit of
+//! concurrent calls.
 
 mod call;
 mod connection;

@@ -15,7 +15,7 @@ const PORT: u16 = 443;
 
 /// Where a webhook is.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct WebhookTarget {
     /// The URL without a query; its path is clean.
     pub(super) url: String,
     /// Host and port, as in the URL.
@@ -28,7 +28,7 @@ pub(super) struct Target {
 }
 
 /// Returns where a webhook is, by its client configuration.
-pub(super) fn target_of(config: &Value) -> Result<Target, String> {
+pub(super) fn target_of(config: &Value) -> Result<WebhookTarget, String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let service = &config["service"];
     if service.is_object() {
@@ -37,7 +37,7 @@ pub(super) fn target_of(config: &Value) -> Result<Target, String> {
         let server_name = format!("{name}.{namespace}.svc");
         let authority = format!("{server_name}:{port}");
         let url = format!("https://{authority}{}", clean_path(&text(&service["path"])));
-        return Ok(Target { url, authority, server_name, port, service: Some((namespace, name)) });
+        return Ok(WebhookTarget { url, authority, server_name, port, service: Some((namespace, name)) });
     }
     let uri =
         text(&config["url"]).parse::<http::Uri>().map_err(|error| format!("Unparsable URL: {error}"))?;
@@ -45,7 +45,7 @@ pub(super) fn target_of(config: &Value) -> Result<Target, String> {
     let server_name = authority.host().trim_matches(['[', ']']).to_owned();
     let url = format!("https://{authority}{}", clean_path(uri.path()));
     let port = authority.port_u16().unwrap_or(PORT);
-    Ok(Target { url, authority: authority.to_string(), server_name, port, service: None })
+    Ok(WebhookTarget { url, authority: authority.to_string(), server_name, port, service: None })
 }
 
 /// Returns a path without empty, `.` and `..` segments, as Kubernetes' client sends it.
@@ -62,7 +62,10 @@ fn clean_path(path: &str) -> String {
 }
 
 /// Returns the host and port to connect to.
-pub(super) fn endpoint_of(request: &AdmissionRequest<'_>, target: &Target) -> Result<(String, u16), String> {
+pub(super) fn endpoint_of(
+    request: &AdmissionRequest<'_>,
+    target: &WebhookTarget,
+) -> Result<(String, u16), String> {
     let Some((namespace, name)) = &target.service else {
         return Ok((target.server_name.clone(), target.port));
     };

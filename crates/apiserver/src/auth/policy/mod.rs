@@ -34,7 +34,7 @@ pub(crate) const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 /// How many missing roles one refusal lists. The list is sent with every refused request, and the writers of bindings
 /// decide how long it could be.
 const MISSING_ROLES_SHOWN_MAX: usize = 100;
-/// From this many bindings of a user on, a decision remembers which roles it has checked: nearly everybody has fewer.
+/// From this many bindings of a user on, a decision remembers which roles it has checked: nearly everyone has fewer.
 const BINDINGS_REMEMBERED_FROM: usize = 16;
 
 /// Rules, roles and bindings in the form that decisions need.

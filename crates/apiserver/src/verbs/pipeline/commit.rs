@@ -84,7 +84,7 @@ pub(super) async fn replace(
         meta::set(&mut object, "resourceVersion", Some(entry.revision.to_string().into()));
         return answer_object(call, &object).map(Some);
     }
-    // While the commit waits for the disk, hundreds of others may wait, too; their objects need not stay in memory.
+    // While the commit waits for the disk, hundreds of others may also wait; their objects need not stay in memory.
     drop((old, object));
     match call.backend.commit_with(entry.key.clone(), Some(entry), Op::Put(value), charges).await {
         Ok(committed) => {

@@ -1,5 +1,5 @@
-//! The state of a cluster without what time and chance decide, so that two runs can be compared: no uids, revisions,
-//! times and generated names, no Events and Leases.
+//! The state of a cluster without values that depend on time or randomness, so that two runs can be compared: no uids,
+//! revisions, times and generated names, no Events and Leases.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,21 +10,21 @@ use serde_json::{Value, json};
 /// The prefix of the groups of custom objects in the store.
 const CUSTOM: &str = "crd:";
 
-/// Resources that are no state: notes for people, and who leads.
+/// Resources that are not state: notes for people, and leases.
 const IGNORED: [&str; 2] = ["events", "leases"];
 
-/// What the server itself writes into every namespace, some time after its start.
+/// Objects that the server itself writes into every namespace, some time after its start.
 const IN_EVERY_NAMESPACE: [(&str, &str); 2] =
     [("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")];
 
-/// Fields of metadata that chance or history decides.
+/// Fields of metadata that depend on randomness or history.
 const METADATA_IGNORED: [&str; 6] =
     ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"];
 
 /// The longest value that a difference shows.
 const VALUE_CHARS_MAX: usize = 80;
 
-/// Objects by name, without what time and chance decide.
+/// Objects by name, without values that depend on time or randomness.
 pub(super) type CanonicalState = BTreeMap<String, Value>;
 
 /// Paths at which undisturbed runs differ, by object.
@@ -56,7 +56,7 @@ pub(super) fn repeatable_name(key: &Key, object: &Value) -> String {
     }
 }
 
-/// Returns whether a resource holds state, and not only notes for people.
+/// Returns whether a resource holds state, rather than notes for people.
 pub(super) fn is_state(key: &Key) -> bool {
     !IGNORED.contains(&key.resource()) && !IN_EVERY_NAMESPACE.contains(&(key.resource(), key.name()))
 }
@@ -69,7 +69,7 @@ pub(super) fn objects_after(snapshot: &Snapshot, born: Revision) -> Vec<(Key, Va
         .collect()
 }
 
-/// Returns the objects that were written after `born`, without what time and chance decide.
+/// Returns the objects that were written after `born`, without values that depend on time or randomness.
 pub(super) fn canonical_state(snapshot: &Snapshot, born: Revision) -> CanonicalState {
     let objects = objects_after(snapshot, born);
     let names = canonical_names(&objects);
@@ -84,8 +84,8 @@ pub(super) fn canonical_state(snapshot: &Snapshot, born: Revision) -> CanonicalS
     state
 }
 
-/// Returns generated names and uids, with what stands for them: the prefix and a number in the order of their contents,
-/// because chance decides the order of names.
+/// Returns generated names and uids with their replacements: the prefix and a number in the order of their contents,
+/// because the order of names is random.
 fn canonical_names(objects: &[(Key, Value)]) -> BTreeMap<String, String> {
     let mut in_order: Vec<&(Key, Value)> = objects.iter().collect();
     in_order.sort_by_cached_key(|(key, object)| (contents_of(object), key.clone()));
@@ -107,7 +107,7 @@ fn canonical_names(objects: &[(Key, Value)]) -> BTreeMap<String, String> {
     names
 }
 
-/// Returns what an object says, without its name and what depends on its history.
+/// Returns the content of an object, without its name and fields that depend on its history.
 fn contents_of(object: &Value) -> String {
     let mut contents = object.clone();
     strip_observed(&mut contents);
@@ -124,7 +124,7 @@ fn strip(object: &mut Value) {
     strip_observed(object);
 }
 
-/// Generations count edits, not states; times are no states either.
+/// Generations count edits, not states; times are not state either.
 fn strip_observed(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -164,7 +164,7 @@ fn rename(value: &mut Value, names: &BTreeMap<String, String>) {
 pub(super) struct Difference {
     /// The object.
     pub(super) object: String,
-    /// What is different about it, in words.
+    /// The difference, in words.
     pub(super) text: String,
 }
 
@@ -229,7 +229,7 @@ fn compare(expected: &Value, actual: &Value) -> Vec<(String, String)> {
 fn compare_at(path: &str, expected: &Value, actual: &Value, found: &mut Vec<(String, String)>) {
     match (expected, actual) {
         (one, other) if is_empty(one) && is_empty(other) => {}
-        // A missing object is an empty one, so that the paths of its fields are told.
+        // A missing object counts as empty, so that the paths of its fields are reported.
         (Value::Object(_), Value::Null) => compare_at(path, expected, &json!({}), found),
         (Value::Null, Value::Object(_)) => compare_at(path, &json!({}), actual, found),
         (Value::Object(one), Value::Object(other)) => {
@@ -253,7 +253,7 @@ fn compare_at(path: &str, expected: &Value, actual: &Value, found: &mut Vec<(Str
     }
 }
 
-/// Returns whether it is what a field that is left out means: a server fills such fields in, or does not.
+/// Returns whether a value means the same as an omitted field: a server may or may not fill such fields in.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,

@@ -1,5 +1,5 @@
 //! Conditions of a scenario: how many objects of a resource there may be. Small on purpose: whatever needs more than
-//! counting is better said by an operator's own tests.
+//! counting belongs into an operator's own tests.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::cluster_state::resource_of;
 
-/// A number of objects that must hold.
+/// A condition on the number of objects.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Condition {
@@ -36,7 +36,7 @@ pub(super) struct Condition {
 }
 
 impl Condition {
-    /// Refuses a condition that says nothing, or whose selector cannot be read.
+    /// Refuses a condition without a number, or whose selector cannot be parsed.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.exactly.is_none() && self.at_most.is_none() && self.at_least.is_none() {
             let count = &self.count;
@@ -50,7 +50,7 @@ impl Condition {
         }
         let selector = self.selector.as_deref().unwrap_or_default();
         LabelSelector::parse(selector)
-            .map_err(|error| format!("the selector {selector:?} cannot be read: {error}"))?;
+            .map_err(|error| format!("the selector {selector:?} cannot be parsed: {error}"))?;
         Ok(())
     }
 
@@ -59,7 +59,7 @@ impl Condition {
         resource_of(key) == self.count
     }
 
-    /// Returns the number of objects found if it is not the wanted one.
+    /// Returns the number of objects found if it violates the condition.
     pub(super) fn violation<'a>(&self, objects: impl Iterator<Item = (&'a Key, &'a Value)>) -> Option<usize> {
         let selector = self.selector.as_deref().unwrap_or_default();
         let selector = LabelSelector::parse(selector).unwrap_or_else(|_| LabelSelector::everything());

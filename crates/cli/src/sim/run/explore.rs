@@ -1,5 +1,5 @@
 //! Chooses the runs: two without faults, then every single fault at every point, then random combinations, until the
-//! budget is used up or a failure is found. Several runs go on at once, each with a server and an operator of its own.
+//! budget is used up or a failure is found. Several runs go on concurrently, each with its own server and operator.
 //!
 //! **Invariant:** if several runs fail, the one scheduled first is reported, whichever finishes first.
 
@@ -20,13 +20,13 @@ use super::run_record::{ReferenceRuns, RunRecord};
 use super::scenario::Scenario;
 use super::violation::Violation;
 
-/// How often a failure is tried again; one that never repeats is only mentioned.
+/// How often a failure is tried again; one that never recurs is only mentioned.
 const CONFIRMATIONS: usize = 2;
 
-/// How many times longer than the scenario says undisturbed runs wait for rest, first and when in doubt.
+/// The factor by which undisturbed runs wait longer for rest than the scenario says, at first and in case of doubt.
 const SETTLE_FACTORS: [u32; 2] = [1, 3];
 
-/// What is explored, and how far.
+/// An exploration and its limits.
 pub(super) struct Exploration {
     pub(super) command: String,
     pub(super) scenario: Scenario,
@@ -49,13 +49,13 @@ pub(super) struct Failure {
 /// What an exploration found.
 pub(super) struct Findings {
     pub(super) failure: Option<Failure>,
-    /// Disturbed runs that were made, without those that made a failure smaller.
+    /// The number of disturbed runs, without those that shrank a failure.
     pub(super) runs: usize,
     /// Runs whose faults did not happen, because the operator did not make those requests.
     pub(super) unreached: usize,
-    /// Single faults that there are.
+    /// The number of possible single faults.
     pub(super) singles: usize,
-    /// Failures that did not repeat, in words.
+    /// Failures that did not recur, in words.
     pub(super) unrepeated: Vec<String>,
     pub(super) took: Duration,
 }
@@ -80,7 +80,7 @@ impl Exploration {
         Ok(findings)
     }
 
-    /// Repeats a run with these faults, after the undisturbed ones, until it fails or has not failed for some times.
+    /// Repeats a run with these faults, after the undisturbed ones, until it fails or has succeeded several times.
     pub(super) async fn replay(
         &self,
         faults: &[Deviation],
@@ -153,7 +153,7 @@ impl Exploration {
         }
     }
 
-    /// Makes disturbed runs until the budget is used up or a failure is found and made small.
+    /// Makes disturbed runs until the budget is used up or a failure is found and shrunk.
     async fn disturb(
         &self,
         reference: &ReferenceRuns,
@@ -189,7 +189,7 @@ impl Exploration {
         }
     }
 
-    /// Makes runs, several at once, until one fails.
+    /// Makes runs, several concurrently, until one fails.
     async fn next_failure(
         &self,
         reference: &ReferenceRuns,
@@ -230,12 +230,12 @@ impl Exploration {
         let record = self.run(self.plan(&faults, Some(reference))).await?;
         let is_reached = !record.done.is_empty();
         let violation = oracle::judge(reference, &record).into_iter().next();
-        // Faults that did not happen are no part of the story.
+        // Faults that did not happen are not part of the story.
         let failure = violation.map(|violation| Failure { faults: record.done.clone(), violation, record });
         Ok((failure, is_reached))
     }
 
-    /// Tries a failure again. The inner error says in words what did not repeat.
+    /// Tries a failure again. The inner error describes a failure that did not recur.
     async fn confirm(
         &self,
         reference: &ReferenceRuns,
@@ -270,7 +270,7 @@ impl Exploration {
     async fn run(&self, plan: RunPlan<'_>) -> Result<RunRecord, String> {
         let folder = self.folder.join(Entropy::system().suffix(10));
         std::fs::create_dir_all(&folder)
-            .map_err(|error| format!("the folder {} cannot be made: {error}", folder.display()))?;
+            .map_err(|error| format!("cannot create the folder {}: {error}", folder.display()))?;
         let record = one_run::run(plan, &folder).await;
         // The folder above is removed in the end in any case.
         let _ = std::fs::remove_dir_all(&folder);

@@ -1,5 +1,5 @@
-//! What can go wrong, as saved failures say it. `fault_points` knows where each can happen; `wire`, `watch_tap` and `one_run` how
-//! to do it.
+//! The faults, in the form of saved failures. `fault_points` knows where each can happen; `wire`, `watch_tap` and
+//! `one_run` inject them.
 //!
 //! **Invariant:** no fault breaks what the Kubernetes API guarantees: a watch is in order and without gaps or it ends, only a
 //! request with a resourceVersion meets a conflict, and only a list that asks for any version is answered with an old one.
@@ -10,28 +10,28 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// One thing that goes wrong at one point.
+/// One fault at one point.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub(super) enum Fault {
-    /// `kill -9` before the request is done, and a new start.
+    /// `kill -9` before the request is processed, and a restart.
     KillBefore,
-    /// `kill -9` after the request is done and before its answer arrives, and a new start.
+    /// `kill -9` after the request is processed and before its answer arrives, and a restart.
     KillAfter,
-    /// The request is answered with this code and not done.
+    /// The request is answered with this code and not processed.
     Refuse {
         /// The HTTP status: 429 or 500.
         code: u16,
     },
-    /// The request is answered with 409, as if somebody else had written the object first.
+    /// The request is answered with 409, as if another client had written the object first.
     Conflict,
-    /// The request is answered with 504 and not done.
+    /// The request is answered with 504 and not processed.
     TimeoutUndone,
-    /// The request is done, and answered with 504.
+    /// The request is processed, and answered with 504.
     TimeoutDone,
-    /// The connection breaks before the request is done.
+    /// The connection breaks before the request is processed.
     LoseRequest,
-    /// The request is done, and the connection breaks before its answer has arrived.
+    /// The request is processed, and the connection breaks before its answer has arrived.
     LoseAnswer,
     /// From this request on, all requests are answered with 500 for a while.
     Outage {
@@ -40,7 +40,7 @@ pub(super) enum Fault {
     },
     /// The list shows the state before the last changes of the resource.
     StaleList {
-        /// How many changes it does not know of.
+        /// The number of changes that it lacks.
         changes: usize,
     },
     /// The watch is silent for a while from this event on.
@@ -52,7 +52,7 @@ pub(super) enum Fault {
     CutWatch,
     /// The watch ends with 410 before this event: the history is gone.
     ExpireWatch,
-    /// `kill -9` at rest before this step, and a new start.
+    /// `kill -9` at rest before this step, and a restart.
     Restart,
     /// The operator is not running while this step happens.
     Down,
@@ -140,9 +140,9 @@ impl fmt::Display for Fault {
 /// A fault and its address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Deviation {
-    /// What is done there, and which time it is: `create configmaps default/home #1`.
+    /// The request or event and its ordinal: `create configmaps default/home #1`.
     pub(super) at: String,
-    /// What goes wrong.
+    /// The fault.
     #[serde(flatten)]
     pub(super) fault: Fault,
 }

@@ -1,8 +1,8 @@
-//! Which fault can happen where: the points are the requests and watch events of the undisturbed run and the steps of the
-//! scenario.
+//! Where each fault can happen: the points are the requests and watch events of the undisturbed run and the steps of
+//! the scenario.
 //!
-//! The order is the one in which they are tried. It goes round all classes, the most fruitful first, so that a small budget
-//! has tried some of everything.
+//! They are tried in this order. It alternates between all kinds of faults, the most fruitful first, so that even a
+//! small budget tries some of each.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use super::wire_log::CallRecord;
 const DELAY_MILLISECONDS: u64 = 1500;
 /// How long an outage is: as long as hot loops are measured.
 const OUTAGE_MILLISECONDS: u64 = 2000;
-/// The most faults that go together in the random part.
+/// The maximum number of faults in a random combination.
 const TOGETHER_MAX: u64 = 3;
 
 /// Returns every single fault at every point, in the order in which they are tried.
@@ -34,14 +34,14 @@ pub(super) fn single_faults(reference: &RunRecord, steps: usize, sorts: &[FaultK
     order
 }
 
-/// Returns some faults that happen together, chosen by chance.
+/// Returns a random combination of faults.
 pub(super) fn random_faults(singles: &[Deviation], entropy: &Entropy) -> Vec<Deviation> {
     let count = 2 + entropy.below(TOGETHER_MAX - 1);
     let mut chosen: Vec<Deviation> = Vec::new();
     for _ in 0..count {
         let at = usize::try_from(entropy.below(singles.len() as u64)).unwrap_or_default();
         let mut one = singles[at].clone();
-        // A request that is made again after the first fault has a later number.
+        // A request that is repeated after the first fault has a later ordinal.
         if entropy.below(3) == 0 {
             one.at = later_address(&one.at);
         }
@@ -111,7 +111,7 @@ fn at_events(reference: &RunRecord) -> Vec<Deviation> {
     reference.events.iter().flat_map(faults).collect()
 }
 
-/// Only lists that are content with any version can be old.
+/// Only lists that accept any version can be stale.
 fn stale_lists(reference: &RunRecord) -> Vec<Deviation> {
     let is_possible =
         |call: &&CallRecord| call.target.verb == CallVerb::List && call.traits.takes_any_version;
@@ -121,7 +121,7 @@ fn stale_lists(reference: &RunRecord) -> Vec<Deviation> {
         .collect()
 }
 
-/// The first request of each name: operators read in the same way every time.
+/// The first request of each name: operators read the same way every time.
 fn at_reads(reference: &RunRecord) -> Vec<Deviation> {
     let mut seen = BTreeSet::new();
     let reads = reference.calls.iter().filter(|call| !call.target.verb.is_write());

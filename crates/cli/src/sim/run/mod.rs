@@ -1,9 +1,10 @@
-//! `homeostat sim run`: breaks an operator in any language at every request that it makes, and judges what becomes of the
-//! cluster.
+//! `homeostat sim run`: breaks an operator in any language at every request that it makes, and judges the resulting
+//! state of the cluster.
 //!
-//! Reading order: `scenario` and `condition` (what a user writes), `one_run` (one run) with `sim_server`, `operator_process` and `scenario_user`
-//! (who takes part), `wire`, `wire_log` and `watch_tap` (where faults happen), `fault` and `fault_points` (which there are), `cluster_state`
-//! and `oracle` (what is judged), `explore` (which runs), `report` and `trace` (what is told about a failure).
+//! Reading order: `scenario` and `condition` (the input), `one_run` (one run) with `sim_server`, `operator_process` and
+//! `scenario_user` (its participants), `wire`, `wire_log` and `watch_tap` (where faults are injected), `fault` and
+//! `fault_points` (the faults), `cluster_state` and `oracle` (the verdict), `explore` (which runs are made), `report`
+//! and `trace` (the output of a failure).
 
 mod cluster_state;
 mod condition;
@@ -51,8 +52,9 @@ const INTERRUPTED: u8 = 130;
 
 /// Break an operator in any language at every request that it makes, and see whether it recovers
 ///
-/// Starts the command on an API server of its own, with KUBECONFIG set, and does the steps of the scenario: first without
-/// faults, then again and again with a fault at another request, watch event or step. Every run must come to the same state.
+/// Starts the command on an API server of its own, with KUBECONFIG set, and performs the steps of the scenario: first
+/// without faults, then repeatedly with a fault at another request, watch event or step. Every run must end in the same
+/// state.
 #[derive(clap::Args)]
 #[command(
     after_help = "The exit code is 0 if no failure was found, 1 if one was, and 2 if nothing could be tried.\n\
@@ -63,7 +65,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "COMMAND", required_unless_present = "replay")]
     exec: Option<String>,
 
-    /// What the user does, and what must hold: a YAML file
+    /// A YAML file with the steps of the user and the conditions that must hold
     #[arg(long, value_name = "FILE", required_unless_present = "replay")]
     scenario: Option<PathBuf>,
 
@@ -71,27 +73,27 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
 
-    /// What chance starts from: which faults go together, and generated names
+    /// The random seed, for combinations of faults and for generated names
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
 
-    /// The most runs with faults
+    /// The maximum number of runs with faults
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     runs: usize,
 
-    /// The longest time in which runs are begun
+    /// The time after which no new run is started
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     seconds: u64,
 
-    /// The sorts of faults to try, separated by commas [default: all]
+    /// The kinds of faults to try, separated by commas [default: all]
     #[arg(long, value_name = "SORTS", value_delimiter = ',', value_enum)]
     faults: Vec<FaultKind>,
 
-    /// How many runs go on at once [default: the number of processors]
+    /// The number of concurrent runs [default: the number of processors]
     #[arg(long, value_name = "COUNT")]
     jobs: Option<usize>,
 
-    /// Where a failure is saved
+    /// The file to save a failure to
     #[arg(long, value_name = "FILE", default_value = "homeostat-sim-failure.json")]
     save: PathBuf,
 }
@@ -137,7 +139,7 @@ impl Run {
         let entropy = Entropy::system();
         let folder = TemporaryFolder::create(&entropy)
             .await
-            .map_err(|error| format!("a temporary folder cannot be made: {error}"))?;
+            .map_err(|error| format!("cannot create a temporary folder: {error}"))?;
         let progress = ProgressLine::new();
         let outcome = tokio::select! {
             biased;
@@ -215,7 +217,7 @@ async fn replay(
     let is_same = failure.violation.oracle == saved.oracle && failure.violation.subject == saved.subject;
     println!(
         "{}",
-        if is_same { "the same failure again" } else { "a failure, but another one than was saved" }
+        if is_same { "the same failure again" } else { "a failure, but not the one that was saved" }
     );
     Ok(ExitCode::from(FAILURE_FOUND))
 }
@@ -238,10 +240,10 @@ fn summary_of(findings: &Findings) -> String {
     );
     // Writing into text cannot fail.
     if *unreached > 0 {
-        let _ = write!(text, "; {unreached} of them never made the request that was to fail");
+        let _ = write!(text, "; {unreached} of them never made the request that should have failed");
     }
     for one in unrepeated {
-        let _ = write!(text, "\nnote: a failure that did not repeat: {one}");
+        let _ = write!(text, "\nnote: a failure that did not recur: {one}");
     }
     text
 }

@@ -1,8 +1,8 @@
 //! One run: a new server, the operator, the steps of the scenario, and the faults on the way.
 //!
-//! Time is real here, so rest is a matter of waiting. An undisturbed run waits until nothing has been written for a while.
-//! A disturbed one knows what it waits for, the state of the undisturbed run, and goes on as soon as that is reached; only a
-//! run that fails takes all the patience there is.
+//! Time is real here, so rest is detected by waiting. An undisturbed run waits until nothing has been written for a
+//! while. A disturbed one knows what it waits for, the state of the undisturbed run, and continues as soon as that is
+//! reached; only a run that fails waits for the full time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,34 +25,35 @@ use super::violation::Violation;
 use super::wire::Wire;
 use super::wire_log::Actor;
 
-/// The pause between two looks at the run: short beside what an operator takes for anything.
+/// The pause between two checks of the run: short compared with anything an operator does.
 const LOOK_TIME: Duration = Duration::from_millis(10);
 /// How long nothing may be written until a disturbed operator in the right state counts as at rest.
 const QUIET_TIME: Duration = Duration::from_millis(250);
 /// How long an operator may take from its start to its first requests; an interpreter on a busy machine takes seconds, and a
 /// new leader waits for the lease of the old one (15 s by custom).
 const START_TIME: Duration = Duration::from_secs(40);
-/// How many times as long as a disturbed operator an undisturbed one may take to come to rest: it is waited for only twice.
+/// The factor by which an undisturbed operator may take longer than a disturbed one to come to rest: this wait happens
+/// only twice.
 const REFERENCE_FACTOR: u32 = 3;
-/// How much longer than its patience a rest may take because the operator is started again and again.
+/// How much longer than the patience a rest may take if the operator restarts repeatedly.
 const RESTARTS_TIME: Duration = Duration::from_secs(120);
 /// The pause before an operator that ended by itself is started again.
 const EXIT_PAUSE: Duration = Duration::from_millis(200);
 
-/// What is run.
+/// The plan of one run.
 #[derive(Clone, Copy)]
 pub(super) struct RunPlan<'a> {
     pub(super) command: &'a str,
     pub(super) scenario: &'a Scenario,
     pub(super) seed: u64,
     pub(super) faults: &'a [Deviation],
-    /// How many times longer than the scenario says nothing may be written at rest.
+    /// The factor by which the quiet time at rest is longer than the scenario says.
     pub(super) settle_factor: u32,
-    /// What a disturbed run is compared with; `None` for an undisturbed one.
+    /// The reference for a disturbed run; `None` for an undisturbed one.
     pub(super) reference: Option<&'a ReferenceRuns>,
 }
 
-/// Why a run ends before its end.
+/// Why a run ends early.
 pub(super) enum Interruption {
     /// The operator broke a rule.
     Violation(Violation),
@@ -130,7 +131,7 @@ impl OneRun<'_> {
                 self.disturb_step(&format!("step {}", at + 1)).await?;
             }
             let action = step.action().map_err(Interruption::SetUp)?;
-            // Nothing comes of waiting for an operator that is down.
+            // Waiting for an operator that is down is useless.
             if action.object().is_none() && self.process.is_none() {
                 self.start_operator()?;
             }
@@ -153,7 +154,7 @@ impl OneRun<'_> {
         self.rest("after everything was deleted").await
     }
 
-    /// Does what a step says.
+    /// Performs a step.
     async fn perform(&mut self, action: &StepAction<'_>, shown: &str) -> Result<(), Interruption> {
         self.wire.note(Actor::User, shown);
         match action {
@@ -225,7 +226,7 @@ impl OneRun<'_> {
         self.is_up = false;
     }
 
-    /// Notes what happened since the last look: changes, the operator's end, its first requests, its haste.
+    /// Records what happened since the last check: changes, the operator's end, its first requests, hot loops.
     pub(super) fn look(&mut self) -> Result<(), Interruption> {
         let noted = self.changes.len();
         self.note_changes();
@@ -287,7 +288,7 @@ impl OneRun<'_> {
         self.start_operator()
     }
 
-    /// Waits until the operator is at rest, and notes the state.
+    /// Waits until the operator is at rest, and records the state.
     pub(super) async fn rest(&mut self, when: &str) -> Result<(), Interruption> {
         let number = self.rests.len();
         let begun = Instant::now();
@@ -324,14 +325,14 @@ impl OneRun<'_> {
         reference.differences(rest, &self.state())
     }
 
-    /// Returns since when nothing was written, nothing new was asked for and no watch was opened.
+    /// Returns since when nothing was written, nothing new was requested and no watch was opened.
     fn quiet_since(&self, begun: Instant) -> Instant {
         let state = self.wire.state();
         let times = [state.write_ended_at, state.news_at, state.fault_ends_at];
         times.into_iter().flatten().fold(begun.max(self.changed_at).max(self.up_at), Instant::max)
     }
 
-    /// Returns whether the operator has had all the time there is since it was last disturbed.
+    /// Returns whether the operator has had its full time since it was last disturbed.
     fn is_out_of_time(&self, begun: Instant, patience: Duration) -> bool {
         let fault = self.wire.state().fault_ends_at;
         let disturbed_at = begun.max(self.up_at).max(fault.unwrap_or(begun));
@@ -346,7 +347,7 @@ impl OneRun<'_> {
         self.server.store.snapshot()
     }
 
-    /// Watches an undisturbed operator at rest, and what it does when it is started again.
+    /// Watches an undisturbed operator at rest and after a restart.
     async fn watch_at_rest(&mut self) -> Result<(), Interruption> {
         let (changes, calls) = (self.changes.len(), self.wire.state().calls.len());
         let until = Instant::now() + self.plan.scenario.rest();
@@ -365,7 +366,7 @@ impl OneRun<'_> {
         Ok(oracle::judge_rest(&self.wire, calls, &self.changes[changes..], "after a new start at rest")?)
     }
 
-    /// Ends everything and hands over what was noted.
+    /// Ends the run and returns its record.
     async fn finish(mut self, outcome: Result<(), Interruption>) -> Result<RunRecord, String> {
         self.stop_operator().await;
         self.note_changes();
@@ -397,7 +398,7 @@ impl OneRun<'_> {
     }
 }
 
-/// Returns an error together with the end of what the command printed.
+/// Returns an error together with the end of the command's output.
 fn with_output(why: &str, lines: &[String]) -> String {
     /// Enough for the last error of most programs.
     const LINES: usize = 15;

@@ -10,10 +10,10 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 
-/// The lines that are kept of what an operator prints: enough for a stack trace or two.
+/// The number of output lines that are kept: enough for a stack trace or two.
 const LINES_MAX: usize = 200;
 
-/// What the operator printed last. Cheap to clone.
+/// The operator's last output. Cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct OutputLog(Arc<Mutex<VecDeque<String>>>);
 
@@ -71,24 +71,24 @@ impl OperatorProcess {
         self.group
     }
 
-    /// Returns how it ended, if it has. What it started ends with it.
+    /// Returns how it ended, if it has. Its child processes end with it.
     pub(super) fn try_wait(&mut self) -> Option<ExitStatus> {
         let status = self.child.try_wait().ok().flatten()?;
         self.kill_group();
         Some(status)
     }
 
-    /// Waits until it has ended and everything it printed was read.
+    /// Waits until it has ended and all its output has been read.
     pub(super) async fn wait(mut self) {
         let _ = self.child.wait().await;
         self.kill_group();
         while self.readers.join_next().await.is_some() {}
     }
 
-    /// Kills the group once: later its number may be another's.
+    /// Kills the group only once, because its id may be reused.
     fn kill_group(&mut self) {
         if let Some(group) = self.group.take() {
-            // Everything in it may have ended already.
+            // Every process in it may already have ended.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }

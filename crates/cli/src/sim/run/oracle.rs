@@ -1,6 +1,6 @@
-//! What must not happen. Some rules end a run as soon as they are broken, the others judge its record.
+//! The rules that operators must not break. Some end a run as soon as they are broken, the others judge its record.
 //!
-//! The words are those of the simulator for operators in Rust, where the rule is the same.
+//! If the rule is the same, the wording is that of the simulator for operators in Rust.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,11 +22,11 @@ const QUIET: &str = "quiet at rest";
 const LEAK: &str = "no leak";
 const EVENTUALLY: &str = "eventually";
 
-/// A haste of this many equal requests within [`HASTE_TIME`] is a loop without a pause.
+/// This many equal requests within [`HASTE_TIME`] are a hot loop.
 const HASTE_CALLS: usize = 100;
 const HASTE_TIME: Duration = Duration::from_secs(2);
 
-/// An operator that was just started may ask once for what is there already: it does not remember that it did.
+/// An operator that was just started may request once what already exists: it does not remember its earlier requests.
 const VAIN_MAX: usize = 1;
 
 /// The differences that a violation shows.
@@ -53,7 +53,7 @@ const DELETED_HINT: &str = "a decision to delete was made on an old state: check
 const MADE_HINT: &str = "a creation was repeated because its answer was lost, or decided on an old cache: use a name derived \
                          from the owner, so that the second creation is refused";
 
-/// Returns the violation about an operator that does not come to rest, or not where it should.
+/// Returns the violation of an operator that does not come to rest, or comes to rest in the wrong state.
 pub(super) fn not_at_rest(
     when: &str,
     differences: &[Difference],
@@ -81,12 +81,12 @@ pub(super) fn not_at_rest(
     Violation::new("same end", &*first.object, text).hint(hint)
 }
 
-/// Returns whether an undisturbed operator that had been given more time might not have raised the violation.
+/// Returns whether an undisturbed operator might not have violated the rule with more time.
 pub(super) fn is_matter_of_time(violation: &Violation) -> bool {
     [REPEATS, QUIET, LEAK, EVENTUALLY].contains(&violation.oracle)
 }
 
-/// Returns the violation about two undisturbed runs that end differently.
+/// Returns the violation of two undisturbed runs that end differently.
 pub(super) fn not_repeated(difference: &Difference) -> Violation {
     let Difference { object, text } = difference;
     let text = format!(
@@ -96,7 +96,7 @@ pub(super) fn not_repeated(difference: &Difference) -> Violation {
     Violation::new(REPEATS, object, text)
 }
 
-/// Returns the violation about an operator that does not work after its start.
+/// Returns the violation of an operator that does not work after its start.
 pub(super) fn not_up(patience: Duration) -> Violation {
     let seconds = patience.as_secs();
     let text = format!(
@@ -105,7 +105,7 @@ pub(super) fn not_up(patience: Duration) -> Violation {
     Violation::new("starts", "the operator", text)
 }
 
-/// Returns the violation about an operator that ended by itself.
+/// Returns the violation of an operator that exited.
 pub(super) fn ended(status: &str) -> Violation {
     Violation::new("keeps running", "the operator", format!("the operator ended by itself: {status}"))
         .hint(EXIT_HINT)
@@ -129,7 +129,7 @@ pub(super) fn judge_haste(wire: &Wire) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Refuses writes at rest: changes, and requests that change nothing over and over.
+/// Refuses writes at rest: changes, and repeated requests that change nothing.
 pub(super) fn judge_rest(wire: &Wire, calls: usize, changes: &[Change], when: &str) -> Result<(), Violation> {
     if let Some(change) = changes.first() {
         let name = shown_key(&change.event.key);
@@ -151,7 +151,7 @@ pub(super) fn judge_rest(wire: &Wire, calls: usize, changes: &[Change], when: &s
     }
 }
 
-/// Refuses a last state in which what the scenario wants eventually does not hold.
+/// Refuses a final state in which an `eventually` condition of the scenario does not hold.
 pub(super) fn judge_eventually(scenario: &Scenario, objects: &[(Key, Value)]) -> Result<(), Violation> {
     for condition in &scenario.eventually {
         if let Some(count) = condition.violation(objects.iter().map(|(key, object)| (key, object))) {
@@ -171,20 +171,20 @@ pub(super) fn judge_reference(scenario: &Scenario, record: &RunRecord) -> Vec<Vi
 
 /// Judges the record of a disturbed run.
 pub(super) fn judge(reference: &ReferenceRuns, record: &RunRecord) -> Vec<Violation> {
-    // The damage comes before what it leads to.
+    // The cause comes before its consequences.
     let mut violations: Vec<Violation> = justified(reference, record).into_iter().collect();
     violations.extend(record.violations.clone());
     violations
 }
 
-/// Watches over what must always hold, change by change.
+/// Checks the `always` conditions, change by change.
 #[derive(Default)]
 pub(super) struct AlwaysChecker {
     objects: BTreeMap<Key, Value>,
 }
 
 impl AlwaysChecker {
-    /// Takes note of the changes of one commit, which happen at once, and refuses what they lead to.
+    /// Applies the changes of one commit, which happen at once, and refuses a state that violates a condition.
     pub(super) fn observe(&mut self, scenario: &Scenario, commit: &[Change]) -> Result<(), Violation> {
         for change in commit {
             let key = &change.event.key;
@@ -205,7 +205,7 @@ impl AlwaysChecker {
     }
 }
 
-/// Finds what is left after everything was deleted.
+/// Finds objects that are left after everything was deleted.
 fn leak(scenario: &Scenario, record: &RunRecord) -> Option<Violation> {
     // One rest at the start, one for each step and one for the cleanup.
     let last = record.rests.get(scenario.steps.len() + 1)?;
@@ -233,7 +233,8 @@ fn matches_pattern(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// What the operator made and deleted, and others took away, by name; generated names count together.
+/// The numbers of objects that the operator created and deleted, and that others deleted, by name; generated names
+/// count together.
 #[derive(Default)]
 struct WriteCounts {
     made: BTreeMap<String, usize>,
@@ -241,7 +242,7 @@ struct WriteCounts {
     removed_by_others: BTreeMap<String, usize>,
 }
 
-/// Finds a creation or deletion that the undisturbed run does not know.
+/// Finds a creation or deletion that the undisturbed run does not have.
 fn justified(reference: &ReferenceRuns, record: &RunRecord) -> Option<Violation> {
     let (expected, actual) = (count_writes(&reference.record), count_writes(record));
     let number = |counts: &BTreeMap<String, usize>, name: &str| counts.get(name).copied().unwrap_or_default();
@@ -274,7 +275,7 @@ fn count_writes(record: &RunRecord) -> WriteCounts {
         let counted = match change.objects() {
             (None, Some(new)) if is_operator => Some((&mut counts.made, new)),
             (Some(old), None) if is_operator && !is_marked(&old) => Some((&mut counts.deleted, old)),
-            // A deletion that waits for finalizers counts when it is asked for.
+            // A deletion that waits for finalizers counts when it is requested.
             (Some(old), Some(new)) if is_operator && is_marked(&new) && !is_marked(&old) => {
                 Some((&mut counts.deleted, old))
             }

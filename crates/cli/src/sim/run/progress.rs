@@ -1,4 +1,4 @@
-//! What is going on, on stderr: one line that is overwritten on a terminal, and now and then a line elsewhere.
+//! Reports progress on stderr: one line that is overwritten on a terminal, and an occasional line elsewhere.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// The width of a line on a terminal.
 const WIDTH: usize = 100;
 
-/// Tells what is going on.
+/// Prints the progress.
 pub(super) struct ProgressLine {
     is_terminal: bool,
     begun: Instant,
@@ -34,7 +34,7 @@ impl ProgressLine {
         Self { is_terminal, begun: Instant::now(), told: Mutex::default() }
     }
 
-    /// Tells what happens now.
+    /// Prints what happens now.
     pub(super) fn tell(&self, what: &str) {
         {
             let mut told = self.told();
@@ -44,7 +44,7 @@ impl ProgressLine {
         self.print(what);
     }
 
-    /// Tells which run begins; not more often than a reader of a file wants.
+    /// Prints which run begins; in a file, only now and then.
     pub(super) fn tell_run(&self, number: usize, runs_max: usize, faults: &[Deviation]) {
         let told_at = self.told().at;
         if self.is_terminal || number == 1 || told_at.is_none_or(|told| told.elapsed() >= PAUSE) {
@@ -67,7 +67,7 @@ impl ProgressLine {
     fn print(&self, what: &str) {
         let seconds = self.begun.elapsed().as_secs();
         let line = format!("[{seconds:>3} s] {what}");
-        // It does not matter if nobody reads it.
+        // It does not matter if stderr is closed.
         if self.is_terminal {
             let line: String = line.chars().take(WIDTH).collect();
             let _ = write!(std::io::stderr(), "\r\x1b[K{line}");

@@ -1,4 +1,4 @@
-//! What is told about a failure: a timeline that a tired person understands.
+//! The report of a failure: a timeline that a tired person understands.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use super::run_record::RunRecord;
 use super::scenario::{Scenario, Step};
 use super::wire_log::{Actor, TimelineLine};
 
-/// The lines of a timeline; more are left out where nothing went wrong.
+/// The number of timeline lines; further lines are omitted where nothing went wrong.
 const LINES_MAX: usize = 50;
-/// The lines of the operator's output.
+/// The number of lines of the operator's output.
 const OUTPUT_LINES_MAX: usize = 12;
 
-/// Tells the story of a failing run.
+/// Returns the report of a failing run.
 pub(super) fn tell(scenario: &Scenario, failure: &Failure) -> String {
     let Failure { faults, violation, record } = failure;
     let mut text = format!("FAILED: {}\n{}\n", violation.oracle, violation.text);
@@ -34,7 +34,7 @@ pub(super) fn tell(scenario: &Scenario, failure: &Failure) -> String {
     text.push_str("\ntimeline (seconds):\n");
     text.push_str(&timeline(&lines_of(record)));
     if let Some(output) = output_of(record) {
-        let _ = write!(text, "\nthe operator's last words:\n{output}");
+        let _ = write!(text, "\nthe operator's last output:\n{output}");
     }
     if !violation.hint.is_empty() {
         let _ = writeln!(text, "\nhint: {}", violation.hint);
@@ -42,7 +42,7 @@ pub(super) fn tell(scenario: &Scenario, failure: &Failure) -> String {
     text
 }
 
-/// Returns what was noted during the run, with the changes that nobody asked for by a request.
+/// Returns the timeline of the run, including changes that no request of the operator caused.
 fn lines_of(record: &RunRecord) -> Vec<TimelineLine> {
     let mut lines = record.lines.clone();
     for change in &record.changes {
@@ -69,7 +69,7 @@ fn lines_of(record: &RunRecord) -> Vec<TimelineLine> {
 
 /// Returns the beginning of a long text.
 fn short(text: &str) -> String {
-    /// What fits a line of a wide terminal.
+    /// The width of a wide terminal.
     const CHARS_MAX: usize = 160;
     if text.chars().count() <= CHARS_MAX {
         return text.to_owned();
@@ -79,7 +79,7 @@ fn short(text: &str) -> String {
 
 fn timeline(lines: &[TimelineLine]) -> String {
     let mut text = String::new();
-    // From the start of the scenario, but at least what surrounds the first fault.
+    // From the start of the scenario, but at least the lines around the first fault.
     let fault = lines.iter().position(|line| line.is_fault);
     let start = lines.iter().position(|line| line.actor == Actor::User).unwrap_or(0);
     let start = start.min(fault.unwrap_or(start));

@@ -1,5 +1,5 @@
 //! The name of a request: which verb, on which object. With an ordinal it is the address of a fault, so it contains
-//! nothing that depends on time: no revisions, no uids, no numbers of requests in general.
+//! nothing that depends on time: no revisions, no uids, no global request numbers.
 
 use http::Method;
 use serde::Deserialize;
@@ -66,7 +66,7 @@ struct NamedMetadata {
 }
 
 impl CallTarget {
-    /// Reads a request.
+    /// Parses a request.
     pub(super) fn parse(method: &Method, path: &str, query: &str, body: &[u8]) -> Self {
         Self::parse_resource(method, path, query, body).unwrap_or_else(|| Self {
             verb: CallVerb::Get,
@@ -104,12 +104,12 @@ impl CallTarget {
         Some(Self { verb, group, plural, namespace, name, subresource: text(2) })
     }
 
-    /// Returns whether it asks about objects, and not for a document.
+    /// Returns whether it concerns objects, rather than a document.
     pub(super) fn is_resource(&self) -> bool {
         !self.plural.is_empty()
     }
 
-    /// Returns whether it writes what counts as state: no Events, no Leases, no reviews.
+    /// Returns whether it writes state: no Events, no Leases, no reviews.
     pub(super) fn is_state_write(&self) -> bool {
         let is_note = matches!(&*self.plural, "events" | "leases") || self.plural.ends_with("reviews");
         self.is_resource() && self.verb.is_write() && !is_note
@@ -126,7 +126,7 @@ impl CallTarget {
         format!("{resource}{space}{}{slash}{}", self.namespace, self.name)
     }
 
-    /// Returns all of it: `create configmaps default/home`.
+    /// Returns the complete address: `create configmaps default/home`.
     pub(super) fn shown(&self) -> String {
         let slash = if self.subresource.is_empty() { "" } else { "/" };
         format!("{} {}{slash}{}", self.verb.name(), self.object(), self.subresource)

@@ -1,4 +1,4 @@
-//! What one run leaves behind for the oracles, and what undisturbed runs tell about the operator.
+//! The record of one run for the oracles, and the reference that undisturbed runs provide.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(super) struct RestState {
 
 /// Everything about one run.
 pub(super) struct RunRecord {
-    /// The violations that ended the run, or were raised during it.
+    /// The violations that ended the run, or occurred during it.
     pub(super) violations: Vec<Violation>,
     pub(super) calls: Vec<CallRecord>,
     pub(super) events: Vec<String>,
@@ -52,12 +52,12 @@ pub(super) struct RunRecord {
     pub(super) done: Vec<Deviation>,
     /// Watches that were open at the first rest.
     pub(super) watches: usize,
-    /// What the operator printed last.
+    /// The operator's last output.
     pub(super) output: Vec<String>,
 }
 
 impl RunRecord {
-    /// Returns who made a change.
+    /// Returns the author of a change.
     pub(super) fn actor_of(&self, change: &Change) -> Actor {
         let (revision, key) = (change.event.revision, &change.event.key);
         if self.user_writes.iter().any(|write| write.is_cause_of(&change.event)) {
@@ -101,7 +101,7 @@ fn is_about(call: &CallRecord, key: &Key) -> bool {
         && resource_of(key) == shown_resource(&target.group, &target.plural)
 }
 
-/// What happens when nothing goes wrong, by two runs: what differs between them is chance.
+/// The behaviour without faults, from two runs: differences between them are random.
 pub(super) struct ReferenceRuns {
     pub(super) record: RunRecord,
     ignored: Vec<IgnoredPaths>,

@@ -1,4 +1,5 @@
-//! The scenario file: what is there before the operator starts, what the user does then, and what must hold.
+//! The scenario file: the objects that exist before the operator starts, the steps of the user, and the conditions that
+//! must hold.
 //!
 //! **Invariant:** a loaded scenario needs no other file; the files it names are read when it is loaded, so that a saved
 //! failure can be repeated anywhere.
@@ -11,8 +12,8 @@ use serde_json::Value;
 
 use super::condition::Condition;
 
-/// How long an operator may take until it has dealt with a step or a fault: longer than the first retries of most, and than
-/// the 15 s for which the lease of a killed leader lasts by custom.
+/// How long an operator may take to handle a step or a fault: longer than the first retries of most, and than the 15 s
+/// for which the lease of a killed leader usually lasts.
 const PATIENCE_SECONDS: f64 = 20.0;
 /// How long nothing may be written until an undisturbed operator counts as at rest.
 const SETTLE_SECONDS: f64 = 2.0;
@@ -23,15 +24,15 @@ const REST_SECONDS: f64 = 3.0;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Scenario {
-    /// Objects that are there before the operator starts, or names of files that contain such.
+    /// Objects that exist before the operator starts, or names of files that contain them.
     #[serde(default)]
     setup: Vec<Value>,
-    /// What the user does.
+    /// The steps of the user.
     pub(super) steps: Vec<Step>,
-    /// What must hold at every moment.
+    /// The conditions that must always hold.
     #[serde(default)]
     pub(super) always: Vec<Condition>,
-    /// What must hold at rest after the last step.
+    /// The conditions that must hold at rest after the last step.
     #[serde(default)]
     pub(super) eventually: Vec<Condition>,
     /// Paths of fields that may differ from run to run: `status.attempts`.
@@ -67,7 +68,7 @@ pub(super) struct Step {
     wait: Option<Value>,
 }
 
-/// What a step does.
+/// The action of a step.
 pub(super) enum StepAction<'a> {
     Create(&'a Value),
     Apply(&'a Value),
@@ -130,12 +131,12 @@ impl Scenario {
         self.always.iter().chain(&self.eventually).try_for_each(Condition::check)
     }
 
-    /// Returns the objects that are there before the operator starts.
+    /// Returns the objects that exist before the operator starts.
     pub(super) fn setup(&self) -> &[Value] {
         &self.setup
     }
 
-    /// Returns how long an operator may take to deal with a step or a fault.
+    /// Returns how long an operator may take to handle a step or a fault.
     pub(super) fn patience(&self) -> Duration {
         Duration::from_secs_f64(self.patience)
     }
@@ -152,7 +153,7 @@ impl Scenario {
 }
 
 impl Step {
-    /// Returns what it does; the error says what is wrong with it.
+    /// Returns its action; the error says what is wrong with it.
     pub(super) fn action(&self) -> Result<StepAction<'_>, String> {
         match self {
             Self { create: Some(object), apply: None, edit: None, delete: None, wait: None } => {
@@ -203,7 +204,7 @@ impl<'a> StepAction<'a> {
 fn parse_wait(wait: &Value) -> Result<StepAction<'static>, String> {
     if let Some(seconds) = wait.as_f64() {
         let time = Duration::try_from_secs_f64(seconds)
-            .map_err(|_| format!("waits {seconds} seconds, which is no time"))?;
+            .map_err(|_| format!("waits {seconds} seconds, which is not a valid time"))?;
         return Ok(StepAction::WaitSeconds(time));
     }
     let condition: Condition = serde_json::from_value(wait.clone()).map_err(|error| {
@@ -234,14 +235,14 @@ fn check_identity(object: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns how people read an object: `Page default/home`.
+/// Returns an object as people write it: `Page default/home`.
 pub(super) fn shown_object(object: &Value) -> String {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let slash = if text("/metadata/namespace").is_empty() { "" } else { "/" };
     format!("{} {}{slash}{}", text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
 }
 
-/// Returns what an edit changes, without what only names the object.
+/// Returns the changes of an edit, without the fields that only name the object.
 fn shown_patch(object: &Value) -> String {
     let mut patch = object.clone();
     if let Some(fields) = patch.as_object_mut() {

@@ -1,4 +1,5 @@
-//! The user of the scenario: creates, applies, edits and deletes objects, as the administrator and past all faults.
+//! The user of the scenario: creates, applies, edits and deletes objects, as the administrator and unaffected by
+//! faults.
 
 use homeostat_core::Revision;
 use homeostat_store::{Event, Memory, Store as _};
@@ -12,7 +13,7 @@ use super::scenario::{StepAction, shown_object};
 
 /// The field manager of the scenario's applies.
 const FIELD_MANAGER: &str = "scenario";
-/// The namespace of objects that name none.
+/// The namespace of objects that do not name one.
 const DEFAULT_NAMESPACE: &str = "default";
 
 /// A write of the user: it happened between these revisions.
@@ -50,7 +51,7 @@ impl UserWrite {
 pub(super) struct ScenarioUser {
     client: Client,
     pub(super) writes: Vec<UserWrite>,
-    /// What was created or applied, in this order.
+    /// The objects that were created or applied, in this order.
     created: Vec<Value>,
 }
 
@@ -60,13 +61,13 @@ impl ScenarioUser {
         Self { client, writes: Vec::new(), created: Vec::new() }
     }
 
-    /// Creates an object that is there before the operator starts. It is not deleted in the end.
+    /// Creates an object that exists before the operator starts. It is not deleted at the end.
     pub(super) async fn set_up(&self, object: &Value) -> Result<(), String> {
         let result = self.create(object).await;
         result.map_err(|error| format!("{} of setup cannot be created: {error}", shown_object(object)))
     }
 
-    /// Does what a step says.
+    /// Performs a step.
     pub(super) async fn perform(&mut self, store: &Memory, action: &StepAction<'_>) -> Result<(), String> {
         let before = store.snapshot().revision();
         let result = match action {
@@ -87,7 +88,7 @@ impl ScenarioUser {
         result.map_err(|error| error.to_string())
     }
 
-    /// Deletes everything that the steps made and that is still there, last first.
+    /// Deletes everything that the steps created and that still exists, last first.
     pub(super) async fn clean_up(&mut self, store: &Memory) -> Result<(), String> {
         for object in std::mem::take(&mut self.created).iter().rev() {
             match self.perform(store, &StepAction::Delete(object)).await {

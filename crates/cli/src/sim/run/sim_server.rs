@@ -18,11 +18,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::wire::{Wire, WireService};
 
-/// The operator's user. It may do everything: what rights an operator needs is another question.
+/// The operator's user. It may do everything: which permissions an operator needs is another question.
 pub(super) const OPERATOR_USER: &str = "simulated-operator";
 /// Length of the operator's token, which is valid for one run, on loopback only.
 const TOKEN_LETTERS: usize = 32;
-/// How long the parts of a server may take to end; what is left is dropped with them.
+/// How long the parts of a server may take to end; the rest is dropped.
 const STOP_TIME: Duration = Duration::from_secs(2);
 /// The namespace of the scenario's client.
 const DEFAULT_NAMESPACE: &str = "default";

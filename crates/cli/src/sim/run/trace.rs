@@ -1,4 +1,4 @@
-//! A failure as a file: everything that is needed to repeat it.
+//! A failure as a file, with everything needed to repeat it.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ const FORMAT: u32 = 1;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ExecTrace {
-    /// The version of this format; its name tells it from the traces of operators in Rust.
+    /// The version of this format; its name distinguishes it from the traces of operators in Rust.
     #[serde(rename = "homeostatExecTrace")]
     format: u32,
     /// The operator.
@@ -23,11 +23,11 @@ pub(super) struct ExecTrace {
     pub(super) scenario: Scenario,
     /// The seed of the exploration that found it.
     pub(super) seed: u64,
-    /// What goes wrong.
+    /// The faults.
     pub(super) faults: Vec<Deviation>,
-    /// The rule that it breaks.
+    /// The violated rule.
     pub(super) oracle: String,
-    /// What that is about.
+    /// The subject of the violation.
     pub(super) subject: String,
     /// The whole story as it was told, for people.
     #[serde(default)]

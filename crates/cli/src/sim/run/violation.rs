@@ -1,15 +1,15 @@
-//! What an oracle says: which rule was broken, by what, and how such a thing is usually cured.
+//! The verdict of an oracle: which rule was broken, by what, and how that is usually fixed.
 
-/// Something that must not happen did.
+/// A violated rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Violation {
     /// The rule.
     pub(super) oracle: &'static str,
-    /// What it is about: an object, or the operator.
+    /// The subject: an object, or the operator.
     pub(super) subject: String,
-    /// In words.
+    /// A description.
     pub(super) text: String,
-    /// How such a thing is usually cured.
+    /// How this is usually fixed.
     pub(super) hint: &'static str,
 }
 
@@ -19,7 +19,7 @@ impl Violation {
         Self { oracle, subject: subject.into(), text: text.into(), hint: "" }
     }
 
-    /// Adds how such a thing is usually cured.
+    /// Adds a hint on how this is usually fixed.
     pub(super) fn hint(mut self, hint: &'static str) -> Self {
         self.hint = hint;
         self

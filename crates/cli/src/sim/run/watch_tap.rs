@@ -1,7 +1,7 @@
 //! A watch of the operator, event by event: each event about an object is given its address, and the watch is late, ends or
 //! expires if a fault has that address.
 //!
-//! Only watches in JSON are read, which is what the server streams to all who read it; others pass as they are.
+//! Only watches in JSON are parsed, which is how the server streams by default; others pass unchanged.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ struct EventMetadata {
 /// A watch that is being followed.
 struct WatchTap {
     pieces: BoxStream<'static, Bytes>,
-    /// What arrived and is not sent yet.
+    /// Data that has arrived and is not sent yet.
     buffer: BytesMut,
     target: CallTarget,
     open: OpenWatch,

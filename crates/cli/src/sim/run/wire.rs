@@ -1,8 +1,8 @@
-//! Where the operator's requests pass: each is given its address, recorded, and disturbed if a fault has that address.
+//! The path of the operator's requests: each is given its address, recorded, and disturbed if a fault has that address.
 //! Requests of all others go straight to the API.
 //!
-//! **Invariant:** an address is made of the verb, the object and an ordinal, never of time, so the same faults hit the same
-//! requests in every run in which the operator makes them.
+//! **Invariant:** an address consists of the verb, the object and an ordinal, never of time, so the same faults hit the
+//! same requests in every run in which the operator makes them.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ impl WireService {
         response
     }
 
-    /// Answers the request as its fault says.
+    /// Answers the request according to its fault.
     async fn disturb(
         &self,
         call: &StartedCall,
@@ -108,7 +108,7 @@ impl WireService {
                 let parts = self.outdate(parts, target, *changes);
                 self.forward(parts, body).await
             }
-            // The others do not happen at requests.
+            // Other faults do not concern requests.
             _ => self.forward(parts, body).await,
         }
     }

@@ -1,5 +1,5 @@
-//! What happened on the wire: the operator's requests with their addresses and fates, the watch events it was sent, and the
-//! timeline for people. It also knows the operator's process, which faults kill.
+//! The log of the wire: the operator's requests with their addresses and outcomes, the watch events it was sent, and
+//! the timeline for people. It also knows the operator's process, which faults kill.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,12 +13,12 @@ use tokio::time::Instant;
 use super::fault::{Deviation, Fault};
 use super::request_address::CallTarget;
 
-/// What a request allows to go wrong.
+/// Which faults are possible for a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CallTraits {
-    /// It says which version it changes, so a conflict is possible.
+    /// It names the version it changes, so a conflict is possible.
     pub(super) has_resource_version: bool,
-    /// It is content with any version, so an old one is possible.
+    /// It accepts any version, so a stale one is possible.
     pub(super) takes_any_version: bool,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct CallRecord {
     pub(super) address: String,
     pub(super) target: CallTarget,
     pub(super) traits: CallTraits,
-    /// The revisions of the store before and after; `None` while it is under way.
+    /// The revisions of the store before and after; `None` while it is in progress.
     pub(super) before: Revision,
     pub(super) after: Option<Revision>,
 }
@@ -88,14 +88,14 @@ pub(super) struct WireState {
     /// Faults that happened.
     pub(super) done: Vec<Deviation>,
     pub(super) open_watches: usize,
-    /// When something was asked for the first time, or a watch was opened.
+    /// When a new request was made, or a watch was opened.
     pub(super) news_at: Option<Instant>,
     pub(super) fault_ends_at: Option<Instant>,
     pub(super) write_ended_at: Option<Instant>,
     outage_until: Option<Instant>,
     pub(super) calls_since_start: usize,
     born: Revision,
-    /// The operator's process group while it lives.
+    /// The operator's process group while it runs.
     group: Option<Pid>,
     /// The operator was killed, or is to be as soon as its process group is known.
     pub(super) is_killed: bool,
@@ -134,7 +134,7 @@ impl Wire {
         self.state().lines.push(TimelineLine { at, actor, text: text.into(), is_fault: false });
     }
 
-    /// Records that a request begins, and returns what goes wrong with it.
+    /// Records that a request begins, and returns its fault.
     pub(super) fn begin_call(
         &self,
         target: &CallTarget,
@@ -180,7 +180,7 @@ impl Wire {
         }
     }
 
-    /// Records that a watch event is about to be sent, and returns what goes wrong with it.
+    /// Records that a watch event is about to be sent, and returns its fault.
     pub(super) fn begin_event(&self, object: &str) -> Option<Fault> {
         let at = self.elapsed();
         let mut state = self.state();
@@ -189,7 +189,7 @@ impl Wire {
         state.take_fault(&address, at)
     }
 
-    /// Returns what goes wrong at this step.
+    /// Returns the fault at this step.
     pub(super) fn begin_step(&self, address: &str) -> Option<Fault> {
         let at = self.elapsed();
         self.state().take_fault(address, at)
@@ -212,7 +212,7 @@ impl Wire {
         (state.group, state.is_killed, state.calls_since_start) = (None, false, 0);
     }
 
-    /// Records the process group of the operator that was started, and kills it if that was asked for meanwhile.
+    /// Records the process group of the operator that was started, and kills it if that was requested in the meantime.
     pub(super) fn operator_started(&self, group: Option<Pid>) {
         let mut state = self.state();
         state.group = group;
@@ -239,7 +239,7 @@ impl Wire {
 impl WireState {
     fn kill_group(&mut self) {
         if let Some(group) = self.group.take() {
-            // It may have ended by itself just now.
+            // It may have just ended.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }

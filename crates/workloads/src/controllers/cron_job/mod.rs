@@ -3,8 +3,8 @@
 //! A Job's name contains the minute it is for. So a run that was started and not recorded before a crash is found
 //! again, and not started twice. Without a `timeZone` the schedule is in UTC.
 
-mod due;
-mod zone;
+mod due_runs;
+mod time_zone;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, CronJobStatus, Job};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
-use self::due::{DueRun, ScheduleWindow};
-use self::zone::load_zone;
-use super::number::as_usize;
+use self::due_runs::{DueRun, ScheduleWindow};
+use self::time_zone::load_zone;
+use super::numbers::as_usize;
 use super::ownership::is_controlled_by;
 use super::pod_control::error_message;
 
 /// The annotation with the time a Job was scheduled for.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// How long after a scheduled time to look again, so that the clock has certainly passed it.
+/// How long after a scheduled time to check again, so that the clock has certainly passed it.
 const MARGIN: Duration = Duration::from_millis(100);
 
 pub(super) fn control() -> Control {
@@ -222,7 +222,7 @@ impl CronJobSync<'_> {
                 self.cx.event(Severity::Normal, "SuccessfulCreate", format!("Created job {job_name}"));
                 created
             }
-            // It was started before a crash and not recorded: unless somebody else controls it, it is ours.
+            // It was started before a crash and not recorded: unless another object controls it, it is ours.
             Err(error) if error.is_conflict() => {
                 let known = self.cx.get::<Job>(job_name.as_str())?;
                 match known.filter(|job| is_controlled_by(&job.metadata, &self.cron.metadata)) {

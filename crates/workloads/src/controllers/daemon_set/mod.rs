@@ -13,12 +13,12 @@ use k8s_openapi::api::core::v1::{Node, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
 use self::plan::{DaemonSetState, should_run_on};
-use super::number::as_usize;
+use super::numbers::as_usize;
 use super::ownership::{claim_objects, label_selector};
 use super::partial_pod::{PartialPod, next_available};
 use super::pod_control;
+use super::pod_template::generated_pod;
 use super::revisions::{self, REVISION, revision_name, surplus_revisions};
-use super::template::generated_pod;
 
 /// How many revisions to keep when the set does not say.
 const HISTORY: i32 = 10;

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSetSpec, DaemonSetStatus};
 use k8s_openapi::api::core::v1::{Node, PodSpec, Taint, Toleration};
 
-use crate::controllers::number::{Rounding, as_count, omit_zero, resolve_percentage};
+use crate::controllers::numbers::{Rounding, as_count, omit_zero, resolve_percentage};
 use crate::controllers::partial_pod::{PartialPod, min_ready};
 use crate::controllers::revisions::REVISION;
 

@@ -1,11 +1,11 @@
 //! Deployments: one ReplicaSet per template; the newest grows while the others shrink.
 //!
 //! A reconcile takes one step: it sizes the sets and writes the status. The effects of the step (Pods become available)
-//! come back as changes of the ReplicaSets' status and trigger the next step. The decisions are in `rollout_sizes`, `sets` and
+//! come back as changes of the ReplicaSets' status and trigger the next step. The decisions are in `rollout_sizes`, `replica_sets` and
 //! `status`, which do no I/O.
 
+mod replica_sets;
 mod rollout_sizes;
-mod sets;
 mod status;
 
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, R
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
+use self::replica_sets::{REVISION, ReplicaSets, name, replicas, size_annotations};
 use self::rollout_sizes::{RolloutLimits, new_size, old_sizes, proportional_sizes};
-use self::sets::{REVISION, ReplicaSets, name, replicas, size_annotations};
 use self::status::{DeploymentConditions, DeploymentState};
 use super::ownership::{OrphansInNamespace, claim_objects, controller_of, label_selector, orphan_index_key};
 use super::partial_pod::{PartialPod, PodsInNamespace};
 use super::pod_control::error_message;
-use super::template::short_hash;
+use super::pod_template::short_hash;
 
 /// The longest name an object may have.
 const NAME_LENGTH_MAX: usize = 253;
@@ -109,8 +109,8 @@ impl Rollout<'_> {
             return self.resize(&new, wanted).await;
         }
         let old = self.sets.old.clone();
-        let sizes: Vec<_> = old.iter().map(|set| sets::size_of_set(set)).collect();
-        for (set, wanted) in old.iter().zip(old_sizes(self.limits, &sizes, sets::size_of_set(&new))) {
+        let sizes: Vec<_> = old.iter().map(|set| replica_sets::size_of_set(set)).collect();
+        for (set, wanted) in old.iter().zip(old_sizes(self.limits, &sizes, replica_sets::size_of_set(&new))) {
             if wanted != replicas(set) {
                 self.resize(set, wanted).await?;
             }
@@ -155,7 +155,7 @@ impl Rollout<'_> {
         if let Some(only) = self.sets.active_or_latest().cloned() {
             return self.resize(&only, desired).await;
         }
-        if sets::is_saturated(self.sets.new.as_ref(), desired) {
+        if replica_sets::is_saturated(self.sets.new.as_ref(), desired) {
             let active: Vec<_> = self.sets.old.iter().filter(|set| replicas(set) > 0).cloned().collect();
             for set in &active {
                 self.resize(set, 0).await?;
@@ -163,7 +163,7 @@ impl Rollout<'_> {
         } else if self.limits.is_rolling {
             let is_growing = desired > 0 && self.limits.total_max() > self.sets.total();
             let active = self.sets.by_size(is_growing);
-            let shares: Vec<_> = active.iter().map(|set| sets::share_of_set(set)).collect();
+            let shares: Vec<_> = active.iter().map(|set| replica_sets::share_of_set(set)).collect();
             let known =
                 self.deployment.status.as_ref().and_then(|status| status.replicas).unwrap_or_default();
             for (set, wanted) in active.iter().zip(proportional_sizes(self.limits, &shares, known)) {
@@ -178,7 +178,7 @@ impl Rollout<'_> {
         let before = replicas(set);
         let notes = size_annotations(self.limits);
         let is_noted =
-            notes.iter().all(|(key, value)| sets::number_annotation(set, key) == value.parse().ok());
+            notes.iter().all(|(key, value)| replica_sets::number_annotation(set, key) == value.parse().ok());
         if before == wanted && is_noted {
             return Ok(());
         }
@@ -198,7 +198,8 @@ impl Rollout<'_> {
     /// Updates the new set's revision, annotations and `minReadySeconds`, if there is a new set.
     async fn update_new_set(&mut self) -> Result<(), Error> {
         let Some(new) = self.sets.new.clone() else { return Ok(()) };
-        let missing = sets::missing_annotations(self.deployment, &new.metadata, self.sets.next_revision());
+        let missing =
+            replica_sets::missing_annotations(self.deployment, &new.metadata, self.sets.next_revision());
         let min_ready = self.spec.min_ready_seconds.unwrap_or_default();
         let known = new.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or_default();
         let new = if missing.is_empty() && min_ready == known {
@@ -210,7 +211,7 @@ impl Rollout<'_> {
             updated
         };
         self.conditions.note_found(self.spec, name(&new), self.cx.now());
-        self.note_revision(sets::revision(&new)).await
+        self.note_revision(replica_sets::revision(&new)).await
     }
 
     /// Returns the new set, and creates it if it is missing.
@@ -243,11 +244,12 @@ impl Rollout<'_> {
         let mut template = self.spec.template.clone();
         let hash = short_hash(&template, self.collisions);
         let labels = template.metadata.get_or_insert_default().labels.get_or_insert_default();
-        labels.insert(sets::HASH.to_owned(), hash.clone());
+        labels.insert(replica_sets::HASH.to_owned(), hash.clone());
         let labels = labels.clone();
         let mut selector = self.spec.selector.clone();
-        selector.match_labels.get_or_insert_default().insert(sets::HASH.to_owned(), hash.clone());
-        let mut annotations = sets::missing_annotations(self.deployment, &ObjectMeta::default(), revision);
+        selector.match_labels.get_or_insert_default().insert(replica_sets::HASH.to_owned(), hash.clone());
+        let mut annotations =
+            replica_sets::missing_annotations(self.deployment, &ObjectMeta::default(), revision);
         annotations.extend(size_annotations(self.limits).map(|(key, value)| (key.to_owned(), value)));
         let owner = self.deployment.metadata.name.as_deref().unwrap_or_default();
         ReplicaSet {
@@ -272,7 +274,7 @@ impl Rollout<'_> {
     fn note_collision(&mut self, set_name: &str, error: Error) -> Error {
         let is_ours = self.cx.get::<ReplicaSet>(set_name).ok().flatten().is_some_and(|set| {
             super::ownership::is_controlled_by(&set.metadata, &self.deployment.metadata)
-                && sets::has_template(&set, &self.spec.template)
+                && replica_sets::has_template(&set, &self.spec.template)
         });
         if !is_ours {
             self.collisions = Some(self.collisions.unwrap_or_default() + 1);
@@ -306,7 +308,7 @@ impl Rollout<'_> {
         if self.spec.paused != Some(true) && !self.state().is_complete(status) {
             return Ok(());
         }
-        for set in sets::surplus_sets(&self.sets.old, limit) {
+        for set in replica_sets::surplus_sets(&self.sets.old, limit) {
             self.cx.delete(&*set).await?;
         }
         Ok(())

@@ -5,7 +5,7 @@
 
 use k8s_openapi::api::apps::v1::DeploymentSpec;
 
-use crate::controllers::number::{Rounding, resolve_percentage};
+use crate::controllers::numbers::{Rounding, resolve_percentage};
 
 /// What the Deployment asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use k8s_openapi::api::apps::v1::{
     Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetStatus,
 };
 
+use super::replica_sets::{ReplicaSets, name};
 use super::rollout_sizes::RolloutLimits;
-use super::sets::{ReplicaSets, name};
-use crate::controllers::number::omit_zero;
+use crate::controllers::numbers::omit_zero;
 use crate::controllers::time::whole_second;
 
 const AVAILABLE: &str = "Available";
@@ -122,7 +122,7 @@ pub(super) struct DeploymentState<'a> {
 }
 
 impl DeploymentState<'_> {
-    /// Returns the status with counts and availability, and leaves the progress as it is.
+    /// Returns the status with counts and availability, and leaves the progress unchanged.
     pub(super) fn status_with_counts(
         &self,
         mut conditions: DeploymentConditions,

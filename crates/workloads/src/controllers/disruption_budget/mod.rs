@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
 use self::plan::ExpectedPodsBasis;
-use super::number::as_count;
+use super::numbers::as_count;
 use super::ownership::{controller_of, label_selector, matches_labels};
 use super::partial_pod::{PartialPod, PodsInNamespace};
 
@@ -130,7 +130,7 @@ async fn write_status(
         }
     }
     match cx.patch_status(budget, patch).await {
-        // It is gone, or the budget was spent meanwhile: that event triggers the next reconcile.
+        // It is gone, or the budget was spent in the meantime: that event triggers the next reconcile.
         Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
         outcome => outcome.map(drop),
     }

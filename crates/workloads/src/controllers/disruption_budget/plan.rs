@@ -9,7 +9,7 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec,
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::controllers::number::{Rounding, as_count, resolve_percentage};
+use crate::controllers::numbers::{Rounding, as_count, resolve_percentage};
 use crate::controllers::partial_pod::PartialPod;
 use crate::controllers::time::whole_second;
 
@@ -84,12 +84,12 @@ fn still_leaving(
     fresh.map(|(name, since)| (name.clone(), since.clone())).collect()
 }
 
-/// Returns how much longer an eviction granted at `since` counts as under way.
+/// Returns how much longer an eviction granted at `since` counts as in progress.
 fn time_left(since: &Time, now: Timestamp) -> Duration {
     EVICTION.saturating_sub(Duration::try_from(now.duration_since(since.0)).unwrap_or_default())
 }
 
-/// Returns how long it is until the first eviction under way no longer counts.
+/// Returns how long it is until the first eviction in progress no longer counts.
 pub(super) fn next_expiry(status: &PodDisruptionBudgetStatus, now: Timestamp) -> Option<Duration> {
     status.disrupted_pods.as_ref()?.values().map(|since| time_left(since, now)).min()
 }

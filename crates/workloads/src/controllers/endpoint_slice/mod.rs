@@ -1,7 +1,7 @@
-//! EndpointSlices: the addresses of the Pods behind a Service. Services without a selector are left alone: somebody
-//! else manages their endpoints. The decisions are in `plan`; `legacy` makes the same into an Endpoints object.
+//! EndpointSlices: the addresses of the Pods behind a Service. Services without a selector are left alone: their
+//! endpoints are managed by others. The decisions are in `plan`; `endpoints` builds an Endpoints object from the same.
 
-mod legacy;
+mod endpoints;
 mod plan;
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) fn control() -> Control {
         .reconcile(reconcile)
 }
 
-/// Returns the selector for a Service's Pods; none if it has no selector.
+/// Returns the selector for a Service's Pods; `None` if it has no selector.
 fn pod_selector(service: &Service) -> Option<LabelSelector> {
     let spec = service.spec.as_ref().filter(|spec| spec.type_.as_deref() != Some("ExternalName"))?;
     let labels = spec.selector.clone().filter(|labels| !labels.is_empty())?;
@@ -46,7 +46,7 @@ async fn reconcile(service: Arc<Service>, cx: Context<Service>) -> Result {
     let mut pods = cx.indexed::<PartialPod, _>(&PodsInNamespace::of(&service.metadata))?;
     pods.retain(|pod| matches_labels(&selector, &pod.metadata));
     let groups = endpoint_groups(&service, &pods);
-    cx.adopt(legacy::endpoints(&service, &groups)).await?;
+    cx.adopt(endpoints::endpoints(&service, &groups)).await?;
     let existing: Vec<EndpointSlice> = cx
         .owned::<EndpointSlice>()?
         .iter()

@@ -27,7 +27,7 @@ use super::deletion_order::pods_to_delete;
 use super::ownership::{claim_objects, label_selector};
 use super::partial_pod::PartialPod;
 use super::pod_control;
-use super::template::generated_pod;
+use super::pod_template::generated_pod;
 
 /// The value of `spec.managedBy` that means this controller.
 const MANAGER: &str = "kubernetes.io/job-controller";
@@ -137,7 +137,7 @@ impl JobSync<'_> {
         }
     }
 
-    /// Creates and deletes Pods until as many are active as wanted. Returns how long to wait before creating more.
+    /// Creates and deletes Pods until the desired number is active. Returns how long to wait before creating more.
     async fn adjust_pods(&self) -> Result<Option<Duration>, Error> {
         let active: Vec<_> = self.progress.active().cloned().collect();
         let wanted = if is_suspended(self.spec) { 0 } else { self.progress.wanted() };

@@ -12,13 +12,13 @@ use homeostat_runtime::{Action, Context, Control, Controller, Error, Result};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 
 use super::deletion_order::pods_to_delete;
-use super::number::as_usize;
+use super::numbers::as_usize;
 use super::ownership::{
     OrphansInNamespace, claim_objects, controller_of, label_selector, matches_labels, orphan_index_key,
 };
 use super::partial_pod::{PartialPod, PodsInNamespace, min_ready, next_available};
 use super::pod_control;
-use super::template::generated_pod;
+use super::pod_template::generated_pod;
 
 pub(super) fn control() -> Control {
     Controller::<ReplicaSet>::new()

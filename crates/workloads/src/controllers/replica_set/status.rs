@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSetCondition, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
-use crate::controllers::number::{as_count, omit_zero};
+use crate::controllers::numbers::{as_count, omit_zero};
 use crate::controllers::partial_pod::PartialPod;
 use crate::controllers::pod_control::error_message;
 use crate::controllers::time::whole_second;

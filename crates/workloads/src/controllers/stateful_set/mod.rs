@@ -16,12 +16,12 @@ use k8s_openapi::api::core::v1::{self as core, PersistentVolumeClaim};
 use serde_json::json;
 
 use self::plan::{PodStep, StatefulSetState, ordinal_of, partition, revision_of};
-use super::number::{as_count, as_usize, omit_zero};
+use super::numbers::{as_count, as_usize, omit_zero};
 use super::ownership::{OrphansInNamespace, claim_objects, label_selector, orphan_index_key};
 use super::partial_pod::{PartialPod, next_available};
 use super::pod_control::error_message;
+use super::pod_template::pod_from_template;
 use super::revisions::{self, REVISION, revision_name, surplus_revisions};
-use super::template::pod_from_template;
 
 /// How long to wait for a claim that is being deleted with its former Pod.
 const CLAIM_WAIT: Duration = Duration::from_secs(1);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSetSpec;
 
-use crate::controllers::number::{Rounding, resolve_percentage};
+use crate::controllers::numbers::{Rounding, resolve_percentage};
 use crate::controllers::partial_pod::{PartialPod, min_ready};
 use crate::controllers::revisions::REVISION;
 
@@ -71,7 +71,7 @@ impl StatefulSetState<'_> {
         pod.phase() == "Running" && self.is_available(pod) && !pod.is_dying()
     }
 
-    /// Returns the steps to take now; none when everything is as it should be, or something must be waited for.
+    /// Returns the steps to take now; empty if the set is as desired, or must wait for something.
     pub(super) fn steps(&self) -> Vec<PodStep> {
         let mut steps = Vec::new();
         if !self.create_missing(&mut steps) || !self.delete_surplus(&mut steps) || !steps.is_empty() {

@@ -8,15 +8,15 @@ use std::path::Path;
 use homeostat_core::quantity::Quantity;
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 
+use super::container_identity::PodIdentities;
 use super::environment::{Environment, config_error, container_environment};
-use super::expand::expand;
-use super::identity::PodIdentities;
+use super::expand_variables::expand;
 use super::plan::PlannedStart;
 use super::pod_folders::PodFolders;
 use super::service_account;
-use super::sources::ValueSources;
 use super::status::StartRefusal;
-use super::{rights, service_variables, termination_log, volumes};
+use super::value_sources::ValueSources;
+use super::{process_rights, service_variables, termination_log, volumes};
 use crate::node::NodeShared;
 use crate::node::http::ContainerRequest;
 use crate::node::supervisor::protocol::{
@@ -117,7 +117,11 @@ pub(crate) fn container_process(
         environment: environment.into_iter().collect(),
         // An absolute path replaces the Pod's own folder.
         directory: folders.home.join(container.working_dir.as_deref().unwrap_or_default()),
-        rights: rights::container_rights(identities.identity_policy, container, !identity.ranges.is_empty()),
+        rights: process_rights::container_rights(
+            identities.identity_policy,
+            container,
+            !identity.ranges.is_empty(),
+        ),
         user: identity.user,
         group: identity.group,
         groups: identity.groups,

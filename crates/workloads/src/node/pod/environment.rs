@@ -6,9 +6,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVar, EnvVarSource, Pod
 
 use super::container_roles::all_containers;
 use super::downward_api;
-use super::expand::expand;
-use super::sources::ValueSources;
+use super::expand_variables::expand;
 use super::status::StartRefusal;
+use super::value_sources::ValueSources;
 
 /// The server's own variables that containers get as well: where programs are, and which language and time zone to use.
 const INHERITED: [&str; 5] = ["PATH", "LANG", "LC_ALL", "TZ", "USER"];

@@ -7,8 +7,8 @@ use homeostat_runtime::{Context, Severity};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, VolumeMount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::container_identity::{IdentityPolicy, PodIdentities};
 use super::container_roles::{self, PodContainer};
-use super::identity::{IdentityPolicy, PodIdentities};
 use super::plan::PodSituation;
 use super::restart::AfterExit;
 use super::status::{NO_EXTRAS, StartRefusal, container_id, whole_second};

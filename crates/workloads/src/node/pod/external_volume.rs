@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::{HostPathVolumeSource, Pod, Volume};
 use rustix::fs::Mode;
 
 use super::environment::config_error;
-use super::sources::ValueSources;
 use super::status::StartRefusal;
+use super::value_sources::ValueSources;
 use super::volumes::{FolderMode, PreparedVolume, VolumeLocation, grant_access};
 use crate::node::NodeShared;
 use crate::node::storage;
@@ -83,7 +83,7 @@ impl ExternalVolume {
     }
 }
 
-/// Closes a claim's folder to everybody except the claim's group, for Pods that walk to it.
+/// Closes a claim's folder to everyone except the claim's group, for Pods that reach it by its path.
 fn close_to_others(folder: &std::os::fd::OwnedFd) -> io::Result<()> {
     let mode = Mode::from_raw_mode(rustix::fs::fstat(folder)?.st_mode);
     if mode.intersects(Mode::RWXO) {

@@ -1,32 +1,32 @@
 //! The controller of Pods bound to this node: it compares a Pod with its processes, does what is missing, and writes
 //! the status.
 //!
-//! Reading order: [`container_roles`] (which containers a Pod has), [`plan`] (what to do) and `restart`, [`identity`] (which users
+//! Reading order: [`container_roles`] (which containers a Pod has), [`plan`] (what to do) and `restart`, [`container_identity`] (which users
 //! the containers run as), `container_launch` (how a process is prepared), [`status`] and [`phase`] (what the API
 //! shows).
 
 mod change_owner;
+mod container_identity;
 mod container_launch;
 pub(crate) mod container_roles;
 mod downward_api;
 mod environment;
 mod events;
-mod expand;
+mod expand_variables;
 mod external_volume;
-mod identity;
 mod mount_path;
 mod phase;
 mod plan;
 mod pod_folders;
 mod pod_users;
+mod process_rights;
 mod restart;
-mod rights;
 pub(crate) mod service_account;
 mod service_variables;
-mod sources;
 mod status;
 mod termination_log;
 mod unsupported_security;
+mod value_sources;
 mod volume_files;
 mod volumes;
 
@@ -51,17 +51,17 @@ use super::probe::PodHealth;
 use super::supervisor::protocol::{ContainerKey, SupervisorRequest};
 use super::supervisor_client::PodRuns;
 use super::tokens::PodTokens;
+pub(crate) use container_identity::IdentityPolicy;
+use container_identity::PodIdentities;
 use environment::config_error;
-pub(crate) use identity::IdentityPolicy;
-use identity::PodIdentities;
 pub(crate) use phase::is_finished;
 use plan::{PodPlan, PodSituation};
-use sources::CachedSources;
 use status::{StartRefusal, StartRefusals};
+use value_sources::CachedSources;
 
-/// How many Pods are reconciled at a time. Each takes a few requests to the supervisor and one write.
+/// How many Pods are reconciled concurrently. Each takes a few requests to the supervisor and one write.
 const CONCURRENCY: usize = 16;
-/// When to look again at a Pod whose volume is not bound yet: another controller binds the volume a moment later.
+/// When to check a Pod again whose volume is not bound yet: another controller binds the volume a moment later.
 const REFUSED_AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> Control {
@@ -69,10 +69,10 @@ pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> 
         .needs_state::<NodeShared>()
         .named("node")
         .to_the_end()
-        .references::<ConfigMap, _>(sources::config_maps)
-        .references::<Secret, _>(sources::secrets)
+        .references::<ConfigMap, _>(value_sources::config_maps)
+        .references::<Secret, _>(value_sources::secrets)
         .references::<ServiceAccount, _>(service_account::account_target)
-        .references::<PersistentVolumeClaim, _>(sources::claims)
+        .references::<PersistentVolumeClaim, _>(value_sources::claims)
         .reads::<PersistentVolume>()
         .writes_status::<Pod>()
         .reads::<Service>()

@@ -47,7 +47,7 @@ pub(crate) struct ContainerStop {
     pub(crate) unhealthy: Option<&'static str>,
 }
 
-/// What to do now, and when to look again if nothing changes.
+/// What to do now, and when to check again if nothing changes.
 #[derive(Default)]
 pub(crate) struct PodPlan<'a> {
     pub(crate) starts: Vec<PlannedStart<'a>>,

@@ -1,6 +1,6 @@
 //! Where a container finds the Pod's own folders.
 //!
-//! In a mount namespace the node's folder is hidden, and the Pod's home and volumes are mounted at paths that everybody
+//! In a mount namespace the node's folder is hidden, and the Pod's home and volumes are mounted at paths that everyone
 //! can reach. Without one they stay where they are; if the Pod's user is not the node's user, the folders above let
 //! only the Pod's group pass.
 
@@ -12,8 +12,8 @@ use k8s_openapi::api::core::v1::Container;
 use rustix::fs::{Gid, Uid};
 
 use super::change_owner;
+use super::container_identity::{ContainerIdentity, PodIdentities};
 use super::environment::config_error;
-use super::identity::{ContainerIdentity, PodIdentities};
 use super::status::StartRefusal;
 use crate::node::NodeShared;
 use crate::node::supervisor::protocol::{Mount, MountOrigin};

@@ -1,8 +1,8 @@
 //! Assigns users to a Pod, and owners to its claims' files.
 //!
-//! A claim outlives Pods, and two Pods may use it at a time. So its files belong to a user of the claim, and a Pod that
-//! has claims and names no user runs as the first claim's user. Further claims are given to the same user, unless
-//! another Pod uses them.
+//! A claim outlives Pods, and two Pods may use it at the same time. So its files belong to a user of the claim, and a
+//! Pod that has claims and names no user runs as the first claim's user. Further claims are given to the same user,
+//! unless another Pod uses them.
 
 use std::path::PathBuf;
 
@@ -10,11 +10,11 @@ use homeostat_runtime::Context;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::change_owner::change_owner;
+use super::container_identity::{IdentityPolicy, PodIdBlocks, PodIdentities};
 use super::environment::config_error;
-use super::identity::{IdentityPolicy, PodIdBlocks, PodIdentities};
 use super::phase;
-use super::sources::{CachedSources, ValueSources};
 use super::status::StartRefusal;
+use super::value_sources::{CachedSources, ValueSources};
 use crate::node::id_blocks::{BlockHolder, IdBlock, IdBlocks, is_reserved};
 use crate::node::supervisor::safe_path;
 use crate::node::user_accounts::UserAccount;
@@ -124,7 +124,7 @@ fn give_claims_to_account(claims: &[ClaimFolder], account: &UserAccount) -> std:
     for claim in claims.iter().filter(|_| account.user != 0) {
         let folder = safe_path::open_or_make_folder(&claim.folder)?;
         if rustix::fs::fstat(&folder)?.st_uid != account.user {
-            // Groups stay as they are: the account may be in them.
+            // Groups stay unchanged: the account may be in them.
             change_owner(&folder, |id| (id == 0 || is_reserved(id)).then_some(account.user))?;
         }
     }

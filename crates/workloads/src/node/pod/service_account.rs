@@ -63,7 +63,7 @@ pub(crate) fn with_account_mounted(pod: &Pod) -> Arc<Pod> {
 
 fn mount(container: &mut Container) {
     let mounts = container.volume_mounts.get_or_insert_default();
-    // What ServiceAccount admission mounted is the account, too; the node's own volume has more in it.
+    // The volume that ServiceAccount admission mounted is also the account; the node's own volume contains more.
     let is_admitted =
         |mount: &&mut VolumeMount| mount.mount_path == FOLDER && mount.name.starts_with(ADMITTED);
     if let Some(mount) = mounts.iter_mut().find(is_admitted) {

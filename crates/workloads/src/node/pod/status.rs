@@ -26,7 +26,7 @@ pub(super) const HOST: &str = "127.0.0.1";
 pub(crate) struct StartRefusal {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
-    /// Whether the cause can go away without a change that triggers the Pod. If so, the Pod is looked at again.
+    /// Whether the cause can go away without a change that triggers the Pod. If so, the Pod is checked again.
     pub(crate) is_temporary: bool,
 }
 
@@ -66,7 +66,7 @@ pub(super) const NO_EXTRAS: &str = "this node runs no ephemeral containers: thei
 const NEVER_RUN: i32 = 128;
 
 fn ephemeral_status(container: &EphemeralContainer) -> ContainerStatus {
-    // Not waiting: kubectl would wait for it for ever.
+    // Not waiting: kubectl would wait for it forever.
     let terminated = ContainerStateTerminated {
         exit_code: NEVER_RUN,
         reason: Some("NotOffered".to_owned()),

@@ -88,7 +88,7 @@ impl TerminationLog {
     }
 }
 
-/// Makes the file writable for any user of the Pod; the folders above are closed to everybody else. An existing one
+/// Makes the file writable for any user of the Pod; the folders above are closed to everyone else. An existing one
 /// stays, even a link that the container put in its place: the reader does not follow it.
 fn make_file(file: &Path) -> io::Result<()> {
     if let Some(folder) = file.parent() {

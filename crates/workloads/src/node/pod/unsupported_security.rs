@@ -1,16 +1,16 @@
 //! Reports once, in an event, which of a Pod's security settings this node does not support.
 //!
 //! The Pod runs nevertheless: these settings would restrict it, or grant it rights that it can do without. Settings
-//! that would give it another user's rights are refused instead (see `identity`).
+//! that would give it another user's rights are refused instead (see `container_identity`).
 
 use std::path::Path;
 
 use homeostat_runtime::{Context, Severity};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
 
+use super::container_identity::{IdentityPolicy, PodIdentities};
 use super::container_roles::all_containers;
-use super::identity::{IdentityPolicy, PodIdentities};
-use super::{phase, rights};
+use super::{phase, process_rights};
 use crate::node::NodeShared;
 
 /// Reports what the Pod does not get, when it is first reconciled.
@@ -89,8 +89,9 @@ fn unreachable_folders(shared: &NodeShared, identity: &PodIdentities<'_>) -> Opt
     use std::os::unix::fs::MetadataExt as _;
     /// The permission of others to pass.
     const PASSABLE: u32 = 0o001;
-    let must_walk =
-        !shared.has_namespaces && identity.blocks.is_some() && !rights::is_root(identity.identity_policy);
+    let must_walk = !shared.has_namespaces
+        && identity.blocks.is_some()
+        && !process_rights::is_root(identity.identity_policy);
     let is_closed = |folder: &&Path| std::fs::metadata(folder).is_ok_and(|meta| meta.mode() & PASSABLE == 0);
     let closed = shared.layout.root().ancestors().filter(|_| must_walk).find(is_closed)?;
     Some(format!(
@@ -107,7 +108,7 @@ fn unsupported_of_container(
 ) -> Vec<String> {
     let none = SecurityContext::default();
     let context = container.security_context.as_ref().unwrap_or(&none);
-    let is_root = rights::is_root(identity.identity_policy);
+    let is_root = process_rights::is_root(identity.identity_policy);
     let who = identity.identity_of(container).unwrap_or_default();
     let has_namespace = !who.ranges.is_empty();
     let drops =
@@ -115,7 +116,10 @@ fn unsupported_of_container(
     let profile = |kind: Option<&str>| kind.is_some_and(|kind| kind != "Unconfined");
     let asked = [
         (context.privileged == Some(true) && !is_root, "privileged"),
-        (drops && !rights::can_bound(identity.identity_policy), "capabilities.drop (the server is not root)"),
+        (
+            drops && !process_rights::can_bound(identity.identity_policy),
+            "capabilities.drop (the server is not root)",
+        ),
         (context.read_only_root_filesystem == Some(true) && !shared.has_namespaces, "readOnlyRootFilesystem"),
         (profile(context.seccomp_profile.as_ref().map(|profile| &*profile.type_)), "seccompProfile"),
         (profile(context.app_armor_profile.as_ref().map(|profile| &*profile.type_)), "appArmorProfile"),
@@ -128,7 +132,7 @@ fn unsupported_of_container(
         .filter(|(is_asked, _)| *is_asked)
         .map(|(_, what)| format!("{what} of container {}", container.name))
         .collect();
-    let withheld = rights::withheld_capabilities(identity.identity_policy, container, has_namespace);
+    let withheld = process_rights::withheld_capabilities(identity.identity_policy, container, has_namespace);
     if !withheld.is_empty() {
         missing.push(format!("capabilities {} of container {}", withheld.join(", "), container.name));
     }

@@ -16,16 +16,16 @@ use k8s_openapi::api::core::v1::{
 };
 use rustix::fs::{Gid, Mode, Uid};
 
+use super::container_identity::PodIdentities;
 use super::downward_api;
 use super::environment::{Environment, config_error, require_object};
-use super::expand::expand;
+use super::expand_variables::expand;
 use super::external_volume::ExternalVolume;
-use super::identity::PodIdentities;
 use super::mount_path;
 use super::pod_folders::PodFolders;
 use super::service_account;
-use super::sources::ValueSources;
 use super::status::StartRefusal;
+use super::value_sources::ValueSources;
 use super::volume_files::{FileContent, FileDefaults, VolumeFiles, write_files};
 use crate::node::NodeShared;
 use crate::node::supervisor::protocol::{Mount, MountOrigin};
@@ -70,7 +70,7 @@ pub(crate) fn prepare_volumes(
             source: path.clone(),
             part: PathBuf::new(),
             target: among_others.clone(),
-            // Read-only, so that it is no way around a read-only mount.
+            // Read-only, so that it cannot be used to bypass a read-only mount.
             is_read_only: all.all(is_only_read),
             origin: origin.clone(),
         });
@@ -198,7 +198,7 @@ pub(super) enum FolderMode {
 }
 
 /// Gives the Pod's users access: all of them if it begins empty, as in Kubernetes, because the folder above is closed
-/// to everybody else; and its group, which then owns everything that is created in it.
+/// to everyone else; and its group, which then owns everything that is created in it.
 pub(super) fn grant_access(folder: &OwnedFd, mode: FolderMode, group: Option<u32>) -> io::Result<()> {
     const ALL: u32 = 0o777;
     /// The group may read and enter, and new files inherit it.

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::{PROVISIONED_BY, PROVISIONER, is_default, volume_match};
 use crate::node::NodeShared;
 
-/// How often to look again at a waiting claim, as in Kubernetes: there may be a new volume or class.
+/// How often to check a waiting claim again, as in Kubernetes: there may be a new volume or class.
 const AGAIN: Duration = Duration::from_secs(15);
 
 pub(super) fn control() -> Control {
@@ -123,7 +123,7 @@ async fn bind_named_volume(
     Ok(Action::await_change())
 }
 
-/// Takes the volume for the claim, unless somebody changed it meanwhile.
+/// Takes the volume for the claim, unless it has changed in the meantime.
 async fn take_volume(
     claim: &PersistentVolumeClaim,
     volume: &PersistentVolume,
@@ -189,7 +189,7 @@ async fn provision(
     Ok(Action::requeue_now())
 }
 
-/// Makes a folder for any user of any Pod; the folders above are closed to everybody else.
+/// Makes a folder for any user of any Pod; the folders above are closed to everyone else.
 fn make_folder(folder: &Path) -> std::io::Result<()> {
     const ALL: u32 = 0o777;
     std::fs::create_dir_all(folder)?;

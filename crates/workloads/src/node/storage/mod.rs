@@ -52,7 +52,7 @@ async fn make_class(client: &Client) -> Result<(), kube::Error> {
     }))
     .expect("a class written here is valid");
     match classes.create(&PostParams::default(), &class).await {
-        // Somebody else has a class with this name.
+        // Someone else has a class with this name.
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
         made => made.map(drop),
     }

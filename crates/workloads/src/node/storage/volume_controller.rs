@@ -15,7 +15,7 @@ use kube::Api;
 use super::is_ours;
 use crate::node::{NodeShared, remove_folder};
 
-/// When to look again at a volume being deleted whose claim still exists.
+/// When to check a volume again that is being deleted and whose claim still exists.
 const AGAIN: Duration = Duration::from_secs(15);
 
 pub(super) fn control() -> Control {

@@ -23,7 +23,7 @@ pub(super) struct StartedProcess<'a> {
     pub(super) awaited: WaitGuard<'a>,
 }
 
-/// Marks a process that somebody waits for, so that nobody else does. Dropping it, with its [`Child`], abandons the
+/// Marks a process that one task waits for, so that no other does. Dropping it, with its [`Child`], abandons the
 /// process.
 pub(super) struct WaitGuard<'a> {
     supervisor: &'a ProcessSupervisor,

@@ -17,12 +17,11 @@ use super::process_supervisor::ProcessSupervisor;
 use super::protocol::{
     CommandOutcome, ContainerKey, ContainerLaunch, LifecycleHook, ProcessSpec, RunExit, RunState,
 };
-use super::{execute, strays, termination_message};
+use super::{run_command, stray_processes, termination_message};
 
 /// How long the pipe may stay open after the process, its group and its strays are gone.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long a postStart hook may take. Kubernetes waits for ever; here the container would never be reported as
-/// running.
+/// How long a postStart hook may take. Kubernetes waits forever; here the container would never be reported as running.
 const AFTER_START_LIMIT: Duration = Duration::from_secs(300);
 
 /// When the process must be gone; `None` while it may run.
@@ -111,7 +110,7 @@ impl RunningContainer<'_> {
         // assigns all other numbers first.
         signal_group(self.pid, Signal::KILL);
         drop(self.awaited);
-        strays::end_strays_of(supervisor, &run_name(&id), self.pid).await;
+        stray_processes::end_strays_of(supervisor, &run_name(&id), self.pid).await;
         if timeout(LAST_WORDS, &mut self.copy).await.is_err() {
             self.copy.abort();
         }
@@ -189,7 +188,8 @@ impl HookRun {
     async fn run(self, supervisor: &ProcessSupervisor, limit: Duration) -> CommandOutcome {
         let done = match self.hook {
             LifecycleHook::Execute(command) => {
-                return execute::run(supervisor, self.process.with_command(command), limit, &self.run).await;
+                return run_command::run(supervisor, self.process.with_command(command), limit, &self.run)
+                    .await;
             }
             LifecycleHook::Sleep { seconds } => {
                 sleep(Duration::from_secs(seconds).min(limit)).await;

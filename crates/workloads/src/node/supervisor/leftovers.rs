@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use rustix::process::Signal;
 
 use super::NODE_VARIABLE;
-use super::layout::NodeLayout;
+use super::node_layout::NodeLayout;
 use super::process::{all_processes, has_variable, signal_group, started_ticks};
 use super::protocol::{ContainerRun, ContainerRuns, RunExit, RunState};
-use super::{process_tag, run_records, strays, system};
+use super::{process_tag, run_records, stray_processes, system};
 
 /// Kills the remaining processes and returns the corrected records.
 pub(super) async fn clean_up(layout: &NodeLayout, now: Timestamp) -> Vec<ContainerRuns> {
@@ -48,7 +48,7 @@ async fn kill_marked(layout: &NodeLayout) {
         system::tag_of(pid).is_some_and(|tag| process_tag::is_of_folder(tag, layout.root()))
             || has_variable(pid, &mark)
     };
-    strays::kill_until_none(|| {
+    stray_processes::kill_until_none(|| {
         all_processes().into_iter().filter(|pid| *pid != own && is_ours(*pid)).collect()
     })
     .await;

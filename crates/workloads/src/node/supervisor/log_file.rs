@@ -67,7 +67,7 @@ pub(crate) fn rotated_path(path: &Path) -> PathBuf {
     path.with_extension("log.1")
 }
 
-/// Copies the pipe to the file until everybody who could write to it has closed it.
+/// Copies the pipe to the file until every process that could write to it has closed it.
 pub(super) async fn copy_to_log(mut pipe: pipe::Receiver, mut log: LogFile, clock: Clock) {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut lines = LineSplitter::default();

@@ -3,10 +3,10 @@
 //!
 //! One supervisor serves one node folder. It is this program, started again with a special first argument
 //! ([`run_node_helper`]). It starts each container through a launcher, which is the same program again and then becomes
-//! the command. The supervisor's own parent is a `guard`, once more the same program.
+//! the command. The supervisor's own parent is a `supervisor_guard`, once more the same program.
 //!
 //! **Invariants:** a container ends with all its processes, and dies with its supervisor. A supervisor whose node stays
-//! away for longer than allowed ends its containers and itself. So nothing runs for ever, whichever process is killed;
+//! away for longer than allowed ends its containers and itself. So nothing runs forever, whichever process is killed;
 //! only if supervisor and guard are killed together are processes left to the next supervisor.
 
 mod child;
@@ -16,11 +16,8 @@ mod credentials;
 #[cfg(not(target_os = "linux"))]
 #[path = "credentials_elsewhere.rs"]
 mod credentials;
-mod execute;
-mod guard;
 pub(crate) mod host_path;
 mod launcher;
-pub(crate) mod layout;
 mod leftovers;
 pub(crate) mod log_file;
 #[cfg(target_os = "linux")]
@@ -28,14 +25,17 @@ mod mount;
 #[cfg(not(target_os = "linux"))]
 #[path = "mount_elsewhere.rs"]
 mod mount;
+pub(crate) mod node_layout;
 pub(crate) mod process;
 mod process_supervisor;
 mod process_tag;
 pub(crate) mod protocol;
+mod run_command;
 mod run_records;
 pub(crate) mod safe_path;
 mod serve;
-mod strays;
+mod stray_processes;
+mod supervisor_guard;
 #[cfg(target_os = "linux")]
 pub(crate) mod system;
 #[cfg(not(target_os = "linux"))]
@@ -53,7 +53,7 @@ use homeostat_core::Clock;
 pub(crate) const GUARD: &str = "homeostat-node-guard";
 /// The first argument of a guard that has closed the inherited descriptors; the supervisor's arguments follow.
 const GUARD_ALONE: &str = "homeostat-node-guard-alone";
-/// The first argument of a supervisor; then the folder, the milliseconds it outlives its node, and `keep` or `remove`.
+/// The first argument of a supervisor; then the folder, the milliseconds it outlives its node, and `keep` or `remove_folder`.
 const SUPERVISE: &str = "homeostat-node-supervisor";
 /// The first argument of a launcher.
 const LAUNCH: &str = "homeostat-node-launch";
@@ -68,17 +68,17 @@ const NAMESPACE_MADE: u8 = 1;
 const NAMESPACE_IS_SET_UP: u8 = 2;
 
 /// Returns the records of every container in the folder.
-pub(crate) fn records(layout: &layout::NodeLayout) -> Vec<protocol::ContainerRuns> {
+pub(crate) fn records(layout: &node_layout::NodeLayout) -> Vec<protocol::ContainerRuns> {
     run_records::load_all(layout)
 }
 
-/// Ends the processes of a node in this folder whose supervisor and guard are gone because somebody killed them
-/// together with the server. Returns false if a supervisor is running there, which takes care of them. Leaves the
-/// folder as it is.
+/// Ends the processes of a node in this folder whose supervisor and guard are gone because they were killed together
+/// with the server. Returns false if a supervisor is running there, which takes care of them. Leaves the folder
+/// unchanged.
 pub async fn end_leftover_processes(folder: &Path) -> bool {
     // Processes are tagged with the folder's real path.
     let Ok(folder) = std::fs::canonicalize(folder) else { return true };
-    let layout = layout::NodeLayout::new(folder);
+    let layout = node_layout::NodeLayout::new(folder);
     let Ok(lock) = File::open(layout.lock()) else { return true };
     let is_free = child::try_lock(&lock);
     if is_free {
@@ -93,8 +93,8 @@ pub fn run_node_helper() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let word = arguments.next()?;
     match word.to_str()? {
-        GUARD => Some(guard::begin(&arguments.collect::<Vec<_>>())),
-        GUARD_ALONE => Some(guard::main(&arguments.collect::<Vec<_>>())),
+        GUARD => Some(supervisor_guard::begin(&arguments.collect::<Vec<_>>())),
+        GUARD_ALONE => Some(supervisor_guard::main(&arguments.collect::<Vec<_>>())),
         SUPERVISE => Some(serve::main(&arguments.collect::<Vec<_>>())),
         LAUNCH => Some(launcher::main()),
         _ => None,

@@ -268,8 +268,8 @@ impl MountBuilder {
         if volume.mount.origin == MountOrigin::Pod {
             self.volumes.push(mount_and_inode(&volume.tree)?.0);
         } else if volume.mount.is_read_only {
-            // A folder of the host: whatever is mounted inside it goes on a mirror, whose entries are as closed as
-            // this.
+            // A folder of the host: mounts inside it are made in a mirror of it, whose entries are as restricted as the
+            // folder.
             self.make_read_only(&volume.tree)?;
         }
         Ok(())
@@ -315,7 +315,7 @@ impl MountBuilder {
         attach(&tree, folder)?;
         for entry in entries.iter().filter(|entry| ![c".", c".."].contains(&entry.file_name())) {
             match show_entry(folder, entry, &tree) {
-                // It disappeared meanwhile: such folders are busy.
+                // It disappeared in the meantime: such folders are busy.
                 Err(_) if file_type(folder, entry.file_name()).is_err() => {}
                 shown => shown?,
             }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal};
 
-/// Returns when the process started, in kernel ticks since boot: together with the pid, this identifies a process for
-/// ever.
+/// Returns when the process started, in kernel ticks since boot: together with the pid, this identifies a process
+/// forever.
 pub(crate) fn started_ticks(pid: i32) -> Option<u64> {
     /// The position of `starttime` in `/proc/PID/stat`, counted from the field after the command.
     const STARTED: usize = 19;

@@ -16,13 +16,13 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::container::{self, StopDeadline};
-use super::execute;
-use super::layout::NodeLayout;
+use super::node_layout::NodeLayout;
 use super::protocol::{
     CommandOutcome, ContainerKey, ContainerLaunch, ContainerRun, ContainerRuns, ProcessSpec, RunExit,
     RunState, SupervisorEvent, SupervisorRequest,
 };
-use super::{run_records, strays};
+use super::run_command;
+use super::{run_records, stray_processes};
 use crate::node::remove_folder;
 
 /// The most changes that wait for the node. A node further behind is disconnected and gets the whole state when it
@@ -152,7 +152,7 @@ impl ProcessSupervisor {
         let supervisor = Arc::clone(self);
         let run = container::run_name(id);
         self.tasks.spawn(async move {
-            let outcome = execute::run(&supervisor, process, limit, &run).await;
+            let outcome = run_command::run(&supervisor, process, limit, &run).await;
             supervisor.lock().send_event(SupervisorEvent::Executed { ticket, outcome });
         });
     }
@@ -219,7 +219,7 @@ impl ProcessSupervisor {
         }
         self.tasks.close();
         self.tasks.wait().await;
-        strays::end_all(self).await;
+        stray_processes::end_all(self).await;
     }
 
     fn lock(&self) -> MutexGuard<'_, RunTable> {

@@ -205,7 +205,7 @@ pub(crate) enum RunState {
     /// Running as the leader of its own session and process group.
     Running {
         pid: i32,
-        /// The process's start in kernel ticks: together with the pid it identifies one process for ever.
+        /// The process's start in kernel ticks: together with the pid it identifies one process forever.
         started_ticks: u64,
         started_at: Timestamp,
     },

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::layout::NodeLayout;
+use super::node_layout::NodeLayout;
 use super::protocol::ContainerRuns;
 
 pub(super) fn save(layout: &NodeLayout, runs: &ContainerRuns) -> io::Result<()> {

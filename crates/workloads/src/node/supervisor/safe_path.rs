@@ -2,7 +2,7 @@
 //!
 //! Volumes and homes belong to containers, which may put links in them, and the node may be root. **Invariant:**
 //! [`resolve_beneath`] follows no link out of its folder, and nothing is created through a link. Every name is looked
-//! up from a descriptor, so replacing a folder meanwhile changes nothing. Permissions are left to the kernel.
+//! up from a descriptor, so replacing a folder in the meantime changes nothing. Permissions are left to the kernel.
 //!
 //! Why neither `openat2` with `RESOLVE_BENEATH` nor `cap-std` is used: docs/why/dependencies.md.
 
@@ -67,7 +67,7 @@ pub(crate) fn make_folders(
 ) -> io::Result<OwnedFd> {
     for name in names {
         let is_made = match rustix::fs::mkdirat(&at, name.as_os_str(), FOLDER_MODE) {
-            // Somebody was faster; the next line finds out what it is.
+            // Another process was faster; the next line finds out what it is.
             Err(Errno::EXIST) => false,
             made => made.map(|()| true)?,
         };
@@ -79,7 +79,7 @@ pub(crate) fn make_folders(
     Ok(at)
 }
 
-/// Lets everybody pass, whatever this process's umask.
+/// Lets everyone pass, whatever this process's umask.
 pub(crate) fn make_passable(folder: &OwnedFd) -> io::Result<()> {
     Ok(rustix::fs::fchmod(folder, FOLDER_MODE)?)
 }

@@ -18,10 +18,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::child::try_lock;
-use super::layout::NodeLayout;
+use super::node_layout::NodeLayout;
 use super::process_supervisor::ProcessSupervisor;
 use super::protocol::{SupervisorEvent, SupervisorRequest};
-use super::{leftovers, strays, system};
+use super::{leftovers, stray_processes, system};
 use crate::node::remove_folder;
 
 /// How long a new supervisor waits for the node that started it.
@@ -81,7 +81,7 @@ async fn supervise(arguments: SupervisorArguments) -> io::Result<()> {
     let supervisor = Arc::new(ProcessSupervisor::new(layout, open_files, known));
     let grace = tokio::select! {
         grace = serve(&supervisor, &listener, arguments.outlives_node) => grace?,
-        harvested = strays::reap_until_stopped(&supervisor) => return harvested,
+        harvested = stray_processes::reap_until_stopped(&supervisor) => return harvested,
     };
     // No node finds us from here on; the next one starts a supervisor, which waits for our lock.
     drop(listener);

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use super::layout::NodeLayout;
+use super::node_layout::NodeLayout;
 use super::protocol::{ContainerKey, RunExit};
 
 /// The longest message; a longer one loses its beginning.

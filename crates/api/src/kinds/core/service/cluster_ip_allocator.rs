@@ -159,7 +159,7 @@ impl ServiceAllocator {
         check_families(spec)?;
         let mut taken = self.taken();
         let mut claim =
-            Allocation { taken: &taken, held: &held, fresh: HeldValues::default(), mode, entropy };
+            ServiceAllocation { taken: &taken, held: &held, fresh: HeldValues::default(), mode, entropy };
         claim.address(spec)?;
         claim.ports(spec)?;
         let fresh = claim.fresh;
@@ -193,7 +193,7 @@ fn check_families(spec: &JsonObject) -> Result<(), Errors> {
 }
 
 /// One allocation in progress.
-struct Allocation<'a> {
+struct ServiceAllocation<'a> {
     taken: &'a TakenValues,
     held: &'a HeldValues,
     fresh: HeldValues,
@@ -201,7 +201,7 @@ struct Allocation<'a> {
     entropy: &'a Entropy,
 }
 
-impl Allocation<'_> {
+impl ServiceAllocation<'_> {
     fn address(&mut self, spec: &mut JsonObject) -> Result<(), Errors> {
         let said = spec.get("clusterIP").and_then(Value::as_str).unwrap_or_default();
         if said == "None" || spec.get("type").and_then(Value::as_str) == Some("ExternalName") {

@@ -79,7 +79,7 @@ impl RunningOperator {
         self.task.is_finished()
     }
 
-    /// Returns why it ended, if nobody told it to.
+    /// Returns why it ended, if it was not stopped.
     pub(super) fn unexpected_end(&self) -> Option<String> {
         match &*self.end.borrow() {
             OperatorEnd::Ended(Err(error)) => Some(error.to_string()),

@@ -49,7 +49,7 @@ pub(super) async fn end_strays_of(supervisor: &ProcessSupervisor, run: &str, lea
         reap(supervisor);
         let mut found = adopted(supervisor);
         found.retain(|pid| signs.match_process(*pid));
-        // Includes commands beside the container: their waiters are told that they ended.
+        // Includes commands beside the container: their waiters are notified that they ended.
         found.extend(supervisor.started().iter().filter(|(_, of)| *of == run).map(|(pid, _)| *pid));
         found
     })

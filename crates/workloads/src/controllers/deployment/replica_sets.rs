@@ -204,7 +204,7 @@ fn longer_history(former: &str, revision: &str) -> String {
 pub(super) fn surplus_sets(old: &[Arc<ReplicaSet>], limit: i32) -> Vec<Arc<ReplicaSet>> {
     let mut alive: Vec<_> =
         old.iter().filter(|set| set.metadata.deletion_timestamp.is_none()).cloned().collect();
-    let excess = alive.len().saturating_sub(crate::controllers::number::as_usize(limit));
+    let excess = alive.len().saturating_sub(crate::controllers::numbers::as_usize(limit));
     alive.sort_by(|left, right| revision(left).cmp(&revision(right)).then(age(left).cmp(&age(right))));
     alive.truncate(excess);
     alive.retain(|set| is_empty(set));

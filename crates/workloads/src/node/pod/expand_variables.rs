@@ -1,4 +1,4 @@
-//! Expands `$(NAME)` in commands, arguments and values to the variable's value. An unknown reference stays as it is,
+//! Expands `$(NAME)` in commands, arguments and values to the variable's value. An unknown reference stays unchanged,
 //! and `$$` is a literal dollar.
 
 /// Replaces every reference that `lookup` knows.

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::{Committed, Error, Op, Txn};
 
 /// The most requests that may wait. At 15 000 commits a second this is a quarter of a second of work; more would only
-/// make everybody late.
+/// delay everyone.
 const WAITING_MAX: usize = 4096;
 /// The most bytes that may wait: ten of the largest objects the API accepts.
 const WAITING_BYTES_MAX: usize = 32 << 20;
@@ -19,12 +19,12 @@ const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// A request to the writer.
 #[derive(Debug)]
-pub(super) enum Request {
+pub(super) enum WriteRequest {
     Commit(Txn, oneshot::Sender<Result<Committed, Error>>),
     Compact(Revision, oneshot::Sender<Result<(), Error>>),
 }
 
-impl Request {
+impl WriteRequest {
     fn bytes(&self) -> usize {
         let Self::Commit(txn, _) = self else { return 0 };
         let step = |(key, _, op): &(homeostat_core::Key, _, Op)| {
@@ -36,26 +36,26 @@ impl Request {
 
 /// The queue of requests.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct WriteQueue {
     waiting: Mutex<QueueState>,
     arrived: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct QueueState {
-    requests: VecDeque<Request>,
+    requests: VecDeque<WriteRequest>,
     bytes: usize,
     is_closed: bool,
     /// Whether the writer sleeps: waking it costs a system call, so it is done only then.
     is_awaited: bool,
 }
 
-impl Queue {
+impl WriteQueue {
     fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn push(&self, request: Request) -> Result<(), Error> {
+    pub(super) fn push(&self, request: WriteRequest) -> Result<(), Error> {
         let bytes = request.bytes();
         let mut waiting = self.lock();
         if waiting.is_closed {
@@ -76,7 +76,7 @@ impl Queue {
     }
 
     /// Takes the waiting requests, up to a batch; waits for the first. `None` if the queue is closed and empty.
-    pub(super) fn take(&self) -> Option<Vec<Request>> {
+    pub(super) fn take(&self) -> Option<Vec<WriteRequest>> {
         let mut waiting = self.lock();
         while waiting.requests.is_empty() {
             if waiting.is_closed {

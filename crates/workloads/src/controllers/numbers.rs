@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// Converts a count of things in memory, which always fits.
+/// Converts a count of values in memory, which always fits.
 pub(crate) fn as_count(length: usize) -> i32 {
     i32::try_from(length).unwrap_or(i32::MAX)
 }

@@ -1,7 +1,7 @@
-//! One clock for a test and its server in another process: the times at which the server says that an object was created or
-//! is to be deleted are translated, by the object's uid, into the virtual moment at which the wire first showed them, and
-//! back in what is sent. Virtual time stands still while a request is under way, so the moment of the answer is that of the
-//! write.
+//! One clock for a test and its server in another process: the times at which the server says that an object was
+//! created or is to be deleted are translated, by the object's uid, into the virtual moment at which the wire first
+//! showed them, and back in what is sent. Virtual time stands still while a request is in progress, so the moment of
+//! the answer is that of the write.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,38 +15,38 @@ const FIELDS: [&str; 2] = ["creationTimestamp", "deletionTimestamp"];
 
 /// The times of the server and ours, by uid and field.
 #[derive(Clone)]
-pub(super) struct FarTimes {
+pub(super) struct RemoteTimes {
     clock: Clock,
-    known: Arc<Mutex<BTreeMap<(String, &'static str), Pair>>>,
+    known: Arc<Mutex<BTreeMap<(String, &'static str), TimePair>>>,
 }
 
-struct Pair {
+struct TimePair {
     theirs: Value,
     ours: Value,
 }
 
 #[derive(Clone, Copy)]
-enum Way {
+enum TimeDirection {
     ToUs,
     ToThem,
 }
 
-impl FarTimes {
+impl RemoteTimes {
     pub(super) fn new(clock: Clock) -> Self {
         Self { clock, known: Arc::default() }
     }
 
     /// Translates JSON from the server, whole, for the test.
     pub(super) fn to_us(&self, text: Bytes) -> Bytes {
-        self.translate(text, Way::ToUs)
+        self.translate(text, TimeDirection::ToUs)
     }
 
     /// Translates JSON for the server.
     pub(super) fn to_them(&self, text: Bytes) -> Bytes {
-        self.translate(text, Way::ToThem)
+        self.translate(text, TimeDirection::ToThem)
     }
 
-    fn translate(&self, text: Bytes, way: Way) -> Bytes {
+    fn translate(&self, text: Bytes, way: TimeDirection) -> Bytes {
         if memchr::memmem::find(&text, FIELDS[0].as_bytes()).is_none() {
             return text;
         }
@@ -56,7 +56,7 @@ impl FarTimes {
         format!("{value}\n").into()
     }
 
-    fn visit(&self, value: &mut Value, way: Way) {
+    fn visit(&self, value: &mut Value, way: TimeDirection) {
         match value {
             Value::Array(items) => items.iter_mut().for_each(|item| self.visit(item, way)),
             Value::Object(fields) => {
@@ -73,16 +73,16 @@ impl FarTimes {
         }
     }
 
-    fn exchange(&self, uid: &str, name: &'static str, time: &mut Value, way: Way) {
+    fn exchange(&self, uid: &str, name: &'static str, time: &mut Value, way: TimeDirection) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let id = (uid.to_owned(), name);
         match way {
-            Way::ToUs => {
+            TimeDirection::ToUs => {
                 let now = || json!(format!("{:.0}", self.clock.now()));
-                let pair = known.entry(id).or_insert_with(|| Pair { theirs: time.clone(), ours: now() });
+                let pair = known.entry(id).or_insert_with(|| TimePair { theirs: time.clone(), ours: now() });
                 *time = pair.ours.clone();
             }
-            Way::ToThem => {
+            TimeDirection::ToThem => {
                 if let Some(pair) = known.get(&id).filter(|pair| pair.ours == *time) {
                     *time = pair.theirs.clone();
                 }
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn times_of_the_server_are_shown_as_ours_and_sent_back_as_its_own() {
         let clock = Clock::virtual_from("2027-01-15T08:00:00Z".parse().unwrap());
-        let times = FarTimes::new(clock);
+        let times = RemoteTimes::new(clock);
         let theirs = json!({"uid": "1", "creationTimestamp": "2026-03-04T05:06:07Z",
                             "deletionTimestamp": "2026-03-04T05:06:08Z"});
         let shown = times.to_us(theirs.to_string().into());

@@ -18,13 +18,13 @@ pub(super) const USED: &str = "used";
 
 /// The note, open for writing.
 #[derive(Debug)]
-pub(super) struct Acknowledged {
+pub(super) struct AcknowledgedRevision {
     file: Box<dyn File>,
     builder: FrameBuilder,
     newest: Revision,
 }
 
-impl Acknowledged {
+impl AcknowledgedRevision {
     /// Opens the note in a folder with these files, or creates it.
     pub(super) fn open(files: &dyn Files, names: &[String]) -> io::Result<Self> {
         let file = if names.iter().any(|name| name == USED) {

@@ -19,7 +19,7 @@ use super::partial_pod::PartialPod;
 /// How long a new Pod is left alone: its creator may bind it by hand, and a client that uses only the API server finds
 /// its Pod unchanged.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often to look again at a Pod that a Node should take: the Node may fall silent first.
+/// How often to check a Pod again that a Node should take: the Node may fall silent first.
 const AGAIN: Duration = Duration::from_secs(30);
 /// The only scheduler that we know to be absent.
 const SCHEDULER: &str = "default-scheduler";

@@ -9,7 +9,7 @@
 
 use k8s_openapi::api::core::v1::{Capabilities, Container};
 
-use super::identity::IdentityPolicy;
+use super::container_identity::IdentityPolicy;
 use crate::node::supervisor::protocol::ProcessRights;
 
 /// The names of Linux's capabilities, each at its number.
@@ -103,7 +103,7 @@ pub(crate) fn container_rights(
     }
 }
 
-/// Returns whether Pods are root on the machine, because its owner said so.
+/// Returns whether Pods are root on the machine, because its owner configured that.
 pub(crate) fn is_root(identity_policy: &IdentityPolicy) -> bool {
     matches!(identity_policy, IdentityPolicy::OneUser { account, is_root: true, .. } if account.user == 0)
 }

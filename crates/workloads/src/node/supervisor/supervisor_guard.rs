@@ -16,7 +16,7 @@ use std::process::{Command, ExitCode};
 use rustix::process::WaitOptions;
 
 use super::process::children;
-use super::strays::kill_process_trees;
+use super::stray_processes::kill_process_trees;
 use super::{GUARD_ALONE, SUPERVISE, system};
 
 /// Becomes a guard with only stdin, stdout and stderr open; returns only if that fails.

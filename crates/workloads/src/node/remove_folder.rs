@@ -2,8 +2,8 @@
 //!
 //! A user who is not root cannot empty a folder that a container made read-only (mode 555 or 000, as Go's module cache
 //! does) before changing its mode. **Invariant:** only folders below the one to remove, and only those of this user,
-//! are made writable. No link is followed, not even one that replaces a folder meanwhile. What belongs to others stays
-//! and causes an error.
+//! are made writable. No link is followed, not even one that replaces a folder in the meantime. Files of others stay
+//! and cause an error.
 
 use std::ffi::CStr;
 use std::fs;

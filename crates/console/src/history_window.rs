@@ -9,13 +9,13 @@ use crate::api::{Refusal, ViewerApi, WatchItem};
 use crate::field::revision;
 use crate::kinds::WatchedKind;
 
-/// How long the server may take to refuse. A watch that it accepts may stay silent, which is an answer, too.
+/// How long the server may take to refuse. A watch that it accepts may stay silent, which is also an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// The share of the window that is left out at its old end: history moves on while it is read.
 const MARGIN: u64 = 20;
 
-/// Returns the oldest revision from which history can be read; none if the server does not tell.
+/// Returns the oldest revision from which history can be read; `None` if the server does not say.
 pub(crate) async fn load_window_start(api: &ViewerApi, kinds: &[WatchedKind]) -> Option<u64> {
     for kind in kinds {
         let Ok(page) = api.load(&format!("{}?limit=1", kind.path(None))).await else { continue };

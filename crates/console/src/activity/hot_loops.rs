@@ -9,7 +9,7 @@ use homeostat_core::Key;
 /// The length of a window, in milliseconds.
 const WINDOW_MS: i64 = 10_000;
 
-/// Runs of one object in a window that are too many: three a second, for ten seconds, is no reaction to anything.
+/// Runs of one object in a window that are too many: three a second, for ten seconds, is not a reaction to anything.
 const RUNS_MAX: u32 = 30;
 
 /// Objects counted in one window, and alarms: beyond them the rest is not counted.

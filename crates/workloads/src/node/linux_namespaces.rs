@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::id_blocks;
-use super::supervisor::layout::NodeLayout;
+use super::supervisor::node_layout::NodeLayout;
 use super::supervisor::protocol::{
     ContainerKey, MachineView, Mount, MountOrigin, ProcessRights, ProcessSpec,
 };
