@@ -185,8 +185,18 @@ fn is_wanted(candidate: &Candidate<'_>, record: &HandlerRecord, seen: Option<&Se
     }
 }
 
+/// Notes the handlers of fields that are to be called for the first time; returns whether there are any. A handler whose end
+/// could not be recorded would otherwise look like one that was never called, and an emptied field like one that was never
+/// filled.
+pub(super) fn announce_first_calls(candidates: &[Candidate<'_>], record: &mut HandlerRecord) -> bool {
+    let fields = candidates.iter().filter(|candidate| candidate.role == Role::Field);
+    let first: Vec<_> = fields.filter(|candidate| is_first_call(candidate, record)).collect();
+    first.iter().for_each(|candidate| record.announce(candidate.id));
+    !first.is_empty()
+}
+
 /// Returns whether the handler of a field, which has never been called, is to be called.
-pub(super) fn is_first_call(candidate: &Candidate<'_>, record: &HandlerRecord) -> bool {
+fn is_first_call(candidate: &Candidate<'_>, record: &HandlerRecord) -> bool {
     !record.has_mark(candidate.id) && candidate.value.as_ref().is_some_and(|value| !is_empty(value))
 }
 

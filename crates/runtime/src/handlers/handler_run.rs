@@ -103,12 +103,12 @@ impl<'a> HandlerRun<'a> {
     pub(super) async fn run_handler(&mut self, index: usize) -> Result<()> {
         let plan = self.plan;
         let entry = &plan.entries[index];
+        let mut candidates = plan.candidates(&*self.object, self.state);
         // What has to be saved anyway takes the announcements along.
         if entry.role == Role::Field || self.kept.is_unsaved {
-            self.announce_fields();
+            self.kept.is_unsaved |= agenda::announce_first_calls(&candidates, &mut self.kept.record);
         }
         self.save().await?;
-        let mut candidates = plan.candidates(&*self.object, self.state);
         candidates.retain(|candidate| candidate.index == index);
         let Some(candidate) = candidates.pop() else { return Ok(()) };
         let call = PendingCall {
@@ -129,17 +129,6 @@ impl<'a> HandlerRun<'a> {
             },
         }
         Ok(())
-    }
-
-    /// Notes the handlers of fields that are called for the first time. A handler whose end could not be recorded would
-    /// otherwise look like one that was never called, and an emptied field like one that was never filled.
-    fn announce_fields(&mut self) {
-        let candidates = self.plan.candidates(&*self.object, self.state);
-        for candidate in candidates.iter().filter(|candidate| candidate.role == Role::Field) {
-            if agenda::is_first_call(candidate, &self.kept.record) {
-                self.unsaved().announce(candidate.id);
-            }
-        }
     }
 
     /// Makes the present state the one that updates start from.
