@@ -241,7 +241,10 @@ impl ApiServer {
             Ok::<_, Status>(other.unwrap_or_else(|| who.clone()))
         };
         if decoded == crate::write_history::PATH {
-            return self.answer_history(parts, &query, who);
+            // States are parsed and compared: never on a thread that serves.
+            let cost = RequestCost { bytes: EXPENSIVE_BYTES, memory: EXPENSIVE_BYTES };
+            let queue = self.shared.expensive.user_queue(who);
+            return queue.make(cost, || self.answer_history(parts, &query, who)).await;
         }
         let PathTarget::Resource(path) = target else {
             labels.set_path(&parts.method, &decoded);

@@ -27,11 +27,22 @@ const WRITES_MAX: usize = 8192;
 /// The most bytes of stored states that writes keep alive. The store's own window keeps most of them anyway.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The bytes that a write takes besides the states: its texts are short.
+/// The bytes that a write takes besides the states and texts.
 const WRITE_BYTES: usize = 512;
 
 /// The most letters of a refusal: some quote the whole object.
-const MESSAGE_LETTERS_MAX: usize = 500;
+pub(crate) const MESSAGE_LETTERS_MAX: usize = 500;
+
+/// The most letters of the other texts that clients choose (program, field manager, subresource). Kubernetes allows 128 for a field manager.
+const TEXT_LETTERS_MAX: usize = 256;
+
+/// The most bytes of the name of an object that is kept: no valid name is longer, and a refused write may have any.
+const KEY_BYTES_MAX: usize = 1024;
+
+/// The most writes of one object that are compared for an answer, and the most bytes of states that are parsed for it: what a person
+/// reads, and some tenths of a second of work.
+const COMPARED_MAX: usize = 200;
+const COMPARED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Resources that are not kept.
 const UNKEPT: [&str; 2] = ["events", "leases"];
@@ -46,10 +57,11 @@ pub trait JournalSource: Send + Sync {
 }
 
 /// A recorded write.
+#[derive(Clone)]
 pub(crate) struct KeptWrite {
     pub(crate) at: Timestamp,
     pub(crate) user: String,
-    pub(crate) agent: Option<HeaderValue>,
+    pub(crate) agent: String,
     pub(crate) verb: &'static str,
     pub(crate) target: Key,
     pub(crate) subresource: String,
@@ -78,13 +90,14 @@ struct WriteRing {
 impl WriteHistory {
     /// Keeps a write.
     pub(crate) fn record(&self, mut write: KeptWrite) {
-        if UNKEPT.contains(&write.target.resource()) {
+        if UNKEPT.contains(&write.target.resource()) || write.target.as_str().len() > KEY_BYTES_MAX {
             return;
         }
-        if let Some(refusal) = &mut write.refusal
-            && let Some((end, _)) = refusal.message.char_indices().nth(MESSAGE_LETTERS_MAX)
-        {
-            refusal.message.truncate(end);
+        if let Some(refusal) = &mut write.refusal {
+            cut(&mut refusal.message, MESSAGE_LETTERS_MAX);
+        }
+        for text in [&mut write.user, &mut write.agent, &mut write.subresource, &mut write.manager] {
+            cut(text, TEXT_LETTERS_MAX);
         }
         let ring = if write.refusal.is_some() { &self.refused } else { &self.done };
         let dropped = lock(ring).push(write);
@@ -98,9 +111,21 @@ impl WriteHistory {
 
     /// Returns what is known about an object, for a caller who may get it. Others are named only if `may_get` says so.
     pub(crate) fn about(&self, object: &Key, may_get: impl Fn(&Key) -> bool) -> ObjectHistory {
-        let (mut writes, since, dropped) = lock(&self.done).about(object);
-        writes.extend(lock(&self.refused).about(object).0);
-        writes.sort_by_key(|write| write.at);
+        // Only copied under the lock, which every write needs; compared afterwards.
+        let (mut kept, since, dropped) = lock(&self.done).about(object);
+        kept.extend(lock(&self.refused).about(object).0);
+        kept.sort_by_key(|write| write.at);
+        let mut bytes = 0;
+        let mut writes: Vec<_> = kept
+            .iter()
+            .rev()
+            .take(COMPARED_MAX)
+            .map(|write| {
+                bytes += write.weight();
+                write.describe(bytes <= COMPARED_BYTES_MAX)
+            })
+            .collect();
+        writes.reverse();
         let sources = self.journals.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let operators = sources.iter().map(|source| {
             let mut journal = source.about(object);
@@ -134,31 +159,35 @@ impl WriteRing {
         dropped
     }
 
-    fn about(&self, object: &Key) -> (Vec<WriteRecord>, Option<Timestamp>, u64) {
-        let writes = self.writes.iter().filter(|write| write.target == *object);
+    fn about(&self, object: &Key) -> (Vec<KeptWrite>, Option<Timestamp>, u64) {
+        let writes = self.writes.iter().rev().filter(|write| write.target == *object).take(COMPARED_MAX);
         let since = self.writes.front().map(|write| write.at);
-        (writes.map(KeptWrite::compare).collect(), since, self.dropped)
+        (writes.cloned().collect(), since, self.dropped)
     }
 }
 
 impl KeptWrite {
     fn weight(&self) -> usize {
         let bytes = |entry: &Option<Arc<Entry>>| entry.as_ref().map_or(0, |entry| entry.bytes.len());
-        WRITE_BYTES + bytes(&self.before) + bytes(&self.after)
+        let message = self.refusal.as_ref().map_or(0, |refusal| refusal.message.len());
+        let texts = [&self.user, &self.agent, &self.subresource, &self.manager];
+        let texts = texts.iter().map(|text| text.len()).sum::<usize>() + self.target.as_str().len() + message;
+        WRITE_BYTES + texts + bytes(&self.before) + bytes(&self.after)
     }
 
-    /// Compares the states before and after it.
-    fn compare(&self) -> WriteRecord {
+    /// Returns what is told of it, with the difference between the states before and after it unless that is too much work.
+    fn describe(&self, is_compared: bool) -> WriteRecord {
         let value = |entry: &Arc<Entry>| -> Value { encode::decode(entry) };
         let diff = match (&self.before, &self.after) {
-            (Some(before), Some(after)) => FieldDiff::between(&self.target, &value(before), &value(after)),
+            (Some(before), Some(after)) if is_compared => {
+                FieldDiff::between(&self.target, &value(before), &value(after))
+            }
             _ => FieldDiff::default(),
         };
-        let agent = self.agent.as_ref().and_then(|agent| agent.to_str().ok());
         WriteRecord {
             at: self.at,
             user: self.user.clone(),
-            agent: agent.unwrap_or_default().to_owned(),
+            agent: self.agent.clone(),
             verb: self.verb.to_owned(),
             target: self.target.clone(),
             subresource: self.subresource.clone(),
@@ -178,6 +207,20 @@ pub(crate) fn verb_name(verb: &'static str, headers: &HeaderMap) -> &'static str
     if verb == "patch" && content_type.starts_with(APPLY) { "apply" } else { verb }
 }
 
+/// Returns the text of a header, as far as it is kept.
+pub(crate) fn agent_text(value: Option<&HeaderValue>) -> String {
+    let text = value.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    text.chars().take(TEXT_LETTERS_MAX).collect()
+}
+
+/// Cuts a text, and frees what was cut off.
+fn cut(text: &mut String, letters_max: usize) {
+    if let Some((end, _)) = text.char_indices().nth(letters_max) {
+        text.truncate(end);
+    }
+    text.shrink_to_fit();
+}
+
 fn lock(ring: &Mutex<WriteRing>) -> MutexGuard<'_, WriteRing> {
     ring.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -190,7 +233,7 @@ mod tests {
         KeptWrite {
             at: Timestamp::UNIX_EPOCH,
             user: "dev".into(),
-            agent: None,
+            agent: String::new(),
             verb: "patch",
             target: Key::new("", "configmaps", "a", &number.to_string()),
             subresource: String::new(),
@@ -216,6 +259,36 @@ mod tests {
             Some(MESSAGE_LETTERS_MAX)
         );
         assert!(lock(&history.done).bytes <= BYTES_MAX);
+    }
+
+    /// A client chooses these texts, and may be refused as often as it likes.
+    #[test]
+    fn long_texts_are_cut_and_counted() {
+        let history = WriteHistory::default();
+        let long = "x".repeat(50_000);
+        for number in 0..WRITES_MAX {
+            let mut write = write(number, Some(&long));
+            [&mut write.user, &mut write.agent, &mut write.subresource, &mut write.manager]
+                .into_iter()
+                .for_each(|text| text.clone_from(&long));
+            history.record(write);
+        }
+        let kept = lock(&history.refused);
+        let weights: usize = kept.writes.iter().map(KeptWrite::weight).sum();
+        assert!(kept.bytes == weights && weights <= BYTES_MAX, "{weights}");
+        let capacity = kept.writes.iter().map(|write| {
+            let message = write.refusal.as_ref().map_or(0, |refusal| refusal.message.capacity());
+            write.user.capacity()
+                + write.agent.capacity()
+                + write.subresource.capacity()
+                + write.manager.capacity()
+                + message
+        });
+        assert!(capacity.sum::<usize>() <= BYTES_MAX);
+        drop(kept);
+        let target = Key::new("", "configmaps", "a", &long);
+        history.record(KeptWrite { target: target.clone(), ..write(1, None) });
+        assert!(history.about(&target, |_| true).writes.is_empty(), "no object has such a name");
     }
 
     #[test]

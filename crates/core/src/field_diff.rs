@@ -4,6 +4,7 @@
 //! such a field is only reported as changed. **Invariant:** a diff has at most [`CHANGES_MAX`] changes of at most
 //! [`VALUE_LETTERS_MAX`] letters per value; omitted changes are counted.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -227,12 +228,16 @@ impl FieldComparison {
             }
             return;
         };
-        let find = |items: &'_ [Value], id: &Value| items.iter().position(|item| item[identity] == *id);
+        // Looked up in maps: lists may have many thousand items.
+        let by_identity = |items: &'_ [Value]| -> HashMap<String, usize> {
+            items.iter().enumerate().map(|(at, item)| (plain_text(&item[identity]), at)).collect()
+        };
+        let (old_items, new_items) = (by_identity(old), by_identity(new));
         for item in new {
-            let before = find(old, &item[identity]).map(|at| &old[at]);
+            let before = old_items.get(&plain_text(&item[identity])).map(|at| &old[*at]);
             self.within(&format!("[{}]", plain_text(&item[identity])), before, Some(item));
         }
-        for item in old.iter().filter(|item| find(new, &item[identity]).is_none()) {
+        for item in old.iter().filter(|item| !new_items.contains_key(&plain_text(&item[identity]))) {
             let step = format!("[{}]", plain_text(&item[identity]));
             let length = self.path.len();
             self.path.push_str(&step);
@@ -402,6 +407,16 @@ mod tests {
         check(json!({"l": ["a"]}), json!({"l": ["a", "b"]}), "l [\"a\"] → [\"a\",\"b\"]");
         let conditions = |status: &str| json!({"conditions": [{"type": "Ready", "status": status}]});
         check(conditions("True"), conditions("False"), "conditions[Ready].status \"True\" → \"False\"");
+    }
+
+    /// Quadratic work would take minutes here.
+    #[test]
+    fn long_lists_are_compared_in_linear_time() {
+        let list = |numbers: &mut dyn Iterator<Item = u32>| -> Value {
+            json!({"l": numbers.map(|number| json!({"name": number.to_string()})).collect::<Vec<_>>()})
+        };
+        check(list(&mut (0..100_000)), list(&mut (0..100_000).rev()), "");
+        check(list(&mut (0..100_000)), list(&mut (0..99_999)), "l[99999] removed");
     }
 
     #[test]

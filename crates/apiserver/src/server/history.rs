@@ -11,7 +11,7 @@ use crate::auth::{ANONYMOUS, Identity, RequestAttributes, impersonate};
 use crate::body::Body;
 use crate::request::{PathTarget, Query, Verb, decode_path, refusal_representation};
 use crate::verbs::refusal_response;
-use crate::write_history::{KeptWrite, verb_name};
+use crate::write_history::{KeptWrite, MESSAGE_LETTERS_MAX, agent_text, verb_name};
 
 impl ApiServer {
     /// Answers who wrote an object, and what the operators of this process did about it. Callers who may not get it are
@@ -64,14 +64,17 @@ impl ApiServer {
         self.shared.backend.writes.record(KeptWrite {
             at: self.shared.backend.clock.now(),
             user: who.name.clone(),
-            agent: parts.headers.get(header::USER_AGENT).cloned(),
+            agent: agent_text(parts.headers.get(header::USER_AGENT)),
             verb: verb_name(verb.name(), &parts.headers),
             target: Key::new(&path.group, &path.resource, &path.namespace, &path.name),
             subresource: path.subresource,
             manager: query.get("fieldManager").to_owned(),
             before: None,
             after: None,
-            refusal: Some(Refusal { code: status.code, message: status.message.clone() }),
+            refusal: Some(Refusal {
+                code: status.code,
+                message: status.message.chars().take(MESSAGE_LETTERS_MAX).collect(),
+            }),
         });
     }
 }

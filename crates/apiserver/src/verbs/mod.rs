@@ -49,7 +49,7 @@ use crate::expensive::{EXPENSIVE_BYTES, RequestCost, UserQueue};
 use crate::request::{Query, ResourcePath, Verb};
 use crate::serve::SlotHandle;
 use crate::stored::convert;
-use crate::write_history::{KeptWrite, verb_name};
+use crate::write_history::{KeptWrite, agent_text, verb_name};
 
 /// The memory of smaller texts is not worth computing: a hundred times their size at worst.
 const SMALL_BYTES: usize = 4 * 1024;
@@ -170,7 +170,7 @@ impl Call {
         self.backend.writes.record(KeptWrite {
             at: self.backend.clock.now(),
             user: self.who.name.clone(),
-            agent: self.headers.get(http::header::USER_AGENT).cloned(),
+            agent: agent_text(self.headers.get(http::header::USER_AGENT)),
             verb: verb_name(self.verb.name(), &self.headers),
             target,
             subresource: self.path.subresource.clone(),

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::local_listener::trusted_listeners;
 use crate::admin::JOURNAL_PATH;
 
 /// How long one operator may take for all answers.
@@ -60,7 +61,12 @@ fn parse_address(address: &str) -> Result<SocketAddr, String> {
 
 async fn load_journal(place: SocketAddr, token: &str, key: &Key) -> Result<Option<OperatorJournal>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{place}: {error}");
+    let listeners = trusted_listeners(place)?;
     let stream = TcpStream::connect(place).await.map_err(|error| failed(&error))?;
+    // The same before and after: so it was they who took the connection.
+    if trusted_listeners(place)? != listeners {
+        return Err(failed(&"somebody else began to listen there"));
+    }
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
     let _connection = AbortOnDropHandle::new(tokio::spawn(connection));

@@ -3,8 +3,8 @@
 //! Our own server answers both for itself and for the controllers in its process. Other operators announce an address in an
 //! annotation of a Lease.
 //!
-//! **Invariant:** the caller's token is sent to an address of this machine only: anyone who may write Leases could
-//! announce any address, and must not collect tokens with it.
+//! **Invariant:** the caller's token is sent to an address of this machine only, where a process of the caller's own user or of root
+//! listens: anyone who may write Leases could announce any address, and must not collect tokens with it.
 
 use homeostat_core::Key;
 use homeostat_core::write_history::{ObjectHistory, OperatorJournal};

@@ -15,6 +15,7 @@ mod admin_client;
 mod api_reads;
 mod collect;
 mod journals;
+mod local_listener;
 mod references;
 mod served_kinds;
 

@@ -30,7 +30,9 @@ pub(super) fn become_user(process: &ProcessSpec, supervisor: &mut (impl Read + W
     if has_ambient {
         keep_capabilities(&process.rights)?;
     }
-    if process.rights.no_new_privileges {
+    // In a user namespace, root is not the machine's. Elsewhere a program such as `su` would make the process root of the machine,
+    // and a Pod can mount its own configuration over that of `su`.
+    if process.rights.no_new_privileges || process.ranges.is_empty() {
         rustix::thread::set_no_new_privs(true)?;
     }
     Ok(())

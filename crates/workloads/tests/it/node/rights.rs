@@ -29,7 +29,7 @@ async fn rights_are_taken_as_asked() {
         format!("CapEff:{effective:016x} CapBnd:{bound:016x} CapAmb:{ambient:016x} NoNewPrivs:{is_fixed} ")
     };
     for (name, security, expected) in [
-        ("usual", json!({}), line(low_ports, usual, low_ports, false)),
+        ("usual", json!({}), line(low_ports, usual, low_ports, true)),
         ("fixed", json!({"allowPrivilegeEscalation": false}), line(low_ports, usual, low_ports, true)),
         (
             "none",
@@ -39,14 +39,14 @@ async fn rights_are_taken_as_asked() {
         (
             "less",
             json!({"capabilities": {"drop": ["KILL"]}}),
-            line(low_ports, usual & !kill, low_ports, false),
+            line(low_ports, usual & !kill, low_ports, true),
         ),
         (
             "ports",
             json!({"capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}}),
-            line(low_ports, low_ports, low_ports, false),
+            line(low_ports, low_ports, low_ports, true),
         ),
-        ("privileged", json!({"privileged": true}), line(low_ports, usual, low_ports, false)),
+        ("privileged", json!({"privileged": true}), line(low_ports, usual, low_ports, true)),
         (
             "named",
             json!({"runAsUser": 54_330, "capabilities": {"drop": ["KILL"]}}),
@@ -59,7 +59,7 @@ async fn rights_are_taken_as_asked() {
     }
 }
 
-/// Whatever program of the machine gives rights gives none to a container that may gain none.
+/// Whatever program of the machine gives rights gives none to a container, whatever its security context says.
 #[tokio::test]
 async fn programs_that_give_rights_give_none() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -72,9 +72,21 @@ async fn programs_that_give_rights_give_none() {
     std::fs::copy("/usr/bin/id", &program).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
     let script = format!("{} -u", program.display());
-    assert_eq!(lab.said_by("gains", spec(&script, json!({}))).await, "0\n", "else this tests nothing");
-    let fixed = lab.said_by("fixed", spec(&script, json!({"allowPrivilegeEscalation": false}))).await;
-    assert_ne!(fixed, "0\n");
+    let elsewhere = std::process::Command::new("setpriv")
+        .args(["--reuid=54332", "--clear-groups"])
+        .arg(&program)
+        .arg("-u")
+        .output()
+        .expect("setpriv belongs to every Linux");
+    assert_eq!(elsewhere.stdout, b"0\n", "else this tests nothing");
+    for (name, security) in [
+        ("usual", json!({})),
+        ("asks", json!({"allowPrivilegeEscalation": true, "privileged": true})),
+        ("fixed", json!({"allowPrivilegeEscalation": false})),
+    ] {
+        let said = lab.said_by(name, spec(&script, security)).await;
+        assert!(said != "0\n" && said.trim().parse::<u32>().is_ok(), "{name}: {said}");
+    }
     for (name, user) in [("named", 54_331), ("root", 0)] {
         let script = format!("{script}; stat -c %u {}", program.display());
         let said = lab.said_by(name, spec(&script, json!({"runAsUser": user}))).await;
