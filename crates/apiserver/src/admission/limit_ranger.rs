@@ -24,19 +24,44 @@ pub(super) static PLUGIN: Plugin = Plugin {
 /// Says which defaults were set.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
+/// The most limits times containers: some hundred times what anybody has. Every limit is compared with every container, and may give
+/// it a default.
+const WORK_MAX: usize = 50_000;
+/// The most violations that are listed.
+const ERRORS_MAX: usize = 100;
+
 fn mutate(request: &AdmissionRequest<'_>, object: &mut Value) {
     if is_concerned(request) && is_kind(request.resource, &POD) {
-        for range in request.load_all(&LIMIT_RANGE, request.namespace) {
-            set_defaults(object, &range);
+        let ranges = request.load_all(&LIMIT_RANGE, request.namespace);
+        // Too many are refused afterwards.
+        if work(object, &ranges) <= WORK_MAX {
+            ranges.iter().for_each(|range| set_defaults(object, range));
         }
     }
+}
+
+/// Returns the number of limits times that of containers.
+fn work(pod: &Value, ranges: &[Value]) -> usize {
+    let count = |list: &Value| list.as_array().map_or(0, Vec::len);
+    let containers = count(&pod["spec"]["containers"]) + count(&pod["spec"]["initContainers"]);
+    let entries = |limit: &Value| {
+        let fields = limit.as_object().into_iter().flat_map(|fields| fields.values());
+        1 + fields.filter_map(Value::as_object).map(serde_json::Map::len).sum::<usize>()
+    };
+    let limits = ranges.iter().flat_map(|range| range["spec"]["limits"].as_array().into_iter().flatten());
+    limits.map(entries).sum::<usize>().saturating_mul(containers)
 }
 
 fn validate(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status> {
     if !is_concerned(request) {
         return Ok(());
     }
-    for range in request.load_all(&LIMIT_RANGE, request.namespace) {
+    let ranges = request.load_all(&LIMIT_RANGE, request.namespace);
+    if is_kind(request.resource, &POD) && work(object, &ranges) > WORK_MAX {
+        let why = "the LimitRanges of the namespace have too many limits for so many containers";
+        return Err(request.forbidden(object, why));
+    }
+    for range in ranges {
         let errors = if is_kind(request.resource, &POD) {
             check_pod(object, &range)
         } else {
@@ -66,6 +91,7 @@ fn is_concerned(request: &AdmissionRequest<'_>) -> bool {
 fn aggregate(mut errors: Vec<String>) -> String {
     let mut seen = std::collections::HashSet::new();
     errors.retain(|error| seen.insert(error.clone()));
+    errors.truncate(ERRORS_MAX);
     if let [one] = &*errors { one.clone() } else { format!("[{}]", errors.join(", ")) }
 }
 

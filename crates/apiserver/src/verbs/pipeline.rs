@@ -30,6 +30,7 @@ mod commit;
 mod field_managers;
 mod merge;
 mod metadata;
+mod policy_parameters;
 mod prepare;
 mod validate;
 

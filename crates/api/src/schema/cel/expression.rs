@@ -20,6 +20,14 @@ use super::value::as_optional;
 /// The work that one evaluation may take, whatever it costs: some ten milliseconds.
 const WORK_MAX: u64 = 2_000_000;
 
+/// The most parts of a value: as many as the largest object has. A part that stands in several places counts in each, as it
+/// does in the JSON of the value.
+const PARTS_MAX: u64 = 500_000;
+/// How deep a value may be nested: deeper than any object, and far from the end of the stack for whatever walks through it.
+const DEPTH_MAX: usize = 1000;
+/// How many parts of a value cost as much as one step: they are only counted.
+const PARTS_PER_COST: u64 = 4;
+
 /// A compiled expression.
 #[derive(Debug)]
 pub struct CelExpression(Program);
@@ -56,7 +64,11 @@ impl CelExpression {
         let outcome = evaluation.run();
         *budget = budget.checked_sub(evaluation.cost).ok_or(CelFailure::Budget)?;
         match outcome {
-            Ok(value) => Ok(CelData(value)),
+            Ok(value) => {
+                let parts = count_parts(&value)?;
+                *budget = budget.checked_sub(parts / PARTS_PER_COST).ok_or(CelFailure::Budget)?;
+                Ok(CelData(value))
+            }
             Err(EvaluationFailure::Error(why)) => Err(CelFailure::Error(why)),
             Err(EvaluationFailure::Limit) => Err(CelFailure::Budget),
         }
@@ -94,6 +106,29 @@ impl CelData {
     pub fn to_json(&self) -> Option<Json> {
         to_json(&self.0)
     }
+}
+
+/// Returns the number of parts of a value. A value with too many, or nested too deep, is refused: to compare it, to write
+/// it down or to drop it could take all the stack or all the memory there is.
+fn count_parts(value: &Value) -> Result<u64, CelFailure> {
+    let mut parts = 0;
+    let mut waiting = vec![(value, 0)];
+    while let Some((value, depth)) = waiting.pop() {
+        parts += 1;
+        if parts > PARTS_MAX || depth > DEPTH_MAX {
+            return Err(CelFailure::Budget);
+        }
+        match value {
+            Value::List(items) => waiting.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Map(map) => waiting.extend(map.map.values().map(|value| (value, depth + 1))),
+            other => {
+                if let Some(Some(inner)) = as_optional(other) {
+                    waiting.push((inner, depth + 1));
+                }
+            }
+        }
+    }
+    Ok(parts)
 }
 
 fn convert(json: &Json) -> Value {
@@ -163,6 +198,25 @@ mod tests {
         check("object.spec.replicas <= 2", json!(false));
         check("has(object.spec.paused) ? 1 : {'a': [1, 2]}", json!({"a": [1, 2]}));
         assert!(matches!(evaluate("object.spec.none == 1", &object), Err(CelFailure::Error(_))));
+    }
+
+    /// Each step doubles the value, or nests it deeper, and is cheap by itself.
+    #[test]
+    fn values_that_grow_from_variable_to_variable_are_refused() {
+        let check = |text: &str, steps: usize| {
+            let expression = CelExpression::compile(text).expect("it compiles");
+            let (mut value, mut budget) = (CelData::from_json(&json!(1)), 10_000_000);
+            for _ in 0..steps {
+                value = expression.evaluate(&[("v", value)], &mut budget)?;
+            }
+            Ok(value)
+        };
+        assert!(check("[v, v]", 15).is_ok());
+        assert_eq!(check("[v, v]", 26).err(), Some(CelFailure::Budget));
+        assert_eq!(check("{'a': v, 'b': v}", 26).err(), Some(CelFailure::Budget));
+        let deep = format!("{}v{}", "[".repeat(40), "]".repeat(40));
+        assert!(check(&deep, 20).is_ok());
+        assert_eq!(check(&deep, 1000).err(), Some(CelFailure::Budget));
     }
 
     #[test]

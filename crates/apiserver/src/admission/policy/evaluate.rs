@@ -13,6 +13,9 @@ use crate::admission::webhook::{convert_between, describe, described};
 /// The most that one policy may cost for one request, binding and parameter, as in Kubernetes.
 const BUDGET: u64 = 10_000_000;
 
+/// The cost of a variable for each one before it: with this, some two thousand of them use up the budget.
+const VARIABLE_COST: u64 = 4;
+
 /// The variables of one evaluation, and what is left of its budget.
 pub(super) struct PolicyEvaluation<'a> {
     expressions: &'a Expressions,
@@ -57,6 +60,8 @@ impl<'a> PolicyEvaluation<'a> {
         let mut known = Vec::new();
         for variable in variables.as_array().into_iter().flatten() {
             let text = |field: &str| variable[field].as_str().unwrap_or_default();
+            // Each takes a copy of the names of those before it, so their number costs.
+            self.budget = self.budget.saturating_sub(known.len() as u64 * VARIABLE_COST);
             if let Ok(value) = self.evaluate(text("expression")) {
                 known.push((text("name").to_owned(), value));
                 if let Some((_, data)) = self.variables.last_mut() {

@@ -1,6 +1,6 @@
 //! Sets the fields that the server itself decides: those of the kind, the generation, addresses and ports.
 //!
-//! Also checks the permission needed beyond that on the object: to grant with a role.
+//! Also checks the permissions needed beyond that on the object: to grant with a role, and to read the parameters of a policy.
 
 use homeostat_api::kinds::core::service::cluster_ip_allocator::AllocationMode;
 use homeostat_api::object::meta;
@@ -9,6 +9,7 @@ use homeostat_api::schema;
 use homeostat_api::status::Status;
 use serde_json::Value;
 
+use super::policy_parameters;
 use crate::auth::RoleWrite;
 use crate::normalize::defaults_too_large;
 use crate::verbs::Call;
@@ -25,7 +26,8 @@ pub(super) fn prepare(call: &Call, object: &mut Value, old: Option<&Value>) -> R
         namespace: &call.path.namespace,
         name: &call.path.name,
     };
-    call.backend.authorizer.check_role_write(&call.who, &write, object, old)
+    call.backend.authorizer.check_role_write(&call.who, &write, object, old)?;
+    policy_parameters::check(call, object, old)
 }
 
 fn prepare_new(call: &Call, object: &mut Value) -> Result<(), Status> {

@@ -25,6 +25,25 @@ async fn containers_get_defaults_and_keep_within_limits() {
     );
 }
 
+/// Each limit meets each container, so a small Pod could take any amount of memory.
+#[tokio::test]
+async fn too_many_limits_for_too_many_containers_are_refused() {
+    let plane = start_without(&["ServiceAccount"]).await;
+    for at in 0..300 {
+        let defaults = json!({format!("example.com/r{at}"): "1"});
+        let limits = json!({"metadata": {"name": format!("l{at}")}, "spec": {"limits": [{"type": "Container", "default": defaults}]}});
+        plane.post(LIMITS, limits).await.expect(201);
+    }
+    let containers = |count: usize| {
+        let container = |at| json!({"name": format!("c{at}"), "image": "i"});
+        json!({"containers": (0..count).map(container).collect::<Vec<_>>()})
+    };
+    let made = plane.post(PODS, pod("few", &containers(3))).await.expect(201);
+    assert_eq!(made["spec"]["containers"][2]["resources"]["limits"].as_object().unwrap().len(), 300);
+    let refused = message(plane.post(PODS, pod("many", &containers(200))).await, 403);
+    assert!(refused.contains("too many limits for so many containers"), "{refused}");
+}
+
 #[tokio::test]
 async fn claims_keep_within_limits_too() {
     let plane = start_without(&[]).await;

@@ -160,3 +160,56 @@ async fn a_mutating_policy_patches() {
         "{refused}"
     );
 }
+
+/// A policy reads its parameters for everybody, and its messages quote them.
+#[tokio::test]
+async fn whoever_names_parameters_must_be_allowed_to_read_them() {
+    let plane = start_without(&["ServiceAccount"]).await;
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let grant = async |name: &str, rules: Value, user: &str| {
+        plane
+            .post(&format!("{rbac}/clusterroles"), json!({"metadata": {"name": name}, "rules": rules}))
+            .await
+            .expect(201);
+        let binding = json!({"metadata": {"name": name}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+            "name": name}, "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}]});
+        plane.post(&format!("{rbac}/clusterrolebindings"), binding).await.expect(201);
+    };
+    let policies =
+        json!([{"apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"], "verbs": ["*"]}]);
+    grant("policies-of-jane", policies.clone(), "jane").await;
+    grant("policies-of-joe", policies, "joe").await;
+    grant("secrets-of-joe", json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]), "joe")
+        .await;
+    let (jane, joe) = (plane.acting_as("jane", &[]), plane.acting_as("joe", &[]));
+    for sort in ["validatingadmission", "mutatingadmission"] {
+        let mut spec = json!({"paramKind": {"apiVersion": "v1", "kind": "Secret"}, "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]}});
+        if sort == "validatingadmission" {
+            spec["validations"] = json!([{"expression": "false", "messageExpression": "params.data.p"}]);
+        } else {
+            spec["reinvocationPolicy"] = json!("Never");
+            spec["mutations"] = json!([{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{data: params.data}"}}]);
+        }
+        let policy = json!({"metadata": {"name": "p"}, "spec": spec});
+        let bound = |name: &str| {
+            let mut spec = json!({"policyName": "p", "paramRef": {"name": name, "namespace": "kube-system", "parameterNotFoundAction": "Deny"}});
+            if sort == "validatingadmission" {
+                spec["validationActions"] = json!(["Deny"]);
+            }
+            json!({"metadata": {"name": "b"}, "spec": spec})
+        };
+        let (all, bindings) = (format!("{GROUP}/{sort}policies"), format!("{GROUP}/{sort}policybindings"));
+        let refused = message(jane.post(&all, policy.clone()).await, 403);
+        assert!(refused.contains("user jane does not have \"get\" permission on all objects"), "{refused}");
+        joe.post(&all, policy).await.expect(201);
+        let refused = message(jane.post(&bindings, bound("crown")).await, 403);
+        assert!(refused.contains("permission on the object referenced by paramRef"), "{refused}");
+        joe.post(&bindings, bound("crown")).await.expect(201);
+        let path = format!("{bindings}/b");
+        let merge = "application/merge-patch+json";
+        jane.patch(&path, merge, json!({"metadata": {"labels": {"a": "b"}}})).await.expect(200);
+        let moved = json!({"spec": {"paramRef": {"name": "other"}}});
+        assert!(message(jane.patch(&path, merge, moved).await, 403).contains("paramRef"));
+    }
+}
