@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`server`] (from request to response), `request` (parsing of requests), `verbs` (one file each,
 //! with the write path in `verbs/pipeline.rs`), `registry` (the served resources), `stored` (objects as entries of
-//! the store) and [`data_formats`] (earlier formats), `backend` (the shared parts of every request), `notices` and
+//! the store) and [`data_formats`] (earlier formats), `backend` (the shared parts of every request), `background_notices` and
 //! [`background`] (work after a write), [`bootstrap`] (default objects), [`auth`] (authentication and authorization), [`admission`] (who else may change or
 //! refuse a write),
 //! `expensive` (requests that take long), then the network side: [`serve`] within [`limits`], `health`, `metrics`.
@@ -13,6 +13,7 @@ mod api_services;
 pub mod auth;
 mod backend;
 pub mod background;
+mod background_notices;
 pub mod body;
 pub mod bootstrap;
 mod continue_token;
@@ -26,9 +27,8 @@ pub mod limits;
 pub mod logs;
 mod metrics;
 mod new_object_metadata;
-mod normalize;
-mod notices;
-mod refusals;
+mod normalize_object;
+mod refusal_counts;
 mod registry;
 mod request;
 pub mod serve;

@@ -19,7 +19,7 @@ mod json_diff;
 pub mod kind;
 mod panics;
 pub mod queue;
-mod recent;
+mod recent_map;
 
 // The exchange with the API server: objects, requests, leadership, events, permissions.
 pub mod cache;

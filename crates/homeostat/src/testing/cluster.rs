@@ -338,7 +338,8 @@ impl Cluster {
 
     /// Drops the history of the API server, so that only a list can close the gap of a watch that was interrupted.
     ///
-    /// # Panics With a remote server, which cannot be controlled.
+    /// # Panics
+    /// With a remote server, which cannot be controlled.
     pub fn forget_history(&self) -> BoxFuture<'_, ()> {
         let store = self.store();
         let revision = store.snapshot().revision();

@@ -10,7 +10,7 @@ use homeostat_core::Entropy;
 use homeostat_core::journal::Source;
 use kube::Client;
 
-use super::feed::{Feed, feed_cache};
+use super::watch_feed::{Feed, feed_cache};
 use super::{Index, ObjectCache};
 use crate::journal::Journal;
 use crate::kind::{Kind, KindInfo};

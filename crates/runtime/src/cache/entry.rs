@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use homeostat_core::Revision;
 
-use super::delta::Writer;
+use super::object_delta::Writer;
 use crate::kind::object::Object;
 
 /// How many writes to one object may wait for the watch. Beyond that the oldest are forgotten and count as someone

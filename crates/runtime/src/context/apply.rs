@@ -25,7 +25,7 @@ use crate::json_diff::{differences, without_nulls};
 use crate::kind::object::{Object, typed};
 use crate::kind::{Kind, KindInfo, info};
 use crate::request::{RequestLabel, call_object};
-use crate::rights::declared::WriteVerb;
+use crate::rights::declared_writes::WriteVerb;
 use crate::shared::last_applied::{AppliedFingerprint, hash_of};
 
 /// What to do about an object of the desired name that is not ours.

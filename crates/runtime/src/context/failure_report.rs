@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use crate::events::{EventNote, Severity};
 use crate::fault::Fault;
 use crate::kind::object::Object;
-use crate::rights::declared::WriteVerb;
+use crate::rights::declared_writes::WriteVerb;
 use crate::shared::ControllerShared;
 
 /// The number of failures in a row after which people are informed; a blip is not reported.

@@ -12,24 +12,24 @@ use kube::Client;
 
 mod annotation;
 mod apply;
+mod cache_reads;
 mod condition;
 mod create;
 mod event;
 mod failure_report;
 mod finalizer;
 mod journal_writes;
+mod json_requests;
 mod object_ownership;
+mod parent_report;
 mod prune;
 mod quarantine;
-mod raw;
-mod read;
-mod report;
 mod status;
 
 pub(crate) use annotation::AnnotationChange;
 pub use condition::{StandardStatus, condition};
+pub use parent_report::Parent;
 pub(crate) use quarantine::report_undecodable;
-pub use report::Parent;
 use status::StatusDraft;
 
 use crate::cache::Writer;

@@ -257,8 +257,9 @@ impl Operator {
     ///
     /// It never ends the process: when it returns, the rest of `main` runs.
     ///
-    /// # Errors [`Error::Usage`] for an unknown argument; a `main` that returns it prints it and exits with 1.
-    /// Otherwise the error that kept the operator from running.
+    /// # Errors
+    /// [`Error::Usage`] for an unknown argument; a `main` that returns it prints it and exits with 1. Otherwise the
+    /// error that kept the operator from running.
     pub fn run(self) -> BoxFuture<'static, Result<(), Error>> {
         let nowhere =
             || Error::NoCluster("give --kubeconfig FILE, set KUBECONFIG, or run in a Pod".to_owned());

@@ -15,19 +15,19 @@ use homeostat_core::{Entropy, Key};
 use tokio::time::Instant;
 
 mod backoff;
+mod key_slots;
 mod key_state;
 #[cfg(test)]
-mod model;
+mod random_model_test;
 mod ready_keys;
-mod slots;
 #[cfg(test)]
 mod tests;
 mod timers;
 
 pub use backoff::Backoff;
+use key_slots::Slots;
 use key_state::{KeyHealth, KeyPhase, Timer, TimerReason};
 use ready_keys::{Ready, ReadyClass, Ticket};
-use slots::Slots;
 use timers::Timers;
 
 /// A resync is spread over this share of its period, so that a million keys do not come due together.

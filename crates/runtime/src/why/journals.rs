@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::admin_client;
 use super::api_reads::{self, AnswerForm};
-use super::collect::Credentials;
+use super::collect_evidence::Credentials;
 use crate::election::ADDRESS_ANNOTATION;
 
 /// The path of the server's history.

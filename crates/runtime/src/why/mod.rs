@@ -1,6 +1,6 @@
 //! `why KIND NAME`: explains an object on the command line, of this operator or of any other.
 //!
-//! `collect` reads the evidence, `homeostat-explain` turns it into an explanation, and this file prints it. Nothing
+//! `collect_evidence` reads the evidence, `homeostat-explain` turns it into an explanation, and this file prints it. Nothing
 //! here writes to the cluster.
 
 use std::io::{self, Write};
@@ -13,12 +13,12 @@ use kube::Client;
 
 mod admin_client;
 mod api_reads;
-mod collect;
+mod collect_evidence;
 mod journals;
-mod references;
+mod pod_references;
 mod served_kinds;
 
-use collect::{Credentials, WhyQuestion, collect};
+use collect_evidence::{Credentials, WhyQuestion, collect};
 
 use crate::error::Error;
 
@@ -84,7 +84,8 @@ impl WhyClient {
 
     /// Explains an object.
     ///
-    /// # Errors Fails if the server cannot be reached, or has no such kind.
+    /// # Errors
+    /// Fails if the server cannot be reached, or has no such kind.
     pub fn explain(&self, options: &WhyOptions) -> BoxFuture<'_, Result<Explanation, Error>> {
         let WhyOptions { kind, name, namespace, .. } = options.clone();
         let question = WhyQuestion { kind, name, namespace };

@@ -10,7 +10,7 @@ use homeostat_api::status::Status;
 use serde_json::Value;
 
 use crate::auth::RoleWrite;
-use crate::normalize::defaults_too_large;
+use crate::normalize_object::defaults_too_large;
 use crate::verbs::Call;
 use crate::verbs::options::WriteOptions;
 

@@ -13,7 +13,7 @@ use homeostat_store::Store as _;
 use tokio::time::Instant;
 
 use super::cluster_state::{CanonicalState, canonical_state, is_state, objects_after};
-use super::condition::Condition;
+use super::count_condition::CountCondition;
 use super::fault::{Deviation, Fault};
 use super::operator_process::{OperatorProcess, OutputLog};
 use super::oracle::{self, AlwaysChecker};
@@ -175,7 +175,7 @@ impl OneRun<'_> {
         }
     }
 
-    async fn wait_for(&mut self, condition: &Condition) -> Result<(), Interruption> {
+    async fn wait_for(&mut self, condition: &CountCondition) -> Result<(), Interruption> {
         let begun = Instant::now();
         loop {
             self.look()?;

@@ -30,7 +30,7 @@ use crate::fault::Fault;
 use crate::json_diff::without_nulls;
 use crate::kind::Kind;
 use crate::kind::object::Object;
-use crate::rights::declared::WriteVerb;
+use crate::rights::declared_writes::WriteVerb;
 use crate::shared::last_applied::{AppliedFingerprint, status_key};
 
 /// The condition that the runtime itself maintains.
