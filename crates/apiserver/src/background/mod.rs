@@ -75,8 +75,8 @@ impl BackgroundWorker {
         })
     }
 
-    /// Does one piece of work, in place of [`run`](Self::run): the simulator decides when. What fails is tried again by a
-    /// later step. Returns whether there was anything to do.
+    /// Does one piece of work, in place of [`run`](Self::run): the simulator decides when. What fails is tried again by
+    /// a later step. Returns whether there was anything to do.
     pub fn step(&self) -> BoxFuture<'_, bool> {
         Box::pin(async {
             let Some(notice) = self.backend.notices.take() else { return false };

@@ -46,8 +46,8 @@ const REQUEST_MAX: Duration = Duration::from_secs(75);
 /// Concurrent questions about objects: each asks the API server to identify the caller.
 const QUESTIONS_MAX: usize = 8;
 
-/// The pause after a failed accept, which is usually due to a lack of file descriptors: retrying at once would be a busy
-/// loop.
+/// The pause after a failed accept, which is usually due to a lack of file descriptors: retrying at once would be a
+/// busy loop.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Everything the admin server shows.

@@ -33,8 +33,8 @@ const PAGE_OBJECTS: u32 = 500;
 /// A watch is renewed this often, so that a server can shed connections.
 const WATCH_SECONDS: u32 = 290;
 
-/// Bookmarks come about once a minute; three missed ones mean a dead connection or a server without bookmarks, and a new
-/// watch shows which.
+/// Bookmarks come about once a minute; three missed ones mean a dead connection or a server without bookmarks, and a
+/// new watch shows which.
 const SILENCE_MAX: Duration = Duration::from_secs(200);
 
 /// An answer to a request begins, and a page is read, within this time.

@@ -63,7 +63,8 @@ impl<K: Kind> Context<K> {
         self.apply_as(desired, ForeignObjectPolicy::Refused { is_owned: true }).await
     }
 
-    /// Like [`apply`](Self::apply), without an owner: for objects in other namespaces, which you must clean up yourself.
+    /// Like [`apply`](Self::apply), without an owner: for objects in other namespaces, which you must clean up
+    /// yourself.
     pub async fn apply_unowned<T: Kind>(&self, desired: T) -> Result<Arc<T>, Error> {
         self.apply_as(desired, ForeignObjectPolicy::Refused { is_owned: false }).await
     }

@@ -48,8 +48,8 @@ impl ControllerShared {
         self.operator.declared.allows(self.cache.info(), WriteVerb::PatchStatus)
     }
 
-    /// Records an event about a fault on its object, if the fault should be reported after this many consecutive failures.
-    /// Repeats are counted on the first event. The engine itself reports a fault that a reconcile returns.
+    /// Records an event about a fault on its object, if the fault should be reported after this many consecutive
+    /// failures. Repeats are counted on the first event. The engine itself reports a fault that a reconcile returns.
     pub(crate) fn report_failure(&self, object: &Object, failures: u32, fault: &Fault) {
         if let Some(name) = name_of_failure(fault, failures)
             && !fault.is_told()

@@ -193,7 +193,8 @@ impl<K: Kind> Context<K> {
     }
 
     /// Returns the value of this type that was given to [`Operator::state`](crate::Operator::state). Declare it with
-    /// [`Controller::needs_state`](crate::Controller::needs_state), so that a missing one is found when the operator starts.
+    /// [`Controller::needs_state`](crate::Controller::needs_state), so that a missing one is found when the operator
+    /// starts.
     ///
     /// # Panics
     /// When the operator has no state of this type, which is a bug in its `main`: then the operator ends with an error that

@@ -172,8 +172,8 @@ impl Queue {
         })
     }
 
-    /// Brings the retry of a failed key forward, to a random moment within `spread`, because the cause of the failure is
-    /// gone. A key that is due earlier, runs or did not fail stays as it is.
+    /// Brings the retry of a failed key forward, to a random moment within `spread`, because the cause of the failure
+    /// is gone. A key that is due earlier, runs or did not fail stays as it is.
     pub fn hasten(&mut self, key: &Key, spread: Duration, now: Instant) {
         let Some(index) = self.slots.get(key) else { return };
         let at = later(now, spread.mul_f64(self.entropy.unit()));

@@ -1,7 +1,7 @@
 //! `why KIND NAME`: explains an object on the command line, of this operator or of any other.
 //!
-//! `collect_evidence` reads the evidence, `homeostat-explain` turns it into an explanation, and this file prints it. Nothing
-//! here writes to the cluster.
+//! `collect_evidence` reads the evidence, `homeostat-explain` turns it into an explanation, and this file prints it.
+//! Nothing here writes to the cluster.
 
 use std::io::{self, Write};
 use std::time::Duration;

@@ -7,9 +7,9 @@
 //! the object changed ──────────────┘
 //! full_passes ─► leak_detection ─► leak_suspects (age, confirmations, caps) ─► leak_deletion
 //! ```
-//! Users implement [`World`] and configure its treatment with [`Outside`]. Reading order for maintainers: `world_trait`,
-//! `decide_step` (every external write is decided there), `resource_ownership`, `reconcile_object`, `take_steps`,
-//! `full_passes`, `pass_result`, `leak_detection`, `leak_suspects` and `leak_deletion`, `inventory`.
+//! Users implement [`World`] and configure its treatment with [`Outside`]. Reading order for maintainers:
+//! `world_trait`, `decide_step` (every external write is decided there), `resource_ownership`, `reconcile_object`,
+//! `take_steps`, `full_passes`, `pass_result`, `leak_detection`, `leak_suspects` and `leak_deletion`, `inventory`.
 //!
 //! **Invariants.** No external resource is written without reading that same resource in the same run. Nothing is
 //! created before the intent is on the server. A resource that is not known to be ours is never changed. A wrong or

@@ -1,4 +1,5 @@
-//! The steps of a reconcile, one method each: carries out what `decide_step` decided, reports it to people and records it.
+//! The steps of a reconcile, one method each: carries out what `decide_step` decided, reports it to people and records
+//! it.
 //!
 //! **Invariant:** a resource is in the inventory as an intent before it is created, and leaves it after it is deleted.
 //! Whether to take a step is never decided here.

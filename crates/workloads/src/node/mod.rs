@@ -4,8 +4,8 @@
 //! the node, `pod` runs them, `pod_cleanup` ends processes whose Pod is gone, and `storage` gives
 //! PersistentVolumeClaims folders. The processes belong to the `supervisor`, which is a separate process, so that they,
 //! their logs and their exit codes outlive a server that is killed. `supervisor_client` connects the node to it.
-//! `node_registration` maintains the Node object, [`logs`] reads the output of containers, and `final_status` writes the
-//! last status of Pods when the node stops.
+//! `node_registration` maintains the Node object, [`logs`] reads the output of containers, and `final_status` writes
+//! the last status of Pods when the node stops.
 //!
 //! **Invariant:** a process runs only for a Pod that is bound to this node. A client that may not create Pods cannot
 //! run commands.

@@ -1,10 +1,10 @@
 //! `homeostat sim run`: breaks an operator in any language at every request that it makes, and judges the resulting
 //! state of the cluster.
 //!
-//! Reading order: `scenario` and `count_condition` (the input), `one_run` (one run) with `sim_server`, `operator_process` and
-//! `scenario_user` (its participants), `wire`, `wire_log` and `watch_tap` (where faults are injected), `fault` and
-//! `fault_points` (the faults), `cluster_state` and `oracle` (the verdict), `explore` (which runs are made), `failure_report`
-//! and `failure_trace` (the output of a failure).
+//! Reading order: `scenario` and `count_condition` (the input), `one_run` (one run) with `sim_server`,
+//! `operator_process` and `scenario_user` (its participants), `wire`, `wire_log` and `watch_tap` (where faults are
+//! injected), `fault` and `fault_points` (the faults), `cluster_state` and `oracle` (the verdict), `explore` (which
+//! runs are made), `failure_report` and `failure_trace` (the output of a failure).
 
 mod cluster_state;
 mod count_condition;

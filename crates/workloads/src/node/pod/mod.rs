@@ -1,9 +1,9 @@
 //! The controller of Pods bound to this node: it compares a Pod with its processes, does what is missing, and writes
 //! the status.
 //!
-//! Reading order: [`container_roles`] (which containers a Pod has), [`plan`] (what to do) and `restart`, [`container_identity`] (which users
-//! the containers run as), `container_launch` (how a process is prepared), [`status`] and [`phase`] (what the API
-//! shows).
+//! Reading order: [`container_roles`] (which containers a Pod has), [`plan`] (what to do) and `restart`,
+//! [`container_identity`] (which users the containers run as), `container_launch` (how a process is prepared),
+//! [`status`] and [`phase`] (what the API shows).
 
 mod change_owner;
 mod container_identity;

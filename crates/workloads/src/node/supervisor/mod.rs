@@ -53,7 +53,8 @@ use homeostat_core::Clock;
 pub(crate) const GUARD: &str = "homeostat-node-guard";
 /// The first argument of a guard that has closed the inherited descriptors; the supervisor's arguments follow.
 const GUARD_ALONE: &str = "homeostat-node-guard-alone";
-/// The first argument of a supervisor; then the folder, the milliseconds it outlives its node, and `keep` or `remove_folder`.
+/// The first argument of a supervisor; then the folder, the milliseconds it outlives its node, and `keep` or
+/// `remove_folder`.
 const SUPERVISE: &str = "homeostat-node-supervisor";
 /// The first argument of a launcher.
 const LAUNCH: &str = "homeostat-node-launch";
