@@ -147,6 +147,6 @@ mod tests {
         let told = |text: &str| serde_saphyr::from_str::<CountCondition>(text).unwrap().check().unwrap_err();
         assert!(told("{count: configmaps}").contains("add exactly, atMost or atLeast"));
         assert!(told("{count: ConfigMap, exactly: 1}").contains("as kubectl does"));
-        assert!(told("{count: pods, selector: 'a in', exactly: 1}").contains("cannot be read"));
+        assert!(told("{count: pods, selector: 'a in', exactly: 1}").contains("cannot be parsed"));
     }
 }
