@@ -18,8 +18,8 @@ use homeostat_core::{Clock, Entropy, Key};
 use homeostat_store::{Committed, Entry, Error, Expect, Op, SharedStore, Snapshot, Txn};
 
 use crate::auth::Authorizer;
+use crate::background_notices::{AbandonedCommit, Notices, ReplacedEntry};
 use crate::logs::LogSource;
-use crate::notices::{AbandonedCommit, Notices, ReplacedEntry};
 use crate::registry::Registry;
 use crate::stored::encode;
 use crate::write_history::WriteHistory;

@@ -32,12 +32,12 @@ use crate::admission::{Admission, AdmissionConfig};
 use crate::auth::{Authenticator, Authorizer, Identity, RequestAttributes, Reviewer, impersonate};
 use crate::backend::{Backend, STORE_BYTES_MAX, StoreSize};
 use crate::background::BackgroundWorker;
+use crate::background_notices::Notices;
 use crate::body::Body;
 use crate::bootstrap;
 use crate::expensive::{EXPENSIVE_BYTES, ExpensiveRequests, RequestCost};
 use crate::health;
 use crate::metrics::{self, Metrics, RequestLabels};
-use crate::notices::Notices;
 use crate::registry::Registry;
 use crate::request::{
     AnyBody, BoxError, PathTarget, Query, Verb, accept_headers, collect_body, decode_path,

@@ -1,6 +1,7 @@
 //! The API as one viewer sees it: documents, lists and watches, with that viewer's token.
 //!
-//! **Invariant:** it only reads. [`ViewerApi::review`] posts a question about the viewer's own rights, which changes nothing.
+//! **Invariant:** it only reads. [`ViewerApi::review`] posts a question about the viewer's own rights, which changes
+//! nothing.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! What the console needs of the process it runs in. The façade implements it: this crate knows neither the server nor the
-//! runtime.
+//! What the console needs of the process it runs in. The façade implements it: this crate knows neither the server nor
+//! the runtime.
 //!
-//! **Invariant:** everything about objects is asked of the API with the viewer's own token, so the server's rules decide
-//! what a viewer sees. The journal has no rules of its own: see `object_story` for what guards it.
+//! **Invariant:** everything about objects is asked of the API with the viewer's own token, so the server's rules
+//! decide what a viewer sees. The journal has no rules of its own: see `object_story` for what guards it.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;

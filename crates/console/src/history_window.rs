@@ -1,5 +1,5 @@
-//! How far back the server's history reaches: asked of the API itself, which names the oldest revision when it refuses a
-//! watch from an older one.
+//! How far back the server's history reaches: asked of the API itself, which names the oldest revision when it refuses
+//! a watch from an older one.
 
 use std::time::Duration;
 

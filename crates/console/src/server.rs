@@ -1,6 +1,7 @@
 //! The console's own listener: plain HTTP on the machine itself.
 //!
-//! **Invariant:** connections are bounded, each belongs to the task that serves, and all of them end when it is stopped.
+//! **Invariant:** connections are bounded, each belongs to the task that serves, and all of them end when it is
+//! stopped.
 
 use std::convert::Infallible;
 use std::time::Duration;

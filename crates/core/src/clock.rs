@@ -17,8 +17,8 @@ pub struct Clock {
     adjustment: Option<&'static ClockAdjustment>,
 }
 
-/// How far a clock has been set forward or back since it was made: for tests and the simulator. It is static so that clocks
-/// stay cheap to copy.
+/// How far a clock has been set forward or back since it was made: for tests and the simulator. It is static so that
+/// clocks stay cheap to copy.
 #[derive(Debug, Default)]
 pub struct ClockAdjustment {
     seconds: AtomicI64,

@@ -95,7 +95,8 @@ impl FieldDiff {
         comparison.diff
     }
 
-    /// Returns the change of a field of something that is not an object of the cluster, with values that are text already.
+    /// Returns the change of a field of something that is not an object of the cluster, with values that are text
+    /// already.
     pub fn of_text(target: &Key, path: &str, old: &str, new: &str) -> Self {
         let path = path.trim_start_matches('/').replace('/', ".");
         let mut comparison = FieldComparison { path, ..FieldComparison::new(target, true) };

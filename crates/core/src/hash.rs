@@ -1,7 +1,7 @@
 //! FNV-1a, for what outlives a process: names, shards and numbers that every release must compute in the same way.
 //!
-//! **Invariant:** the values never change. Not for hash maps, and not where others choose the input: they could make two
-//! texts collide.
+//! **Invariant:** the values never change. Not for hash maps, and not where others choose the input: they could make
+//! two texts collide.
 
 /// Computes FNV-1a of 32 bits. Its upper bits are poor for short texts: mix them before taking some.
 pub fn fnv_32(bytes: &[u8]) -> u32 {

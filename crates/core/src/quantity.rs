@@ -1,8 +1,8 @@
 //! Quantities as Kubernetes writes them: `500m`, `1.5Gi`, `1e9`. The only parser of the workspace.
 //!
-//! An amount is a whole number of billionths. Finer parts are rounded up, away from zero, and larger amounts are cut to 2^63,
-//! as in Kubernetes. `Display` writes the canonical form, which is what the API stores: `0.5` becomes `500m`, `1024Ki` becomes
-//! `1Mi`.
+//! An amount is a whole number of billionths. Finer parts are rounded up, away from zero, and larger amounts are cut to
+//! 2^63, as in Kubernetes. `Display` writes the canonical form, which is what the API stores: `0.5` becomes `500m`,
+//! `1024Ki` becomes `1Mi`.
 
 use std::fmt;
 use std::str::FromStr;

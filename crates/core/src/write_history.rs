@@ -1,5 +1,5 @@
-//! What an API server and an operator tell about one object: who wrote it, and what was done about it. Data only, in the
-//! form in which it is sent.
+//! What an API server and an operator tell about one object: who wrote it, and what was done about it. Data only, in
+//! the form in which it is sent.
 //!
 //! **Invariant:** the sender of these has checked that the receiver may read the object, and every other object that is
 //! named with more than its name.

@@ -1,4 +1,5 @@
-//! What an explanation consists of: the health of an object, the causes of its trouble, how it came to be as it is, and what it waits for.
+//! What an explanation consists of: the health of an object, the causes of its trouble, how it came to be as it is, and
+//! what it waits for.
 
 use homeostat_core::{FieldDiff, Key};
 use jiff::Timestamp;

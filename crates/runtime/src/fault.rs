@@ -104,8 +104,8 @@ impl Fault {
         crate::error::chain(&*self.error)
     }
 
-    /// Returns whether the fault is part of normal operation: the object or its namespace is gone, or another write came
-    /// first.
+    /// Returns whether the fault is part of normal operation: the object or its namespace is gone, or another write
+    /// came first.
     pub(crate) fn is_expected(&self, key: &Key, failures: u32) -> bool {
         /// How often in a row a write may come too late: an object that is being deleted loses its children one by one.
         const LATE_MAX: u32 = 3;

@@ -5,8 +5,8 @@
 //! watch (list/watch protocol) → cache (shared, indexed) → relations (who must reconcile)
 //!    → queue (dedupe, fairness, backoff, causes) → workers → engine → context → settle → journal
 //! ```
-//! Reading order for users: [`Operator`], [`Controller`], [`Context`], [`Action`] and [`Fault`]. For maintainers: the groups
-//! below from top to bottom. A module uses only modules above it or in its own group, never in a circle.
+//! Reading order for users: [`Operator`], [`Controller`], [`Context`], [`Action`] and [`Fault`]. For maintainers: the
+//! groups below from top to bottom. A module uses only modules above it or in its own group, never in a circle.
 
 #![deny(clippy::exit)]
 
@@ -19,7 +19,7 @@ mod json_diff;
 pub mod kind;
 mod panics;
 pub mod queue;
-mod recent;
+mod recent_map;
 
 // The exchange with the API server: objects, requests, leadership, events, permissions.
 pub mod cache;

@@ -1,9 +1,10 @@
 //! The durable store: everything is in memory, and a log makes it durable.
 //!
-//! Reading order: [`files`] (all access to the disk), `frame` (checksums, torn or damaged), `payload` (what is written),
-//! `format` (in which version), `log` (appends and syncs), `acknowledged_revision` (how far it must reach), `checkpoint`, `recover`, `migrate` (from
-//! an older version), [`backup`] (one file with everything), `write_queue` (what waits), `log_writer` (the thread that commits batches). `docs/why/store.md` has the engines
-//! this was measured against.
+//! Reading order: [`files`] (all access to the disk), `frame` (checksums, torn or damaged), `payload` (what is
+//! written), `format` (in which version), `log` (appends and syncs), `acknowledged_revision` (how far it must reach),
+//! `checkpoint`, `recover`, `migrate` (from an older version), [`backup`] (one file with everything), `write_queue`
+//! (what waits), `log_writer` (the thread that commits batches). `docs/why/store.md` has the engines this was measured
+//! against.
 //!
 //! **Invariant:** a commit is synced to disk before anyone sees it or is notified of it. If the disk refuses a write or
 //! a sync, the store becomes read-only for the rest of the process: the state of the data is then unknown, and a later

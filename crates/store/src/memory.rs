@@ -34,7 +34,8 @@ impl Memory {
         Self { published, writer }
     }
 
-    /// A store that begins with what `snapshot` holds, at its revision and without history. O(1): the entries are shared.
+    /// A store that begins with what `snapshot` holds, at its revision and without history. O(1): the entries are
+    /// shared.
     pub fn holding(snapshot: Snapshot, clock: Clock, limits: Limits) -> Self {
         let store = Self::with(clock, limits);
         let mut writer = store.writer.lock().unwrap_or_else(PoisonError::into_inner);

@@ -123,8 +123,8 @@ impl PublishedState {
         Ok(events)
     }
 
-    /// Collects the events between `current` and a past `revision`. This is quick: [`SnapshotRollback::apply`] undoes them later
-    /// and may take its time while history moves on.
+    /// Collects the events between `current` and a past `revision`. This is quick: [`SnapshotRollback::apply`] undoes
+    /// them later and may take its time while history moves on.
     pub(crate) fn undo(&self, current: Snapshot, revision: Revision) -> Result<SnapshotRollback, Error> {
         let newest = current.revision();
         let mut events = Vec::new();

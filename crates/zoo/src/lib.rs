@@ -1,7 +1,7 @@
 //! Reconcilers with bugs that real operators had, each beside its cured twin, hunted by the simulator.
 //!
-//! Reading order: [`animal`] (what one is), [`animals`] (the list, one file each), [`hunt`] (how one is hunted), [`table`]
-//! (what is printed). `docs/why/zoo.md` says which real bugs each stands for.
+//! Reading order: [`animal`] (what one is), [`animals`] (the list, one file each), [`hunt`] (how one is hunted),
+//! [`table`] (what is printed). `docs/why/zoo.md` says which real bugs each stands for.
 //!
 //! **Invariant:** a scenario describes what a user of the operator does and expects, and nothing about the bug: the
 //! simulator hunts with its default budget and its default oracles.

@@ -11,14 +11,13 @@
 mod certificate_approval;
 mod certificate_signing;
 mod certificate_subject_restriction;
+mod compiled_expressions;
 mod config;
 mod default_class;
 mod default_ingress_class;
 mod default_storage_class;
 mod default_toleration_seconds;
-mod expressions;
 mod limit_ranger;
-mod matching;
 pub(crate) mod namespace_lifecycle;
 mod plugin;
 mod pod_resources;
@@ -27,6 +26,7 @@ mod policy;
 mod priority;
 mod reinvocation;
 mod request;
+mod request_matching;
 mod resource_quota;
 mod runtime_class;
 mod service_account;
@@ -40,8 +40,8 @@ use serde_json::Value;
 
 use crate::backend::CommitStep;
 
+use compiled_expressions::Expressions;
 pub use config::{AdmissionConfig, PluginNameError};
-use expressions::Expressions;
 use plugin::{Mutate, Plugin, Validate};
 use pod_security::PodSecurityConfig;
 pub(crate) use request::{AdmissionRequest, AdmissionWarnings, Operation, ReinvocationState, RequestOptions};

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::service_account::{AcceptedToken, ISSUER, TokenIssuer};
 use super::{Identity, StaticTokens};
-use crate::refusals::RefusalCounts;
+use crate::refusal_counts::RefusalCounts;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

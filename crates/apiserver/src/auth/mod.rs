@@ -1,10 +1,10 @@
 //! Authentication, impersonation, RBAC and the review APIs.
 //!
-//! Reading order: [`Identity`] and [`RequestAttributes`] (who asks for what), [`rule`] and `policy` (the content of roles),
-//! [`Authorizer`] (decisions), `escalation` and `permission_coverage` (who may grant permissions), `certificate_permissions` (who may approve
-//! certificates), [`forbidden`] (the wording of refusals), [`authenticate`] (who sent a request), `impersonate`
-//! (acting as another user), [`service_account`] and [`jwt`] (tokens of programs), [`review`] (questions that clients
-//! may ask about all this).
+//! Reading order: [`Identity`] and [`RequestAttributes`] (who asks for what), [`rule`] and `policy` (the content of
+//! roles), [`Authorizer`] (decisions), `escalation` and `permission_coverage` (who may grant permissions),
+//! `certificate_permissions` (who may approve certificates), [`forbidden`] (the wording of refusals), [`authenticate`]
+//! (who sent a request), `impersonate` (acting as another user), [`service_account`] and [`jwt`] (tokens of programs),
+//! [`review`] (questions that clients may ask about all this).
 
 pub mod authenticate;
 mod certificate_permissions;

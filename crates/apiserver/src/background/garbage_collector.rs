@@ -13,9 +13,9 @@ use homeostat_api::status::Status;
 use homeostat_core::Key;
 use serde_json::Value;
 
-use super::storage;
+use super::storage_in_use;
 use crate::backend::{Backend, key_of};
-use crate::notices::Notice;
+use crate::background_notices::Notice;
 use crate::registry::ResourceTable;
 use crate::server_changes::rewrite;
 use crate::stored::encode;
@@ -31,7 +31,7 @@ pub(super) async fn reconcile(backend: &Backend, key: &Key) -> Result<(), Status
         if meta::has_finalizer(&object, FOREGROUND) {
             return wait_for_dependents(backend, key, meta::uid(&object)).await;
         }
-        return storage::reconcile(backend, key, &object).await;
+        return storage_in_use::reconcile(backend, key, &object).await;
     }
     decide_dependent(backend, key, &object).await
 }

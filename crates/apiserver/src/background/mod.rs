@@ -12,7 +12,7 @@ mod namespaces;
 mod nodes;
 mod quotas;
 mod roles;
-mod storage;
+mod storage_in_use;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::{Backend, commit_refusal};
-use crate::notices::Notice;
+use crate::background_notices::Notice;
 use crate::{api_services, bootstrap, history_progress};
 
 /// How often expired events are deleted.
@@ -75,8 +75,8 @@ impl BackgroundWorker {
         })
     }
 
-    /// Does one piece of work, in place of [`run`](Self::run): the simulator decides when. What fails is tried again by a
-    /// later step. Returns whether there was anything to do.
+    /// Does one piece of work, in place of [`run`](Self::run): the simulator decides when. What fails is tried again by
+    /// a later step. Returns whether there was anything to do.
     pub fn step(&self) -> BoxFuture<'_, bool> {
         Box::pin(async {
             let Some(notice) = self.backend.notices.take() else { return false };

@@ -2,7 +2,7 @@
 
 pub mod objects;
 mod roles;
-mod write;
+mod write_default_objects;
 
 pub use objects::default_objects;
-pub(crate) use write::{restore_api_server, write};
+pub(crate) use write_default_objects::{restore_api_server, write};

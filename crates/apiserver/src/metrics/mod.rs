@@ -22,7 +22,7 @@ use jiff::Timestamp;
 pub(crate) use text::{CONTENT_TYPE, render};
 
 use crate::body::Body;
-use crate::refusals::{CODES, code_index};
+use crate::refusal_counts::{CODES, code_index};
 use crate::request::{ResourcePath, Verb};
 
 /// How many sets of labels are kept apart; further ones are counted together. Built-in kinds alone use a few hundred.

@@ -11,7 +11,7 @@ use homeostat_store::Snapshot;
 use super::{BOUNDS_MS, Metrics, RequestSeries, process};
 use crate::health;
 use crate::history_progress;
-use crate::refusals::{RefusalCounts, codes};
+use crate::refusal_counts::{RefusalCounts, codes};
 
 /// The media type of the text.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

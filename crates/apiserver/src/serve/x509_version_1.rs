@@ -1,7 +1,7 @@
 //! Verifies certificates of X.509 version 1, which `openssl x509 -req` creates without an extension file.
 //!
-//! webpki supports version 3 only; kube-apiserver accepts both. A certificate of version 1 does not name its purpose, so
-//! it is valid for a client, as in Go. It must be signed by the CA itself: chains are left to webpki.
+//! webpki supports version 3 only; kube-apiserver accepts both. A certificate of version 1 does not name its purpose,
+//! so it is valid for a client, as in Go. It must be signed by the CA itself: chains are left to webpki.
 
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use x509_parser::prelude::{X509Certificate, X509Version};

@@ -1,5 +1,5 @@
-//! What the process around a server does with it: it acts as other users, and adds the logs of its node and the journals
-//! of its operators.
+//! What the process around a server does with it: it acts as other users, and adds the logs of its node and the
+//! journals of its operators.
 
 use std::sync::Arc;
 

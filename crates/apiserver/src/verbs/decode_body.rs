@@ -16,7 +16,7 @@ use super::Call;
 use super::options::Strictness;
 use super::patched_type;
 use super::pipeline::ObjectDraft;
-use crate::normalize::normalize;
+use crate::normalize_object::normalize;
 
 /// The file in which Kubernetes registers its types, as its refusals name it.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";

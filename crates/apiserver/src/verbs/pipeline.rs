@@ -21,8 +21,8 @@
 //! store prepares, validates, warns, runs validating admission and commits. A retry also starts at the stored object
 //! there.
 //!
-//! **Invariant:** no stage before the commit has an effect outside of the object, except for the addresses allocated to a
-//! Service, which are freed if it is not written. **Invariant:** the loops end because each failed attempt means that
+//! **Invariant:** no stage before the commit has an effect outside of the object, except for the addresses allocated to
+//! a Service, which are freed if it is not written. **Invariant:** the loops end because each failed attempt means that
 //! another write succeeded.
 
 mod admit;

@@ -1,5 +1,5 @@
-//! What the operators of this process are doing now: a fold over the journal into controllers, failures, watches, worlds
-//! and alarms.
+//! What the operators of this process are doing now: a fold over the journal into controllers, failures, watches,
+//! worlds and alarms.
 //!
 //! **Invariant:** its memory is bounded whatever is recorded, and a record costs a few map operations under one lock:
 //! it runs inside the writer.
@@ -86,7 +86,8 @@ impl Activity {
         self.state().records
     }
 
-    /// Returns what a viewer may see: what is about objects only where `is_visible`, the rest only if `may_see_operators`.
+    /// Returns what a viewer may see: what is about objects only where `is_visible`, the rest only if
+    /// `may_see_operators`.
     pub(crate) fn view(
         &self,
         now_ms: i64,

@@ -1,6 +1,7 @@
 //! The state of an object, from its own status: one file per family of kinds, and `conventions` for all others.
 //!
-//! **Invariant:** a function of the object alone. That something takes too long is for the page to say, which has a clock.
+//! **Invariant:** a function of the object alone. That something takes too long is for the page to say, which has a
+//! clock.
 
 mod conventions;
 mod pods;

@@ -1,7 +1,7 @@
 //! The stream behind the pages Now and Time: all objects that a viewer may list, then their changes.
 //!
-//! The stream is pulled by the connection: nothing is read from the API while the viewer does not read, so a slow viewer
-//! costs a bounded batch and falls behind alone. When a watch is cut off for that, its kind is listed again.
+//! The stream is pulled by the connection: nothing is read from the API while the viewer does not read, so a slow
+//! viewer costs a bounded batch and falls behind alone. When a watch is cut off for that, its kind is listed again.
 //!
 //! **Invariant:** what a viewer gets is what the API answers to the viewer's token; a kind or namespace that is refused
 //! is named in the frame `hidden` and not asked for again.
@@ -277,7 +277,8 @@ impl LiveStream {
         }
     }
 
-    /// Sends what the operators of this process do, if that differs from what was sent: rates fall while nothing happens.
+    /// Sends what the operators of this process do, if that differs from what was sent: rates fall while nothing
+    /// happens.
     fn look_at_operators(&mut self) {
         if self.start != StreamStart::Now {
             return;

@@ -12,8 +12,8 @@ use crate::times;
 /// The label by which an operator marks its leases.
 const OPERATOR_LABEL: &str = "homeostat.dev/operator";
 
-/// Finds operators that should act on these objects and whose lease has lapsed: those that manage a part of them, or the
-/// definition of their kind.
+/// Finds operators that should act on these objects and whose lease has lapsed: those that manage a part of them, or
+/// the definition of their kind.
 pub(super) fn find(evidence: &Evidence) -> Vec<Finding> {
     let lapsed = evidence.leases.iter().filter_map(|lease| {
         let operator = operator_of(lease)?;

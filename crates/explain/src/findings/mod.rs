@@ -1,5 +1,5 @@
-//! The rules: each looks at one sort of evidence and says what it finds wrong. The findings are put into an order, from the
-//! true cause to its consequences.
+//! The rules: each looks at one sort of evidence and says what it finds wrong. The findings are put into an order, from
+//! the true cause to its consequences.
 //!
 //! One file per sort of evidence. A rule names what it saw, in the words of its source; it never guesses.
 

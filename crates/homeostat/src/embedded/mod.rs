@@ -106,8 +106,8 @@ impl Builder {
         self
     }
 
-    /// Sets the admission plugins; those of Kubernetes by default. Without an address to listen on there is nothing that the
-    /// token of a Pod could be used for, so ServiceAccount is left out then.
+    /// Sets the admission plugins; those of Kubernetes by default. Without an address to listen on there is nothing
+    /// that the token of a Pod could be used for, so ServiceAccount is left out then.
     #[must_use]
     pub fn admission(mut self, plugins: AdmissionConfig) -> Self {
         self.admission = Some(plugins);
@@ -321,7 +321,8 @@ impl ControlPlane {
         });
     }
 
-    /// Shows on the console, if there is one, what an operator with this journal does. Call it before the operator runs.
+    /// Shows on the console, if there is one, what an operator with this journal does. Call it before the operator
+    /// runs.
     pub fn show_on_console(&self, journal: &Journal) {
         if let Some(console) = &self.console {
             console.show(journal.clone());

@@ -1,10 +1,11 @@
 //! The cluster of a test: an API server over a store in memory, a virtual clock, and the operators that run on it.
 //!
-//! **Invariant:** everything runs on the one thread of the test, on its virtual time and its seed, so a run repeats exactly.
-//! Dropping the cluster ends its tasks where they stand. There is no node: nothing runs Pods.
+//! **Invariant:** everything runs on the one thread of the test, on its virtual time and its seed, so a run repeats
+//! exactly. Dropping the cluster ends its tasks where they stand. There is no node: nothing runs Pods.
 //!
-//! The server may also be far away, in another process ([`Builder::server`]): then time moves in steps, and between them the
-//! cluster waits until nothing has passed for a number of answered questions. The slower the machine, the longer.
+//! The server may also be far away, in another process ([`Builder::server`]): then time moves in steps, and between
+//! them the cluster waits until nothing has passed for a number of answered questions. The slower the machine, the
+//! longer.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -37,8 +38,8 @@ const START_SECOND: i64 = 1_800_000_000;
 /// The default seed.
 const SEED: u64 = 7;
 
-/// Nothing done for so long means that all is settled: longer than anything on the way from a write to the reconcile that
-/// follows it, shorter than the first retry of a reconcile that failed (a second).
+/// Nothing done for so long means that all is settled: longer than anything on the way from a write to the reconcile
+/// that follows it, shorter than the first retry of a reconcile that failed (a second).
 const QUIET: Duration = Duration::from_millis(500);
 
 /// What has not settled by then never will: some 600 times in a row something was done within half a second.
@@ -202,8 +203,8 @@ impl Cluster {
         running
     }
 
-    /// Waits until nothing has anything to do: for half a second of virtual time no operator did anything and nothing was
-    /// written. Retries and requeues that are due later stay due; [`pass`](Self::pass) lets their time come.
+    /// Waits until nothing has anything to do: for half a second of virtual time no operator did anything and nothing
+    /// was written. Retries and requeues that are due later stay due; [`pass`](Self::pass) lets their time come.
     ///
     /// # Panics
     /// When an operator has ended by itself, and when something is done all the time, for five minutes of virtual time.
@@ -338,7 +339,8 @@ impl Cluster {
 
     /// Drops the history of the API server, so that only a list can close the gap of a watch that was interrupted.
     ///
-    /// # Panics With a remote server, which cannot be controlled.
+    /// # Panics
+    /// With a remote server, which cannot be controlled.
     pub fn forget_history(&self) -> BoxFuture<'_, ()> {
         let store = self.store();
         let revision = store.snapshot().revision();
@@ -346,8 +348,8 @@ impl Cluster {
         Box::pin(async move { forgotten.await.expect("the newest revision is not in the future") })
     }
 
-    /// Takes everything the cluster holds now, at no cost. [`Builder::snapshot`] begins another cluster with it, without
-    /// operators.
+    /// Takes everything the cluster holds now, at no cost. [`Builder::snapshot`] begins another cluster with it,
+    /// without operators.
     ///
     /// # Panics
     /// With a server far away, whose store is out of reach.

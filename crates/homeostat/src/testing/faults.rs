@@ -63,8 +63,8 @@ impl Faults {
         self.state().counted.push(CountedFault { verb, is_meant, left: count, fault });
     }
 
-    /// Returns how many of the requests that [`fail_next`](Self::fail_next) announced have not come yet. A test that ends
-    /// with more than zero did not test what it meant to.
+    /// Returns how many of the requests that [`fail_next`](Self::fail_next) announced have not come yet. A test that
+    /// ends with more than zero did not test what it meant to.
     pub fn pending(&self) -> u32 {
         self.state().counted.iter().map(|counted| counted.left).sum()
     }
@@ -96,8 +96,8 @@ impl Faults {
         self.state().is_mute = false;
     }
 
-    /// Lets watches lag: from the next watch on that is opened, each shows what happens so much later. Everything else is as fast
-    /// as ever, so writes and their answers overtake the watches. May be changed at any time.
+    /// Lets watches lag: from the next watch on that is opened, each shows what happens so much later. Everything else
+    /// is as fast as ever, so writes and their answers overtake the watches. May be changed at any time.
     pub fn delay_watches(&self, delay: Duration) {
         self.state().watch_delay = Some(delay);
     }

@@ -1,4 +1,5 @@
-//! Tests of operators: a control plane in memory, virtual time, requests that fail on demand, and a journal to assert on.
+//! Tests of operators: a control plane in memory, virtual time, requests that fail on demand, and a journal to assert
+//! on.
 //!
 //! A [`Cluster`] is a real API server in the process of the test, without sockets, disk or TLS. [`Cluster::run`] runs
 //! operators on it, [`Cluster::settle`] waits until they have nothing left to do, and [`Cluster::pass`] lets hours pass

@@ -1,10 +1,10 @@
-//! Programs that a test needs besides Rust. One that is missing is a visible skip, and a failure where CI says that nothing
-//! may be left out (`CI=true`, which every CI service sets).
+//! Programs that a test needs besides Rust. One that is missing is a visible skip, and a failure where CI says that
+//! nothing may be left out (`CI=true`, which every CI service sets).
 
 use std::io::Write as _;
 
-/// Is this program on `PATH`? If not, says on standard error that the test is skipped and how to get the program; in CI it
-/// panics.
+/// Is this program on `PATH`? If not, says on standard error that the test is skipped and how to get the program; in CI
+/// it panics.
 ///
 /// ```no_run
 /// # fn kubectl_prints_the_columns() {
@@ -32,8 +32,8 @@ pub fn skip_without<T>(found: Option<T>, what: &str, how_to_get_it: &str) -> Opt
     found
 }
 
-/// Says on standard error, past what collects the output of tests, that the running test is skipped and why: for what no
-/// installation can change, such as the rights of the user.
+/// Says on standard error, past what collects the output of tests, that the running test is skipped and why: for what
+/// no installation can change, such as the rights of the user.
 pub fn report_skip(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");

@@ -163,7 +163,8 @@ impl Wire {
         Ok(Request::from_parts(head, Body::from(times.to_them(text).to_vec())))
     }
 
-    /// Returns what comes from a server, in whole lines (watches) or whole (all others) if its times must be translated.
+    /// Returns what comes from a server, in whole lines (watches) or whole (all others) if its times must be
+    /// translated.
     fn pieces(&self, body: Body, is_watch: bool) -> BoxStream<'static, std::io::Result<Bytes>> {
         let chunks = body.into_data_stream().map(|chunk| chunk.map_err(std::io::Error::other));
         let Some(times) = self.far.clone() else { return chunks.boxed() };

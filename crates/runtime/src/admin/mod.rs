@@ -20,10 +20,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
 
-mod journal;
+mod journal_page;
 mod metrics;
 
-pub(crate) use journal::JOURNAL_PATH;
+pub(crate) use journal_page::JOURNAL_PATH;
 use metrics::{CacheReading, Metrics, MetricsReading, QueueReading};
 
 use crate::cache::caches::Caches;
@@ -31,7 +31,7 @@ use crate::controller::assemble::AssembledController;
 use crate::controller::world_health::WorldHealthSource;
 use crate::error::Error;
 use crate::handlers::OperatorHandlers;
-use crate::rights::review::Rights;
+use crate::rights::permission_review::Rights;
 use crate::shared::OperatorShared;
 use crate::workers::controller_queue::ControllerQueue;
 
@@ -46,8 +46,8 @@ const REQUEST_MAX: Duration = Duration::from_secs(75);
 /// Concurrent questions about objects: each asks the API server to identify the caller.
 const QUESTIONS_MAX: usize = 8;
 
-/// The pause after a failed accept, which is usually due to a lack of file descriptors: retrying at once would be a busy
-/// loop.
+/// The pause after a failed accept, which is usually due to a lack of file descriptors: retrying at once would be a
+/// busy loop.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Everything the admin server shows.
@@ -186,7 +186,7 @@ impl AdminState {
     async fn journal(&self, headers: &HeaderMap, query: Option<&str>) -> AdminPage {
         match &self.probes {
             Some(probes) => match self.questions.try_acquire() {
-                Ok(_permit) => journal::page(&probes.shared, headers, query).await,
+                Ok(_permit) => journal_page::page(&probes.shared, headers, query).await,
                 Err(_) => {
                     AdminPage::text(StatusCode::TOO_MANY_REQUESTS, "too many questions at once; ask again\n")
                 }

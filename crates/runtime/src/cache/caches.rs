@@ -10,7 +10,7 @@ use homeostat_core::Entropy;
 use homeostat_core::journal::Source;
 use kube::Client;
 
-use super::feed::{Feed, feed_cache};
+use super::watch_feed::{Feed, feed_cache};
 use super::{Index, ObjectCache};
 use crate::journal::Journal;
 use crate::kind::{Kind, KindInfo};
@@ -78,8 +78,8 @@ impl Caches {
         cache
     }
 
-    /// Returns the cache of objects of this type, if declared and kept: the one of this scope, or of the whole namespace
-    /// scope.
+    /// Returns the cache of objects of this type, if declared and kept: the one of this scope, or of the whole
+    /// namespace scope.
     pub(crate) fn find(&self, type_id: TypeId, scope: &Scope) -> Option<ObjectCache> {
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let wide = Scope { namespace: scope.namespace.clone(), labels: None };

@@ -1,13 +1,13 @@
 //! One cached object: what the watch last showed, and what we wrote since that the watch has not shown yet.
 //!
-//! **Invariant:** reads see the newer of the two. The overlay is dropped as soon as the watch reaches its revision, so a
-//! reader never loses sight of its own write and never keeps it longer than the server would show it.
+//! **Invariant:** reads see the newer of the two. The overlay is dropped as soon as the watch reaches its revision, so
+//! a reader never loses sight of its own write and never keeps it longer than the server would show it.
 
 use std::sync::Arc;
 
 use homeostat_core::Revision;
 
-use super::delta::Writer;
+use super::object_delta::Writer;
 use crate::kind::object::Object;
 
 /// How many writes to one object may wait for the watch. Beyond that the oldest are forgotten and count as someone

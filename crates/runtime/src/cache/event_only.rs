@@ -4,8 +4,8 @@
 //! from it, deletions during a gap in the watch are never reported, and after a gap every existing object counts as
 //! listed again. One controller that needs the objects turns it into an ordinary cache, before it is fed.
 //!
-//! **Invariant:** the watch waits while a reader has no room. What waits in memory is bounded by the readers' room, however
-//! many objects there are and however slow the readers.
+//! **Invariant:** the watch waits while a reader has no room. What waits in memory is bounded by the readers' room,
+//! however many objects there are and however slow the readers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};

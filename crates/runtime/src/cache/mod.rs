@@ -22,22 +22,19 @@ use tokio::sync::watch;
 
 pub(crate) mod caches;
 mod coverage;
-mod delta;
 mod dependents;
 mod entry;
 mod event_only;
-mod feed;
 mod index;
-mod notify;
+mod notify_subscribers;
+mod object_delta;
 #[cfg(test)]
 mod tests;
-mod typed;
+mod typed_cache;
 mod unanswered_write;
+mod watch_feed;
 
 use coverage::Coverage;
-pub use delta::Delta;
-use delta::sort_of;
-pub(crate) use delta::{ObjectDelta, ShownBy, Writer};
 use dependents::DependentsByOwner;
 use entry::Entry;
 use event_only::EventOnly;
@@ -45,7 +42,10 @@ pub(crate) use event_only::Reader;
 pub use index::Index;
 use index::IndexUpdate;
 pub(crate) use index::ObjectIndex;
-pub use typed::Cache;
+pub use object_delta::Delta;
+use object_delta::sort_of;
+pub(crate) use object_delta::{ObjectDelta, ShownBy, Writer};
+pub use typed_cache::Cache;
 pub(crate) use unanswered_write::UnansweredWrite;
 
 use crate::journal::Journal;

@@ -11,7 +11,7 @@ use homeostat_core::journal::{Verb, WriteOutcome};
 use serde_json::{Value, json};
 
 use super::Run;
-use super::raw::{JsonPatch, escaped, is_stale};
+use super::json_requests::{JsonPatch, escaped, is_stale};
 use crate::error::Error;
 use crate::kind::object::Object;
 

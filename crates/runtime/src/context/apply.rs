@@ -25,7 +25,7 @@ use crate::json_diff::{differences, without_nulls};
 use crate::kind::object::{Object, typed};
 use crate::kind::{Kind, KindInfo, info};
 use crate::request::{RequestLabel, call_object};
-use crate::rights::declared::WriteVerb;
+use crate::rights::declared_writes::WriteVerb;
 use crate::shared::last_applied::{AppliedFingerprint, hash_of};
 
 /// What to do about an object of the desired name that is not ours.
@@ -63,7 +63,8 @@ impl<K: Kind> Context<K> {
         self.apply_as(desired, ForeignObjectPolicy::Refused { is_owned: true }).await
     }
 
-    /// Like [`apply`](Self::apply), without an owner: for objects in other namespaces, which you must clean up yourself.
+    /// Like [`apply`](Self::apply), without an owner: for objects in other namespaces, which you must clean up
+    /// yourself.
     pub async fn apply_unowned<T: Kind>(&self, desired: T) -> Result<Arc<T>, Error> {
         self.apply_as(desired, ForeignObjectPolicy::Refused { is_owned: false }).await
     }

@@ -20,7 +20,7 @@ use crate::json_diff::without_nulls;
 use crate::kind::object::{Object, typed};
 use crate::kind::{Kind, KindInfo, info};
 use crate::request::{RequestLabel, call_object};
-use crate::rights::declared::WriteVerb;
+use crate::rights::declared_writes::WriteVerb;
 
 impl<K: Kind> Context<K> {
     /// Creates `desired`, owned by our object, in its namespace unless it names one, and keeps it as a `T`.

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use crate::events::{EventNote, Severity};
 use crate::fault::Fault;
 use crate::kind::object::Object;
-use crate::rights::declared::WriteVerb;
+use crate::rights::declared_writes::WriteVerb;
 use crate::shared::ControllerShared;
 
 /// The number of failures in a row after which people are informed; a blip is not reported.
@@ -48,8 +48,8 @@ impl ControllerShared {
         self.operator.declared.allows(self.cache.info(), WriteVerb::PatchStatus)
     }
 
-    /// Records an event about a fault on its object, if the fault should be reported after this many consecutive failures.
-    /// Repeats are counted on the first event. The engine itself reports a fault that a reconcile returns.
+    /// Records an event about a fault on its object, if the fault should be reported after this many consecutive
+    /// failures. Repeats are counted on the first event. The engine itself reports a fault that a reconcile returns.
     pub(crate) fn report_failure(&self, object: &Object, failures: u32, fault: &Fault) {
         if let Some(name) = name_of_failure(fault, failures)
             && !fault.is_told()

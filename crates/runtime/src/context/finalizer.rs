@@ -12,7 +12,7 @@ use super::Run;
 use crate::error::Error;
 use crate::kind::object::Object;
 use crate::request::{RequestLabel, call_object};
-use crate::rights::declared::WriteVerb;
+use crate::rights::declared_writes::WriteVerb;
 
 impl Run {
     /// Adds our finalizer; returns the object with it.

@@ -12,24 +12,24 @@ use kube::Client;
 
 mod annotation;
 mod apply;
+mod cache_reads;
 mod condition;
 mod create;
 mod event;
 mod failure_report;
 mod finalizer;
 mod journal_writes;
+mod json_requests;
 mod object_ownership;
+mod parent_report;
 mod prune;
 mod quarantine;
-mod raw;
-mod read;
-mod report;
 mod status;
 
 pub(crate) use annotation::AnnotationChange;
 pub use condition::{StandardStatus, condition};
+pub use parent_report::Parent;
 pub(crate) use quarantine::report_undecodable;
-pub use report::Parent;
 use status::StatusDraft;
 
 use crate::cache::Writer;
@@ -193,7 +193,8 @@ impl<K: Kind> Context<K> {
     }
 
     /// Returns the value of this type that was given to [`Operator::state`](crate::Operator::state). Declare it with
-    /// [`Controller::needs_state`](crate::Controller::needs_state), so that a missing one is found when the operator starts.
+    /// [`Controller::needs_state`](crate::Controller::needs_state), so that a missing one is found when the operator
+    /// starts.
     ///
     /// # Panics
     /// When the operator has no state of this type, which is a bug in its `main`: then the operator ends with an error that

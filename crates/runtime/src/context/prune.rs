@@ -13,7 +13,7 @@ use super::{Context, Run};
 use crate::error::Error;
 use crate::kind::{Kind, KindInfo, info};
 use crate::request::{RequestLabel, call};
-use crate::rights::declared::WriteVerb;
+use crate::rights::declared_writes::WriteVerb;
 
 impl<K: Kind> Context<K> {
     /// Deletes the objects of this kind that our object controls and that are not in `keep`. Returns how many it

@@ -28,7 +28,7 @@ use crate::kind::{KindInfo, Target};
 use crate::panics::message_of;
 use crate::queue::{Config, Urgency};
 use crate::relations::predicate::ChangeTest;
-use crate::relations::{Options, Relation, RelationContext, main};
+use crate::relations::{Options, Relation, RelationContext, main_object};
 use crate::rights::required_rules::{MainWrites, Rule};
 use crate::shared::states::StateType;
 use crate::shared::{ControllerShared, LastApplied, OperatorShared};
@@ -217,7 +217,7 @@ impl CompleteController for DescribedController {
         let queue =
             ControllerQueue::new(controller.config, &shared.entropy, journal, source.clone(), fence.clone());
         if !controller.only_listens {
-            main::follow_main_kind(&cache, &queue, controller.predicate);
+            main_object::follow_main_kind(&cache, &queue, controller.predicate);
         }
         let mut freshness = vec![cache.watch_freshness()];
         let last_applied = Arc::<LastApplied>::default();

@@ -1,8 +1,8 @@
 //! Catches up with the server after this replica became active.
 //!
-//! A standby replica follows the same watches as the active one, and may lag behind it. The other replica's last writes,
-//! such as the record that a handler has finished, may not have arrived when leadership moves. So the first run of an
-//! object in a new leadership term waits until the cache includes everything the server had when the term began.
+//! A standby replica follows the same watches as the active one, and may lag behind it. The other replica's last
+//! writes, such as the record that a handler has finished, may not have arrived when leadership moves. So the first run
+//! of an object in a new leadership term waits until the cache includes everything the server had when the term began.
 //!
 //! The server's newest revision is requested once. A watch that has reached it has shown everything before it. Until
 //! then, which on a quiet kind takes a bookmark, each object is read once. Objects of other kinds, such as children,

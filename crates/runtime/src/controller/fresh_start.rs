@@ -24,8 +24,8 @@ use crate::request::{RequestLabel, call};
 use crate::shared::OperatorShared;
 use crate::watch::Scope;
 
-/// How long one run waits for a watch that is behind: longer than any lag except that of a broken watch, for which the run is
-/// retried.
+/// How long one run waits for a watch that is behind: longer than any lag except that of a broken watch, for which the
+/// run is retried.
 const CATCH_UP_MAX: Duration = Duration::from_secs(30);
 
 /// The caches that a controller reads, and whether they have caught up.

@@ -137,9 +137,9 @@ impl<K: Kind> Controller<K> {
         self.owning().allow(Rule::on::<T>("", WRITE_ONLY))
     }
 
-    /// Declares that the reconciler writes the status of objects of kind `T` ([`Context::patch_status`]). A main kind of
-    /// your own needs no such declaration; to the status of Kubernetes' own kinds not even a terminal fault is written
-    /// without it.
+    /// Declares that the reconciler writes the status of objects of kind `T` ([`Context::patch_status`]). A main kind
+    /// of your own needs no such declaration; to the status of Kubernetes' own kinds not even a terminal fault is
+    /// written without it.
     pub fn writes_status<T: Kind>(self) -> Self {
         self.allow(Rule::on::<T>("/status", PATCH))
     }
@@ -155,8 +155,8 @@ impl<K: Kind> Controller<K> {
         self.writing_metadata()
     }
 
-    /// Declares that the reconciler calls [`cx.state::<S>()`](Context::state), once for each type: then an operator that
-    /// was not given such a state refuses to start.
+    /// Declares that the reconciler calls [`cx.state::<S>()`](Context::state), once for each type: then an operator
+    /// that was not given such a state refuses to start.
     ///
     /// Without it, a missing state is found only when the first run requests it, which ends the operator. The types
     /// that a function requests are known only in its body, so they have to be named here; the use of an undeclared
@@ -214,8 +214,8 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Calls `cleanup` before the object is removed. With it, every object carries our finalizer; a cleanup that returns
-    /// `await_change` is done.
+    /// Calls `cleanup` before the object is removed. With it, every object carries our finalizer; a cleanup that
+    /// returns `await_change` is done.
     pub fn cleanup<F, Fut>(self, cleanup: F) -> Self
     where
         F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,

@@ -11,7 +11,7 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::announcement::ADDRESS_ANNOTATION;
+use super::admin_announcement::ADDRESS_ANNOTATION;
 use super::lease_rules::{LeaseAction, LeaseCandidate, LeaseTimes, given_back};
 use super::shard_count_agreement::COUNT_ANNOTATION;
 use crate::error::Error;

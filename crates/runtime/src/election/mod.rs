@@ -14,13 +14,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-mod announcement;
+mod admin_announcement;
 mod lease_client;
 mod lease_rules;
 mod shard_count_agreement;
 mod shards;
 
-pub(crate) use announcement::{ADDRESS_ANNOTATION, announce};
+pub(crate) use admin_announcement::{ADDRESS_ANNOTATION, announce};
 use lease_client::{LeaseClient, LeaseName, Replica};
 pub(crate) use lease_rules::TERM;
 use lease_rules::{LeaseCandidate, LeaseTimes};

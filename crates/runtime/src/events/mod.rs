@@ -1,4 +1,4 @@
-//! Kubernetes Events, written in the background: [`correlate`] decides (sans I/O), this task sends.
+//! Kubernetes Events, written in the background: [`event_correlator`] decides (sans I/O), this task sends.
 //!
 //! **Invariant:** a reconciler never waits for an event. When the channel is full or the server refuses, events are
 //! dropped and the log says so; reconciling continues. At shutdown the waiting events are sent within the grace period.
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-mod correlate;
+mod event_correlator;
 
-use correlate::{Correlator, EventDecision};
+use event_correlator::{Correlator, EventDecision};
 
 use crate::request::{RequestLabel, call};
 

@@ -34,8 +34,8 @@ impl<K> Kind for K where
 /// Only the metadata of a kind: a tenth of the memory when nobody reads the rest.
 pub type Metadata<K> = PartialObjectMeta<K>;
 
-/// What is known of a kind without its type: its names, and how its objects are decoded. One per kind, for the life of the
-/// process.
+/// What is known of a kind without its type: its names, and how its objects are decoded. One per kind, for the life of
+/// the process.
 pub(crate) struct KindInfo {
     pub(crate) type_id: TypeId,
     /// The type that holds only the metadata of this kind.
@@ -152,8 +152,9 @@ impl KindInfo {
 
 /// Makes an object, or a part of one, from a JSON value.
 ///
-/// Does what `serde_json::from_value` does. The compiler makes less of it: the way from text is the one by which the runtime
-/// reads every object, so a kind's `Deserialize` is compiled once instead of twice (a Pod's takes half a megabyte).
+/// Does what `serde_json::from_value` does. The compiler makes less of it: the way from text is the one by which the
+/// runtime reads every object, so a kind's `Deserialize` is compiled once instead of twice (a Pod's takes half a
+/// megabyte).
 pub fn from_json<T: DeserializeOwned>(value: &serde_json::Value) -> serde_json::Result<T> {
     serde_json::from_str(&value.to_string())
 }

@@ -45,8 +45,8 @@ pub type Connect = Box<dyn FnOnce() -> BoxFuture<'static, Result<Client, BoxErro
 /// The kubeconfig of a control plane that was started in this folder.
 const LOCAL_KUBECONFIG: &str = ".homeostat/kubeconfig";
 
-/// Connects to the cluster of this kubeconfig, of `KUBECONFIG` or of the Pod, or to the control plane of this folder, in order
-/// to ask `why`.
+/// Connects to the cluster of this kubeconfig, of `KUBECONFIG` or of the Pod, or to the control plane of this folder,
+/// in order to ask `why`.
 ///
 /// # Errors
 /// Fails if there is none, or if the file is broken.
@@ -239,8 +239,8 @@ impl Operator {
         self.journal.clone()
     }
 
-    /// Reads only the arguments after `--`, for a program with a command line of its own. The Deployment of the manifests
-    /// repeats those before it.
+    /// Reads only the arguments after `--`, for a program with a command line of its own. The Deployment of the
+    /// manifests repeats those before it.
     pub fn after_dashes(self) -> Self {
         Self { arguments: Arguments::AfterDashes, ..self }
     }
@@ -257,8 +257,9 @@ impl Operator {
     ///
     /// It never ends the process: when it returns, the rest of `main` runs.
     ///
-    /// # Errors [`Error::Usage`] for an unknown argument; a `main` that returns it prints it and exits with 1.
-    /// Otherwise the error that kept the operator from running.
+    /// # Errors
+    /// [`Error::Usage`] for an unknown argument; a `main` that returns it prints it and exits with 1. Otherwise the
+    /// error that kept the operator from running.
     pub fn run(self) -> BoxFuture<'static, Result<(), Error>> {
         let nowhere =
             || Error::NoCluster("give --kubeconfig FILE, set KUBECONFIG, or run in a Pod".to_owned());

@@ -27,9 +27,9 @@ use crate::election::{self, Election, Participation};
 use crate::error::Error;
 use crate::events::{self, EventRecorder};
 use crate::queue::Backoff;
-use crate::rights::declared::Declared;
+use crate::rights::declared_writes::Declared;
+use crate::rights::permission_review;
 use crate::rights::required_rules::Rule;
-use crate::rights::review;
 use crate::shared::OperatorShared;
 
 /// The minimum time for sending the last events: together with the grace period it stays below the 30 s after which a
@@ -162,8 +162,9 @@ async fn report_rights(
     let (client, namespace) = (&shared.client, shared.scope.namespace.as_deref());
     let mut known = Vec::new();
     for looks in 1.. {
-        let leases = review::review_rights(client, Some(client.default_namespace()), &lease_rules).await;
-        let rights = review::review_rights(client, namespace, &rules).await.join(leases);
+        let leases =
+            permission_review::review_rights(client, Some(client.default_namespace()), &lease_rules).await;
+        let rights = permission_review::review_rights(client, namespace, &rules).await.join(leases);
         for missing in rights.missing.iter().filter(|missing| !known.contains(*missing)) {
             tracing::warn!("this operator {missing}; its `manifests` command prints the rights it needs");
         }

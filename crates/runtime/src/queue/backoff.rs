@@ -15,7 +15,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Waits for `first`, doubled with each failure in a row, never longer than `max`; up to a tenth of jitter is added.
+    /// Waits for `first`, doubled with each failure in a row, never longer than `max`; up to a tenth of jitter is
+    /// added.
     pub const fn exponential(first: Duration, max: Duration) -> Self {
         Self { first, max, jitter: 0.1 }
     }

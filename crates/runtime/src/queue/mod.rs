@@ -15,19 +15,19 @@ use homeostat_core::{Entropy, Key};
 use tokio::time::Instant;
 
 mod backoff;
+mod key_slots;
 mod key_state;
 #[cfg(test)]
-mod model;
+mod random_model_test;
 mod ready_keys;
-mod slots;
 #[cfg(test)]
 mod tests;
 mod timers;
 
 pub use backoff::Backoff;
+use key_slots::Slots;
 use key_state::{KeyHealth, KeyPhase, Timer, TimerReason};
 use ready_keys::{Ready, ReadyClass, Ticket};
-use slots::Slots;
 use timers::Timers;
 
 /// A resync is spread over this share of its period, so that a million keys do not come due together.
@@ -172,8 +172,8 @@ impl Queue {
         })
     }
 
-    /// Brings the retry of a failed key forward, to a random moment within `spread`, because the cause of the failure is
-    /// gone. A key that is due earlier, runs or did not fail stays as it is.
+    /// Brings the retry of a failed key forward, to a random moment within `spread`, because the cause of the failure
+    /// is gone. A key that is due earlier, runs or did not fail stays as it is.
     pub fn hasten(&mut self, key: &Key, spread: Duration, now: Instant) {
         let Some(index) = self.slots.get(key) else { return };
         let at = later(now, spread.mul_f64(self.entropy.unit()));

@@ -1,4 +1,4 @@
-//! The queue's promises, one test each. `model` checks them together under random use.
+//! The queue's promises, one test each. `random_model_test` checks them together under random use.
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Decides which objects to reconcile after a change: each relation turns changes of one kind into triggers of another.
 //!
-//! One file per relation: [`main`] (the object itself), [`owns`] (owner references, old and new), [`watches`] (a
+//! One file per relation: [`main_object`] (the object itself), [`owns`] (owner references, old and new), [`watches`] (a
 //! mapping of the user's, over old and new), [`references`] (what the object names, through a reverse index),
 //! [`selects`] (what its label selector matches). All of them compare old and new state, so a dropped owner or mapping
 //! triggers once more.
@@ -15,15 +15,15 @@ use homeostat_core::Key;
 use homeostat_core::journal::{Change, Entry};
 use tokio::sync::watch;
 
-pub(crate) mod main;
-mod options;
+mod follow_options;
+pub(crate) mod main_object;
 pub(crate) mod owns;
 pub(crate) mod predicate;
 pub(crate) mod references;
 pub(crate) mod selects;
 pub(crate) mod watches;
 
-pub(crate) use options::{Followed, Options};
+pub(crate) use follow_options::{Followed, Options};
 use predicate::ChangeTest;
 pub use predicate::{Predicate, changed};
 pub use selects::Selector;

@@ -1,5 +1,5 @@
-//! Related objects: the user's mapping says which of ours a change concerns. It sees the old and the new state. A filter
-//! may hold changes back, but never one after which the mapping names other objects.
+//! Related objects: the user's mapping says which of ours a change concerns. It sees the old and the new state. A
+//! filter may hold changes back, but never one after which the mapping names other objects.
 
 use std::collections::BTreeSet;
 

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use homeostat_core::{Key, Revision};
 use serde_json::Value;
 
-use crate::recent::Recent;
+use crate::recent_map::RecentMap;
 
 /// The number of objects to remember whose deletion no cache reports: about a megabyte.
 const UNWATCHED_MAX: usize = 4096;
@@ -22,7 +22,7 @@ pub(crate) struct LastApplied(Mutex<LastAppliedEntries>);
 
 struct LastAppliedEntries {
     watched: HashMap<Key, RememberedApply>,
-    unwatched: Recent<Key, RememberedApply>,
+    unwatched: RecentMap<Key, RememberedApply>,
 }
 
 struct RememberedApply {
@@ -47,7 +47,7 @@ impl Default for LastApplied {
     fn default() -> Self {
         Self(Mutex::new(LastAppliedEntries {
             watched: HashMap::new(),
-            unwatched: Recent::new(UNWATCHED_MAX),
+            unwatched: RecentMap::new(UNWATCHED_MAX),
         }))
     }
 }

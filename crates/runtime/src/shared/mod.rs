@@ -5,11 +5,11 @@ use homeostat_core::journal::Source;
 use homeostat_core::{Clock, Entropy};
 use kube::Client;
 
-pub(crate) mod controller;
+pub(crate) mod controller_shared;
 pub(crate) mod last_applied;
 pub(crate) mod states;
 
-pub(crate) use controller::ControllerShared;
+pub(crate) use controller_shared::ControllerShared;
 pub(crate) use last_applied::LastApplied;
 use states::States;
 
@@ -17,7 +17,7 @@ use crate::cache::caches::Caches;
 use crate::events::EventRecorder;
 use crate::fence::Fence;
 use crate::journal::Journal;
-use crate::rights::declared::Declared;
+use crate::rights::declared_writes::Declared;
 use crate::watch::Scope;
 
 /// The state that all controllers of an operator share.

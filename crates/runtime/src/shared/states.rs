@@ -6,8 +6,9 @@
 //! warning, and the first use of one that was not given ends the operator, because no retry and no other object would
 //! find it.
 //!
-//! Rejected: values as parameters of the functions, which needs a second form of every method that takes a function (closures
-//! of unknown arity have no inferred types), and a type parameter for the state, which every `Context<K>` would carry.
+//! Rejected: values as parameters of the functions, which needs a second form of every method that takes a function
+//! (closures of unknown arity have no inferred types), and a type parameter for the state, which every `Context<K>`
+//! would carry.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;

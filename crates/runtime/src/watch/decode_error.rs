@@ -1,8 +1,8 @@
 //! Explains why an object does not decode, with the field: ``spec.content: invalid type: integer `7`, expected a
 //! string``. The decoder's own message names a line and a column of a text that nobody has seen.
 //!
-//! The path of the field is found in the text, from the position that the decoder names, so that no type is compiled for
-//! a second decoder. Whether an object decodes is never decided here.
+//! The path of the field is found in the text, from the position that the decoder names, so that no type is compiled
+//! for a second decoder. Whether an object decodes is never decided here.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Finds the bounds of values in the text of a JSON document without decoding them: where a field is, where a value ends.
+//! Finds the bounds of values in the text of a JSON document without decoding them: where a field is, where a value
+//! ends.
 //!
 //! It assumes that the text is JSON and checks only quotes, brackets and commas. If it is not, the decoder refuses it
 //! afterwards; this code never panics and always terminates.

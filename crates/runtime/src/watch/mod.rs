@@ -1,20 +1,20 @@
-//! The list/watch protocol of one kind, up to the objects it shows. `cache::feed` sends the requests and puts the objects
-//! into the cache.
+//! The list/watch protocol of one kind, up to the objects it shows. `cache::watch_feed` sends the requests and puts the
+//! objects into the cache.
 //!
-//! [`watch_machine`] is the protocol without I/O, [`read_ahead`] reads the lines of a stream, [`wire`] decodes them,
-//! [`json_scan`] finds objects in them without decoding, [`trim_managed_fields`] cuts managed fields out,
+//! [`watch_machine`] is the protocol without I/O, [`read_ahead`] reads the lines of a stream, [`decode_watch`] decodes
+//! them, [`json_scan`] finds objects in them without decoding, [`trim_managed_fields`] cuts managed fields out,
 //! [`decode_error`] explains why an object does not decode, and [`outage`] decides which failures are reported. It is
 //! ours rather than kube's because each watch here has its own backoff and health, bookmarks are visible, and an object
 //! that does not decode does not affect others.
 
 mod decode_error;
+pub(crate) mod decode_watch;
 mod json_scan;
 mod line_splitter;
 pub(crate) mod outage;
 pub(crate) mod read_ahead;
 mod trim_managed_fields;
 pub(crate) mod watch_machine;
-pub(crate) mod wire;
 
 pub(crate) use trim_managed_fields::without_managed_fields;
 

@@ -18,9 +18,9 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
+use super::decode_watch::{self, WatchLine};
 use super::line_splitter::LineSplitter;
 use super::watch_machine::WatchSignal;
-use super::wire::{self, WatchLine};
 use crate::kind::KindInfo;
 
 /// How the line of an object begins.
@@ -119,7 +119,8 @@ async fn hand_out(
                 Err(signal) => ended = Err(signal),
             }
         }
-        let decoding = async move { texts.iter().map(|text| wire::decode_line(info, text)).collect() };
+        let decoding =
+            async move { texts.iter().map(|text| decode_watch::decode_line(info, text)).collect() };
         let batch = AbortOnDropHandle::new(tokio::spawn(decoding.in_current_span()));
         // Nothing receives it if the watch was given up.
         batches.send(batch).await.map_err(|_| WatchSignal::Ended)?;
@@ -133,7 +134,7 @@ async fn hand_out(
 /// without decoding.
 fn ends_list(info: &KindInfo, text: &Bytes) -> bool {
     !text.starts_with(ADDED)
-        && matches!(wire::decode_line(info, text), WatchLine::Bookmark { ends_initial: true, .. })
+        && matches!(decode_watch::decode_line(info, text), WatchLine::Bookmark { ends_initial: true, .. })
 }
 
 fn broken(error: String) -> WatchSignal {
@@ -167,7 +168,7 @@ mod tests {
         while let Some(batch) = list.next().await {
             assert!(batch.len() <= BATCH_LINES);
             names.extend(batch.into_iter().filter_map(|line| match line {
-                WatchLine::Applied { item: wire::ReceivedObject::Good { key, .. }, .. } => {
+                WatchLine::Applied { item: decode_watch::ReceivedObject::Good { key, .. }, .. } => {
                     Some(key.name().to_owned())
                 }
                 _ => None,

@@ -1,8 +1,8 @@
 //! Cuts `metadata.managedFields` out of the text of an object before it is decoded: they are half of the text of a
 //! typical object, and most of the small allocations.
 //!
-//! The text is cut rather than a deserializer wrapped around the decoder's, because every type would be compiled a second
-//! time for the wrapper.
+//! The text is cut rather than a deserializer wrapped around the decoder's, because every type would be compiled a
+//! second time for the wrapper.
 
 use std::borrow::Cow;
 use std::ops::Range;

@@ -1,5 +1,5 @@
 //! The list/watch protocol as a state machine without I/O: it returns the next request, takes the answer, and returns
-//! its effect on the cache. `cache::feed` moves the bytes.
+//! its effect on the cache. `cache::watch_feed` moves the bytes.
 //!
 //! It asks for a streaming list first (one request, no paging, consistent). Whatever ends that stream before the
 //! bookmark that completes it leads to a list in pages: servers refuse streams in many ways, proxies break them in
@@ -12,8 +12,8 @@
 //! the server has not reached yet it is silent. Therefore a watch that failed or went silent is resumed only after
 //! asking for the newest revision.
 //!
-//! **Invariant:** no server can make it loop without pauses. One list follows another at once only when a stream gives way
-//! to pages, or when the watch between them was served for a while.
+//! **Invariant:** no server can make it loop without pauses. One list follows another at once only when a stream gives
+//! way to pages, or when the watch between them was served for a while.
 
 use std::time::Duration;
 
@@ -146,8 +146,8 @@ pub(crate) struct WatchMachine {
     is_alive: bool,
     /// The server accepted the current watch.
     is_open: bool,
-    /// The watch was cut off: before it is resumed, the server is asked for its revision, to see that it did not go back
-    /// in time.
+    /// The watch was cut off: before it is resumed, the server is asked for its revision, to see that it did not go
+    /// back in time.
     is_in_doubt: bool,
     entropy: Entropy,
 }

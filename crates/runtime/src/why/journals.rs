@@ -1,7 +1,7 @@
 //! Asks the server for its history of an object, and operators for their journals.
 //!
-//! Our own server answers both for itself and for the controllers in its process. Other operators announce an address in an
-//! annotation of a Lease.
+//! Our own server answers both for itself and for the controllers in its process. Other operators announce an address
+//! in an annotation of a Lease.
 //!
 //! **Invariant:** the caller's token is sent to an address of this machine only, where a process of the caller's own user or of root
 //! listens: anyone who may write Leases could announce any address, and must not collect tokens with it.
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::admin_client;
 use super::api_reads::{self, AnswerForm};
-use super::collect::Credentials;
+use super::collect_evidence::Credentials;
 use crate::election::ADDRESS_ANNOTATION;
 
 /// The path of the server's history.

@@ -1,7 +1,7 @@
 //! `why KIND NAME`: explains an object on the command line, of this operator or of any other.
 //!
-//! `collect` reads the evidence, `homeostat-explain` turns it into an explanation, and this file prints it. Nothing
-//! here writes to the cluster.
+//! `collect_evidence` reads the evidence, `homeostat-explain` turns it into an explanation, and this file prints it.
+//! Nothing here writes to the cluster.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use kube::Client;
 
 mod admin_client;
 mod api_reads;
-mod collect;
+mod collect_evidence;
 mod journals;
 mod local_listener;
-mod references;
+mod pod_references;
 mod served_kinds;
 
-use collect::{Credentials, WhyQuestion, collect};
+use collect_evidence::{Credentials, WhyQuestion, collect};
 
 use crate::error::Error;
 
@@ -85,7 +85,8 @@ impl WhyClient {
 
     /// Explains an object.
     ///
-    /// # Errors Fails if the server cannot be reached, or has no such kind.
+    /// # Errors
+    /// Fails if the server cannot be reached, or has no such kind.
     pub fn explain(&self, options: &WhyOptions) -> BoxFuture<'_, Result<Explanation, Error>> {
         let WhyOptions { kind, name, namespace, .. } = options.clone();
         let question = WhyQuestion { kind, name, namespace };

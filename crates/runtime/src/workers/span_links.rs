@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use homeostat_core::Key;
 use tracing::Span;
 
-use crate::recent::Recent;
+use crate::recent_map::RecentMap;
 
 /// Links kept per run: as many as causes.
 const LINKS_MAX: usize = 16;
@@ -19,11 +19,11 @@ const LINKS_MAX: usize = 16;
 const KEYS_MAX: usize = 4096;
 
 /// Spans by the key they requested.
-pub(crate) struct SpanLinks(Mutex<Recent<Key, Vec<Span>>>);
+pub(crate) struct SpanLinks(Mutex<RecentMap<Key, Vec<Span>>>);
 
 impl Default for SpanLinks {
     fn default() -> Self {
-        Self(Mutex::new(Recent::new(KEYS_MAX)))
+        Self(Mutex::new(RecentMap::new(KEYS_MAX)))
     }
 }
 
@@ -56,7 +56,7 @@ impl SpanLinks {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Recent<Key, Vec<Span>>> {
+    fn lock(&self) -> MutexGuard<'_, RecentMap<Key, Vec<Span>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

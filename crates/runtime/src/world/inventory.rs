@@ -17,10 +17,10 @@ use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Precon
 use kube::core::Request as Path;
 use serde_json::{Value, json};
 
-use super::contract::World;
-use super::decide::Owner;
-use super::record::{OutsideRecord, OutsideRecordSpec, Records};
+use super::decide_step::Owner;
+use super::outside_record::{OutsideRecord, OutsideRecordSpec, Records};
 use super::world_parts::WorldParts;
+use super::world_trait::World;
 use crate::cache::Writer;
 use crate::error::Error;
 use crate::kind::{info, key, key_of, revision_of};
@@ -61,8 +61,8 @@ impl<W: World> WorldParts<W> {
     fn age(&self, key: &Key, name: &str, at: &str) -> Duration {
         let Ok(intended) = at.parse::<Timestamp>() else { return Duration::MAX };
         match Duration::try_from(self.shared.clock.now().duration_since(intended)) {
-            Ok(age) => age.max(self.ledger.sighted(key, name, at).unwrap_or_default()),
-            Err(_) => self.ledger.sight(key, name, at),
+            Ok(age) => age.max(self.memory.sighted(key, name, at).unwrap_or_default()),
+            Err(_) => self.memory.sight(key, name, at),
         }
     }
 

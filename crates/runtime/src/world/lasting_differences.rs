@@ -12,9 +12,9 @@ use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::attempts::DifferencePrint;
-use super::contract::World;
+use super::update_attempts::DifferencePrint;
 use super::world_parts::WorldParts;
+use super::world_trait::World;
 use crate::error::Error;
 
 /// A difference of one resource that our updates do not remove.

@@ -5,18 +5,18 @@ use homeostat_core::journal::Verb;
 use homeostat_core::{FieldDiff, Key};
 use tokio::time::Instant;
 
-use super::contract::World;
-use super::decide::Owner;
+use super::call_limiter::CallStopped;
+use super::decide_step::Owner;
+use super::full_passes::FullPasses;
 use super::leak_suspects::Suspicion;
-use super::limiter::CallStopped;
 use super::pass_result::ResourceFinding;
-use super::patrol::Patrol;
 use super::world_parts::{OutsideWrite, WorldParts};
+use super::world_trait::World;
 use crate::error::Error;
 use crate::fence::FenceAnswer;
 use crate::kind::key;
 
-impl<W: World> Patrol<W> {
+impl<W: World> FullPasses<W> {
     /// Deletes the leaks that are due. Returns how many were deleted, and why not all.
     pub(super) async fn sweep(&mut self, owned: usize) -> (usize, Option<String>) {
         let verdict = self.leaks.judge(&self.parts.policy.sweep, owned, Instant::now());

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use kube::Resource;
 
-use super::contract::World;
-use super::decide::OwnershipClaim;
+use super::decide_step::OwnershipClaim;
 use super::leak_suspects::Suspicion;
 use super::pass_result::ResourceFinding;
 use super::world_parts::{WorldParts, is_owner};
 use super::world_policy::Use;
+use super::world_trait::World;
 use crate::panics::describe_panic;
 
 impl<W: World> WorldParts<W> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::decide::Owner;
+use super::decide_step::Owner;
 use super::world_policy::Sweep;
 
 /// The window of the cap per minute.

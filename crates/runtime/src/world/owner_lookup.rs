@@ -6,9 +6,9 @@
 use kube::api::GetParams;
 use serde_json::Value;
 
-use super::contract::World;
-use super::decide::Owner;
+use super::decide_step::Owner;
 use super::world_parts::{WorldParts, is_owner};
+use super::world_trait::World;
 use crate::error::Error;
 use crate::kind::{info, key, key_of};
 use crate::request::{RequestLabel, call};

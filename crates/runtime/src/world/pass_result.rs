@@ -90,7 +90,7 @@ impl PassResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::decide::Owner;
+    use crate::world::decide_step::Owner;
 
     #[test]
     fn an_object_is_settled_when_all_its_things_are() {

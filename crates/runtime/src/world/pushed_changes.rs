@@ -9,8 +9,8 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use homeostat_core::journal::Cause;
 
-use super::contract::{Answer, Push, World};
 use super::world_parts::WorldParts;
+use super::world_trait::{Answer, Push, World};
 use crate::panics::describe_panic;
 use crate::queue::{Backoff, Urgency};
 use crate::workers::controller_queue::ControllerQueue;
@@ -49,7 +49,7 @@ async fn heed<W: World>(
         match told {
             Ok(Push::Changed(name)) => {
                 for key in parts.objects_wanting(&name) {
-                    parts.ledger.doubt(&key);
+                    parts.memory.doubt(&key);
                     queue.add(&key, Cause::Outside { source: W::NAME.into() }, Urgency::Event);
                 }
             }

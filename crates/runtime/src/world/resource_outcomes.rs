@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
+use super::call_limiter::CallStopped;
 use super::failure::Failure;
-use super::limiter::CallStopped;
 use crate::context::condition;
 
 /// The condition that says whether the external resources match the object's spec.

@@ -1,9 +1,9 @@
 //! Determines who owns an external resource, from its name, its mark or its record.
 
-use super::contract::World;
-use super::decide::{Owner, OwnershipClaim};
+use super::decide_step::{Owner, OwnershipClaim};
 use super::world_parts::WorldParts;
 use super::world_policy::{Ownership, Use};
+use super::world_trait::World;
 use crate::kind::key;
 
 impl<W: World> WorldParts<W> {

@@ -1,4 +1,5 @@
-//! The steps of a reconcile, one method each: carries out what `decide` decided, reports it to people and records it.
+//! The steps of a reconcile, one method each: carries out what `decide_step` decided, reports it to people and records
+//! it.
 //!
 //! **Invariant:** a resource is in the inventory as an intent before it is created, and leaves it after it is deleted.
 //! Whether to take a step is never decided here.
@@ -9,17 +10,17 @@ use std::time::Duration;
 use homeostat_core::FieldDiff;
 use homeostat_core::journal::{Entry, Verb};
 
-use super::attempts::{CorrectionHistory, DifferencePrint};
-use super::contract::{Change, World};
-use super::decide::ResourceStep;
+use super::call_limiter::CallStopped;
+use super::decide_step::ResourceStep;
 use super::difference::{Difference, describe_differences, field_diff, paths};
 use super::failure::Failure;
 use super::inventory::IntentState;
-use super::limiter::CallStopped;
-use super::reconcile::{Outcome, WorldRun};
+use super::reconcile_object::{Outcome, WorldRun};
 use super::resource_outcomes::{CONTESTED, NOT_TAKEN, ResourceOutcome};
+use super::update_attempts::{CorrectionHistory, DifferencePrint};
 use super::world_parts::{OutsideWrite, WorldParts};
 use super::world_policy::Ownership;
+use super::world_trait::{Change, World};
 use crate::events::Severity;
 
 /// How soon to check a name again that is taken by a resource the API does not show yet.
@@ -46,47 +47,47 @@ impl<W: World> ExternalResource<'_, W> {
 }
 
 impl<W: World> WorldRun<W> {
-    pub(super) async fn take_step(&self, step: ResourceStep, thing: &ExternalResource<'_, W>) -> Outcome {
+    pub(super) async fn take_step(&self, step: ResourceStep, resource: &ExternalResource<'_, W>) -> Outcome {
         match step {
             ResourceStep::Leave => {
-                self.parts.ledger.took(&self.key, Some(thing.name));
-                self.parts.confirm(&self.object, thing.name).await?;
-                self.parts.clear_lasting(&self.object, thing.name).await?;
+                self.parts.memory.took(&self.key, Some(resource.name));
+                self.parts.confirm(&self.object, resource.name).await?;
+                self.parts.clear_lasting(&self.object, resource.name).await?;
                 Ok(ResourceOutcome::Seen)
             }
-            ResourceStep::Create { is_drift } => self.create(thing, is_drift).await,
-            ResourceStep::Update { is_drift } => self.update(thing, is_drift).await,
-            ResourceStep::Adopt => self.adopt(thing).await,
-            ResourceStep::Delete => self.delete(thing).await,
-            ResourceStep::Report => Ok(ResourceOutcome::Drifted(self.leave_drifted(thing))),
-            ResourceStep::Forget => self.forget(thing.name).await,
+            ResourceStep::Create { is_drift } => self.create(resource, is_drift).await,
+            ResourceStep::Update { is_drift } => self.update(resource, is_drift).await,
+            ResourceStep::Adopt => self.adopt(resource).await,
+            ResourceStep::Delete => self.delete(resource).await,
+            ResourceStep::Report => Ok(ResourceOutcome::Drifted(self.leave_drifted(resource))),
+            ResourceStep::Forget => self.forget(resource.name).await,
             ResourceStep::Release(why) => {
-                let message = format!("{} is left alone: {why}", thing.name);
+                let message = format!("{} is left alone: {why}", resource.name);
                 self.cx.event(Severity::Warning, "Released", message);
-                self.forget(thing.name).await
+                self.forget(resource.name).await
             }
             ResourceStep::Wait(after) => Ok(ResourceOutcome::Waiting(after)),
             ResourceStep::Conflict(whom) => Ok(ResourceOutcome::Conflict(whom)),
-            ResourceStep::Endure { is_contested, left } => self.endure(thing, is_contested, left).await,
+            ResourceStep::Endure { is_contested, left } => self.endure(resource, is_contested, left).await,
         }
     }
 
-    async fn create(&self, thing: &ExternalResource<'_, W>, is_drift: bool) -> Outcome {
-        let Some(want) = thing.want else { return Ok(ResourceOutcome::Gone) };
+    async fn create(&self, resource: &ExternalResource<'_, W>, is_drift: bool) -> Outcome {
+        let Some(want) = resource.want else { return Ok(ResourceOutcome::Gone) };
         if is_drift {
-            self.report_drift(thing, "created again");
+            self.report_drift(resource, "created again");
         }
-        let intent = self.parts.intend(&self.object, thing.name, want).await?;
+        let intent = self.parts.intend(&self.object, resource.name, want).await?;
         let mark = self.parts.mark(&self.object);
-        let create = self.parts.world.create(thing.name, want, &mark);
-        match self.parts.write(self.outside_write(Verb::Create, thing.name), create).await {
+        let create = self.parts.world.create(resource.name, want, &mark);
+        match self.parts.write(self.outside_write(Verb::Create, resource.name), create).await {
             Err(CallStopped::Failed(Failure::Exists)) => {
-                return self.conclude_taken_name(thing.name, intent).await;
+                return self.conclude_taken_name(resource.name, intent).await;
             }
             answer => answer?,
         }
-        self.parts.confirm(&self.object, thing.name).await?;
-        self.cx.event(Severity::Normal, "Created", format!("{} was created", thing.name));
+        self.parts.confirm(&self.object, resource.name).await?;
+        self.cx.event(Severity::Normal, "Created", format!("{} was created", resource.name));
         Ok(ResourceOutcome::Written)
     }
 
@@ -105,86 +106,92 @@ impl<W: World> WorldRun<W> {
         Ok(ResourceOutcome::Conflict("somebody who made it a moment ago".to_owned()))
     }
 
-    async fn update(&self, thing: &ExternalResource<'_, W>, is_drift: bool) -> Outcome {
+    async fn update(&self, resource: &ExternalResource<'_, W>, is_drift: bool) -> Outcome {
         if is_drift {
-            self.report_drift(thing, "corrected");
+            self.report_drift(resource, "corrected");
         }
-        let tried = self.send_update(thing).await?;
-        self.parts.confirm(&self.object, thing.name).await?;
+        let tried = self.send_update(resource).await?;
+        self.parts.confirm(&self.object, resource.name).await?;
         if tried.count > 1 {
-            return self.conclude_repeated_update(thing, tried).await;
+            return self.conclude_repeated_update(resource, tried).await;
         }
         if !is_drift {
-            let message = format!("{} was changed: {}", thing.name, describe_differences(thing.differences));
+            let message =
+                format!("{} was changed: {}", resource.name, describe_differences(resource.differences));
             self.cx.event(Severity::Normal, "Updated", message);
         }
         Ok(ResourceOutcome::Seen)
     }
 
-    async fn adopt(&self, thing: &ExternalResource<'_, W>) -> Outcome {
-        let Some(want) = thing.want else { return Ok(ResourceOutcome::Gone) };
-        self.parts.intend(&self.object, thing.name, want).await?;
+    async fn adopt(&self, resource: &ExternalResource<'_, W>) -> Outcome {
+        let Some(want) = resource.want else { return Ok(ResourceOutcome::Gone) };
+        self.parts.intend(&self.object, resource.name, want).await?;
         // Records identify the owner by themselves; a mark must be put on the resource.
-        if self.parts.policy.ownership != Ownership::Records || !thing.differences.is_empty() {
-            let tried = self.send_update(thing).await?;
+        if self.parts.policy.ownership != Ownership::Records || !resource.differences.is_empty() {
+            let tried = self.send_update(resource).await?;
             if tried.count > 1 {
-                return self.conclude_repeated_update(thing, tried).await;
+                return self.conclude_repeated_update(resource, tried).await;
             }
         }
-        self.parts.confirm(&self.object, thing.name).await?;
-        self.cx.event(Severity::Normal, "Adopted", format!("{} was adopted", thing.name));
+        self.parts.confirm(&self.object, resource.name).await?;
+        self.cx.event(Severity::Normal, "Adopted", format!("{} was adopted", resource.name));
         Ok(ResourceOutcome::Seen)
     }
 
     /// Handles an update that was sent before without visible effect: that it was accepted again says little.
     async fn conclude_repeated_update(
         &self,
-        thing: &ExternalResource<'_, W>,
+        resource: &ExternalResource<'_, W>,
         tried: CorrectionHistory,
     ) -> Outcome {
         let shown = tried.settle;
         if tried.is_hopeless() {
-            self.endure(thing, tried.has_taken, shown).await
+            self.endure(resource, tried.has_taken, shown).await
         } else {
             Ok(ResourceOutcome::Waiting(shown))
         }
     }
 
     /// Leaves a resource alone for a while if updates do not make it match the spec; records and reports that once.
-    async fn endure(&self, thing: &ExternalResource<'_, W>, is_contested: bool, after: Duration) -> Outcome {
-        self.parts.note_lasting(&self.object, thing.name, thing.print, is_contested).await?;
-        let (reason, how) = describe_endured(thing.differences, is_contested);
-        if self.parts.ledger.is_news(&self.key, &format!("{reason} {}: {how}", thing.name)) {
-            self.cx.event(Severity::Warning, reason, format!("{}: {how}", thing.name));
+    async fn endure(
+        &self,
+        resource: &ExternalResource<'_, W>,
+        is_contested: bool,
+        after: Duration,
+    ) -> Outcome {
+        self.parts.note_lasting(&self.object, resource.name, resource.print, is_contested).await?;
+        let (reason, how) = describe_endured(resource.differences, is_contested);
+        if self.parts.memory.is_news(&self.key, &format!("{reason} {}: {how}", resource.name)) {
+            self.cx.event(Severity::Warning, reason, format!("{}: {how}", resource.name));
         }
         // The resource may be repaired outside in the meantime, and the object should say so soon.
         Ok(ResourceOutcome::Endured { reason, how, after: after.min(self.parts.policy.poll) })
     }
 
     /// Returns what a previous process recorded about this difference, if this process knows nothing about it yet.
-    pub(super) fn resume(&self, thing: &ExternalResource<'_, W>) -> Option<CorrectionHistory> {
-        thing.want.and(thing.have)?;
-        let is_contested = self.parts.lasting(&self.object, thing.name, thing.print)?;
-        self.parts.ledger.resume(&self.key, thing.name, thing.print, is_contested)
+    pub(super) fn resume(&self, resource: &ExternalResource<'_, W>) -> Option<CorrectionHistory> {
+        resource.want.and(resource.have)?;
+        let is_contested = self.parts.lasting(&self.object, resource.name, resource.print)?;
+        self.parts.memory.resume(&self.key, resource.name, resource.print, is_contested)
     }
 
     /// Sends the update and returns how often it was sent for this difference.
     async fn send_update(
         &self,
-        thing: &ExternalResource<'_, W>,
+        resource: &ExternalResource<'_, W>,
     ) -> std::result::Result<CorrectionHistory, CallStopped> {
-        if let (Some(want), Some(have)) = (thing.want, thing.have) {
+        if let (Some(want), Some(have)) = (resource.want, resource.have) {
             let mark = self.parts.mark(&self.object);
-            let update = self.parts.world.update(thing.name, Change { have, want, mark: &mark });
-            let diff = field_diff(&WorldParts::<W>::target(thing.name), thing.differences);
-            let write = OutsideWrite { diff, ..self.outside_write(Verb::Update, thing.name) };
+            let update = self.parts.world.update(resource.name, Change { have, want, mark: &mark });
+            let diff = field_diff(&WorldParts::<W>::target(resource.name), resource.differences);
+            let write = OutsideWrite { diff, ..self.outside_write(Verb::Update, resource.name) };
             self.parts.write(write, update).await?;
         }
-        Ok(self.parts.ledger.sent(&self.key, thing.name, thing.print))
+        Ok(self.parts.memory.sent(&self.key, resource.name, resource.print))
     }
 
-    async fn delete(&self, thing: &ExternalResource<'_, W>) -> Outcome {
-        let Some(have) = thing.have else { return Ok(ResourceOutcome::Gone) };
+    async fn delete(&self, resource: &ExternalResource<'_, W>) -> Outcome {
+        let Some(have) = resource.have else { return Ok(ResourceOutcome::Gone) };
         // A deleted object is meant to go, so deletions of its resources are not limited. If many objects drop
         // resources from their specs at once, that may be a mistake.
         if !self.is_cleanup
@@ -192,15 +199,15 @@ impl<W: World> WorldRun<W> {
         {
             return Ok(ResourceOutcome::Waiting(wait));
         }
-        let delete = self.parts.world.delete(thing.name, have);
-        self.parts.write(self.outside_write(Verb::Delete, thing.name), delete).await?;
-        self.cx.event(Severity::Normal, "Deleted", format!("{} was removed", thing.name));
+        let delete = self.parts.world.delete(resource.name, have);
+        self.parts.write(self.outside_write(Verb::Delete, resource.name), delete).await?;
+        self.cx.event(Severity::Normal, "Deleted", format!("{} was removed", resource.name));
         // It may have been kept for an object that is gone; nothing else would remove that object's record.
-        let former = self.parts.recorded_owner(thing.name).filter(|former| self.parts.is_missing(former));
+        let former = self.parts.recorded_owner(resource.name).filter(|former| self.parts.is_missing(former));
         if let Some(former) = former {
-            self.parts.forget_record(&former, thing.name).await?;
+            self.parts.forget_record(&former, resource.name).await?;
         }
-        self.forget(thing.name).await
+        self.forget(resource.name).await
     }
 
     async fn forget(&self, name: &str) -> Outcome {
@@ -215,25 +222,25 @@ impl<W: World> WorldRun<W> {
     }
 
     /// Reports drift that is not corrected, once; returns a description of it.
-    fn leave_drifted(&self, thing: &ExternalResource<'_, W>) -> String {
-        let how = describe_differences(&thing.drift());
-        if self.parts.ledger.is_news(&self.key, &format!("{}: {how}", thing.name)) {
-            self.report_drift(thing, "left as it is");
+    fn leave_drifted(&self, resource: &ExternalResource<'_, W>) -> String {
+        let how = describe_differences(&resource.drift());
+        if self.parts.memory.is_news(&self.key, &format!("{}: {how}", resource.name)) {
+            self.report_drift(resource, "left as it is");
         }
         how
     }
 
     /// Reports drift to people, metrics and the journal.
-    fn report_drift(&self, thing: &ExternalResource<'_, W>, what_follows: &str) {
-        let differences = thing.drift();
-        let target = WorldParts::<W>::target(thing.name).to_string();
+    fn report_drift(&self, resource: &ExternalResource<'_, W>, what_follows: &str) {
+        let differences = resource.drift();
+        let target = WorldParts::<W>::target(resource.name).to_string();
         let entry = Entry::Drifted { object: self.key.clone(), target, diff: paths(&differences) };
         self.parts.shared.journal.record(&self.parts.source, entry);
-        let what = match thing.have {
+        let what = match resource.have {
             None => "deleted by others".to_owned(),
             Some(_) => format!("changed by others: {}", describe_differences(&differences)),
         };
-        let message = format!("{} was {what}; {what_follows}", thing.name);
+        let message = format!("{} was {what}; {what_follows}", resource.name);
         self.cx.event(Severity::Warning, "Drifted", message);
     }
 }

@@ -1,5 +1,6 @@
 //! The builder: turns a world and its configuration into an ordinary controller of its kind. The queue, the cache,
-//! finalizers, status, journal and metrics are those of every controller, plus two tasks: the patrol and the listener.
+//! finalizers, status, journal and metrics are those of every controller, plus two tasks: full passes and the listener
+//! for pushed changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,14 +8,14 @@ use std::time::Duration;
 use kube::Resource;
 use serde_json::Value;
 
-use super::contract::World;
-use super::patrol::Patrol;
+use super::full_passes::FullPasses;
+use super::outside_record::OutsideRecord;
 use super::pushed_changes::listen;
-use super::reconcile::WorldRun;
-use super::record::OutsideRecord;
+use super::reconcile_object::WorldRun;
 use super::resource_outcomes::SYNCED;
 use super::world_parts::WorldParts;
 use super::world_policy::{Drift, Limits, Ownership, Sweep, Use, WorldPolicy};
+use super::world_trait::World;
 use crate::controller::Controller;
 use crate::controller::assemble::{AssembledController, CompleteController, Control};
 use crate::kind::definition::definition_of;
@@ -143,14 +144,14 @@ impl<W: World> CompleteController for CompleteWorld<W> {
             .cleanup(move |object, cx| WorldRun::new(cleaner.clone(), object, cx).cleanup())
             .reconcile(move |object, cx| WorldRun::new(reconciler.clone(), object, cx).reconcile());
         let mut assembled = control.0.assemble(shared, grace);
-        let (patrol, freshness) = Patrol::new(parts.clone(), assembled.queue.clone());
+        let (passes, freshness) = FullPasses::new(parts.clone(), assembled.queue.clone());
         assembled.freshness.push(freshness);
         assembled.worlds.push(parts.clone());
         if let Some(records) = &parts.records {
             assembled.freshness.push(records.cache.watch_freshness());
         }
         assembled.streams.push(Box::pin(listen(parts.clone(), assembled.queue.clone())));
-        assembled.streams.push(Box::pin(patrol.run()));
+        assembled.streams.push(Box::pin(passes.run()));
         forget_gone(&parts);
         assembled
     }
@@ -163,7 +164,7 @@ fn forget_gone<W: World>(parts: &Arc<WorldParts<W>>) {
         if delta.new.is_none()
             && let Some(parts) = books.upgrade()
         {
-            parts.ledger.forget(&delta.key);
+            parts.memory.forget(&delta.key);
         }
     });
 }

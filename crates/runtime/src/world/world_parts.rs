@@ -1,5 +1,5 @@
-//! The shared state of one world: the API behind its limiter, the policy, the caches, the ledger. Reconciles and the
-//! patrol share it. It knows which objects desire a resource.
+//! The shared state of one world: the API behind its limiter, the policy, the caches, the resource memory. Reconciles
+//! and full passes share it. It knows which objects desire a resource.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,15 +14,15 @@ use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::contract::{Answer, World};
-use super::decide::Owner;
-use super::health::PassHistory;
+use super::call_limiter::{CallLimiter, CallStopped};
+use super::decide_step::Owner;
 use super::leak_suspects::DeletionPace;
-use super::ledger::Ledger;
-use super::limiter::{CallLimiter, CallStopped};
+use super::outside_record::Records;
 use super::owner_mark::Mark;
-use super::record::Records;
+use super::pass_health::PassHistory;
+use super::resource_memory::ResourceMemory;
 use super::world_policy::{Ownership, WorldPolicy};
+use super::world_trait::{Answer, World};
 use crate::cache::{Cache, Index};
 use crate::error::Error;
 use crate::fault::{Fault, Result};
@@ -34,12 +34,12 @@ pub(super) struct WorldParts<W: World> {
     pub(super) world: Arc<W>,
     pub(super) policy: WorldPolicy<W::Have>,
     pub(super) limiter: CallLimiter,
-    pub(super) ledger: Ledger,
+    pub(super) memory: ResourceMemory,
     pub(super) shared: Arc<OperatorShared>,
     pub(super) source: Source,
     pub(super) cache: Cache<W::Kind>,
     pub(super) records: Option<Records>,
-    /// Asks the patrol for a full pass.
+    /// Requests a full pass.
     pub(super) wake: Notify,
     pub(super) passes: PassHistory,
     wants: Index<W::Kind, String>,
@@ -66,7 +66,7 @@ impl<W: World> WorldParts<W> {
         Self {
             world,
             limiter: CallLimiter::new(policy.limits),
-            ledger: Ledger::new(policy.settle),
+            memory: ResourceMemory::new(policy.settle),
             policy: WorldPolicy { identity: Some(manager), ..policy },
             shared: shared.clone(),
             source: name.into(),

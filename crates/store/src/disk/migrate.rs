@@ -1,5 +1,6 @@
-//! Migrates a folder with older contents: every file is written again with the new keys or values, and with its revisions
-//! and times, and replaces the old one. Which formats there were is the server's knowledge: `apiserver/src/data_formats.rs`.
+//! Migrates a folder with older contents: every file is written again with the new keys or values, and with its
+//! revisions and times, and replaces the old one. Which formats there were is the server's knowledge:
+//! `apiserver/src/data_formats.rs`.
 //!
 //! **Invariant:** a file is replaced atomically, when the new one is whole and durable, and it records its own version.
 //! A process that ends in between leaves files of both versions; the next start reads both and continues. The folder

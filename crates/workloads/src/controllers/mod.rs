@@ -6,8 +6,9 @@
 //! or folder. Decisions are made in modules without I/O; the `mod.rs` of a kind only reads and writes objects.
 //!
 //! Several kinds share `partial_pod` (the part of a Pod that controllers need), `ownership` (adopting and releasing
-//! objects), `pod_control` (creating and deleting Pods), `deletion_order` (which Pods are deleted first), `pod_template`
-//! (from a template to a Pod), `revisions` (former templates), `numbers` and `time` (the API's notation).
+//! objects), `pod_control` (creating and deleting Pods), `deletion_order` (which Pods are deleted first),
+//! `pod_template` (from a template to a Pod), `revisions` (former templates), `numbers` and `time` (the API's
+//! notation).
 
 mod cron_job;
 mod daemon_set;

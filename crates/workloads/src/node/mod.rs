@@ -4,31 +4,31 @@
 //! the node, `pod` runs them, `pod_cleanup` ends processes whose Pod is gone, and `storage` gives
 //! PersistentVolumeClaims folders. The processes belong to the `supervisor`, which is a separate process, so that they,
 //! their logs and their exit codes outlive a server that is killed. `supervisor_client` connects the node to it.
-//! `registration` maintains the Node object, [`logs`] reads the output of containers, and `final_status` writes the
-//! last status of Pods when the node stops.
+//! `node_registration` maintains the Node object, [`logs`] reads the output of containers, and `final_status` writes
+//! the last status of Pods when the node stops.
 //!
 //! **Invariant:** a process runs only for a Pod that is bound to this node. A client that may not create Pods cannot
 //! run commands.
 
-mod addresses;
+mod container_http;
 mod error;
 mod final_status;
-mod grpc;
-mod http;
+mod grpc_health;
 mod id_blocks;
 mod linux_namespaces;
 pub mod logs;
+mod node_registration;
 mod options;
 mod pod;
+mod pod_addresses;
 mod pod_cleanup;
 mod probe;
-mod registration;
 mod remove_folder;
 mod scheduler;
+mod service_account_tokens;
 mod storage;
 mod supervisor;
 mod supervisor_client;
-mod tokens;
 mod user_accounts;
 
 use std::fs;
@@ -50,16 +50,16 @@ pub use options::{NodeOptions, RestartBackoff};
 pub use remove_folder::remove_folder;
 pub use supervisor::{end_leftover_processes, run_node_helper};
 
-use addresses::PodAddresses;
 use final_status::FinalStatusWriter;
 use id_blocks::IdBlocks;
 use linux_namespaces::AvailableNamespaces;
+use node_registration::NodeRegistrations;
 use pod::IdentityPolicy;
+use pod_addresses::PodAddresses;
 use probe::Prober;
-use registration::NodeRegistrations;
+use service_account_tokens::TokenCache;
 use supervisor::node_layout::NodeLayout;
 use supervisor_client::{SupervisorClient, SupervisorCommand, SupervisorConnection};
-use tokens::TokenCache;
 use user_accounts::UserAccount;
 
 /// How many triggers may be on their way to the queue, which drops duplicates: a larger burst waits in the supervisor's

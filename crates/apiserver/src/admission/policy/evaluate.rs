@@ -6,7 +6,7 @@ use homeostat_api::schema::{CelData, CelFailure};
 use serde_json::{Value, json};
 
 use crate::admission::AdmissionRequest;
-use crate::admission::expressions::{Expressions, failure_text};
+use crate::admission::compiled_expressions::{Expressions, failure_text};
 use crate::admission::request::is_kind;
 use crate::admission::webhook::{convert_between, describe, described};
 

@@ -18,8 +18,8 @@ use homeostat_api::status::Status;
 use serde_json::Value;
 
 use super::AdmissionRequest;
-use super::matching::{is_admissible, matched_resource, namespace_matches, object_matches};
 use super::plugin::{Mutate, Plugin, Validate};
+use super::request_matching::{is_admissible, matched_resource, namespace_matches, object_matches};
 
 pub(super) static VALIDATING: Plugin = Plugin {
     validate: Validate::Now(validating::validate),

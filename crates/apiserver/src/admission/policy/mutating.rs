@@ -14,7 +14,7 @@ use super::parameters::parameters;
 use super::{ignores_failures, matches};
 use crate::admission::AdmissionRequest;
 use crate::admission::webhook::convert_between;
-use crate::normalize::normalize_mutated;
+use crate::normalize_object::normalize_mutated;
 
 pub(super) fn mutate(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<(), Status> {
     if object.is_null() || !request.subresource.is_empty() {

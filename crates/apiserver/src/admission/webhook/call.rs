@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::connection::connect;
 use super::dispatch::{Webhook, WebhookFailure};
-use super::service::{WebhookTarget, target_of};
+use super::webhook_target::{WebhookTarget, target_of};
 use crate::admission::AdmissionRequest;
 
 /// The longest answer: the patch of a whole object, encoded, and more.

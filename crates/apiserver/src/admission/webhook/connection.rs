@@ -25,7 +25,7 @@ use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::service::{WebhookTarget, endpoint_of};
+use super::webhook_target::{WebhookTarget, endpoint_of};
 use crate::admission::AdmissionRequest;
 
 /// A connection for one question; closed when dropped.

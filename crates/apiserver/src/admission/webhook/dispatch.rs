@@ -8,12 +8,12 @@ use homeostat_api::schema::CelData;
 use homeostat_api::status::Status;
 use serde_json::{Value, json};
 
+use super::admission_review::review;
 use super::call::call;
 use super::response::WebhookResponse;
-use super::review::review;
 use crate::admission::AdmissionRequest;
-use crate::admission::expressions::failure_text;
-use crate::admission::matching::{matched_resource, namespace_matches, object_matches};
+use crate::admission::compiled_expressions::failure_text;
+use crate::admission::request_matching::{matched_resource, namespace_matches, object_matches};
 
 /// The most that all match conditions of one webhook may cost together, as in Kubernetes.
 const CONDITIONS_COST_MAX: u64 = 2_500_000;

@@ -7,12 +7,12 @@
 //! no redirects; while it waits, its request gives up its slot to other requests, and each webhook has a limit of
 //! concurrent calls.
 
+mod admission_review;
 mod call;
 mod connection;
 mod dispatch;
 mod response;
-mod review;
-mod service;
+mod webhook_target;
 
 use futures::future::{BoxFuture, join_all};
 use homeostat_api::kinds::admissionregistration::mutating_webhook_configuration::MUTATING_WEBHOOK_CONFIGURATION;
@@ -21,13 +21,13 @@ use homeostat_api::resource::declaration::BuiltInKind;
 use homeostat_api::status::Status;
 use serde_json::Value;
 
+pub(super) use self::admission_review::describe;
 pub(super) use self::call::WebhookCalls;
 use self::dispatch::{Webhook, ask};
 pub(super) use self::dispatch::{convert_between, described};
-pub(super) use self::review::describe;
 use super::AdmissionRequest;
-use super::matching::is_admissible;
 use super::plugin::{Mutate, Plugin, Validate};
+use super::request_matching::is_admissible;
 use crate::stored::encode;
 
 pub(super) static MUTATING: Plugin = Plugin {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::dispatch::{Invocation, Webhook, convert_between};
 use crate::admission::AdmissionRequest;
-use crate::normalize::normalize_mutated;
+use crate::normalize_object::normalize_mutated;
 
 /// The most warnings of one answer that reach the client, and their greatest length.
 const WARNINGS_MAX: usize = 64;

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::policy_parameters;
 use crate::auth::RoleWrite;
-use crate::normalize::defaults_too_large;
+use crate::normalize_object::defaults_too_large;
 use crate::verbs::Call;
 use crate::verbs::options::WriteOptions;
 

@@ -102,8 +102,8 @@ impl Exploration {
         Ok(None)
     }
 
-    /// Makes two undisturbed runs. The inner error is a failure without any fault. If it may come from judging too early, on a
-    /// busy machine, it must happen again in runs that wait longer.
+    /// Makes two undisturbed runs. The inner error is a failure without any fault. If it may come from judging too
+    /// early, on a busy machine, it must happen again in runs that wait longer.
     async fn reference(
         &self,
         progress: &ProgressLine,

@@ -1,8 +1,9 @@
 //! The faults, in the form of saved failures. `fault_points` knows where each can happen; `wire`, `watch_tap` and
 //! `one_run` inject them.
 //!
-//! **Invariant:** no fault breaks what the Kubernetes API guarantees: a watch is in order and without gaps or it ends, only a
-//! request with a resourceVersion meets a conflict, and only a list that asks for any version is answered with an old one.
+//! **Invariant:** no fault breaks what the Kubernetes API guarantees: a watch is in order and without gaps or it ends,
+//! only a request with a resourceVersion meets a conflict, and only a list that asks for any version is answered with
+//! an old one.
 
 use std::fmt;
 use std::time::Duration;

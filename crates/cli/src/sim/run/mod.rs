@@ -1,27 +1,27 @@
 //! `homeostat sim run`: breaks an operator in any language at every request that it makes, and judges the resulting
 //! state of the cluster.
 //!
-//! Reading order: `scenario` and `condition` (the input), `one_run` (one run) with `sim_server`, `operator_process` and
-//! `scenario_user` (its participants), `wire`, `wire_log` and `watch_tap` (where faults are injected), `fault` and
-//! `fault_points` (the faults), `cluster_state` and `oracle` (the verdict), `explore` (which runs are made), `report`
-//! and `trace` (the output of a failure).
+//! Reading order: `scenario` and `count_condition` (the input), `one_run` (one run) with `sim_server`,
+//! `operator_process` and `scenario_user` (its participants), `wire`, `wire_log` and `watch_tap` (where faults are
+//! injected), `fault` and `fault_points` (the faults), `cluster_state` and `oracle` (the verdict), `explore` (which
+//! runs are made), `failure_report` and `failure_trace` (the output of a failure).
 
 mod cluster_state;
-mod condition;
+mod count_condition;
 mod explore;
+mod failure_report;
+mod failure_trace;
 mod fault;
 mod fault_points;
 mod one_run;
 mod operator_process;
 mod oracle;
 mod progress;
-mod report;
 mod request_address;
 mod run_record;
 mod scenario;
 mod scenario_user;
 mod sim_server;
-mod trace;
 mod violation;
 mod watch_tap;
 mod wire;
@@ -40,10 +40,10 @@ use super::refuse;
 use crate::temporary_folder::TemporaryFolder;
 use crate::up::stop_on_signal;
 use explore::{Exploration, Failure, Findings};
+use failure_trace::ExecTrace;
 use fault::FaultKind;
 use progress::ProgressLine;
 use scenario::Scenario;
-use trace::ExecTrace;
 
 /// The exit code when a failure was found.
 const FAILURE_FOUND: u8 = 1;
@@ -213,7 +213,7 @@ async fn replay(
         println!("no failure: with the same faults, everything is as it should be");
         return Ok(ExitCode::SUCCESS);
     };
-    println!("{}", report::tell(&exploration.scenario, &failure));
+    println!("{}", failure_report::tell(&exploration.scenario, &failure));
     let is_same = failure.violation.oracle == saved.oracle && failure.violation.subject == saved.subject;
     println!(
         "{}",

@@ -13,7 +13,7 @@ use homeostat_store::Store as _;
 use tokio::time::Instant;
 
 use super::cluster_state::{CanonicalState, canonical_state, is_state, objects_after};
-use super::condition::Condition;
+use super::count_condition::CountCondition;
 use super::fault::{Deviation, Fault};
 use super::operator_process::{OperatorProcess, OutputLog};
 use super::oracle::{self, AlwaysChecker};
@@ -29,8 +29,8 @@ use super::wire_log::Actor;
 const LOOK_TIME: Duration = Duration::from_millis(10);
 /// How long nothing may be written until a disturbed operator in the right state counts as at rest.
 const QUIET_TIME: Duration = Duration::from_millis(250);
-/// How long an operator may take from its start to its first requests; an interpreter on a busy machine takes seconds, and a
-/// new leader waits for the lease of the old one (15 s by custom).
+/// How long an operator may take from its start to its first requests; an interpreter on a busy machine takes seconds,
+/// and a new leader waits for the lease of the old one (15 s by custom).
 const START_TIME: Duration = Duration::from_secs(40);
 /// The factor by which an undisturbed operator may take longer than a disturbed one to come to rest: this wait happens
 /// only twice.
@@ -175,7 +175,7 @@ impl OneRun<'_> {
         }
     }
 
-    async fn wait_for(&mut self, condition: &Condition) -> Result<(), Interruption> {
+    async fn wait_for(&mut self, condition: &CountCondition) -> Result<(), Interruption> {
         let begun = Instant::now();
         loop {
             self.look()?;

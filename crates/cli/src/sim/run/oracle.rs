@@ -9,7 +9,7 @@ use homeostat_core::Key;
 use serde_json::Value;
 
 use super::cluster_state::{Difference, repeatable_name, shown_key};
-use super::condition::Condition;
+use super::count_condition::CountCondition;
 use super::run_record::{Change, ReferenceRuns, RunRecord};
 use super::scenario::Scenario;
 use super::violation::Violation;
@@ -194,7 +194,7 @@ impl AlwaysChecker {
             }
         }
         let concerns =
-            |condition: &&Condition| commit.iter().any(|change| condition.concerns(&change.event.key));
+            |condition: &&CountCondition| commit.iter().any(|change| condition.concerns(&change.event.key));
         for condition in scenario.always.iter().filter(concerns) {
             if let Some(count) = condition.violation(self.objects.iter()) {
                 let text = format!("there were {count}; there must always be {condition}");

@@ -73,8 +73,8 @@ impl RunRecord {
     }
 }
 
-/// Returns whether a request of this verb can make such a change. The server may delete an object that the operator is about to
-/// update.
+/// Returns whether a request of this verb can make such a change. The server may delete an object that the operator is
+/// about to update.
 fn can_cause(call: &CallRecord, event: &Event) -> bool {
     let is_marked = |entry: &Entry| entry.bytes.windows(19).any(|part| part == b"\"deletionTimestamp\"");
     match (call.target.verb, &event.old, &event.new) {

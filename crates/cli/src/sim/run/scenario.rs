@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::condition::Condition;
+use super::count_condition::CountCondition;
 
 /// How long an operator may take to handle a step or a fault: longer than the first retries of most, and than the 15 s
 /// for which the lease of a killed leader usually lasts.
@@ -31,10 +31,10 @@ pub(super) struct Scenario {
     pub(super) steps: Vec<Step>,
     /// The conditions that must always hold.
     #[serde(default)]
-    pub(super) always: Vec<Condition>,
+    pub(super) always: Vec<CountCondition>,
     /// The conditions that must hold at rest after the last step.
     #[serde(default)]
-    pub(super) eventually: Vec<Condition>,
+    pub(super) eventually: Vec<CountCondition>,
     /// Paths of fields that may differ from run to run: `status.attempts`.
     #[serde(default)]
     pub(super) ignore: Vec<String>,
@@ -75,7 +75,7 @@ pub(super) enum StepAction<'a> {
     Edit(&'a Value),
     Delete(&'a Value),
     WaitSeconds(Duration),
-    WaitFor(Box<Condition>),
+    WaitFor(Box<CountCondition>),
 }
 
 fn default_patience() -> f64 {
@@ -128,7 +128,7 @@ impl Scenario {
             Duration::try_from_secs_f64(seconds)
                 .map_err(|_| "patience, settle and rest are numbers of seconds, from 0 on".to_owned())?;
         }
-        self.always.iter().chain(&self.eventually).try_for_each(Condition::check)
+        self.always.iter().chain(&self.eventually).try_for_each(CountCondition::check)
     }
 
     /// Returns the objects that exist before the operator starts.
@@ -207,7 +207,7 @@ fn parse_wait(wait: &Value) -> Result<StepAction<'static>, String> {
             .map_err(|_| format!("waits {seconds} seconds, which is not a valid time"))?;
         return Ok(StepAction::WaitSeconds(time));
     }
-    let condition: Condition = serde_json::from_value(wait.clone()).map_err(|error| {
+    let condition: CountCondition = serde_json::from_value(wait.clone()).map_err(|error| {
         format!("waits for something unknown: write a number of seconds or a condition with count ({error})")
     })?;
     condition.check()?;

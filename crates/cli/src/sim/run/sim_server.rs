@@ -1,5 +1,5 @@
-//! The API server of one run: in memory, with the workload controllers, over TLS on a free port. The operator has a user of
-//! its own, whose requests pass the wire where faults happen.
+//! The API server of one run: in memory, with the workload controllers, over TLS on a free port. The operator has a
+//! user of its own, whose requests pass the wire where faults happen.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

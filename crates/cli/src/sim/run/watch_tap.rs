@@ -1,5 +1,5 @@
-//! A watch of the operator, event by event: each event about an object is given its address, and the watch is late, ends or
-//! expires if a fault has that address.
+//! A watch of the operator, event by event: each event about an object is given its address, and the watch is late,
+//! ends or expires if a fault has that address.
 //!
 //! Only watches in JSON are parsed, which is how the server streams by default; others pass unchanged.
 

@@ -20,8 +20,8 @@ pub(super) fn operations_diff(target: &Key, snapshot: &Snapshot, operations: &[V
     diff
 }
 
-/// Follows a JSON pointer; returns its steps as people read them, and the value there. `new` names an item that is added
-/// to a list.
+/// Follows a JSON pointer; returns its steps as people read them, and the value there. `new` names an item that is
+/// added to a list.
 fn locate<'a>(root: &'a Value, pointer: &str, new: &Value) -> (Vec<String>, Option<&'a Value>) {
     let (mut steps, mut value) = (Vec::new(), Some(root));
     for name in pointer.split('/').skip(1).map(|name| name.replace("~1", "/").replace("~0", "~")) {

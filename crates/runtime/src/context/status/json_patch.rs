@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::change::{CONDITIONS, ConditionChange, EntryChange, FieldChange, Fields, StatusChange};
 use crate::context::condition::whole_second;
-use crate::context::raw::escaped;
+use crate::context::json_requests::escaped;
 
 /// The parts of an object that a patch of its status relies on.
 #[derive(Clone, Debug, PartialEq)]

@@ -30,7 +30,7 @@ use crate::fault::Fault;
 use crate::json_diff::without_nulls;
 use crate::kind::Kind;
 use crate::kind::object::Object;
-use crate::rights::declared::WriteVerb;
+use crate::rights::declared_writes::WriteVerb;
 use crate::shared::last_applied::{AppliedFingerprint, status_key};
 
 /// The condition that the runtime itself maintains.
@@ -78,8 +78,8 @@ impl<K: Kind> Context<K> {
     }
 
     /// Replaces the status, for types that do not name theirs (k8s-openapi's). Written like [`status`](Self::status):
-    /// fields of the status that the reconciler was called with and that the new one leaves out are removed; what others
-    /// have added since stays.
+    /// fields of the status that the reconciler was called with and that the new one leaves out are removed; what
+    /// others have added since stays.
     pub fn replace_status<S: Serialize + DeserializeOwned>(&self, status: &S) {
         self.run.replace_status(json_of(status), observes_generation::<S>());
     }
@@ -217,8 +217,8 @@ impl Run {
         (!change.operations(&known, self.now()).is_empty()).then_some(change)
     }
 
-    /// Returns the reason under which the status reports a fault, if it does: of Kubernetes' own kinds only the terminal
-    /// ones, and those only where the controller has declared that it writes the status.
+    /// Returns the reason under which the status reports a fault, if it does: of Kubernetes' own kinds only the
+    /// terminal ones, and those only where the controller has declared that it writes the status.
     fn reason_for(&self, fault: &Fault) -> Option<&'static str> {
         let controller = &self.controller;
         let is_ours_to_say = (fault.is_terminal() || self.info().is_custom) && controller.may_write_status();

@@ -16,7 +16,7 @@ use super::change::StatusChange;
 use super::diff::operations_diff;
 use super::json_patch::Snapshot;
 use crate::cache::Writer;
-use crate::context::raw::{JsonPatch, is_stale};
+use crate::context::json_requests::{JsonPatch, is_stale};
 use crate::error::Error;
 use crate::fence::TenureClaim;
 use crate::request::Decode;

@@ -1,5 +1,5 @@
-//! Decides which Nodes should have a Pod of a DaemonSet, which Pods to delete, and in which order a rolling update replaces
-//! outdated Pods. Pure.
+//! Decides which Nodes should have a Pod of a DaemonSet, which Pods to delete, and in which order a rolling update
+//! replaces outdated Pods. Pure.
 //!
 //! Node selectors, Node names and taints are respected; affinity is not.
 

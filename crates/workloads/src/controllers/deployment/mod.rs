@@ -1,8 +1,8 @@
 //! Deployments: one ReplicaSet per template; the newest grows while the others shrink.
 //!
 //! A reconcile takes one step: it sizes the sets and writes the status. The effects of the step (Pods become available)
-//! come back as changes of the ReplicaSets' status and trigger the next step. The decisions are in `rollout_sizes`, `replica_sets` and
-//! `status`, which do no I/O.
+//! come back as changes of the ReplicaSets' status and trigger the next step. The decisions are in `rollout_sizes`,
+//! `replica_sets` and `status`, which do no I/O.
 
 mod replica_sets;
 mod rollout_sizes;

@@ -1,12 +1,12 @@
 //! Jobs: Pods that run to completion, are counted once each, and are retried up to a limit.
 //!
-//! The decisions are in `progress`, `policy` and `indexes`, which do no I/O. A finished Job is left alone until its
-//! time to live is over.
+//! The decisions are in `progress`, `pod_failure_policy` and `indexes`, which do no I/O. A finished Job is left alone
+//! until its time to live is over.
 
 mod backoff;
 mod finalizer_release;
 mod indexes;
-mod policy;
+mod pod_failure_policy;
 mod progress;
 
 use std::collections::BTreeSet;

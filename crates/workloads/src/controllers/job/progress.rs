@@ -14,7 +14,7 @@ use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus, Uncount
 
 use super::backoff::{backoff_after, elapsed, finished};
 use super::indexes::CompletionIndexes;
-use super::policy::{FailureConsequence, consequence_of_failure, satisfied_rule};
+use super::pod_failure_policy::{FailureConsequence, consequence_of_failure, satisfied_rule};
 use crate::controllers::numbers::{as_count, omit_zero};
 use crate::controllers::partial_pod::PartialPod;
 use crate::controllers::time::whole_second;

@@ -18,7 +18,7 @@ use super::status::StartRefusal;
 use super::value_sources::ValueSources;
 use super::{process_rights, service_variables, termination_log, volumes};
 use crate::node::NodeShared;
-use crate::node::http::ContainerRequest;
+use crate::node::container_http::ContainerRequest;
 use crate::node::supervisor::protocol::{
     ContainerKey, ContainerLaunch, LifecycleHook, MachineView, PodName, ProcessSpec,
 };

@@ -58,7 +58,7 @@ pub(crate) fn resource_field(container: &Container, selector: &ResourceFieldSele
 fn machine_capacity(name: &str) -> u64 {
     match name {
         "cpu" => std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
-        "memory" => crate::node::registration::memory_bytes(),
+        "memory" => crate::node::node_registration::memory_bytes(),
         _ => 0,
     }
 }

@@ -1,9 +1,9 @@
 //! The controller of Pods bound to this node: it compares a Pod with its processes, does what is missing, and writes
 //! the status.
 //!
-//! Reading order: [`container_roles`] (which containers a Pod has), [`plan`] (what to do) and `restart`, [`container_identity`] (which users
-//! the containers run as), `container_launch` (how a process is prepared), [`status`] and [`phase`] (what the API
-//! shows).
+//! Reading order: [`container_roles`] (which containers a Pod has), [`plan`] (what to do) and `restart`,
+//! [`container_identity`] (which users the containers run as), `container_launch` (how a process is prepared),
+//! [`status`] and [`phase`] (what the API shows).
 
 mod change_owner;
 mod container_identity;
@@ -45,12 +45,12 @@ use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 
 use super::NodeShared;
-use super::addresses;
 use super::options::RestartBackoff;
+use super::pod_addresses;
 use super::probe::PodHealth;
+use super::service_account_tokens::PodTokens;
 use super::supervisor::protocol::{ContainerKey, SupervisorRequest};
 use super::supervisor_client::PodRuns;
-use super::tokens::PodTokens;
 pub(crate) use container_identity::IdentityPolicy;
 use container_identity::PodIdentities;
 use environment::config_error;
@@ -155,7 +155,7 @@ fn with_account(shared: &NodeShared, pod: Arc<Pod>, cx: &Context<Pod>) -> Result
 
 /// Returns the Pod as its containers see it: with the address that its status will show.
 fn with_address(pod: &Pod, address: Ipv4Addr) -> Cow<'_, Pod> {
-    if addresses::reported_address(pod) == Some(address) {
+    if pod_addresses::reported_address(pod) == Some(address) {
         return Cow::Borrowed(pod);
     }
     let mut pod = pod.clone();
@@ -170,7 +170,7 @@ pub(crate) fn last_status(
     now: Timestamp,
     backoff: RestartBackoff,
 ) -> Option<PodStatus> {
-    let address = addresses::reported_address(pod).unwrap_or(Ipv4Addr::LOCALHOST);
+    let address = pod_addresses::reported_address(pod).unwrap_or(Ipv4Addr::LOCALHOST);
     let spec = pod.spec.as_ref()?;
     let situation = PodSituation { pod, spec, runs, health: &PodHealth::default(), now, backoff, address };
     let current = pod.status.clone().unwrap_or_default();

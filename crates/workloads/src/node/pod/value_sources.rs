@@ -13,8 +13,8 @@ use super::container_roles::all_containers;
 use super::environment::config_error;
 use super::service_account;
 use super::status::StartRefusal;
+use crate::node::service_account_tokens::TokenSpec;
 use crate::node::storage;
-use crate::node::tokens::TokenSpec;
 
 /// The sources of values.
 pub(crate) trait ValueSources {

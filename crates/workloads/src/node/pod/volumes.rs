@@ -28,9 +28,9 @@ use super::status::StartRefusal;
 use super::value_sources::ValueSources;
 use super::volume_files::{FileContent, FileDefaults, VolumeFiles, write_files};
 use crate::node::NodeShared;
+use crate::node::service_account_tokens::TokenSpec;
 use crate::node::supervisor::protocol::{Mount, MountOrigin};
 use crate::node::supervisor::safe_path;
-use crate::node::tokens::TokenSpec;
 
 /// What a container's volumes depend on, besides its declaration.
 pub(crate) struct VolumeSettings<'a> {

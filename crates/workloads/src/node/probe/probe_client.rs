@@ -6,8 +6,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::time::timeout;
 
-use crate::node::grpc;
-use crate::node::http::{self, ContainerRequest};
+use crate::node::container_http::{self, ContainerRequest};
+use crate::node::grpc_health;
 use crate::node::supervisor::protocol::{ContainerKey, ProcessSpec};
 use crate::node::supervisor_client::SupervisorClient;
 
@@ -33,15 +33,18 @@ impl ProbeClient {
                 return ContainerRequest::new(action, &self.container, &self.address)?.send().await;
             }
             if let Some(action) = &probe.tcp_socket {
-                let port = http::port_number(&action.port, &self.container)?;
-                return http::connect(http::host_or_own(action.host.as_deref(), &self.address), port)
-                    .await
-                    .map(drop);
+                let port = container_http::port_number(&action.port, &self.container)?;
+                return container_http::connect(
+                    container_http::host_or_own(action.host.as_deref(), &self.address),
+                    port,
+                )
+                .await
+                .map(drop);
             }
             if let Some(action) = &probe.grpc {
                 let port =
                     u16::try_from(action.port).map_err(|_| format!("no such port: {}", action.port))?;
-                return grpc::check_health(
+                return grpc_health::check_health(
                     &self.address,
                     port,
                     action.service.as_deref().unwrap_or_default(),

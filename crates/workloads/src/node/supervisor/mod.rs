@@ -9,8 +9,8 @@
 //! away for longer than allowed ends its containers and itself. So nothing runs forever, whichever process is killed;
 //! only if supervisor and guard are killed together are processes left to the next supervisor.
 
-mod child;
-mod container;
+mod child_process;
+mod container_run;
 #[cfg(target_os = "linux")]
 mod credentials;
 #[cfg(not(target_os = "linux"))]
@@ -53,7 +53,8 @@ use homeostat_core::Clock;
 pub(crate) const GUARD: &str = "homeostat-node-guard";
 /// The first argument of a guard that has closed the inherited descriptors; the supervisor's arguments follow.
 const GUARD_ALONE: &str = "homeostat-node-guard-alone";
-/// The first argument of a supervisor; then the folder, the milliseconds it outlives its node, and `keep` or `remove_folder`.
+/// The first argument of a supervisor; then the folder, the milliseconds it outlives its node, and `keep` or
+/// `remove_folder`.
 const SUPERVISE: &str = "homeostat-node-supervisor";
 /// The first argument of a launcher.
 const LAUNCH: &str = "homeostat-node-launch";
@@ -80,7 +81,7 @@ pub async fn end_leftover_processes(folder: &Path) -> bool {
     let Ok(folder) = std::fs::canonicalize(folder) else { return true };
     let layout = node_layout::NodeLayout::new(folder);
     let Ok(lock) = File::open(layout.lock()) else { return true };
-    let is_free = child::try_lock(&lock);
+    let is_free = child_process::try_lock(&lock);
     if is_free {
         leftovers::clean_up(&layout, Clock::system().now()).await;
     }

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::container::{self, StopDeadline};
+use super::container_run::{self, StopDeadline};
 use super::node_layout::NodeLayout;
 use super::protocol::{
     CommandOutcome, ContainerKey, ContainerLaunch, ContainerRun, ContainerRuns, ProcessSpec, RunExit,
@@ -118,7 +118,7 @@ impl ProcessSupervisor {
         let entry = RunEntry { runs, stop, is_forgotten: false };
         table.entries.insert(launch.id.clone(), entry);
         match recorded {
-            Ok(()) => drop(self.tasks.spawn(container::run(Arc::clone(self), launch, stopped))),
+            Ok(()) => drop(self.tasks.spawn(container_run::run(Arc::clone(self), launch, stopped))),
             Err(error) => self.record_refusal(&mut table, &launch.id, &error),
         }
     }
@@ -150,7 +150,7 @@ impl ProcessSupervisor {
             return self.lock().send_event(SupervisorEvent::Executed { ticket, outcome });
         }
         let supervisor = Arc::clone(self);
-        let run = container::run_name(id);
+        let run = container_run::run_name(id);
         self.tasks.spawn(async move {
             let outcome = run_command::run(&supervisor, process, limit, &run).await;
             supervisor.lock().send_event(SupervisorEvent::Executed { ticket, outcome });

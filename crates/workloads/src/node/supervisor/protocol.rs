@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::node::http::ContainerRequest;
+use crate::node::container_http::ContainerRequest;
 
 /// Identifies one container of one Pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
-use super::child::{self, exit_of};
+use super::child_process::{self, exit_of};
 use super::process::signal_group;
 use super::process_supervisor::ProcessSupervisor;
 use super::protocol::{CommandOutcome, ProcessSpec, RunExit};
@@ -22,7 +22,7 @@ pub(super) async fn run(
     limit: Duration,
     run: &str,
 ) -> CommandOutcome {
-    let mut started = match child::start(supervisor, process, run).await {
+    let mut started = match child_process::start(supervisor, process, run).await {
         Ok(started) => started,
         Err(words) => return CommandOutcome { exit: RunExit::NotStarted(words.clone()), output: words },
     };

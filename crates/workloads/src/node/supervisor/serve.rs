@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::child::try_lock;
+use super::child_process::try_lock;
 use super::node_layout::NodeLayout;
 use super::process_supervisor::ProcessSupervisor;
 use super::protocol::{SupervisorEvent, SupervisorRequest};

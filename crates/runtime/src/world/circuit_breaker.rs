@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 /// Closed lets calls pass; open lets one probe pass when its time has come.
 #[derive(Debug)]
-pub(super) struct Breaker {
+pub(super) struct CircuitBreaker {
     failures_max: u32,
     probe: Duration,
     probe_max: Duration,
@@ -28,7 +28,7 @@ enum BreakerState {
     Open { probe_at: Instant, pause: Duration },
 }
 
-impl Breaker {
+impl CircuitBreaker {
     pub(super) fn new(failures_max: u32, probe: Duration, probe_max: Duration) -> Self {
         let state = BreakerState::Closed { failures: 0, trusted_until: None };
         Self { failures_max: failures_max.max(1), probe, probe_max, state }
@@ -96,8 +96,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn breaker() -> Breaker {
-        Breaker::new(3, 5 * SECOND, 12 * SECOND)
+    fn breaker() -> CircuitBreaker {
+        CircuitBreaker::new(3, 5 * SECOND, 12 * SECOND)
     }
 
     #[test]

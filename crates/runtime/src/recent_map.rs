@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 /// A map that holds a limited number of entries.
-pub(crate) struct Recent<K, V> {
+pub(crate) struct RecentMap<K, V> {
     entries: HashMap<K, (u64, V)>,
     /// The keys in the order in which they were set.
     order: BTreeMap<u64, K>,
@@ -15,7 +15,7 @@ pub(crate) struct Recent<K, V> {
     entries_max: usize,
 }
 
-impl<K: Clone + Eq + Hash, V> Recent<K, V> {
+impl<K: Clone + Eq + Hash, V> RecentMap<K, V> {
     pub(crate) fn new(entries_max: usize) -> Self {
         Self { entries: HashMap::new(), order: BTreeMap::new(), next: 0, entries_max }
     }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn the_entry_that_was_set_longest_ago_goes() {
-        let mut map = Recent::new(3);
+        let mut map = RecentMap::new(3);
         for number in 0..3 {
             map.insert(number, number);
         }

@@ -1,4 +1,5 @@
-//! Brings a decoded object into the form that is stored: without unknown fields, with the types and defaults of its kind.
+//! Brings a decoded object into the form that is stored: without unknown fields, with the types and defaults of its
+//! kind.
 
 use homeostat_api::field;
 use homeostat_api::kinds;
@@ -12,7 +13,8 @@ pub(crate) fn normalize_mutated(resource: &Resource, object: &mut Value) -> Resu
     normalize(resource, object, false, false).map(drop)
 }
 
-/// Removes fields that the schema does not know (returning them as problems, if they must be reported) and fills in defaults.
+/// Removes fields that the schema does not know (returning them as problems, if they must be reported) and fills in
+/// defaults.
 pub(crate) fn normalize(
     resource: &Resource,
     object: &mut Value,

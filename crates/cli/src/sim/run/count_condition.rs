@@ -14,7 +14,7 @@ use super::cluster_state::resource_of;
 /// A condition on the number of objects.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Condition {
+pub(super) struct CountCondition {
     /// The resource as kubectl writes it: `configmaps`, `pages.demo.dev`.
     count: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ pub(super) struct Condition {
     at_least: Option<usize>,
 }
 
-impl Condition {
+impl CountCondition {
     /// Refuses a condition without a number, or whose selector cannot be parsed.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.exactly.is_none() && self.at_most.is_none() && self.at_least.is_none() {
@@ -88,7 +88,7 @@ fn field<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     })
 }
 
-impl fmt::Display for Condition {
+impl fmt::Display for CountCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let numbers = [("exactly", self.exactly), ("at most", self.at_most), ("at least", self.at_least)];
         let wanted: Vec<String> = numbers
@@ -116,7 +116,7 @@ mod tests {
 
     #[track_caller]
     fn check(condition: &str, expected: Option<usize>) {
-        let condition: Condition = serde_saphyr::from_str(condition).unwrap();
+        let condition: CountCondition = serde_saphyr::from_str(condition).unwrap();
         condition.check().unwrap();
         let objects = [
             (
@@ -144,9 +144,9 @@ mod tests {
 
     #[test]
     fn one_that_cannot_be_meant_is_refused() {
-        let told = |text: &str| serde_saphyr::from_str::<Condition>(text).unwrap().check().unwrap_err();
+        let told = |text: &str| serde_saphyr::from_str::<CountCondition>(text).unwrap().check().unwrap_err();
         assert!(told("{count: configmaps}").contains("add exactly, atMost or atLeast"));
         assert!(told("{count: ConfigMap, exactly: 1}").contains("as kubectl does"));
-        assert!(told("{count: pods, selector: 'a in', exactly: 1}").contains("cannot be read"));
+        assert!(told("{count: pods, selector: 'a in', exactly: 1}").contains("cannot be parsed"));
     }
 }

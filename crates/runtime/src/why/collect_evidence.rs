@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::api_reads::{self, AnswerForm};
 use super::journals;
-use super::references::needed_by_pod;
+use super::pod_references::needed_by_pod;
 use super::served_kinds::{self, ServedKind};
 use crate::error::Error;
 

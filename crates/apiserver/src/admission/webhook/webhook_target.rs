@@ -1,7 +1,7 @@
 //! Where a webhook is: its URL, or a Service of this cluster, reached through its endpoints.
 //!
-//! Pods are processes of reachable machines, so the address in an EndpointSlice (or Endpoints) is connected to directly;
-//! the address of the Service itself leads nowhere.
+//! Pods are processes of reachable machines, so the address in an EndpointSlice (or Endpoints) is connected to
+//! directly; the address of the Service itself leads nowhere.
 
 use homeostat_api::kinds::core::endpoints::ENDPOINTS;
 use homeostat_api::kinds::core::service::SERVICE;

@@ -15,17 +15,17 @@ use homeostat_core::Key;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
 
-use super::attempts::DifferencePrint;
-use super::contract::World;
-use super::decide::{ClaimForObject, OwnershipClaim, ResourceSituation, SeenResource, decide};
-use super::ledger::{Agreement, Sighting};
-use super::limiter::CallStopped;
+use super::call_limiter::CallStopped;
+use super::decide_step::{ClaimForObject, OwnershipClaim, ResourceSituation, SeenResource, decide};
+use super::resource_memory::{Agreement, Sighting};
 use super::resource_outcomes::{
     CONTESTED, DRIFTED, REFUSED, ResourceOutcome, ResourceOutcomes, RunSummary, SETTLING, SYNCED,
     UNAVAILABLE, in_sync, out_of_sync,
 };
 use super::take_steps::ExternalResource;
+use super::update_attempts::DifferencePrint;
 use super::world_parts::{WorldParts, fingerprint, is_owner};
+use super::world_trait::World;
 use crate::action::Action;
 use crate::context::Context;
 use crate::events::Severity;
@@ -73,20 +73,20 @@ impl<W: World> WorldRun<W> {
     }
 
     async fn bring_about(self) -> Result<Action> {
-        let since = self.parts.ledger.doubts();
+        let since = self.parts.memory.doubts();
         let wanted = self.parts.wanted(&self.object).inspect_err(|fault| {
             self.cx.condition(out_of_sync("Invalid", fault.chain()));
         })?;
         let print = fingerprint(&wanted);
         let inventory = self.parts.inventory(&self.object);
         let is_tidy = inventory.keys().all(|name| wanted.contains_key(name));
-        if is_tidy && self.parts.ledger.is_certain(&self.key, print) {
+        if is_tidy && self.parts.memory.is_certain(&self.key, print) {
             self.parts.clear_all_lasting(&self.object).await?;
             self.cx.condition(in_sync());
             return Ok(Action::await_change());
         }
-        let was_synced = self.parts.ledger.agreed(&self.key, print) || says_synced(&*self.object);
-        let seen_before = self.parts.ledger.seen(&self.key);
+        let was_synced = self.parts.memory.agreed(&self.key, print) || says_synced(&*self.object);
+        let seen_before = self.parts.memory.seen(&self.key);
         let tally = self.round(RunStart { wanted: &wanted, inventory, seen_before, was_synced }).await;
         let agreement = Agreement { print, count: wanted.len(), revision: revision_of(&*self.object) };
         self.conclude(tally, agreement, since)
@@ -97,14 +97,14 @@ impl<W: World> WorldRun<W> {
         // An invalid object still has the resources in its inventory.
         let wanted = self.parts.wanted(&self.object).unwrap_or_default();
         let inventory = self.parts.inventory(&self.object);
-        let seen_before = self.parts.ledger.seen(&self.key);
+        let seen_before = self.parts.memory.seen(&self.key);
         let tally = self.round(RunStart { wanted: &wanted, inventory, seen_before, was_synced: false }).await;
         if let Some(condition) = tally.condition().filter(|condition| condition.status == "False") {
             self.cx.condition(condition);
         }
         match tally.sum().1 {
             RunSummary::Done => {
-                self.parts.ledger.forget(&self.key);
+                self.parts.memory.forget(&self.key);
                 Ok(Action::await_change())
             }
             RunSummary::Again(after) => Ok(Action::requeue(after)),
@@ -138,10 +138,10 @@ impl<W: World> WorldRun<W> {
         }
         let (seen, sum) = tally.sum();
         if matches!(sum, RunSummary::Done) {
-            self.parts.ledger.agree(self.key.clone(), agreement, seen, since);
+            self.parts.memory.agree(self.key.clone(), agreement, seen, since);
             return Ok(Action::await_change());
         }
-        self.parts.ledger.disagree(self.key.clone(), seen);
+        self.parts.memory.disagree(self.key.clone(), seen);
         match sum {
             RunSummary::Done => unreachable!("returned above"),
             RunSummary::Again(after) => Ok(Action::requeue(after)),
@@ -169,7 +169,7 @@ impl<W: World> WorldRun<W> {
     /// again. The refused call is not a success, and must not clear an earlier failure.
     fn park(&self) -> Action {
         self.cx.run().withhold_verdict();
-        self.parts.ledger.park(self.key.clone());
+        self.parts.memory.park(self.key.clone());
         Action::requeue(if self.parts.limiter.is_closed() { Duration::ZERO } else { PARKED_MAX })
     }
 
@@ -196,8 +196,8 @@ impl<W: World> WorldRun<W> {
         );
         let wish = self.object.meta().generation.unwrap_or_default();
         let print = DifferencePrint::new(wish, &differences, is_ours);
-        let thing = ExternalResource { name, want, have: have.as_ref(), differences: &differences, print };
-        let tried = parts.ledger.tried(&self.key, name, print).or_else(|| self.resume(&thing));
+        let resource = ExternalResource { name, want, have: have.as_ref(), differences: &differences, print };
+        let tried = parts.memory.tried(&self.key, name, print).or_else(|| self.resume(&resource));
         let situation = ResourceSituation {
             seen,
             is_wanted: want.is_some() && !self.is_cleanup,
@@ -207,7 +207,7 @@ impl<W: World> WorldRun<W> {
             tried,
         };
         let step = decide(situation, parts.policy.drift, parts.policy.settle);
-        self.take_step(step, &thing).await
+        self.take_step(step, &resource).await
     }
 
     /// Returns the claim on the resource from the point of view of this object, which may have it in its inventory.

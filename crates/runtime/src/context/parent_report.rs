@@ -15,13 +15,13 @@ use homeostat_core::{FieldDiff, Key};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::raw::{JsonPatch, escaped, is_stale, read_whole, send_patch};
+use super::json_requests::{JsonPatch, escaped, is_stale, read_whole, send_patch};
 use super::status::{Snapshot, StatusChange};
 use super::{Context, Run};
 use crate::error::Error;
 use crate::json_diff::{differences, without_nulls};
 use crate::kind::{Kind, KindInfo, Target, info, key_of};
-use crate::rights::declared::WriteVerb;
+use crate::rights::declared_writes::WriteVerb;
 
 /// The field of a parent's status that holds the reports.
 const CHILDREN: &str = "children";

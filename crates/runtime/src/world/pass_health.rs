@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::contract::World;
 use super::world_parts::WorldParts;
+use super::world_trait::World;
 use crate::controller::world_health::{WorldHealth, WorldHealthSource};
 
 impl<W: World> WorldHealthSource for WorldParts<W> {

@@ -8,14 +8,14 @@ use std::time::Duration;
 use homeostat_core::{Key, Revision};
 use tokio::time::Instant;
 
-use super::attempts::{CorrectionHistory, DifferencePrint, UpdateAttempts};
+use super::update_attempts::{CorrectionHistory, DifferencePrint, UpdateAttempts};
 
 /// The memory of one world. All methods are quick and never wait for the external API.
 #[derive(Default)]
-pub(super) struct Ledger(Mutex<LedgerState>);
+pub(super) struct ResourceMemory(Mutex<ResourceMemoryState>);
 
 #[derive(Default)]
-struct LedgerState {
+struct ResourceMemoryState {
     accounts: HashMap<Key, ObjectAccount>,
     parked: BTreeSet<Key>,
     /// Intents with a time in the future, by object and resource: that time, and when we first saw it.
@@ -75,10 +75,13 @@ impl Sighting {
     }
 }
 
-impl Ledger {
-    /// Returns an empty ledger for a world that may take this long to show a write.
+impl ResourceMemory {
+    /// Returns an empty memory for a world that may take this long to show a write.
     pub(super) fn new(settle: Duration) -> Self {
-        Self(Mutex::new(LedgerState { attempts: UpdateAttempts::new(settle), ..LedgerState::default() }))
+        Self(Mutex::new(ResourceMemoryState {
+            attempts: UpdateAttempts::new(settle),
+            ..ResourceMemoryState::default()
+        }))
     }
 
     /// Returns whether the resources matched this spec and there is no reason to check again.
@@ -232,7 +235,7 @@ impl Ledger {
         std::mem::take(&mut self.state().parked)
     }
 
-    fn state(&self) -> MutexGuard<'_, LedgerState> {
+    fn state(&self) -> MutexGuard<'_, ResourceMemoryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -245,28 +248,28 @@ mod tests {
 
     #[test]
     fn what_is_certain_at_a_revision_is_affirmed_by_a_count() {
-        let ledger = Ledger::default();
+        let memory = ResourceMemory::default();
         let key = Key::new("demo.dev", "shapes", "a", "x");
-        assert!(!ledger.affirm(&key, ONE.revision, 1));
-        ledger.agree(key.clone(), ONE, vec!["x".into()], 0);
-        assert!(ledger.affirm(&key, ONE.revision, 1));
-        assert!(!ledger.affirm(&key, Revision::new(8), 1), "it may want something else now");
-        assert!(!ledger.affirm(&key, ONE.revision, 0), "its thing is gone");
-        ledger.agree(key.clone(), ONE, vec![], 0);
-        assert!(!ledger.affirm(&key, ONE.revision, 1), "it is to be noted as seen");
-        ledger.agree(key.clone(), ONE, vec!["x".into()], 0);
-        ledger.doubt(&key);
-        assert!(!ledger.affirm(&key, ONE.revision, 1));
+        assert!(!memory.affirm(&key, ONE.revision, 1));
+        memory.agree(key.clone(), ONE, vec!["x".into()], 0);
+        assert!(memory.affirm(&key, ONE.revision, 1));
+        assert!(!memory.affirm(&key, Revision::new(8), 1), "it may want something else now");
+        assert!(!memory.affirm(&key, ONE.revision, 0), "its thing is gone");
+        memory.agree(key.clone(), ONE, vec![], 0);
+        assert!(!memory.affirm(&key, ONE.revision, 1), "it is to be noted as seen");
+        memory.agree(key.clone(), ONE, vec!["x".into()], 0);
+        memory.doubt(&key);
+        assert!(!memory.affirm(&key, ONE.revision, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_what_was_seen_after_an_intent_fulfils_it() {
-        let ledger = Ledger::default();
+        let memory = ResourceMemory::default();
         let key = Key::new("demo.dev", "shapes", "a", "x");
-        assert!(!ledger.seen(&key).is_since("x", Duration::MAX));
-        ledger.agree(key.clone(), ONE, vec!["x".into()], 0);
+        assert!(!memory.seen(&key).is_since("x", Duration::MAX));
+        memory.agree(key.clone(), ONE, vec!["x".into()], 0);
         tokio::time::advance(Duration::from_secs(10)).await;
-        let seen = ledger.seen(&key);
+        let seen = memory.seen(&key);
         assert!(seen.is_since("x", Duration::from_secs(11)), "intended, then seen");
         assert!(
             !seen.is_since("x", Duration::from_secs(9)),
@@ -277,31 +280,31 @@ mod tests {
 
     #[test]
     fn agreement_is_remembered_through_doubt() {
-        let ledger = Ledger::default();
+        let memory = ResourceMemory::default();
         let key = Key::new("demo.dev", "shapes", "a", "x");
-        assert!(!ledger.agreed(&key, 1));
-        ledger.agree(key.clone(), ONE, vec!["x".into()], 0);
-        assert!(ledger.is_certain(&key, 1) && !ledger.is_certain(&key, 2));
-        ledger.doubt(&key);
-        assert!(!ledger.is_certain(&key, 1) && ledger.agreed(&key, 1), "a difference now is drift");
-        ledger.disagree(key.clone(), vec![]);
-        assert!(ledger.agreed(&key, 1) && ledger.seen(&key).names.is_empty());
-        assert!(ledger.is_news(&key, "x is red") && !ledger.is_news(&key, "x is red"));
-        ledger.agree(key.clone(), ONE, vec![], ledger.doubts());
-        assert!(ledger.is_news(&key, "x is red"), "it happened again");
-        ledger.forget(&key);
-        assert!(!ledger.agreed(&key, 1));
+        assert!(!memory.agreed(&key, 1));
+        memory.agree(key.clone(), ONE, vec!["x".into()], 0);
+        assert!(memory.is_certain(&key, 1) && !memory.is_certain(&key, 2));
+        memory.doubt(&key);
+        assert!(!memory.is_certain(&key, 1) && memory.agreed(&key, 1), "a difference now is drift");
+        memory.disagree(key.clone(), vec![]);
+        assert!(memory.agreed(&key, 1) && memory.seen(&key).names.is_empty());
+        assert!(memory.is_news(&key, "x is red") && !memory.is_news(&key, "x is red"));
+        memory.agree(key.clone(), ONE, vec![], memory.doubts());
+        assert!(memory.is_news(&key, "x is red"), "it happened again");
+        memory.forget(&key);
+        assert!(!memory.agreed(&key, 1));
     }
 
     #[test]
     fn a_doubt_during_a_look_outlives_it() {
-        let ledger = Ledger::default();
+        let memory = ResourceMemory::default();
         let key = Key::new("demo.dev", "shapes", "a", "x");
-        let before = ledger.doubts();
-        ledger.doubt(&key);
-        ledger.agree(key.clone(), ONE, vec![], before);
-        assert!(ledger.agreed(&key, 1) && !ledger.is_certain(&key, 1));
-        ledger.agree(key.clone(), ONE, vec![], ledger.doubts());
-        assert!(ledger.is_certain(&key, 1), "the next look settles it");
+        let before = memory.doubts();
+        memory.doubt(&key);
+        memory.agree(key.clone(), ONE, vec![], before);
+        assert!(memory.agreed(&key, 1) && !memory.is_certain(&key, 1));
+        memory.agree(key.clone(), ONE, vec![], memory.doubts());
+        assert!(memory.is_certain(&key, 1), "the next look settles it");
     }
 }

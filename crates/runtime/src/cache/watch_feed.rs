@@ -22,10 +22,10 @@ use super::{ObjectCache, ObjectDelta, ShownBy};
 use crate::journal::Journal;
 use crate::kind::{KindInfo, parse_revision};
 use crate::watch::Scope;
+use crate::watch::decode_watch::{self, ReceivedObject, WatchLine};
 use crate::watch::outage::Outage;
 use crate::watch::read_ahead::{ListInProgress, WatchBody};
 use crate::watch::watch_machine::{CacheEffect, WatchMachine, WatchRequest, WatchSignal};
-use crate::watch::wire::{self, ReceivedObject, WatchLine};
 
 /// Objects per page: client-go's value, which servers are tuned for.
 const PAGE_OBJECTS: u32 = 500;
@@ -33,8 +33,8 @@ const PAGE_OBJECTS: u32 = 500;
 /// A watch is renewed this often, so that a server can shed connections.
 const WATCH_SECONDS: u32 = 290;
 
-/// Bookmarks come about once a minute; three missed ones mean a dead connection or a server without bookmarks, and a new
-/// watch shows which.
+/// Bookmarks come about once a minute; three missed ones mean a dead connection or a server without bookmarks, and a
+/// new watch shows which.
 const SILENCE_MAX: Duration = Duration::from_secs(200);
 
 /// An answer to a request begins, and a page is read, within this time.
@@ -138,7 +138,7 @@ impl Feed {
         &self,
         limit: u32,
         continue_token: Option<String>,
-    ) -> Result<wire::ListPage, WatchFailure> {
+    ) -> Result<decode_watch::ListPage, WatchFailure> {
         let params = ListParams {
             limit: Some(limit),
             continue_token,
@@ -153,7 +153,7 @@ impl Feed {
             .await
             .map_err(|_| failed("the list was not sent in time"))?
             .map_err(|error| failed(format!("the list broke off: {error}")))?;
-        wire::decode_page(self.info(), &body.to_bytes())
+        decode_watch::decode_page(self.info(), &body.to_bytes())
             .map_err(|error| failed(format!("the list is not readable: {error}")))
     }
 
@@ -189,7 +189,7 @@ impl Feed {
             }
             loop {
                 let text = reading.line(SILENCE_MAX).await.map_err(WatchFailure)?;
-                self.take_line(machine, wire::decode_line(self.info(), &text), ShownBy::Watch)?;
+                self.take_line(machine, decode_watch::decode_line(self.info(), &text), ShownBy::Watch)?;
                 self.wait_for_readers().await;
             }
         };
@@ -242,7 +242,7 @@ impl Feed {
                 if self.cache.is_kept() {
                     let observe = || self.cache.observe_deleted(key.clone(), parse_revision(Some(&revision)));
                     self.record_observed(in_observe_span(&key, observe));
-                } else if let Ok(item) = wire::decode_item(self.info(), &last) {
+                } else if let Ok(item) = decode_watch::decode_item(self.info(), &last) {
                     self.observe_item(item, Change::Deleted);
                 }
                 Ok(WatchSignal::Event { revision })

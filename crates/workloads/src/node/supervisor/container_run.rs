@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::child::{self, WaitGuard, exit_of};
+use super::child_process::{self, WaitGuard, exit_of};
 use super::log_file::{self, LogFile};
 use super::process::{signal_group, started_ticks};
 use super::process_supervisor::ProcessSupervisor;
@@ -73,7 +73,7 @@ async fn start<'a>(
     let log = LogFile::create(path).map_err(|error| format!("cannot write its log: {error}"))?;
     drop_old_logs(supervisor, launch);
     termination_message::clear(&supervisor.layout, &launch.id);
-    let started = child::start(supervisor, launch.process.clone(), &run_name(&launch.id)).await?;
+    let started = child_process::start(supervisor, launch.process.clone(), &run_name(&launch.id)).await?;
     let copy = tokio::spawn(log_file::copy_to_log(started.output, log, supervisor.clock));
     Ok(RunningContainer { child: started.child, pid: started.pid, copy, awaited: started.awaited })
 }

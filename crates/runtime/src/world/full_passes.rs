@@ -1,8 +1,8 @@
-//! The patrol: a full pass at start, then periodically and when requested. One list of all external resources finds
-//! those that drifted, vanished or leaked; affected objects are queued, and leaks are handed to the sweep.
+//! Full passes over a world: one at start, then periodically and when requested. One list of all external resources
+//! finds those that drifted, vanished or leaked; affected objects are queued, and leaks are handed to the sweep.
 //!
-//! While the API does not answer, the patrol's list is the probe and the only call that is made. A panic of the world's
-//! code ends the pass and not the patrol (`tests/it/world/panics.rs`).
+//! While the API does not answer, the first page of the list is the probe and the only call that is made. A panic of
+//! the world's code ends the pass and not the task (`tests/it/world/panics.rs`).
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -16,12 +16,12 @@ use kube::Resource;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::contract::{Answer, Page, World};
 use super::failure::Failure;
 use super::leak_suspects::LeakSuspects;
-use super::ledger::Agreement;
 use super::pass_result::PassResult;
+use super::resource_memory::Agreement;
 use super::world_parts::{WorldParts, fingerprint};
+use super::world_trait::{Answer, Page, World};
 use crate::cache::Freshness;
 use crate::kind::revision_of;
 use crate::panics::describe_panic;
@@ -31,8 +31,8 @@ use crate::workers::controller_queue::ControllerQueue;
 /// Passes requested within this time become one pass.
 const GAP: Duration = Duration::from_secs(1);
 
-/// The patrol of one world.
-pub(super) struct Patrol<W: World> {
+/// The task that makes full passes over one world.
+pub(super) struct FullPasses<W: World> {
     pub(super) parts: Arc<WorldParts<W>>,
     pub(super) leaks: LeakSuspects,
     queue: ControllerQueue,
@@ -40,8 +40,8 @@ pub(super) struct Patrol<W: World> {
     failures: u32,
 }
 
-impl<W: World> Patrol<W> {
-    /// Creates a patrol and a receiver for its freshness.
+impl<W: World> FullPasses<W> {
+    /// Creates the task and a receiver for its freshness.
     pub(super) fn new(
         parts: Arc<WorldParts<W>>,
         queue: ControllerQueue,
@@ -111,7 +111,7 @@ impl<W: World> Patrol<W> {
 
     /// Makes one pass; returns when the next is due.
     async fn pass(&mut self) -> Instant {
-        let since = self.parts.ledger.doubts();
+        let since = self.parts.memory.doubts();
         let whole = async {
             let survey = self.survey().await?;
             self.set_state(WatchState::Fresh);
@@ -184,7 +184,7 @@ impl<W: World> Patrol<W> {
         }
     }
 
-    /// Acts on a complete list that began when the ledger had this many doubts.
+    /// Acts on a complete list that began when the resource memory had this many doubts.
     async fn finish(&mut self, mut survey: PassResult, since: u64) {
         let mut is_certain = self.parts.cache.quarantined().is_empty();
         for (key, object) in self.parts.cache.entries() {
@@ -195,10 +195,10 @@ impl<W: World> Patrol<W> {
             survey.spare_unwanted();
         }
         for (key, thing) in std::mem::take(&mut survey.unlisted) {
-            self.parts.ledger.spot(key, thing);
+            self.parts.memory.spot(key, thing);
         }
         for key in &survey.suspects {
-            self.parts.ledger.doubt(key);
+            self.parts.memory.doubt(key);
             self.queue.add(key, Cause::Outside { source: W::NAME.into() }, Urgency::Background);
         }
         let (things, owned, suspects) = (survey.things, survey.owned, survey.suspects.len());
@@ -222,15 +222,15 @@ impl<W: World> Patrol<W> {
         if object.meta().deletion_timestamp.is_some() {
             return true;
         }
-        let (ledger, revision) = (&self.parts.ledger, revision_of(object));
-        if survey.agreed(&key).is_some_and(|count| ledger.affirm(&key, revision, count)) {
+        let (memory, revision) = (&self.parts.memory, revision_of(object));
+        if survey.agreed(&key).is_some_and(|count| memory.affirm(&key, revision, count)) {
             return true;
         }
         let Ok(wanted) = self.parts.wanted(object) else { return false };
         if survey.is_settled(&key, wanted.len()) {
             let agreement = Agreement { print: fingerprint(&wanted), count: wanted.len(), revision };
-            ledger.took(&key, None);
-            ledger.agree(key, agreement, wanted.into_keys().collect(), since);
+            memory.took(&key, None);
+            memory.agree(key, agreement, wanted.into_keys().collect(), since);
         }
         true
     }
@@ -244,7 +244,7 @@ impl<W: World> Patrol<W> {
 
     /// Resumes the objects that waited for the API to answer.
     fn unpark(&self) {
-        for key in self.parts.ledger.unpark() {
+        for key in self.parts.memory.unpark() {
             self.queue.add(&key, Cause::Outside { source: W::NAME.into() }, Urgency::Event);
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! An edit (spec, labels, annotations, deletion) is more than a change: it overrides backoff and terminal faults. The
 //! object's own write coming back is a change and never an edit, so a failing reconciler that writes does not loop.
-//! Only a change that is known to be that write counts as one (`cache::delta` says how). A watch may show it before its
-//! answer arrives, so while a write is in progress a change that is not an edit counts as that write. An object that
-//! does not decode is queued as well: it cannot be reconciled, but its status can say so.
+//! Only a change that is known to be that write counts as one (`cache::object_delta` says how). A watch may show it
+//! before its answer arrives, so while a write is in progress a change that is not an edit counts as that write. An
+//! object that does not decode is queued as well: it cannot be reconciled, but its status can say so.
 
 use homeostat_core::journal::{Cause, Change, Source};
 

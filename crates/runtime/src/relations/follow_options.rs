@@ -1,5 +1,5 @@
-//! How a controller follows the kinds it is related to: which of their changes count, and whether only metadata is kept.
-//! Options name a kind and hold for every relation to it, so the order of the builder's calls does not matter.
+//! How a controller follows the kinds it is related to: which of their changes count, and whether only metadata is
+//! kept. Options name a kind and hold for every relation to it, so the order of the builder's calls does not matter.
 //!
 //! **Invariant:** an option that would have no effect, or that a relation cannot honour, is an error before anything
 //! starts.

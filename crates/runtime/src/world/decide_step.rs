@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use homeostat_core::Key;
 
-use super::attempts::CorrectionHistory;
+use super::update_attempts::CorrectionHistory;
 use super::world_policy::Drift;
 use crate::kind::{Kind, key_of};
 

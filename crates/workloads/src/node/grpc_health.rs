@@ -10,7 +10,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::http::connect;
+use super::container_http::connect;
 
 /// The most bytes read from a response, which has about ten.
 const ANSWER_BYTES_MAX: usize = 4096;

@@ -1,8 +1,8 @@
 //! Limits every call to the external API: rate, calls in flight, time, and a circuit breaker.
 //!
-//! **Invariant:** while the breaker is open only the patrol's probe passes; every other call is refused without being
-//! sent and its object is parked until the breaker closes (`tests/it/world/outages.rs`). Leadership for an object is
-//! checked at the last moment, after all waiting (`tests/it/world/fencing.rs`).
+//! **Invariant:** while the breaker is open only the probe of `full_passes` passes; every other call is refused without
+//! being sent and its object is parked until the breaker closes (`tests/it/world/outages.rs`). Leadership for an object
+//! is checked at the last moment, after all waiting (`tests/it/world/fencing.rs`).
 
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,11 +10,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-use super::breaker::Breaker;
-use super::contract::Answer;
+use super::circuit_breaker::CircuitBreaker;
 use super::failure::Failure;
 use super::token_bucket::TokenBucket;
 use super::world_policy::Limits;
+use super::world_trait::Answer;
 use crate::error::Error;
 use crate::fault::Fault;
 
@@ -50,12 +50,12 @@ pub(super) struct CallLimiter {
     limits: Limits,
     state: Mutex<LimiterState>,
     slots: Semaphore,
-    /// Asks the patrol to find out whether the API fails or only some objects do.
+    /// Asks for a probe to find out whether the API fails or only some objects do.
     suspicion: Notify,
 }
 
 struct LimiterState {
-    breaker: Breaker,
+    breaker: CircuitBreaker,
     bucket: TokenBucket,
     /// The error of the last call without an answer.
     failure: String,
@@ -63,7 +63,7 @@ struct LimiterState {
 
 impl CallLimiter {
     pub(super) fn new(limits: Limits) -> Self {
-        let breaker = Breaker::new(limits.failures, limits.probe, limits.probe_max);
+        let breaker = CircuitBreaker::new(limits.failures, limits.probe, limits.probe_max);
         let bucket = TokenBucket::new(limits.per_second, limits.burst, Instant::now());
         let slots = Semaphore::new(limits.in_flight.max(1));
         let state = LimiterState { breaker, bucket, failure: String::new() };
@@ -91,7 +91,7 @@ impl CallLimiter {
         answer.map_err(CallStopped::Failed)
     }
 
-    /// Makes a call even if the breaker is open: for the patrol, when the next probe is due.
+    /// Makes a call even if the breaker is open: for full passes, when the next probe is due.
     pub(super) async fn probe<T>(&self, call: impl Future<Output = Answer<T>>) -> Answer<T> {
         let _slot = self.turn().await;
         let answer = self.send(call).await;
