@@ -279,7 +279,7 @@ fn bells() -> Operator {
     });
     let sheets = Controller::<Sheet>::new().on("bell", bell).reconcile(move |_, cx| {
         if has_rung.load(Ordering::Relaxed) {
-            cx.status(|status| status.text = "rung".to_owned());
+            cx.status(|status| "rung".clone_into(&mut status.text));
         }
         async { Ok(Action::await_change()) }
     });
