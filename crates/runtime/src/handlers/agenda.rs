@@ -191,7 +191,9 @@ fn is_wanted(candidate: &Candidate<'_>, record: &HandlerRecord, seen: Option<&Se
 pub(super) fn announce_first_calls(candidates: &[Candidate<'_>], record: &mut HandlerRecord) -> bool {
     let fields = candidates.iter().filter(|candidate| candidate.role == Role::Field);
     let first: Vec<_> = fields.filter(|candidate| is_first_call(candidate, record)).collect();
-    first.iter().for_each(|candidate| record.announce(candidate.id));
+    for candidate in &first {
+        record.announce(candidate.id);
+    }
     !first.is_empty()
 }
 

@@ -227,7 +227,7 @@ fn trace_of(exploration: &Exploration, failure: &Failure) -> ExecTrace {
     trace.faults.clone_from(&failure.faults);
     failure.violation.oracle.clone_into(&mut trace.oracle);
     failure.violation.subject.clone_into(&mut trace.subject);
-    trace.report = report::tell(&exploration.scenario, failure);
+    trace.report = failure_report::tell(&exploration.scenario, failure);
     trace
 }
 

@@ -1,5 +1,5 @@
 //! Somebody deletes what the operator made. What runs once (Pods, Jobs) is left alone: many operators rightly do not make
-//! it again.
+//! it again. So is the record of a thing outside: whoever deletes it takes the thing away from the operator.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::fault::Fault;
 use crate::state::shown_key;
 
 /// Resources whose objects are made once.
-const MADE_ONCE: [&str; 4] = ["pods", "jobs", "events", "leases"];
+const MADE_ONCE: [&str; 5] = ["pods", "jobs", "events", "leases", "outsiderecords"];
 
 pub(super) fn faults_at(setup: &Setup, run: &RunRecord, point: &Point) -> Vec<Fault> {
     if point.kind != PointKind::Settled || point.step > setup.steps.len() {
