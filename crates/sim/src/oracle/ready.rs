@@ -28,7 +28,7 @@ fn judge_end(end: &SettledEnd, since: Revision, is_rest: bool) -> Option<Alarm> 
         if entry.key.resource() == DEFINITIONS {
             return None;
         }
-        if !entry.bytes.windows(12).any(|part| part == b"\"conditions\"") {
+        if memchr::memmem::find(&entry.bytes, b"\"conditions\"").is_none() {
             return None;
         }
         let object: Value = serde_json::from_slice(&entry.bytes).ok()?;
