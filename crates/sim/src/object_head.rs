@@ -4,6 +4,7 @@
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
 
 /// Which object it is; empty where the bytes do not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,10 +69,11 @@ impl<'de> Visitor<'de> for HeadReader<'_> {
         while let Some(field) = fields.next_key()? {
             match field {
                 // Objects have fields of this name, too, of any form.
-                HeadField::Type => match fields.next_value::<serde_json::Value>()? {
-                    serde_json::Value::String(change) => self.0.change = change,
-                    _ => {}
-                },
+                HeadField::Type => {
+                    if let Value::String(change) = fields.next_value()? {
+                        self.0.change = change;
+                    }
+                }
                 HeadField::Object => fields.next_value_seed(HeadReader(self.0))?,
                 HeadField::Metadata => fields.next_value_seed(MetadataReader(self.0))?,
                 HeadField::Other => drop(fields.next_value::<IgnoredAny>()?),

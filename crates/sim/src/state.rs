@@ -80,9 +80,8 @@ pub(crate) fn uids_in(body: &[u8]) -> Vec<String> {
         items: Vec<Identified>,
     }
     // Only a list has no uid of its own.
-    match ObjectHead::read(body) {
-        Some(head) if !head.uid.is_empty() => return vec![head.uid],
-        _ => {}
+    if let Some(head) = ObjectHead::read(body).filter(|head| !head.uid.is_empty()) {
+        return vec![head.uid];
     }
     let Ok(shown) = serde_json::from_slice::<Shown>(body) else { return Vec::new() };
     shown.items.into_iter().map(|item| item.metadata.uid).filter(|uid| !uid.is_empty()).collect()
