@@ -64,6 +64,15 @@ pub(crate) async fn call_within<T: DeserializeOwned>(
     serde_json::from_str(&without_managed_fields(text)).map_err(|error| label.unanswered(error))
 }
 
+/// Sends a request of whose answer only the code matters.
+pub(crate) async fn call_unread(
+    client: &Client,
+    label: RequestLabel<'_>,
+    request: Built,
+) -> Result<(), Error> {
+    exchange(ANSWER_MAX, client, label, request).await.map(drop)
+}
+
 /// Sends a request and decodes the answer as an object of this kind.
 pub(crate) async fn call_object(
     client: &Client,

@@ -14,6 +14,7 @@ mod explore;
 mod fault;
 mod generate;
 mod object;
+mod object_head;
 mod oracle;
 mod outside;
 mod report;

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 
 use homeostat_core::{Key, Revision};
 use homeostat_store::{Entry, Event, Snapshot};
+use memchr::memmem;
 use serde::Deserialize;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::object::read_object;
+use crate::object_head::ObjectHead;
 use crate::resource_name::{CUSTOM, shown};
 
 /// What begins the annotations, labels and conditions of a foreign writer.
@@ -60,13 +62,14 @@ struct GeneratedMeta {
 
 /// What the name of a stored object was generated from.
 pub(crate) fn generate_name_of(bytes: &[u8]) -> Option<String> {
+    // Few objects have one, and to read them whole takes long.
+    memmem::find(bytes, b"\"generateName\"")?;
     serde_json::from_slice::<Generated>(bytes).ok()?.metadata.generate_name
 }
 
 /// The uid of a stored object.
 pub(crate) fn uid_of(entry: &Entry) -> String {
-    let object: Identified = serde_json::from_slice(&entry.bytes).unwrap_or_default();
-    object.metadata.uid
+    ObjectHead::read(&entry.bytes).unwrap_or_default().uid
 }
 
 /// The uids an answer shows: of the object, or of the items of the list.
@@ -74,13 +77,14 @@ pub(crate) fn uids_in(body: &[u8]) -> Vec<String> {
     #[derive(Deserialize)]
     struct Shown {
         #[serde(default)]
-        metadata: IdentifiedMeta,
-        #[serde(default)]
         items: Vec<Identified>,
     }
+    // Only a list has no uid of its own.
+    if let Some(head) = ObjectHead::read(body).filter(|head| !head.uid.is_empty()) {
+        return vec![head.uid];
+    }
     let Ok(shown) = serde_json::from_slice::<Shown>(body) else { return Vec::new() };
-    let items = shown.items.into_iter().map(|item| item.metadata.uid);
-    items.chain([shown.metadata.uid]).filter(|uid| !uid.is_empty()).collect()
+    shown.items.into_iter().map(|item| item.metadata.uid).filter(|uid| !uid.is_empty()).collect()
 }
 
 /// A key as people read it: `configmaps default/home`.

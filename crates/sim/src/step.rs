@@ -25,7 +25,8 @@ pub struct Step {
 
 #[derive(Clone)]
 pub(crate) enum StepAction {
-    Create(Value),
+    /// Shared, because steps are copied at every rest.
+    Create(Arc<Value>),
     Edit(EditFunction),
     Delete,
 }
@@ -75,7 +76,7 @@ pub fn create<K: Kind>(object: K) -> Step {
     value["apiVersion"] = K::api_version(&()).into_owned().into();
     value["kind"] = K::kind(&()).into_owned().into();
     Step {
-        action: StepAction::Create(value),
+        action: StepAction::Create(Arc::new(value)),
         resource: ResourceName::of_kind::<K>(),
         namespace,
         name,

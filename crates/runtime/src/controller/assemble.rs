@@ -13,7 +13,6 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use homeostat_core::Key;
 use homeostat_core::journal::{Cause, Source};
-use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +23,7 @@ use super::world_health::WorldHealthSource;
 use crate::cache::caches::Caches;
 use crate::cache::{Freshness, ObjectCache};
 use crate::election::{LeaseMember, Relist};
+use crate::kind::definition::Definition;
 use crate::kind::{KindInfo, Target};
 use crate::panics::message_of;
 use crate::queue::{Config, Urgency};
@@ -157,7 +157,7 @@ pub(crate) trait CompleteController: Send {
         &[]
     }
     /// Returns the definitions of custom kinds that it installs.
-    fn definitions(&self) -> &[Arc<Value>] {
+    fn definitions(&self) -> &[Arc<Definition>] {
         &[]
     }
     fn assemble(self: Box<Self>, shared: &Arc<OperatorShared>, grace: Duration) -> AssembledController;

@@ -98,8 +98,13 @@ pub(crate) async fn hold_leases(
     stop: CancellationToken,
     controllers: TaskTracker,
 ) {
+    let chance = shared.entropy.next_u64() >> 32;
+    // Without a lease there is no need for its name, which is read from the system.
+    if part.election == Election::None {
+        return;
+    }
     let (operator, terms) = (object_name(shared.name.as_str()), LeaseTimes::new(part.term));
-    let identity = replica_identity(shared.entropy.next_u64() >> 32);
+    let identity = replica_identity(chance);
     let holder = LeaseClient::new(
         shared.client.clone(),
         Replica { operator, identity, admin_address: shared.admin_address.clone() },

@@ -10,14 +10,14 @@ use std::time::Duration;
 use homeostat_core::journal::WatchState;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::Request as Path;
-use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::cache::Freshness;
 use crate::error::Error;
+use crate::kind::definition::Definition;
 use crate::queue::Backoff;
-use crate::request::{RequestLabel, call};
+use crate::request::{RequestLabel, call_unread};
 use crate::rights::required_rules::Rule;
 use crate::shared::OperatorShared;
 
@@ -33,7 +33,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 /// One definition and its progress.
 pub(crate) struct InstalledDefinition {
-    definition: Arc<Value>,
+    definition: Arc<Definition>,
     is_applied: bool,
     /// Whether its refusal was already reported.
     is_told: bool,
@@ -42,7 +42,7 @@ pub(crate) struct InstalledDefinition {
 /// Applies each definition once and waits until its kind is served, so that watches usually start with it in place.
 pub(crate) async fn install(
     shared: &OperatorShared,
-    definitions: Vec<Arc<Value>>,
+    definitions: Vec<Arc<Definition>>,
 ) -> Vec<InstalledDefinition> {
     let mut kept = Vec::new();
     for definition in definitions {
@@ -134,14 +134,16 @@ fn log_result(is_told: bool, verdict: &ApplyResult) -> bool {
     false
 }
 
-async fn apply(shared: &OperatorShared, definition: &Value) -> ApplyResult {
+async fn apply(shared: &OperatorShared, definition: &Definition) -> ApplyResult {
     let name = text(definition, "/metadata/name");
     let path = Path::new("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
     let params = PatchParams::apply(shared.name.as_str()).force();
-    let request = path.patch(name, &params, &Patch::Apply(definition));
+    // Encoded once per process, not at every start.
+    let request = path.patch(name, &params, &Patch::Apply(Value::Null));
+    let request = request.map(|request| request.map(|_| definition.encoded().to_vec()));
     let label = RequestLabel { verb: "apply the definition", target: name };
-    match call::<IgnoredAny>(&shared.client, label, request).await {
-        Ok(_) => ApplyResult::Applied,
+    match call_unread(&shared.client, label, request).await {
+        Ok(()) => ApplyResult::Applied,
         Err(error @ Error::Api { .. }) if error.code() == Some(403) => {
             // Operators usually run like this in a cluster: the person who installs them applies the definitions.
             tracing::debug!(%error, "definition not applied; expecting it in the cluster");
@@ -158,8 +160,7 @@ async fn await_served(shared: &OperatorShared, definition: &Value) {
     let path = Path::new(format!("/apis/{group}/{version}/{plural}"));
     for _ in 0..LOOKS_MAX {
         let label = RequestLabel { verb: "list", target: plural };
-        let listed =
-            call::<IgnoredAny>(&shared.client, label, path.list(&ListParams::default().limit(1))).await;
+        let listed = call_unread(&shared.client, label, path.list(&ListParams::default().limit(1))).await;
         if !listed.is_err_and(|error| matches!(error.code(), Some(404 | 429))) {
             return;
         }
@@ -170,7 +171,7 @@ async fn await_served(shared: &OperatorShared, definition: &Value) {
 /// Returns the reconciled kinds whose status has no `conditions`: the server drops the conditions that a reconciler, or
 /// the runtime for failing objects, writes there. A kind without any status reports nothing by choice.
 pub(crate) fn without_conditions<'a>(
-    definitions: &'a [Arc<Value>],
+    definitions: &'a [Arc<Definition>],
     rules: &'a [Rule],
 ) -> impl Iterator<Item = &'a str> {
     definitions.iter().filter(|definition| is_reconciled(definition, rules)).filter_map(|definition| {
@@ -196,7 +197,7 @@ fn is_of(definition: &Value, rule: &Rule) -> bool {
 }
 
 /// Returns whether this rule concerns the status of a kind whose definition, which we install, has none.
-pub(crate) fn lacks_status(definitions: &[Arc<Value>], rule: &Rule) -> bool {
+pub(crate) fn lacks_status(definitions: &[Arc<Definition>], rule: &Rule) -> bool {
     let Some(plural) = rule.resource.strip_suffix("/status") else { return false };
     let has_none = |version: &Value| version.pointer("/subresources/status").is_none();
     definitions.iter().any(|definition| {

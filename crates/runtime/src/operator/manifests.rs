@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::rbac_manifests::roles;
 use crate::election::Election;
+use crate::kind::definition::Definition;
 use crate::kind::object_name;
 use crate::rights::required_rules::Rule;
 
@@ -21,7 +22,7 @@ pub(crate) struct ManifestInput<'a> {
     pub(crate) image: &'a str,
     /// The program's own arguments, before the operator's.
     pub(crate) own_arguments: &'a [String],
-    pub(crate) definitions: &'a [Arc<Value>],
+    pub(crate) definitions: &'a [Arc<Definition>],
     pub(crate) rules: &'a [Rule],
     pub(crate) election: Election,
     /// Where the admin pages are served.
@@ -40,7 +41,7 @@ pub(crate) fn manifests(description: &ManifestInput<'_>) -> Vec<Value> {
         documents
             .push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": description.home}}));
     }
-    documents.extend(description.definitions.iter().map(|definition| (**definition).clone()));
+    documents.extend(description.definitions.iter().map(|definition| Value::clone(definition)));
     let name = object_name(description.name);
     documents.push(json!({
         "apiVersion": "v1", "kind": "ServiceAccount",

@@ -11,7 +11,6 @@ use homeostat_core::journal::Source;
 use homeostat_core::{Clock, Entropy};
 use kube::{Client, CustomResourceExt};
 use serde::Serialize;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 mod cluster_connection;
@@ -33,7 +32,7 @@ use crate::error::{BoxError, Error};
 use crate::fault;
 use crate::handlers::{Activity, ActivityKind, OperatorHandlers};
 use crate::journal::Journal;
-use crate::kind::definition::definition_of;
+use crate::kind::definition::{Definition, definition_of};
 use crate::rights::required_rules::{Rule, describe_reconciled_kinds};
 use crate::shared::states::States;
 use crate::watch::Scope;
@@ -74,7 +73,7 @@ pub struct Operator {
     pub(crate) name: Source,
     pub(crate) scope: Scope,
     pub(crate) controls: Vec<Control>,
-    pub(crate) definitions: Vec<Arc<Value>>,
+    pub(crate) definitions: Vec<Arc<Definition>>,
     pub(crate) states: States,
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,

@@ -9,7 +9,6 @@ use std::time::Duration;
 use homeostat_core::Clock;
 use homeostat_core::journal::WatchState;
 use kube::Client;
-use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -26,6 +25,7 @@ use crate::controller::assemble::AssembledController;
 use crate::election::{self, Election, Participation};
 use crate::error::Error;
 use crate::events::{self, EventRecorder};
+use crate::kind::definition::Definition;
 use crate::queue::Backoff;
 use crate::rights::declared_writes::Declared;
 use crate::rights::permission_review;
@@ -126,7 +126,7 @@ async fn end_over_missing_state(shared: Arc<OperatorShared>, stop: CancellationT
     stop.cancel();
 }
 
-fn warn_of_missing_conditions(definitions: &[Arc<Value>], rules: &[Rule]) {
+fn warn_of_missing_conditions(definitions: &[Arc<Definition>], rules: &[Rule]) {
     for kind in definitions::without_conditions(definitions, rules) {
         tracing::warn!(
             kind,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Resource;
-use serde_json::Value;
 
 use super::full_passes::FullPasses;
 use super::outside_record::OutsideRecord;
@@ -18,7 +17,7 @@ use super::world_policy::{Drift, Limits, Ownership, Sweep, Use, WorldPolicy};
 use super::world_trait::World;
 use crate::controller::Controller;
 use crate::controller::assemble::{AssembledController, CompleteController, Control};
-use crate::kind::definition::definition_of;
+use crate::kind::definition::{Definition, definition_of};
 use crate::kind::info;
 use crate::rights::required_rules::{KEEP, MainWrites, Rule};
 use crate::shared::OperatorShared;
@@ -118,7 +117,7 @@ impl<W: World> Outside<W> {
 struct CompleteWorld<W: World> {
     outside: Outside<W>,
     rules: Vec<Rule>,
-    definitions: Vec<Arc<Value>>,
+    definitions: Vec<Arc<Definition>>,
 }
 
 impl<W: World> CompleteController for CompleteWorld<W> {
@@ -130,7 +129,7 @@ impl<W: World> CompleteController for CompleteWorld<W> {
         &self.rules
     }
 
-    fn definitions(&self) -> &[Arc<Value>] {
+    fn definitions(&self) -> &[Arc<Definition>] {
         &self.definitions
     }
 

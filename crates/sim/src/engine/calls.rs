@@ -326,7 +326,7 @@ impl ScheduleRun<'_> {
         }
         let body = request.body();
         let guards: [&[u8]; 2] = [b"\"uid\"", b"\"resourceVersion\""];
-        let is_guarded = guards.iter().any(|guard| body.windows(guard.len()).any(|part| part == *guard));
+        let is_guarded = guards.iter().any(|guard| memchr::memmem::find(body, guard).is_some());
         let subresource = target.filter(|target| !target.subresource.is_empty());
         let subresource = subresource.map(|target| Arc::from(&*target.subresource));
         let served = self.serve_as(process, request.clone()).await;

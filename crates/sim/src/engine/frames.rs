@@ -91,8 +91,7 @@ impl ScheduleRun<'_> {
             watch.hold.is_none() && !watch.frames.is_empty() && !is_frozen
         });
         let first = ready.min_by(|(_, one), (_, other)| {
-            let key = |watch: &OpenWatch| (watch.frames[0].round, watch.resource.to_string());
-            key(one).cmp(&key(other))
+            (one.frames[0].round, &one.resource).cmp(&(other.frames[0].round, &other.resource))
         });
         first.map(|(at, _)| at)
     }

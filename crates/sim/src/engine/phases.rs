@@ -30,7 +30,8 @@ const ELECTION_END_QUIET: Duration = Duration::from_secs(20);
 const LEASE_REST: Duration = Duration::from_secs(600);
 
 /// How long nothing must have been written at the end: first a minute; where the end is not the expected one, longer, because
-/// a slow retry or a poll may still bring it about.
+/// a slow retry or a poll may still bring it about. Where nothing goes wrong it is always the longest, because what a timer
+/// does within the hour belongs to the end that is expected.
 const END_QUIET: [Duration; 4] = [
     Duration::from_secs(60),
     Duration::from_secs(6 * 60),
@@ -84,6 +85,7 @@ impl ScheduleRun<'_> {
             Phase::Ending(part, tries) => {
                 let quiet = match END_QUIET[tries.min(END_QUIET.len() - 1)] {
                     _ if tries == 0 && self.uses_leases => ELECTION_END_QUIET,
+                    _ if self.is_undisturbed() => END_QUIET[END_QUIET.len() - 1],
                     quiet => quiet,
                 };
                 let due = (self.last_write + quiet).max(self.quiet_from());
@@ -105,6 +107,11 @@ impl ScheduleRun<'_> {
     fn quiet_from(&self) -> Instant {
         let quiet = self.last_activity + STEP_QUIET;
         if self.uses_leases { quiet.max(self.last_election + ELECTION_QUIET) } else { quiet }
+    }
+
+    /// Does nothing go wrong, from the first step to the last?
+    fn is_undisturbed(&self) -> bool {
+        self.options.plan.is_empty() && self.options.extent == RunExtent::Whole
     }
 
     fn is_warm_up(&self) -> bool {

@@ -10,6 +10,7 @@ use tower::Service;
 use super::notes::Author;
 use super::record::Actor;
 use super::run::ScheduleRun;
+use crate::object::read_object;
 
 /// The field manager of people and other programs.
 const MANAGER: &str = "somebody";
@@ -33,7 +34,8 @@ impl ScheduleRun<'_> {
         Response::from_parts(head, bytes)
     }
 
-    /// Asks in somebody's name; returns the code and what was answered.
+    /// Asks in somebody's name; returns the code and what was answered, without managed fields. Nobody reads what was created,
+    /// replaced or deleted, so that is null.
     pub(crate) async fn ask(
         &mut self,
         actor: Actor,
@@ -43,6 +45,7 @@ impl ScheduleRun<'_> {
     ) -> (StatusCode, Value) {
         let content =
             if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let is_read = matches!(method, Method::GET | Method::PATCH);
         let manager = if method == Method::GET || method == Method::DELETE {
             String::new()
         } else {
@@ -58,7 +61,11 @@ impl ScheduleRun<'_> {
             .expect("names of objects are valid in paths");
         let response = self.serve_whole(request).await;
         self.note_changes(&Author::plain(actor));
-        let value = serde_json::from_slice(response.body()).unwrap_or(Value::Null);
-        (response.status(), value)
+        let answer = if is_read || !response.status().is_success() {
+            read_object(response.body()).unwrap_or_default()
+        } else {
+            Value::Null
+        };
+        (response.status(), answer)
     }
 }

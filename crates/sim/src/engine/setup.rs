@@ -162,7 +162,7 @@ impl Setup {
                 }
                 (StepAction::Edit(change), Some(at)) => {
                     if let StepAction::Create(object) = &finals[at].action {
-                        finals[at].action = StepAction::Create(change(object.clone()).ok()?);
+                        finals[at].action = StepAction::Create(Arc::new(change(Value::clone(object)).ok()?));
                     }
                 }
                 (StepAction::Delete | StepAction::Edit(_), None) => {}

@@ -11,11 +11,11 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use homeostat_apiserver::body::Body;
 use http_body::Body as _;
-use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::parking::ProcessNumber;
+use crate::object_head::ObjectHead;
 
 /// What ends a watch whose history is gone.
 const EXPIRED: &str = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\
@@ -60,33 +60,11 @@ pub(crate) struct OpenWatch {
     rest: Vec<u8>,
 }
 
-#[derive(Deserialize)]
-struct EventHead<'a> {
-    #[serde(rename = "type", borrow)]
-    change: &'a str,
-    object: EventObject,
-}
-
-#[derive(Deserialize, Default)]
-struct EventObject {
-    #[serde(default)]
-    metadata: EventMeta,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct EventMeta {
-    name: String,
-    namespace: String,
-    uid: String,
-}
-
 /// What a line of a watch says, as far as the simulator cares.
 pub(crate) fn read_frame(line: &Bytes, round: u64) -> Option<WatchFrame> {
-    let head: EventHead<'_> = serde_json::from_slice(line).ok()?;
-    let EventMeta { name, namespace, uid } = head.object.metadata;
+    let ObjectHead { change, name, namespace, uid } = ObjectHead::read(line)?;
     let object = if namespace.is_empty() { name } else { format!("{namespace}/{name}") };
-    Some(WatchFrame { bytes: line.clone(), change: head.change.to_owned(), object, uid, round })
+    Some(WatchFrame { bytes: line.clone(), change, object, uid, round })
 }
 
 impl OpenWatch {
@@ -116,17 +94,27 @@ impl OpenWatch {
                 Poll::Pending => break,
                 Poll::Ready(Some(Ok(frame))) => {
                     if let Ok(bytes) = frame.into_data() {
-                        self.rest.extend_from_slice(&bytes);
+                        self.split_lines(bytes, &mut lines);
                     }
                 }
                 Poll::Ready(_) => self.has_ended = true,
             }
         }
-        while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.rest.drain(..=end).collect();
-            lines.push(line.into());
-        }
         lines
+    }
+
+    /// Adds the lines that these bytes complete. Whole lines, as the server usually writes them, are not copied.
+    fn split_lines(&mut self, mut bytes: Bytes, lines: &mut Vec<Bytes>) {
+        while let Some(end) = memchr::memchr(b'\n', &bytes) {
+            let line = bytes.split_to(end + 1);
+            if self.rest.is_empty() {
+                lines.push(line);
+            } else {
+                self.rest.extend_from_slice(&line);
+                lines.push(std::mem::take(&mut self.rest).into());
+            }
+        }
+        self.rest.extend_from_slice(&bytes);
     }
 
     /// Sends what the operator reads at once.

@@ -12,7 +12,7 @@ pub(super) fn judge(record: &RunRecord) -> Option<Alarm> {
         // The object must still be the one that was marked.
         let lost = record.changes.iter().find(|change| {
             let (Some(old), Some(new)) = (&change.event.old, &change.event.new) else { return false };
-            let has = |bytes: &[u8]| bytes.windows(mark.len()).any(|part| part == mark.as_bytes());
+            let has = |bytes: &[u8]| memchr::memmem::find(bytes, mark.as_bytes()).is_some();
             let is_meant = path_of_shown(&change.after, &shown_key(&change.event.key)).as_ref() == Some(path);
             has(&old.bytes) && !has(&new.bytes) && is_meant && crate::state::uid_of(new) == *uid
         })?;

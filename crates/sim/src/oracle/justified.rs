@@ -104,7 +104,7 @@ pub(super) fn count(record: &RunRecord) -> Counts {
 }
 
 fn is_marked(bytes: &[u8]) -> bool {
-    bytes.windows(19).any(|part| part == b"\"deletionTimestamp\"")
+    memchr::memmem::find(bytes, b"\"deletionTimestamp\"").is_some()
 }
 
 /// An object as it is called in every schedule: generated names count together.

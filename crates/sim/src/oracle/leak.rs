@@ -17,7 +17,7 @@ pub(super) fn judge(setup: &Setup, record: &RunRecord) -> Option<Alarm> {
     if let Some(left) = left {
         let is_stuck = record.cleanup_end.snapshot.iter().any(|entry| {
             shown_key(&entry.key) == *left
-                && entry.bytes.windows(19).any(|part| part == b"\"deletionTimestamp\"")
+                && memchr::memmem::find(&entry.bytes, b"\"deletionTimestamp\"").is_some()
         });
         let how = if is_stuck { "is never gone: a finalizer stays" } else { "is left" };
         let text = format!("{left} {how} after everything was deleted");

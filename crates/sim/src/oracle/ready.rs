@@ -28,9 +28,7 @@ fn judge_end(end: &SettledEnd, since: Revision, is_rest: bool) -> Option<Alarm> 
         if entry.key.resource() == DEFINITIONS {
             return None;
         }
-        if !entry.bytes.windows(12).any(|part| part == b"\"conditions\"") {
-            return None;
-        }
+        memchr::memmem::find(&entry.bytes, b"\"conditions\"")?;
         let object: Value = serde_json::from_slice(&entry.bytes).ok()?;
         let conditions = object["status"]["conditions"].as_array()?;
         let ready = conditions.iter().find(|one| one["type"] == "Ready" && one["status"] == "True")?;

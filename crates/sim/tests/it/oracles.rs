@@ -104,7 +104,7 @@ async fn count_slowly(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Res
     if seen.is_empty() || !is_cured && seen != minute.to_string() {
         patch_status(&cx, json!({"seen": minute.to_string()})).await?;
     }
-    Ok(Action::requeue(Duration::from_secs(30)))
+    Ok(Action::requeue(Duration::from_secs(60)))
 }
 
 #[test]

@@ -1,6 +1,8 @@
-//! Writes at rest: a reconciler that writes the time of day into the status never comes to rest.
+//! Writes at rest: a reconciler that writes the time of day into the status never comes to rest. What it does once, when a
+//! timer has run out, is no such write.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use homeostat_runtime::{Action, Context, Controller, Operator, Result};
 use homeostat_sim::Simulation;
@@ -8,7 +10,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::kinds::{Page, PageSpec, check, operator, page};
+use crate::kinds::{Page, PageSpec, SAMPLE, check, operator, page};
 
 async fn say(page: &Page, cx: &Context<Page>, text: String) -> Result<()> {
     let api: Api<Page> = Api::namespaced(cx.client().clone(), "default");
@@ -39,4 +41,36 @@ fn a_clock_in_the_status_is_found() {
     let broken = || operator().control(Controller::<Page>::new().reconcile(broken));
     let cured = || operator().control(Controller::<Page>::new().reconcile(cured));
     check(simulation(broken), simulation(cured), &["hot loop", "converges", "quiet at rest"]);
+}
+
+/// A page is old after this many seconds: later than the first look at the end, sooner than the last.
+const OLD_SECONDS: i64 = 300;
+
+/// Writes once more when the page has become old.
+async fn grow_old(page: Arc<Page>, cx: Context<Page>) -> Result<Action> {
+    let born = page.metadata.creation_timestamp.as_ref().map_or(cx.now(), |time| time.0);
+    let rest = OLD_SECONDS - cx.now().duration_since(born).as_secs();
+    let wanted = if rest > 0 { "young" } else { "old" };
+    let seen = page.status.as_ref().map(|status| &*status.seen).unwrap_or_default();
+    if seen != "old" && seen != wanted {
+        say(&page, &cx, wanted.to_owned()).await?;
+    }
+    let rest = u64::try_from(rest).ok().filter(|rest| *rest > 0).map(Duration::from_secs);
+    Ok(rest.map_or_else(Action::await_change, Action::requeue))
+}
+
+#[test]
+fn a_timer_is_waited_for() {
+    let make = || operator().control(Controller::<Page>::new().reconcile(grow_old));
+    let outcome = simulation(make).budget(SAMPLE).explore();
+    assert!(outcome.failure.is_none(), "a false alarm: {:?}", outcome.failure);
+    let is_old = |cluster: &homeostat_sim::Cluster| {
+        cluster
+            .list::<Page>()
+            .iter()
+            .all(|page| page.status.as_ref().is_some_and(|status| status.seen == "old"))
+    };
+    let few = homeostat_sim::Budget { schedules: 3, seconds: 3600 };
+    let outcome = simulation(make).eventually(is_old).budget(few).explore();
+    assert!(outcome.failure.is_none(), "it never becomes old: {:?}", outcome.failure);
 }
