@@ -268,9 +268,9 @@ mod tests {
         let long = "x".repeat(50_000);
         for number in 0..WRITES_MAX {
             let mut write = write(number, Some(&long));
-            [&mut write.user, &mut write.agent, &mut write.subresource, &mut write.manager]
-                .into_iter()
-                .for_each(|text| text.clone_from(&long));
+            for text in [&mut write.user, &mut write.agent, &mut write.subresource, &mut write.manager] {
+                text.clone_from(&long);
+            }
             history.record(write);
         }
         let kept = lock(&history.refused);

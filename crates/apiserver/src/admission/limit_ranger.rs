@@ -35,7 +35,9 @@ fn mutate(request: &AdmissionRequest<'_>, object: &mut Value) {
         let ranges = request.load_all(&LIMIT_RANGE, request.namespace);
         // Too many are refused afterwards.
         if work(object, &ranges) <= WORK_MAX {
-            ranges.iter().for_each(|range| set_defaults(object, range));
+            for range in &ranges {
+                set_defaults(object, range);
+            }
         }
     }
 }

@@ -1,15 +1,18 @@
 //! The history of an object, for those who may get it; and what is kept of refused writes.
 
+use homeostat_api::kinds::core::namespace::NAMESPACE;
 use homeostat_api::status::Status;
 use homeostat_core::Key;
 use homeostat_core::write_history::{ObjectHistory, Refusal};
 use http::request::Parts;
 use http::{Method, Response, header};
+use jiff::Timestamp;
 
 use super::{ApiServer, json_response, text_response};
 use crate::auth::{ANONYMOUS, Identity, RequestAttributes, impersonate};
 use crate::body::Body;
 use crate::request::{PathTarget, Query, Verb, decode_path, refusal_representation};
+use crate::stored::encode;
 use crate::verbs::refusal_response;
 use crate::write_history::{KeptWrite, MESSAGE_LETTERS_MAX, agent_text, verb_name};
 
@@ -31,12 +34,22 @@ impl ApiServer {
         let other = impersonate(&parts.headers, who, &get_attributes(&object), &backend.authorizer)?;
         let who = other.as_ref().unwrap_or(who);
         let may_get = |key: &Key| backend.authorizer.decide(who, &get_attributes(key)).is_allowed();
-        let history = if object.is_well_formed() && may_get(&object) {
+        let mut history = if object.is_well_formed() && may_get(&object) {
             backend.writes.about(&object, may_get)
         } else {
             ObjectHistory::default()
         };
+        // A namespace that was deleted and created again may belong to somebody else.
+        let since = self.namespace_creation(object.namespace());
+        history.writes.retain(|write| since.is_none_or(|since| write.at >= since));
         Ok(json_response(&serde_json::json!(history)))
+    }
+
+    /// Returns when the namespace was created; `None` if there is none.
+    fn namespace_creation(&self, namespace: &str) -> Option<Timestamp> {
+        let entry =
+            self.shared.backend.store.snapshot().get(&NAMESPACE.storage().key("", namespace)).cloned()?;
+        encode::decode(&entry)["metadata"]["creationTimestamp"].as_str()?.parse().ok()
     }
 
     /// Answers with a refusal, and keeps it if it was a write.

@@ -135,6 +135,8 @@ async fn begin(call: &Call, options: &WriteOptions, draft: ObjectDraft) -> Resul
         field_managers::record(call, None, &mut object, &options.manager);
     }
     admit::mutate(call, options, &mut object, None).await?;
+    // Admission may set these no more than a client may.
+    new_object_metadata::clear(&mut object);
     Ok(object)
 }
 
@@ -197,6 +199,7 @@ async fn replace(
         field_managers::record(call, Some(&old), &mut object, &options.manager);
     }
     admit::mutate(call, options, &mut object, Some(&old)).await?;
+    metadata::preserve(call, &mut object, &old);
     let warnings = finish(call, options, &mut object, Some(&old)).await?;
     let written = commit::replace(call, options, entry, old, object).await?;
     Ok(written.map(|answer| answer.warned(warnings)))

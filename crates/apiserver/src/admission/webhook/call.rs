@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use homeostat_api::object::memory::memory_of_json;
 use homeostat_api::status::Status;
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 use super::connection::connect;
 use super::dispatch::{Webhook, WebhookFailure};
+use super::response::{RESPONSE_MEMORY_MAX, TOO_MANY_PARTS};
 use super::webhook_target::{WebhookTarget, target_of};
 use crate::admission::AdmissionRequest;
 
@@ -117,6 +119,9 @@ async fn post(
     let body = body.await.map_err(|error| format!("{SERVER_SAID}{error}"))?.to_bytes();
     if !(200..=206).contains(&code) {
         return Err(format!("{SERVER_SAID}{}", refusal_text(code, &body)));
+    }
+    if memory_of_json(&body) > RESPONSE_MEMORY_MAX {
+        return Err(format!("{SERVER_SAID}the answer cannot be used: {TOO_MANY_PARTS}"));
     }
     serde_json::from_slice(&body).map_err(|_| {
         let shown = String::from_utf8_lossy(&body).chars().take(SHOWN_CHARS_MAX).collect::<String>();

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use homeostat_api::object::memory::memory_of_json;
 use homeostat_api::patch::json::JsonPatch;
 use homeostat_api::status::{Cause, Details, Status};
 use serde_json::Value;
@@ -12,6 +13,11 @@ use crate::normalize_object::normalize_mutated;
 
 /// The most warnings of one answer that reach the client, and their greatest length.
 const WARNINGS_MAX: usize = 64;
+
+/// The most memory that an answer, or the patch in it, may take: some ten times the largest object.
+pub(super) const RESPONSE_MEMORY_MAX: usize = 32 * 1024 * 1024;
+/// Why it is refused otherwise.
+pub(super) const TOO_MANY_PARTS: &str = "it has too many parts";
 
 /// A checked answer.
 pub(super) struct WebhookResponse {
@@ -76,6 +82,9 @@ impl WebhookResponse {
             let why = format!("received undecodable patch in webhook response: {why}");
             Status::internal(&format!("failed calling webhook {:?}: {why}", webhook.name()))
         };
+        if memory_of_json(&bytes) > RESPONSE_MEMORY_MAX {
+            return Err(undecodable(TOO_MANY_PARTS.to_owned()));
+        }
         let patch = serde_json::from_slice(&bytes).map_err(|error| undecodable(error.to_string()))?;
         let patch = JsonPatch::parse(patch).map_err(|status| undecodable(status.message))?;
         if object.is_null() {
@@ -83,7 +92,13 @@ impl WebhookResponse {
             return Err(Status::internal(&format!("admission webhook {:?} {why}", webhook.name())));
         }
         let mut shown = invocation.shown(request, object);
+        let [api_version, kind] = ["apiVersion", "kind"].map(|field| shown[field].clone());
         patch.apply(&mut shown).map_err(|status| Status::internal(&status.message))?;
+        // What an object is cannot be patched.
+        if let Some(fields) = shown.as_object_mut() {
+            fields.insert("apiVersion".to_owned(), api_version);
+            fields.insert("kind".to_owned(), kind);
+        }
         let mut changed = convert_between(&invocation.resource, request.resource, &shown);
         if request.subresource.is_empty() || changed["kind"] == *request.resource.kind {
             normalize_mutated(request.resource, &mut changed)?;

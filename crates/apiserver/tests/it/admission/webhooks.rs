@@ -107,6 +107,56 @@ async fn a_mutating_webhook_changes_the_object_and_unknown_fields_are_dropped() 
     plane.delete(&format!("{CONFIG_MAPS}/a")).await.expect(500);
 }
 
+/// A patch changes neither what an object is nor what the server alone decides.
+#[tokio::test]
+async fn a_patch_leaves_the_servers_fields_alone() {
+    let operations = json!([{"op": "replace", "path": "/kind", "value": "Secret"},
+        {"op": "replace", "path": "/apiVersion", "value": "x.dev/v1"},
+        {"op": "add", "path": "/metadata/deletionTimestamp", "value": "2020-01-01T00:00:00Z"},
+        {"op": "add", "path": "/metadata/creationTimestamp", "value": "2020-01-01T00:00:00Z"},
+        {"op": "add", "path": "/data/new", "value": "x"}]);
+    let on_create = operations.clone();
+    let server = WebhookServer::start(move |question| match question["request"]["operation"].as_str() {
+        Some("CREATE") => patch(&on_create),
+        _ => patch(&json!([on_create[0], on_create[1], on_create[3]])),
+    })
+    .await;
+    let plane = start(MUTATING, &server, &json!({})).await;
+    let made = plane.post(CONFIG_MAPS, config_map("a")).await.expect(201);
+    assert_eq!(
+        (&made["kind"], &made["apiVersion"], &made["data"]["new"]),
+        (&json!("ConfigMap"), &json!("v1"), &json!("x"))
+    );
+    let metadata = &made["metadata"];
+    assert!(
+        metadata.get("deletionTimestamp").is_none()
+            && metadata["creationTimestamp"] != operations[3]["value"],
+        "{metadata}"
+    );
+    let path = format!("{CONFIG_MAPS}/a");
+    let changed = plane.patch(&path, MERGE, json!({"data": {"a": "c"}})).await.expect(200);
+    assert_eq!(
+        (&changed["kind"], &changed["metadata"]["creationTimestamp"]),
+        (&json!("ConfigMap"), &metadata["creationTimestamp"])
+    );
+}
+
+/// An answer of few bytes can take thirty times as much memory.
+#[tokio::test]
+async fn answers_with_very_many_parts_are_refused() {
+    let many = || json!(vec![json!([]); 1_500_000]);
+    let server = WebhookServer::start(move |question| match question["request"]["name"].as_str() {
+        Some("answer") => Behaviour::Respond(json!({"allowed": true, "odd": many()})),
+        _ => patch(&json!([{"op": "add", "path": "/odd", "value": many()}])),
+    })
+    .await;
+    let plane = start(MUTATING, &server, &json!({})).await;
+    for name in ["answer", "patch"] {
+        let refused = message(plane.post(CONFIG_MAPS, config_map(name)).await, 500);
+        assert!(refused.contains("it has too many parts"), "{name}: {refused}");
+    }
+}
+
 #[tokio::test]
 async fn selectors_conditions_and_names_decide_who_is_asked() {
     for (more, expected) in [
