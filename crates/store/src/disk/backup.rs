@@ -1,8 +1,8 @@
 //! Backups: the state of a store in one file, with files that belong to it, made while a server may be using the store.
 //!
-//! A backup file is frames with checksums: a start that says the format and how many attachments follow, the
-//! attachments, then a checkpoint. A restored store goes on at a much higher revision than it was at: clients that saw later
-//! changes than the backup has are told to read everything again, instead of waiting for changes that they take for old ones.
+//! A backup file is a sequence of frames with checksums: a header with the format and the number of attachments, the
+//! attachments, then a checkpoint. A restored store continues at a much higher revision than the backup has: clients that
+//! saw later changes than the backup has must read everything again, instead of ignoring new changes as old ones.
 //!
 //! **Invariant:** a backup file gets its name only when it is complete and durable, and everything in it is checked before
 //! anything is restored.
@@ -185,7 +185,7 @@ impl Backup {
     }
 }
 
-/// A longer start is not ours.
+/// A longer header is not from one of our backups.
 const START_BYTES_MAX: usize = 1024;
 const NOT_A_BACKUP: &str = "it is not a backup of this program";
 const NOT_EMPTY: &str = "there is a store in this folder already; stop its server and move the folder away, or choose another one";
