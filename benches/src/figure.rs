@@ -1,4 +1,4 @@
-//! A measured figure, beside the reference it is compared with and the target derived from it.
+//! A measured figure, with the reference it is compared with and the target derived from it.
 
 use serde::Serialize;
 
@@ -7,9 +7,9 @@ use serde::Serialize;
 pub(crate) struct Figure {
     /// What was measured.
     pub(crate) name: String,
-    /// How much.
+    /// The measured value.
     pub(crate) value: f64,
-    /// Of what.
+    /// The unit of the value.
     pub(crate) unit: &'static str,
     /// The target, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]

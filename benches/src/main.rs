@@ -10,11 +10,12 @@ mod report;
 mod runtime;
 mod server;
 mod sim;
+mod why;
 mod world;
 
 use clap::{Parser, Subcommand};
 
-/// The server's own allocator: with the system's, a client would spend a fifth of its time in it, on the same two
+/// The server's own allocator: a client would spend a fifth of its time in the system's allocator, on the same two
 /// cores.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -33,13 +34,13 @@ struct Arguments {
 enum Command {
     /// The API server: over TLS as its own process, then in this process
     Server(server::ServerOptions),
-    /// What an operator costs to build, beside kube-runtime; takes half an hour or more
+    /// What an operator costs to build, compared with kube-runtime; takes half an hour or more
     Build(build::BuildOptions),
     /// Pods as processes: a thousand start and end
     Pods(pods::PodsOptions),
-    /// The runtime: dispatch, cache and latency, beside kube-runtime
+    /// The runtime: dispatch, cache and latency, compared with kube-runtime
     Runtime(runtime::RuntimeOptions),
-    /// Handlers: objects that are handled completely, beside Kopf
+    /// Handlers: objects that are handled completely, compared with Kopf
     Handlers(handlers::HandlersOptions),
     /// Handles objects and prints when: a child of `handlers`
     #[command(hide = true)]
@@ -52,6 +53,8 @@ enum Command {
     Listen(runtime::events::ListenArguments),
     /// The simulator: schedules per second and core, and their growth by steps
     Sim(sim::SimOptions),
+    /// What `why` costs: a reconcile with and without the journal and the history
+    Why(why::WhyBenchOptions),
     /// A world outside the cluster: what a full pass costs, by size
     World(world::WorldOptions),
 }
@@ -68,6 +71,7 @@ async fn main() -> Outcome<()> {
         Command::Hold(options) => runtime::memory::hold(&options).await,
         Command::Listen(options) => runtime::events::listen(&options).await,
         Command::Sim(options) => sim::run(options).await,
+        Command::Why(options) => why::run(&options).await,
         Command::World(options) => world::run(&options).await,
     }
 }

@@ -1,8 +1,8 @@
-//! The report of a comparison: ours, theirs, the target and whether it is reached.
+//! The report of a comparison: our figure, theirs, the target, and whether it is reached.
 
 use serde::Serialize;
 
-/// One line of a report: the same thing measured on ours and on the other.
+/// One line of a report: the same measurement on our side and on the other.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ReportRow {
     pub(crate) name: String,
@@ -14,7 +14,7 @@ pub(crate) struct ReportRow {
     is_reached: bool,
 }
 
-/// The target for ours.
+/// The target for our side.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ReportTarget {
@@ -40,7 +40,7 @@ impl ReportRow {
         Self::new(name.into(), unit, ours, Some(theirs), target)
     }
 
-    /// Creates a line about ours alone.
+    /// Creates a line about our side alone.
     pub(crate) fn alone(
         name: impl Into<String>,
         unit: &'static str,
@@ -82,7 +82,7 @@ impl ReportRow {
     }
 }
 
-/// Prints the lines under the names of the two.
+/// Prints the lines under the names of the two sides.
 pub(crate) fn print(rows: &[ReportRow], other: &str, as_json: bool) {
     if as_json {
         println!("{}", serde_json::to_string_pretty(rows).expect("rows are plain data"));

@@ -1,7 +1,7 @@
 //! Puts defects of the runtime that were repaired back, one at a time, and lets the simulator look for them.
 //!
 //! A defect is a patch in `crates/sim/defects` and the simulation that must find it, an ordinary test of the runtime. The patches
-//! are applied to a copy of the source tree, with a target folder of its own: nothing that happens here can damage this tree.
+//! are applied to a copy of the source tree, with its own target folder: nothing that happens here can damage this tree.
 //! Without any patch all the simulations must pass, or their failures would prove nothing. Not part of CI: each defect costs a
 //! build.
 
@@ -23,22 +23,22 @@ const fn found(name: &'static str, test: &'static str) -> Defect {
 }
 
 const DEFECTS: [Defect; 12] = [
-    found("B1", "sim::repaired::a_report_during_a_reconcile_is_kept"),
-    found("B10", "sim::repaired::a_watch_that_expires_again_and_again_waits"),
-    found("B12", "sim::repaired::what_is_written_elsewhere_is_not_in_the_cache"),
-    found("B13", "sim::repaired::a_name_from_outside_is_one_of_the_operators_namespace"),
+    found("B1", "sim::regressions::a_report_during_a_reconcile_is_kept"),
+    found("B10", "sim::regressions::a_watch_that_expires_again_and_again_waits"),
+    found("B12", "sim::regressions::what_is_written_elsewhere_is_not_in_the_cache"),
+    found("B13", "sim::regressions::a_name_from_outside_is_one_of_the_operators_namespace"),
     Defect {
         name: "B15",
-        test: "sim::repaired::failures_are_counted_over_a_lapsed_lease",
+        test: "sim::regressions::failures_are_counted_over_a_lapsed_lease",
         missed: Some("the count is kept in memory and only sets the pauses: no end depends on it"),
     },
-    found("B2", "sim::repaired::a_sheet_that_is_corrected_is_reconciled"),
-    found("B3", "sim::repaired::a_sheet_that_is_released_is_reconciled"),
-    found("B4", "sim::repaired::a_leader_that_stood_still_writes_nothing"),
-    found("B5", "sim::repaired::replicas_with_different_shards_do_all_the_work"),
-    found("B6", "sim::repaired::conditions_of_others_are_kept"),
-    found("B7", "sim::repaired::an_object_that_panics_does_not_keep_others_from_being_reconciled"),
-    found("B8", "sim::repaired::a_handler_that_is_recorded_as_done_is_not_called_on_an_old_state"),
+    found("B2", "sim::regressions::a_sheet_that_is_corrected_is_reconciled"),
+    found("B3", "sim::regressions::a_sheet_that_is_released_is_reconciled"),
+    found("B4", "sim::regressions::a_leader_that_stood_still_writes_nothing"),
+    found("B5", "sim::regressions::replicas_with_different_shards_do_all_the_work"),
+    found("B6", "sim::regressions::conditions_of_others_are_kept"),
+    found("B7", "sim::regressions::an_object_that_panics_does_not_keep_others_from_being_reconciled"),
+    found("B8", "sim::regressions::a_handler_that_is_recorded_as_done_is_not_called_on_an_old_state"),
 ];
 
 /// Schedules of each simulation: most of the single faults of these small scenarios. More would take long where leases are renewed.
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn every_simulation_is_there() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/runtime/tests/it/sim/repaired.rs");
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/runtime/tests/it/sim/regressions.rs");
         let text = fs::read_to_string(file).expect("the simulations are there");
         for Defect { name, test, .. } in &DEFECTS {
             let function = test.rsplit("::").next().unwrap_or_default();

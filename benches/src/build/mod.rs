@@ -1,7 +1,7 @@
-//! Measures what it costs to build an operator: the same small one on Homeostat with and without the embedded control
-//! plane, and on kube-runtime, each as its own project in its own folder.
+//! Measures what it costs to build an operator: the same small operator on Homeostat with and without the embedded
+//! control plane, and on kube-runtime, each as its own project in its own folder.
 //!
-//! It measures processor time, which other work on the machine changes little, and elapsed time. The first build
+//! It measures processor time, which other work on the machine barely affects, and elapsed time. The first build
 //! compiles every dependency; the second follows a change of one letter. Downloads happen before the measurement.
 
 use std::error::Error;
@@ -14,10 +14,10 @@ use tokio::time::Instant;
 
 use crate::figure::{Figure, FigureTarget, print};
 
-/// The word that is replaced by another one of the same length between the two builds.
+/// The word that is replaced by a different one of the same length between the two builds.
 const MARK: &str = "CHANGE-ME";
 
-/// The other word.
+/// The replacement.
 const CHANGED: &str = "CHANGE-MY";
 
 /// Measures how long operators take to build.
@@ -65,7 +65,7 @@ pub(crate) fn run(options: &BuildOptions) -> Result<(), Box<dyn Error>> {
         .map(|project| project.measure(&folder.join(project.name), options.debug))
         .collect();
     if options.folder.is_none() {
-        // Whatever cannot be removed is in the system's own temporary folder.
+        // Anything that cannot be removed is in the system's own temporary folder.
         let _ = std::fs::remove_dir_all(&temporary);
     }
     let figures: Vec<Figure> = measured?.into_iter().flatten().collect();
@@ -129,7 +129,7 @@ impl BuiltProject {
         let source = folder.join("src/main.rs");
         std::fs::create_dir_all(folder.join("src"))?;
         std::fs::write(folder.join("Cargo.toml"), self.manifest())?;
-        // The workspace's versions, so that all build the same.
+        // Uses the workspace's versions, so that all projects build the same.
         std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
         std::fs::write(&source, &self.source)?;
         cargo(folder, &["fetch"])?;
@@ -182,7 +182,7 @@ impl BuiltProject {
     }
 }
 
-/// What a build cost.
+/// The cost of a build.
 #[derive(Clone, Copy)]
 struct BuildCost {
     processor: Duration,
@@ -199,11 +199,11 @@ fn timed(work: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<BuildCost,
 /// The unit in which the kernel reports processor time, a hundredth of a second on every architecture.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Returns the processor time of the processes that this one waited for, and of theirs.
+/// Returns the processor time of the processes that this one waited for, and of their children.
 fn processor_time() -> Result<Duration, Box<dyn Error>> {
     let line = std::fs::read_to_string("/proc/self/stat")?;
-    // The program's name, in brackets, may contain anything; user and system time of children are the 14th and 15th
-    // after it.
+    // The program's name, in brackets, may contain anything; the children's user and system time are the 14th and 15th
+    // fields after it.
     let fields = line.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
     let ticks: Vec<u32> = fields.skip(13).take(2).map(str::parse).collect::<Result<_, _>>()?;
     Ok(TICK * ticks.iter().sum::<u32>())

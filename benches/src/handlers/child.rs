@@ -25,12 +25,12 @@ pub(crate) async fn handle(options: &HandleArguments) -> Result<(), Box<dyn std:
     });
     let control = Controller::new().labels("app=bench").handlers(handlers);
     let operator = Operator::new("handlers.bench.homeostat.dev").control(control);
-    // Its parent ends it.
+    // The parent process ends it.
     operator.run_on(Client::try_from(config)?, CancellationToken::new()).await?;
     Ok(())
 }
 
-/// Returns the time that both processes can compare: the machine's.
+/// Returns the machine's time, which both processes can compare.
 #[expect(clippy::disallowed_methods, reason = "two processes compare their clocks")]
 pub(super) fn now_ns() -> u128 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos()

@@ -1,7 +1,7 @@
-//! Compares handlers with Kopf's: the same create handler on the same server, each in its own process. Both keep a
-//! durable record on the object that it was handled, so both pay one write per object.
+//! Compares handlers with Kopf's: the same create handler on the same server, each in its own process. Both record
+//! durably on the object that it was handled, so both pay for one write per object.
 //!
-//! Kopf runs with its own defaults, except for events, which ours does not post either.
+//! Kopf runs with its own defaults, except that it posts no events, because ours does not either.
 
 pub(crate) mod child;
 
@@ -22,7 +22,7 @@ const OPERATOR: &str = include_str!("operator.py");
 const CLIENTS: usize = 64;
 /// How many objects are created one after the other while the operator runs.
 const LIVE: usize = 100;
-/// Much longer than the slower of the two takes for an object.
+/// The maximum wait for an object: much longer than the slower of the two takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Measure handlers
@@ -133,7 +133,7 @@ impl OperatorProcess {
         let output = process.stdout.take().ok_or("the operator's output is piped")?;
         let (sender, lines) = channel();
         std::thread::spawn(move || {
-            // It ends with the operator, or when nobody listens any more.
+            // The loop ends with the operator, or when the receiver is gone.
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
                     return;
@@ -165,7 +165,7 @@ impl OperatorProcess {
 
 impl Drop for OperatorProcess {
     fn drop(&mut self) {
-        // Both fail only if the process is gone already.
+        // Both fail only if the process is already gone.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! Measures Pods as processes: a thousand that sleep start and end, through the server as users run it.
+//! Measures Pods as processes: starts and ends a thousand sleeping Pods, through the server as users run it.
 //!
 //! Memory is the resident memory that the kernel reports: of the server, of the supervisor, and of one process.
 
@@ -16,9 +16,9 @@ use crate::server::process::{ServerProcess, resident_kilobytes};
 
 /// How many Pods are created at a time.
 const CLIENTS: usize = 32;
-/// The pause between two looks at all Pods; the measured times are seconds.
+/// The pause between two checks of all Pods; the measured times are in seconds.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Seconds that are longer than anything measured here.
+/// How many seconds a Pod sleeps: longer than anything measured here.
 const FOR_EVER: &str = "100000";
 
 /// Measure Pods
@@ -92,7 +92,7 @@ fn sleeper(index: usize) -> Pod {
     }
 }
 
-/// Waits until the phases of all Pods are as wanted.
+/// Waits until the phases of all Pods satisfy the condition.
 async fn until(pods: &Api<Pod>, is_so: impl Fn(&[String]) -> bool) -> Result<(), kube::Error> {
     loop {
         let phase = |pod: Pod| pod.status.and_then(|status| status.phase).unwrap_or_default();

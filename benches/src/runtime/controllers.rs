@@ -1,4 +1,4 @@
-//! The same controller of ConfigMaps on both runtimes: everything that differs between the two is here.
+//! The same controller of ConfigMaps on both runtimes: this file contains everything that differs between the two.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,15 +28,15 @@ pub(super) enum ReconcileResult {
     Again,
 }
 
-/// What is done with an object, by its name.
+/// What to do with an object, given its name.
 pub(super) type ReconcileFn = Arc<dyn Fn(String) -> BoxFuture<'static, ReconcileResult> + Send + Sync>;
 
 /// How the controller is built.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ControllerSetup<'a> {
-    /// Watches six more kinds as owned.
+    /// Whether to watch six more kinds as owned.
     pub(super) with_children: bool,
-    /// Reconciles at a time; each runtime's own default if absent.
+    /// The number of concurrent reconciles; each runtime's own default if absent.
     pub(super) concurrency: Option<u16>,
     /// Selects objects by these labels.
     pub(super) labels: Option<&'a str>,
@@ -49,10 +49,10 @@ pub(super) struct RunningController {
 }
 
 impl RunningController {
-    /// Ends it and waits for the end.
+    /// Ends the controller and waits for the end.
     pub(super) async fn end(mut self) {
         self.stop.cancel();
-        // Theirs runs its stream without end, and may have died of a panic.
+        // Their controller's stream never ends, and may have panicked.
         if tokio::time::timeout(Duration::from_secs(2), &mut self.task).await.is_err() {
             self.task.abort();
         }

@@ -16,17 +16,17 @@ use tokio::time::Instant;
 use super::fake_server::FakeServer;
 use crate::report::{ReportRow, ReportTarget};
 
-/// Few, many, and more than any operator should have: the rate must not fall. Each with how often it is measured: a
-/// thousand keys take a millisecond, which is too short to measure a rate.
+/// The numbers of keys: few, many, and more than any operator should have. The rate must not fall. Each has its number
+/// of rounds, because a thousand keys take a millisecond, which is too short to measure a rate.
 const KEYS: [(usize, u32); 3] = [(1_000, 50), (100_000, 2), (1_000_000, 1)];
 
-/// A runtime that is not done this long after its first reconcile is judged by what it did; reading a million objects
-/// comes before.
+/// A runtime that is not done this long after its first reconcile is judged by what it has done; reading a million
+/// objects is not included in this time.
 const PATIENCE: Duration = Duration::from_secs(20);
 const READING_MAX: Duration = Duration::from_secs(60);
 
-/// The slowest rate divided by the fastest. A thousand objects fit the processor's caches and a million do not: memory
-/// costs half, and a queue that gets slower with its keys would be far below.
+/// The slowest rate divided by the fastest. A thousand objects fit into the processor's caches and a million do not:
+/// memory access halves the rate, and a queue that slows down with its keys would be far below that.
 const FLAT: f64 = 0.5;
 
 pub(super) async fn measure() -> Vec<ReportRow> {
@@ -55,7 +55,7 @@ pub(super) async fn measure() -> Vec<ReportRow> {
     rows
 }
 
-/// Reconciles and how long they took, over all rounds.
+/// The number of reconciles and how long they took, over all rounds.
 #[derive(Default)]
 struct ReconcileRate {
     reconciles: u32,
@@ -73,7 +73,7 @@ impl ReconcileRate {
     }
 }
 
-/// Counts to the last reconcile and remembers the time of the first.
+/// Counts down to the last reconcile and remembers the time of the first.
 struct ReconcileCounter {
     left: AtomicUsize,
     first: std::sync::OnceLock<Instant>,

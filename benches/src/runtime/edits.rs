@@ -1,4 +1,4 @@
-//! Measures the time from the edit of an object, sent to a server over TLS, to the reconcile it triggers, beside 10 000
+//! Measures the time from the edit of an object, sent to a server over TLS, to the reconcile it triggers, among 10 000
 //! idle cached objects. It includes the server's part, which is the same on both sides: an operator's users wait for
 //! all of it.
 
@@ -20,10 +20,10 @@ use crate::Outcome;
 use crate::report::{ReportRow, ReportTarget};
 use crate::server::NAMESPACE;
 
-/// Edits on each side, one after the other, each waited for.
+/// The number of edits on each side, one after the other; each edit waits for its reconcile.
 const EDITS: usize = 500;
 
-/// The longest wait for a reconcile.
+/// The maximum wait for a reconcile.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) async fn measure(client: &Client, objects: usize) -> Outcome<Vec<ReportRow>> {
@@ -55,7 +55,7 @@ async fn latencies(side: RuntimeKind, client: &Client, objects: usize) -> Outcom
     let mut times = Vec::new();
     for edit in 0..EDITS {
         let name = format!("many-{}", edit % objects);
-        // It contains the side, so that the second side's writes are changes, too.
+        // It contains the side, so that the second side's writes are also changes.
         let patch = Patch::Merge(json!({"metadata": {"annotations": {"edit": format!("{side:?}-{edit}")}}}));
         let start = Instant::now();
         maps.patch(&name, &PatchParams::default(), &patch).await?;

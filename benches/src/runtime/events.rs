@@ -1,5 +1,6 @@
-//! Measures what event handlers cost in memory: one process gets events of few objects, another of many. Nothing is
-//! kept, so both should need the same. A third keeps the objects, because a controller of the same kind does.
+//! Measures what event handlers cost in memory: one process gets events for few objects, another for many. Nothing is
+//! kept, so both should need the same amount. A third keeps the objects, because it has a controller of the same kind,
+//! which needs them.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -17,10 +18,11 @@ use crate::server::resident_kilobytes;
 const FEW: usize = 20_000;
 const MANY: usize = 100_000;
 
-/// The most memory for a process with few objects: most of it is the program.
+/// The maximum memory of a process with few objects: most of it is the program.
 const MEGABYTES_MAX: f64 = 40.0;
 
-/// How much more memory five times as many objects may take: what the allocator does not return varies by that much.
+/// How much more memory five times as many objects may take: the memory that the allocator does not return varies by
+/// that much.
 const FLAT: f64 = 1.5;
 
 /// The child process's arguments.

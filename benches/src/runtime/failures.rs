@@ -1,5 +1,5 @@
-//! Measures one troubled object beside many healthy ones: a reconciler that panics, a key that never rests, and ten
-//! thousand reconciles that all take their time.
+//! Measures one troubled object among many healthy ones: a reconciler that panics, a key that never rests, and ten
+//! thousand reconciles that are all slow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,16 +13,16 @@ use super::controllers::{ControllerSetup, ReconcileFn, ReconcileResult, RuntimeK
 use super::fake_server::FakeServer;
 use crate::report::{ReportRow, ReportTarget};
 
-/// How many objects there are beside the one that panics.
+/// The number of objects in addition to the one that panics.
 const BYSTANDERS: usize = 1_000;
 
-/// Keys beside the busy one, and reconciles in flight.
+/// The number of keys in addition to the busy one, and of reconciles in flight.
 const MANY: usize = 10_000;
 
 /// How long each slow reconcile takes: with all of them in flight, all together should take this long.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// Whatever is not done by then does not count.
+/// Work that is not done by then does not count.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) async fn measure() -> Vec<ReportRow> {
@@ -82,7 +82,7 @@ async fn survivors(side: RuntimeKind) -> f64 {
     f64::from(count)
 }
 
-/// Returns the time until every idle key is reconciled beside one that asks again immediately, for ever.
+/// Returns the time until every idle key is reconciled while one key requeues itself immediately, forever.
 async fn cold(side: RuntimeKind) -> f64 {
     timed(side, ControllerSetup::default(), |left| {
         Arc::new(move |name| {
@@ -116,7 +116,7 @@ async fn slow(side: RuntimeKind) -> f64 {
     .await
 }
 
-/// How many are left, and a notification for the last.
+/// The number of objects left, and a notification for the last one.
 struct RemainingObjects {
     count: AtomicUsize,
     bell: Notify,

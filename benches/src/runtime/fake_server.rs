@@ -1,5 +1,5 @@
-//! A server that costs nothing: ConfigMaps encoded beforehand, listed in pages or as a stream, and a watch of pushed
-//! events. Other kinds are empty; one of them may fail. So only the client's side is measured.
+//! A server that costs nothing, so that only the client's side is measured: ConfigMaps encoded in advance, listed in
+//! pages or as a stream, and a watch of pushed events. Other kinds are empty; one of them may fail.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -20,7 +20,8 @@ use tokio::sync::broadcast;
 /// Events per chunk of a streamed list: what a real connection delivers in one read.
 const EVENTS_PER_CHUNK: usize = 64;
 
-/// The most events pushed and not yet read by the watch. The measurements push one at a time or a few thousand at once.
+/// The maximum number of events pushed but not yet read by the watch. The measurements push one at a time or a few
+/// thousand together.
 const PUSHED_MAX: usize = 1 << 14;
 
 /// The objects, as items of lists, and a way to push events.
@@ -37,7 +38,7 @@ struct FakeServerState {
 
 /// The objects that are served.
 enum ServedObjects {
-    /// Encoded beforehand, so that serving them costs next to nothing.
+    /// Encoded in advance, so that serving them costs next to nothing.
     Encoded(Vec<String>),
     /// This many, encoded when they are requested: they take no memory.
     Made(usize),
@@ -67,13 +68,13 @@ impl FakeServer {
         Self::with(count, None)
     }
 
-    /// Serves the same, and answers 500 for paths that end in `broken`.
+    /// Serves the same objects, and answers 500 for paths that end in `broken`.
     pub(super) fn with(count: usize, broken: Option<&'static str>) -> Self {
         let objects = (0..count).map(|number| object(number, number + 1)).collect();
         Self::serving(ServedObjects::Encoded(objects), broken)
     }
 
-    /// Serves the same objects without using memory of this process.
+    /// Serves the same objects without using this process's memory.
     pub(super) fn without_memory(count: usize) -> Self {
         Self::serving(ServedObjects::Made(count), None)
     }
@@ -92,16 +93,16 @@ impl FakeServer {
         Client::new(self.clone(), "default")
     }
 
-    /// Returns whether anybody watches the ConfigMaps.
+    /// Returns whether any client watches the ConfigMaps.
     pub(super) fn is_watched(&self) -> bool {
         self.0.events.receiver_count() > 0
     }
 
-    /// Sends an event to the watch that this object changed.
+    /// Sends a change event for this object to the watch.
     pub(super) fn push(&self, number: usize) {
         let revision = self.0.revision.fetch_add(1, Ordering::Relaxed) + 1;
         let line = format!("{{\"type\":\"MODIFIED\",\"object\":{}}}\n", object(number, revision));
-        // Nobody listens while a runtime is between two watches; the measurement counts what is lost.
+        // There is no receiver while a runtime is between two watches; the measurement counts what is lost.
         let _ = self.0.events.send(line.into());
     }
 

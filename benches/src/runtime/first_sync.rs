@@ -1,5 +1,5 @@
-//! Measures, against a server in its own process, over TLS, the time from the start of a controller until it has
-//! reconciled every existing object, and what a cached object costs in memory.
+//! Measures the time from the start of a controller until it has reconciled every existing object, and what a cached
+//! object costs in memory, against a server in its own process over TLS.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::Outcome;
 use crate::report::{ReportRow, ReportTarget};
 use crate::server::{LoadGenerator, ServerProcess, client_of};
 
-/// Objects of the first measurement, and all those the second one caches.
+/// The objects of the first measurement, and all the objects that the second one caches.
 const FIRST: usize = 10_000;
 const ALL: usize = 30_000;
 
-/// An odd number of rounds, which has a middle one.
+/// The number of rounds: odd, so that there is a median.
 const ROUNDS: usize = 5;
 
 /// Measures on `homeostat up`.
@@ -43,7 +43,7 @@ async fn measure_with(load: &LoadGenerator, kubeconfig: &Path) -> Outcome<Vec<Re
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         for (side, times) in RuntimeKind::BOTH.into_iter().zip(&mut times) {
-            // Each in its own process, as operators start, so that neither cleans up after the other.
+            // Each runs in its own process, as operators do, so that neither has to clean up after the other.
             times.push(memory::child(side, kubeconfig, memory::MANY, FIRST)?.milliseconds);
         }
     }

@@ -1,4 +1,4 @@
-//! Measures the time from a watch event to the reconcile it triggers, beside 10 000 idle cached objects: first when all
+//! Measures the time from a watch event to the reconcile it triggers, among 10 000 idle cached objects: first when all
 //! watches work, then while one of seven fails.
 
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::report::{ReportRow, ReportTarget};
 
 const OBJECTS: usize = 10_000;
 
-/// Events while all watches work: one after the other, each waited for.
+/// The number of events while all watches work: one after the other, each waiting for its reconcile.
 const EVENTS: usize = 2_000;
 
-/// Events while a watch fails: one every 50 ms, waited for or not.
+/// The number of events while a watch fails: one every 50 ms, without waiting for reconciles.
 const SPACED_EVENTS: usize = 200;
 const SPACE: Duration = Duration::from_millis(50);
 
@@ -53,7 +53,7 @@ pub(super) fn quantile(times: &[Duration], share: f64) -> f64 {
     times[at].as_secs_f64() * 1000.0
 }
 
-/// Starts a controller that reports which object it reconciles, and waits until all objects were reconciled once.
+/// Starts a controller that reports which object it reconciles, and waits until all objects have been reconciled once.
 pub(super) async fn reporting(
     side: RuntimeKind,
     fake: &FakeServer,
@@ -84,7 +84,7 @@ pub(super) struct ReportingController {
 }
 
 impl ReportingController {
-    /// Returns the next reconcile, if one comes in time.
+    /// Returns the next reconcile, if it arrives in time.
     pub(super) async fn next(&mut self, patience: Duration) -> Option<(String, Instant)> {
         tokio::time::timeout(patience, self.heard.recv()).await.ok().flatten()
     }

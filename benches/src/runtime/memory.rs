@@ -1,5 +1,5 @@
-//! Measures what a cached object costs: two processes of each runtime, one that caches few objects and one that caches
-//! many; the difference in their resident memory, divided by the difference in objects.
+//! Measures what a cached object costs: starts two processes of each runtime, one that caches few objects and one that
+//! caches many, and divides the difference in their resident memory by the difference in objects.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::server::{SHARDS, client_of, resident_kilobytes};
 /// The label of every object.
 pub(super) const MANY: &str = "app=bench";
 
-/// How many shards the process with few objects caches: enough to fill whatever has a fixed size, such as the journal.
+/// How many shards the process with few objects caches: enough to fill everything of fixed size, such as the journal.
 const FEW_SHARDS: usize = 20;
 
 /// The child process's arguments.
@@ -46,7 +46,7 @@ pub(super) fn measure(kubeconfig: &Path, objects: usize) -> Result<ReportRow, Bo
 /// The report of a process that has reconciled and caches these objects.
 pub(super) struct MemoryReport {
     kilobytes: f64,
-    /// From the start of the controller until every object was reconciled once.
+    /// The time from the start of the controller until every object has been reconciled once.
     pub(super) milliseconds: f64,
 }
 

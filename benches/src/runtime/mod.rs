@@ -1,8 +1,8 @@
 //! Compares the runtime with kube-runtime: same objects, same served bytes, same program.
 //!
-//! Where the client's side is measured, both use a server that costs nothing ([`fake_server`]); where the whole path
-//! counts, both speak TLS to a server in another process ([`first_sync`], [`memory`], [`edits`]): `homeostat up`, or
-//! the one of a kubeconfig.
+//! If only the client's side is measured, both use a server that costs nothing ([`fake_server`]). If the whole path
+//! counts, both use TLS to a server in another process ([`first_sync`], [`memory`], [`edits`]): `homeostat up`, or the
+//! server of a kubeconfig.
 
 mod controllers;
 mod dispatch;

@@ -20,17 +20,17 @@ use tokio::time::Instant;
 use crate::Outcome;
 
 pub(crate) const NAMESPACE: &str = "bench";
-/// The length of the text in each object, so that it is about a kilobyte when stored.
+/// The length of the string in each object, so that the stored object is about a kilobyte.
 const PAYLOAD_BYTES: usize = 530;
-/// A continue token is within this many bytes of an answer.
+/// A continue token is within the first bytes of a response, up to this number.
 const HEAD_BYTES: usize = 600;
-/// How many lists of each sort are made; their median counts, because one alone may be disturbed.
+/// How many lists of each kind are made; their median counts, because a single one may be disturbed.
 const LISTS: usize = 11;
-/// Rounds of updates under watch, for the same reason: each takes a tenth of a second.
+/// The number of rounds of watched updates, for the same reason: each takes a tenth of a second.
 const WATCH_ROUNDS: usize = 7;
 /// How many clients update watched objects: as many as create and read.
 const UPDATERS: usize = 64;
-/// How many values the label `shard` has, over which objects are spread.
+/// The number of values of the label `shard`, over which objects are spread.
 pub(crate) const SHARDS: usize = 100;
 
 /// The rate and the latencies of a number of calls.
@@ -71,7 +71,7 @@ impl LoadGenerator {
         Ok(())
     }
 
-    /// Creates `count` objects named after `prefix`, with `clients` at once.
+    /// Creates `count` objects named after `prefix`, with `clients` concurrent clients.
     pub(crate) async fn create(
         &self,
         clients: usize,
@@ -90,17 +90,17 @@ impl LoadGenerator {
         Ok(())
     }
 
-    /// Reads objects of the many, with `clients` at once.
+    /// Reads some of the many objects, with `clients` concurrent clients.
     pub(crate) async fn get(&self, clients: usize, count: usize, objects: usize) -> Outcome<CallRate> {
         self.run(clients, count, move |maps, at| async move {
-            // A stride that visits all objects in an order from which the server cannot profit.
+            // A stride that visits all objects in an order from which the server cannot benefit.
             let name = format!("many-{}", (at * 7919) % objects);
             maps.get(&name).await.map(|_| ())
         })
         .await
     }
 
-    /// Deletes the many, with `clients` at once.
+    /// Deletes the many objects, with `clients` concurrent clients.
     pub(crate) async fn delete(&self, clients: usize, count: usize) -> Outcome<CallRate> {
         self.run(clients, count, |maps, at| async move {
             maps.delete(&format!("many-{at}"), &DeleteParams::default()).await.map(|_| ())
@@ -149,7 +149,7 @@ impl LoadGenerator {
         Ok(())
     }
 
-    /// Lists with this query several times; returns the median, and megabytes.
+    /// Lists with this query several times; returns the median time and the size in megabytes.
     pub(crate) async fn list(&self, query: &str) -> Outcome<(Duration, f64)> {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps?{query}");
         let (mut times, mut size) = (Vec::new(), 0);
@@ -161,7 +161,7 @@ impl LoadGenerator {
         Ok((median(times), size as f64 / 1e6))
     }
 
-    /// Lists page by page several times; returns the median of a whole list.
+    /// Lists page by page several times; returns the median time of a whole list.
     pub(crate) async fn pages(&self, limit: usize) -> Outcome<Duration> {
         let mut times = Vec::new();
         for _ in 0..LISTS {
@@ -183,7 +183,7 @@ impl LoadGenerator {
         }
     }
 
-    /// Returns the size of an answer, and its beginning.
+    /// Returns the size of a response, and its beginning.
     async fn fetch(&self, path: &str) -> Outcome<(usize, Vec<u8>)> {
         let request = http::Request::get(path).body(Body::empty())?;
         let mut body = self.client.send(request).await?.into_body();
@@ -200,7 +200,7 @@ impl LoadGenerator {
 
     /// Updates objects `updates` times, with several clients, while `watchers` watch. Returns the events delivered per
     /// second, the median of several rounds. The watchers have their own client: otherwise they would take the
-    /// connections of those who update, and part of the measured time would be new handshakes.
+    /// updaters' connections, and the measured time would include new handshakes.
     pub(crate) async fn watch(&self, observer: &Client, watchers: usize, updates: usize) -> Outcome<f64> {
         let mut objects = Vec::new();
         for at in 0..UPDATERS {
@@ -216,7 +216,12 @@ impl LoadGenerator {
         Ok((watchers * updates) as f64 / median(times).as_secs_f64())
     }
 
-    /// Runs one round, until every watch has seen every update. Returns the objects as they are then.
+    /// Returns how many events all rounds of [`Self::watch`] deliver.
+    pub(crate) const fn watch_events(watchers: usize, updates: usize) -> usize {
+        WATCH_ROUNDS * watchers * updates
+    }
+
+    /// Runs one round until every watch has seen every update. Returns the resulting objects.
     async fn watched(
         &self,
         bodies: Vec<Body>,

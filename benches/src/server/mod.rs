@@ -1,12 +1,16 @@
-//! Measures the API server under load: the calls of the design's table, over TLS against its own process and in
+//! Measures the API server under load: the calls in the design's table, over TLS against a separate process, and in
 //! process.
 //!
-//! The reference figures are those of the design: kube-apiserver 1.36.4 with etcd, measured on a machine with two
-//! cores. Client and server share the machine here as there.
+//! The reference figures are from the design: kube-apiserver 1.36.4 with etcd, measured on a machine with two cores. In
+//! both cases, client and server share the machine. `--reference` measures beside the real one instead.
 
+mod admission_cost;
 mod load;
 pub(crate) mod process;
+mod reference;
+mod reference_process;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,9 +22,9 @@ use crate::figure::{Figure, FigureTarget, print};
 pub(crate) use load::{LoadGenerator, NAMESPACE, SHARDS};
 pub(crate) use process::{ServerProcess, client_of, resident_kilobytes};
 
-/// How many clients write or read at once.
+/// The number of clients that write or read concurrently.
 const CLIENTS: usize = 64;
-/// A server is idle when its controllers have started and looked around.
+/// How long to wait until a server is idle: its controllers have started and listed their objects.
 const REST: Duration = Duration::from_secs(3);
 
 /// Measure the server
@@ -35,6 +39,12 @@ pub(crate) struct ServerOptions {
     /// Leave out the run in process
     #[arg(long)]
     tls_only: bool,
+    /// Measure only what admission costs with nothing configured
+    #[arg(long)]
+    admission: bool,
+    /// Compare with the real kube-apiserver: a folder that has it and its etcd
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["admission", "tls_only", "only"])]
+    reference: Option<PathBuf>,
     /// After the objects are created, measure only what has this in its name (get, list, paged, watchers, delete)
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
@@ -48,6 +58,13 @@ impl ServerOptions {
 
 /// Measures and prints.
 pub(crate) async fn run(options: ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
+    if options.admission {
+        print(&admission_cost::measure(options.objects).await?, options.json)?;
+        return Ok(());
+    }
+    if let Some(programs) = &options.reference {
+        return reference::run(programs, options.objects, options.json).await;
+    }
     let mut figures = Vec::new();
     let process = ServerProcess::start()?;
     let client = process.client().await?;
@@ -73,7 +90,7 @@ pub(crate) async fn run(options: ServerOptions) -> Result<(), Box<dyn std::error
     Ok(())
 }
 
-/// Makes every call through this client.
+/// Measures every call through this client.
 async fn over(
     client: &Client,
     way: &str,
@@ -123,8 +140,8 @@ async fn over(
 /// A figure of a list: name, value, unit, and maximum.
 type ListFigure = (&'static str, f64, &'static str, Option<f64>);
 
-/// Measures lists with one client in one thread. With several threads, the client hands each piece it read to another
-/// thread, which takes longer than everything the server does: up to three times as long, and differently in each run.
+/// Measures lists with one client in one thread. With several threads, the client passes each chunk it reads to another
+/// thread, which takes longer than everything the server does: up to three times as long, and different in each run.
 fn lists(
     client: &Client,
     options: &ServerOptions,
@@ -150,7 +167,7 @@ fn lists(
     })
 }
 
-/// Returns a client with its own connections, if there are any.
+/// Returns a client with its own connections, if connections are used.
 async fn another(
     client: &Client,
     process: Option<&ServerProcess>,

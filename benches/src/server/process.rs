@@ -8,6 +8,9 @@ use std::time::Duration;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tokio::time::Instant;
 
+/// The unit of times in `/proc`, on every Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+
 /// A running server; killed when dropped.
 pub(crate) struct ServerProcess {
     child: Child,
@@ -25,7 +28,7 @@ impl ServerProcess {
         Self::start_with(&[])
     }
 
-    /// Starts it with further arguments.
+    /// Starts it with additional arguments.
     pub(crate) fn start_with(arguments: &[&str]) -> Result<Self, Box<dyn std::error::Error>> {
         let binary = binary()?;
         let folder = std::env::temp_dir().join(format!("homeostat-bench-{}", std::process::id()));
@@ -76,16 +79,29 @@ pub(crate) async fn client_of(kubeconfig: &Path) -> Result<kube::Client, Box<dyn
     Ok(kube::Client::try_from(config)?)
 }
 
-/// Returns the resident memory of a process, as the kernel counts it.
+/// Returns the resident memory of a process, as reported by the kernel.
 pub(crate) fn resident_kilobytes(process: u32) -> Result<f64, Box<dyn std::error::Error>> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the kernel says VmRSS")?;
     Ok(line.split_whitespace().next().ok_or("a number")?.parse::<f64>()?)
 }
 
+/// Returns the processor time that a process has used so far, in user and system mode. `process` is its ID, or `self`.
+pub(crate) fn processor_seconds_of(process: &str) -> Result<f64, Box<dyn std::error::Error>> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let mut ticks = 0.0;
+    // User time and system time, by their position after the program's name.
+    for at in [11, 12] {
+        let field = fields.get(at).and_then(|field| field.parse::<f64>().ok());
+        ticks += field.ok_or("/proc/PID/stat has another form")?;
+    }
+    Ok(ticks / TICKS_PER_SECOND)
+}
+
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // Both fail only if the process or the folder is gone already.
+        // Both fail only if the process or the folder is already gone.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
@@ -95,7 +111,7 @@ impl Drop for ServerProcess {
 /// The variable that names a program to measure instead of building one, to compare two builds.
 const PROGRAM_VARIABLE: &str = "HOMEOSTAT_BENCH_PROGRAM";
 
-/// Returns the release binary beside this one, and builds it if it is missing or old.
+/// Returns the release binary next to this one, and builds it if it is missing or outdated.
 fn binary() -> Result<PathBuf, Box<dyn std::error::Error>> {
     if let Some(program) = std::env::var_os(PROGRAM_VARIABLE) {
         return Ok(program.into());

@@ -1,6 +1,6 @@
-//! Measures the simulator: schedules per second of processor time on the cured reconcilers of the zoo, and how that grows with
-//! the number of the user's steps. Processor time, because the machine's other work does not slow it down; it is the rate of
-//! one core that has nothing else to do.
+//! Measures the simulator: schedules per second of processor time on the cured reconcilers of the zoo, and how that
+//! changes with the number of the user's steps. It uses processor time, because the machine's other work does not
+//! affect it; the result is the rate of one otherwise idle core.
 
 mod pages;
 
@@ -10,12 +10,12 @@ use homeostat_zoo::ANIMALS;
 
 use crate::figure::{Figure, FigureTarget, print};
 
-/// What a core must reach with the reconcilers of the zoo, in the median.
+/// The median rate that a core must reach with the reconcilers of the zoo.
 const RATE_MIN: f64 = 1_000.0;
 
 const RATE: &str = "schedules/s and core";
 
-/// How many steps the user does.
+/// The numbers of steps that the user takes.
 const STEPS: [usize; 5] = [1, 2, 4, 8, 16];
 
 /// How much to measure, and how to print the result.
@@ -34,7 +34,7 @@ pub(crate) struct SimOptions {
 
 pub(crate) async fn run(options: SimOptions) -> Result<(), Box<dyn std::error::Error>> {
     let as_json = options.json;
-    // Every schedule has a runtime of its own, which cannot be one inside another.
+    // Every schedule has its own runtime, and runtimes cannot be nested.
     let figures = tokio::task::spawn_blocking(move || measure(&options)).await??;
     print(&figures, as_json)?;
     Ok(())
@@ -60,7 +60,7 @@ fn measure(options: &SimOptions) -> Result<Vec<Figure>, String> {
     Ok(figures)
 }
 
-/// Returns how many schedules a second of processor time is enough for, everything else included.
+/// Returns the number of schedules per second of processor time, including all overhead.
 fn schedules_per_second(simulation: Simulation, schedules: u64) -> Result<f64, String> {
     let before = processor_seconds()?;
     let outcome = simulation.budget(Budget { schedules, seconds: 3600 }).explore();
@@ -73,15 +73,7 @@ fn schedules_per_second(simulation: Simulation, schedules: u64) -> Result<f64, S
     Ok(rate)
 }
 
-/// Returns the processor time of this process so far, in hundredths of a second.
-fn processor_seconds() -> Result<f64, String> {
-    let text = std::fs::read_to_string("/proc/self/stat").map_err(|error| error.to_string())?;
-    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let mut ticks = 0.0;
-    // The time of the program and that of the system for it, counted behind the name.
-    for at in [11, 12] {
-        let field = fields.get(at).and_then(|field| field.parse::<f64>().ok());
-        ticks += field.ok_or("/proc/self/stat has another form")?;
-    }
-    Ok(ticks / 100.0)
+/// Returns the processor time of this process so far in seconds, with a resolution of a hundredth.
+pub(crate) fn processor_seconds() -> Result<f64, String> {
+    crate::server::process::processor_seconds_of("self").map_err(|error| error.to_string())
 }

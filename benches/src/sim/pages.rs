@@ -1,4 +1,4 @@
-//! A small operator with as many steps of the user as one likes: every page has a ConfigMap with its text.
+//! A small operator with any number of user steps: every page has a ConfigMap with its text.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn operator() -> Operator {
     Operator::new("pages.bench.homeostat.dev").crd::<Page>().control(pages)
 }
 
-/// Returns a simulation in which the user does so many steps, of which the last deletes the page.
+/// Returns a simulation in which the user takes this many steps, the last of which deletes the page.
 pub(super) fn simulation(steps: usize) -> Simulation {
     let mut page = Page::new("home", PageSpec { text: "hello".into() });
     page.metadata.namespace = Some("default".into());

@@ -1,5 +1,5 @@
 //! The cluster of the measurement: idle ConfigMaps, served from memory to one list and a silent watch. It accepts no
-//! writes; an idle world makes none.
+//! writes, because an idle world makes none.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -56,7 +56,7 @@ impl FakeCluster {
         stream::iter(chunks).chain(stream::iter([Bytes::from(end)])).chain(stream::pending()).boxed()
     }
 
-    /// Returns the whole list at once, for a client that does not stream it.
+    /// Returns the whole list in one piece, for a client that does not stream it.
     fn list(&self) -> BoxStream<'static, Bytes> {
         let head = format!(r#"{{"metadata":{{"resourceVersion":"{}"}},"items":["#, self.0.len() + 1);
         stream::iter([Bytes::from(head + &self.0.join(",") + "]}")]).boxed()

@@ -1,4 +1,4 @@
-//! The measured world: things in memory, answered immediately, with a count of every call.
+//! The measured world: things in memory, with immediate responses and a count of every call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 use homeostat_runtime::Result;
-use homeostat_runtime::world::{Answer, Change, Difference, Failure, Mark, Page, Push, World};
+use homeostat_runtime::world::{Answer, Difference, Failure, Mark, Page, PushedChange, UpdateRequest, World};
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -42,7 +42,7 @@ pub(super) struct FakeWorld {
 }
 
 impl FakeWorld {
-    /// Creates a world in which everything is as wanted.
+    /// Creates a world in which everything is in the desired state.
     pub(super) fn new(size: usize) -> Self {
         let name = |number| format!("namespace-{}.object-{number}", number % 10);
         let things = (0..size).map(|number| (name(number), VALUE.to_owned())).collect();
@@ -57,7 +57,7 @@ impl FakeWorld {
         Self { state: Arc::new(Mutex::new(state)), asked: Arc::new(Notify::new()) }
     }
 
-    /// Changes this many things, spread over the world, as others would.
+    /// Changes this many things, spread over the world, as an outside writer would.
     pub(super) fn drift(&self, count: usize) {
         let mut state = self.lock();
         let step = state.things.len() / count;
@@ -73,7 +73,7 @@ impl FakeWorld {
         self.asked.notify_one();
     }
 
-    /// Returns when the last pass began; its calls are counted from there.
+    /// Returns when the last pass began; its calls are counted from then on.
     pub(super) fn began(&self) -> Instant {
         self.lock().began
     }
@@ -82,7 +82,7 @@ impl FakeWorld {
         self.lock().count
     }
 
-    /// Waits until everything is as wanted again, and returns when that was.
+    /// Waits until everything is back in the desired state, and returns when that happened.
     pub(super) async fn repaired(&self) -> Instant {
         loop {
             {
@@ -131,8 +131,8 @@ impl World for FakeWorld {
         }
         let from = from.unwrap_or_default().to_owned();
         let mut rest = state.things.range(from..).map(|(name, value)| (name.clone(), value.clone()));
-        let things = rest.by_ref().take(PAGE).collect();
-        Ok(Page { things, next: rest.next().map(|(name, _)| name) })
+        let resources = rest.by_ref().take(PAGE).collect();
+        Ok(Page { resources, next: rest.next().map(|(name, _)| name) })
     }
 
     async fn get(&self, name: &str) -> Answer<Option<String>> {
@@ -145,7 +145,7 @@ impl World for FakeWorld {
         Err(Failure::refused("nothing is missing in this world"))
     }
 
-    async fn update(&self, name: &str, change: Change<'_, Self>) -> Answer<()> {
+    async fn update(&self, name: &str, change: UpdateRequest<'_, Self>) -> Answer<()> {
         let mut state = self.call();
         state.count.writes += 1;
         state.things.insert(name.to_owned(), change.want.clone());
@@ -158,11 +158,11 @@ impl World for FakeWorld {
         Err(Failure::refused("nothing is unwanted in this world"))
     }
 
-    fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>> {
+    fn watch(&self) -> Option<BoxStream<'static, Answer<PushedChange>>> {
         let asked = self.asked.clone();
         let pushes = stream::unfold(asked, |asked| async {
             asked.notified().await;
-            Some((Ok(Push::Unknown), asked))
+            Some((Ok(PushedChange::Unknown), asked))
         });
         Some(pushes.boxed())
     }

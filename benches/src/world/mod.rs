@@ -1,5 +1,5 @@
-//! Measures a full pass over a world: one list and a write per drifted thing, whatever the number of things; time and
-//! memory grow with the number of things and no faster.
+//! Measures a full pass over a world: one list and one write per drifted thing, regardless of the number of things.
+//! Time and memory grow no faster than the number of things.
 
 mod fake_cluster;
 mod fake_world;
@@ -23,13 +23,13 @@ use crate::server::resident_kilobytes;
 /// The numbers of things.
 const SIZES: [usize; 3] = [10_000, 50_000, 100_000];
 
-/// How many things others change before the measured pass.
+/// The number of things that are changed from outside before the measured pass.
 const DRIFTED: usize = 10;
 
-/// The operator's name: the objects carry its finalizer already, as they do in an idle world.
+/// The operator's name: the objects already carry its finalizer, as they do in an idle world.
 const OPERATOR: &str = "world.bench.dev";
 
-/// How many times as much per thing a large idle world may cost as a small one, because caches are finite.
+/// How many times more a thing may cost in a large idle world than in a small one, because caches are finite.
 const GROWTH_MAX: f64 = 2.0;
 
 /// How to print the result.
@@ -94,7 +94,7 @@ async fn measure(size: usize) -> Result<PassCost, Box<dyn std::error::Error>> {
     let quiet_now = all_settled.clone();
     operator.journal().fold(move |record| match record.entry {
         Entry::Surveyed { .. } => drop(sender.send(Instant::now())),
-        // This is the last of the first reconciles: from now on only passes are measured.
+        // This is the last of the initial reconciles: from now on, only passes are measured.
         Entry::Settled { .. } if settled.fetch_add(1, Ordering::Relaxed) + 1 == size => {
             quiet_now.notify_one();
         }

@@ -14,7 +14,7 @@ const TYPICAL_BYTES: usize = 1024;
 
 /// An encoded object that has no revision yet.
 #[derive(Debug)]
-pub struct Encoded {
+pub struct UnrevisionedObject {
     /// The JSON, with an empty `metadata.resourceVersion`.
     pub bytes: Vec<u8>,
     /// The offset in `bytes` where the digits of the revision go.
@@ -24,14 +24,14 @@ pub struct Encoded {
 }
 
 /// Encodes an object to be stored. Ignores its `metadata.resourceVersion`: the store writes it.
-pub fn encode(resource: &Resource, object: &Value) -> Encoded {
+pub fn encode(resource: &Resource, object: &Value) -> UnrevisionedObject {
     let mut bytes = Vec::with_capacity(TYPICAL_BYTES);
     let map = object.as_object().expect("only objects are stored");
     let hole = object_into(&mut bytes, map, !resource.is_custom());
-    Encoded { bytes, hole, needs_defaults: false }
+    UnrevisionedObject { bytes, hole, needs_defaults: false }
 }
 
-/// Encodes an object with the resourceVersion it carries.
+/// Encodes an object with its own resourceVersion.
 pub fn plain(resource: &Resource, object: &Value) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(TYPICAL_BYTES);
     let Some(map) = object.as_object() else { return object.to_string().into_bytes() };
@@ -152,7 +152,7 @@ mod tests {
     }
 
     fn filled(object: &Value, revision: &str) -> Bytes {
-        let Encoded { mut bytes, hole, .. } = encode(&config_maps(), object);
+        let UnrevisionedObject { mut bytes, hole, .. } = encode(&config_maps(), object);
         bytes.splice(hole..hole, revision.bytes());
         bytes.into()
     }

@@ -1,11 +1,10 @@
-//! Field errors: where in an object something is wrong, and what. They become the causes of a 422.
+//! Field errors: what is wrong with an object, and where. They become the causes of a 422.
 //!
 //! A [`FieldPath`] is a linked list on the stack, so validating a good object allocates nothing; it becomes text only
-//! when an [`Error`] is written. The texts are those of Kubernetes, because clients and people match on them.
+//! when an [`Error`] is written. The messages are those of Kubernetes, because clients and people match on them.
 //!
-//! **Invariant:** whatever an object holds, its errors are bounded in number and in bytes, and so is the work of
-//! writing them: [`Errors`] ignores what is found when it is full, and no part of a text is longer than
-//! `PART_BYTES_MAX`.
+//! **Invariant:** for any object, the errors are bounded in number and in bytes, and so is the work of writing them:
+//! [`Errors`] ignores further errors when it is full, and no part of a message is longer than `PART_BYTES_MAX`.
 
 mod errors;
 mod texts;
@@ -17,10 +16,10 @@ use serde_json::Value;
 pub use errors::Errors;
 pub use texts::BoundedTexts;
 
-/// The longest path, value or detail in the text of one error. Kubernetes repeats whole values; nobody reads more
+/// The longest path, value or detail in the message of one error. Kubernetes repeats whole values; nobody reads more
 /// than this of one, and a body may hold a megabyte of it.
 const PART_BYTES_MAX: usize = 16 * 1024;
-/// Marks where a text was cut.
+/// Marks where a string was cut.
 const CUT_MARK: &str = " ...";
 
 /// The path of a value in an object.
@@ -113,8 +112,8 @@ pub struct Error {
     pub body: String,
 }
 
-/// An error that is not yet written: printing the path and the value is the costly part, and [`Errors`] does it only
-/// while there is room.
+/// An error that has not been formatted yet: printing the path and the value is the costly part, and [`Errors`] does it
+/// only while there is room.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingError<'a> {
     kind: ErrorType,
@@ -184,7 +183,7 @@ impl Error {
         PendingError { kind: ErrorType::Forbidden, path, head: "Forbidden", value: None, detail }
     }
 
-    /// Reports a text that is too long, without repeating it.
+    /// Reports a string that is too long, without repeating it.
     pub fn too_long<'a>(path: &'a FieldPath<'a>, bytes_max: usize) -> PendingError<'a> {
         let detail = ErrorDetail::BytesMax(bytes_max);
         PendingError { kind: ErrorType::TooLong, path, head: "Too long", value: None, detail }
@@ -196,13 +195,13 @@ impl Error {
         PendingError { kind: ErrorType::TooMany, path, head: "Too many", value: None, detail }
     }
 
-    /// Reports that what the value names does not exist.
+    /// Reports a value that names something that does not exist.
     pub fn not_found<'a>(path: &'a FieldPath<'a>, value: &'a Value) -> PendingError<'a> {
         let detail = ErrorDetail::Text("");
         PendingError { kind: ErrorType::NotFound, path, head: "Not found", value: Some(value), detail }
     }
 
-    /// Shortens the texts to the limits of a [`PendingError`].
+    /// Shortens the strings to the limits of a [`PendingError`].
     fn cut(mut self) -> Self {
         cut_text(&mut self.field, PART_BYTES_MAX);
         cut_text(&mut self.body, 3 * PART_BYTES_MAX);
@@ -215,7 +214,7 @@ impl Error {
 }
 
 impl PendingError<'_> {
-    /// Writes the error.
+    /// Formats the error.
     #[must_use]
     pub fn written(&self) -> Error {
         let field = cut(PART_BYTES_MAX, |text| write!(text, "{}", self.path));
@@ -259,7 +258,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Returns a value as Go prints it in messages: text quoted, everything else as compact JSON.
+/// Returns a value as Go prints it in messages: strings quoted, everything else as compact JSON.
 fn shown(value: &Value) -> String {
     cut(PART_BYTES_MAX, |text| match value {
         Value::String(plain) => write!(text, "{plain:?}"),
@@ -285,7 +284,7 @@ impl fmt::Write for BoundedText {
     }
 }
 
-/// Shortens a text to about `most` bytes and marks the cut.
+/// Shortens a string to about `most` bytes and marks the cut.
 pub(crate) fn cut_text(text: &mut String, most: usize) {
     if text.len() > most + CUT_MARK.len() {
         text.truncate(text.floor_char_boundary(most));

@@ -4,8 +4,8 @@
 //! [`metadata`] (what all objects share), [`decode`] (from text to an object), [`schema`] (the structure of an
 //! object), [`printing`] (cells of tables), [`resource`] (a served kind is one row) and [`kinds`] (the built-in
 //! kinds, one file each), [`crd`] (kinds added by definitions), [`encode`], [`convert`] and [`protobuf`] (from an
-//! object to bytes), [`patch`] (patches and server-side apply), then the forms in which all of it is served:
-//! [`negotiate`], [`table`], [`discovery`], [`openapi`].
+//! object to bytes), [`patch`] (patches and server-side apply), then the forms in which everything is served:
+//! [`negotiate`], [`response_forms`], [`discovery`], [`openapi`].
 
 pub mod convert;
 pub mod crd;
@@ -13,7 +13,6 @@ pub mod decode;
 pub mod discovery;
 pub mod encode;
 pub mod field;
-pub mod identity;
 pub mod kinds;
 pub mod metadata;
 pub mod names;
@@ -25,7 +24,8 @@ pub mod patch;
 pub mod printing;
 pub mod protobuf;
 pub mod resource;
+pub mod response_forms;
 pub mod schema;
 pub mod status;
-pub mod storage;
-pub mod table;
+pub mod storage_identity;
+pub mod user_identity;

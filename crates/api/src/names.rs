@@ -1,6 +1,6 @@
 //! Checks names of objects, labels, ports and keys, with the messages of Kubernetes.
 //!
-//! Every check returns the error messages, none for a good value; the caller adds the path. The rules are small state
+//! Every check returns its error messages, none for a valid value; the caller adds the path. The rules are small state
 //! machines over bytes: no regular expression is compiled or run here, although the messages quote them.
 
 const LABEL_BYTES_MAX: usize = 63;
@@ -20,12 +20,12 @@ const EMPTY_TEXT: &str = "must be non-empty";
 /// How the objects of a kind may be named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
-    /// DNS-1123 subdomain: what nearly every kind uses.
+    /// DNS-1123 subdomain, which nearly every kind uses.
     Subdomain,
     /// DNS-1123 label.
     Label,
-    /// Any segment of a path without control characters. Kubernetes accepts control characters, too; nobody uses them
-    /// on purpose.
+    /// Any path segment without control characters. Kubernetes also accepts control characters; nobody uses them on
+    /// purpose.
     PathSegment,
     /// Any segment of a path; the kind checks the name itself.
     Any,

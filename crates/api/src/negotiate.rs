@@ -1,4 +1,4 @@
-//! Content negotiation: the form and encoding of answers, and the type of request bodies.
+//! Content negotiation: the form and encoding of responses, and the type of request bodies.
 //!
 //! **Invariant:** these are pure functions of header and query text; the common cases (no `Accept`, or plain
 //! `application/json`) allocate nothing. Protobuf is a preference that the caller honours where it can: clients that
@@ -19,15 +19,15 @@ use crate::status::{self, Status};
 
 /// The media types that kube-apiserver lists in its refusals.
 const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-/// The media types that it lists in refusals of watches.
+/// The media types that it lists when refusing a watch.
 const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
-/// The media types that the router of built-in kinds lists where a watch is possible too.
+/// The media types that the router of built-in kinds lists where a watch is also possible.
 const MEDIA_AND_STREAM_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
                                       application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
-/// Programs whose users read the answer themselves.
+/// Programs whose users read the response themselves.
 const HUMAN_AGENTS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
-/// What a request says about the answer it prefers.
+/// The response that a request prefers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnswerPreferences<'a> {
     /// The `Accept` header.
@@ -41,7 +41,7 @@ pub struct AnswerPreferences<'a> {
 /// The forms that an endpoint offers.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointForms {
-    /// The forms beside the object itself.
+    /// The forms besides the object itself.
     pub forms: OfferedForms,
     /// Whether the kind is defined by a CustomResourceDefinition. Custom kinds are routed less strictly.
     pub is_custom: bool,
@@ -49,7 +49,7 @@ pub struct EndpointForms {
     pub is_collection: bool,
 }
 
-/// The forms that an endpoint offers beside the object itself.
+/// The forms that an endpoint offers besides the object itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferedForms {
     /// None: discovery documents.
@@ -87,7 +87,7 @@ pub enum ObjectForm {
     Table {
         /// Version of the Table type.
         version: MetaVersion,
-        /// The part of the object that each row carries beside its cells.
+        /// The part of the object that each row carries besides its cells.
         include: IncludedObject,
     },
     /// A `PartialObjectMetadata`.
@@ -105,7 +105,7 @@ pub enum MetaVersion {
     V1Beta1,
 }
 
-/// The part of an object that a row of a table carries beside its cells.
+/// The part of an object that a row of a table carries besides its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludedObject {
     /// Nothing.
@@ -201,7 +201,7 @@ pub fn representation(
 }
 
 /// Negotiates the encoding of a watch: events cannot be streamed as YAML. A client that also reads JSON gets JSON,
-/// which is stored as it is sent and shared by all watchers; Kubernetes would stream protobuf.
+/// which is sent as stored and shared by all watchers; Kubernetes would stream protobuf.
 pub fn watch_representation(
     asked: &AnswerPreferences<'_>,
     endpoint: EndpointForms,
@@ -256,7 +256,7 @@ pub(crate) fn json(value: &impl Serialize, is_pretty: bool) -> Vec<u8> {
 
 /// Returns whether the client prefers `application/<subtype>` to JSON; for JSON itself, whether it accepts JSON at
 /// all.
-pub(crate) fn prefers(accept: Option<&str>, subtype: &str) -> bool {
+pub fn prefers(accept: Option<&str>, subtype: &str) -> bool {
     let Some(accept) = accept.filter(|accept| !accept.is_empty()) else { return subtype == "json" };
     let clauses = clauses(accept);
     if subtype == "json" {

@@ -1,6 +1,6 @@
-//! Kubernetes `Status` answers, one constructor per row of the API's error table.
+//! Kubernetes `Status` responses, one constructor per row of the API's error table.
 //!
-//! **Invariant:** every refusal of the server is made here, so code, reason, message and details agree everywhere.
+//! **Invariant:** every refusal by the server is created here, so code, reason, message and details agree everywhere.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use crate::field;
 use crate::ordered::{FieldOrder, OrderedJson};
 
-/// The maximum length of a message: Kubernetes repeats whole objects in some. Twice what all errors of one object may
-/// take.
+/// The maximum length of a message, because Kubernetes repeats whole objects in some: twice the limit for all errors of
+/// one object.
 const MESSAGE_BYTES_MAX: usize = 256 * 1024;
 
 /// A refusal, ready to be sent.
@@ -25,11 +25,11 @@ pub struct Status {
     pub message: String,
     /// The object or resource it is about.
     pub details: Option<Details>,
-    /// A continue token that works again, for an expired list.
+    /// A new continue token that works, for an expired list.
     pub next: Option<String>,
-    /// Whether it is sent as plain text, as paths outside the API are answered.
+    /// Whether it is sent as plain text, as for paths outside the API.
     pub is_plain: bool,
-    /// Additional warnings: unknown fields in an object that is refused for another reason.
+    /// Additional warnings: unknown fields in an object that is rejected for another reason.
     pub warnings: Vec<String>,
 }
 
@@ -154,7 +154,7 @@ impl Status {
         status
     }
 
-    /// 404: no such path; groups that are not served are answered so.
+    /// 404: no such path; also used for groups that are not served.
     pub fn no_such_path() -> Self {
         let mut status = Self::new(404, "NotFound", "404 page not found\n");
         status.is_plain = true;
@@ -188,7 +188,7 @@ impl Status {
         status
     }
 
-    /// 409: the object changed since it was read, with the usual text.
+    /// 409: the object changed since it was read, with the usual message.
     pub fn modified(about: &ResourceName<'_>) -> Self {
         Self::conflict(
             about,
@@ -229,7 +229,7 @@ impl Status {
         status
     }
 
-    /// 422: the patch could not be applied. Kubernetes says no more than this.
+    /// 422: the patch could not be applied. Kubernetes gives no further details.
     pub fn unprocessable() -> Self {
         let mut status =
             Self::new(422, "Invalid", "the server rejected our request due to an error in our request");
@@ -250,7 +250,7 @@ impl Status {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 403: not allowed for this user, or refused by admission.
+    /// 403: not allowed for this user, or rejected by admission.
     pub fn forbidden(about: &ResourceName<'_>, why: &str) -> Self {
         let subject = match (about.resource, about.name) {
             ("", _) => "forbidden".to_owned(),
@@ -275,7 +275,7 @@ impl Status {
         Self::new(410, "Expired", message)
     }
 
-    /// 504: the request took too long, or waits for something that does not happen.
+    /// 504: the request took too long, or waited for something that did not happen.
     pub fn timeout(message: impl Into<String>) -> Self {
         let mut status = Self::new(504, "Timeout", format!("Timeout: {}", message.into()));
         status.details = Some(Details::default());
@@ -287,7 +287,7 @@ impl Status {
         Self::new(429, "TooManyRequests", message).retry_after(seconds)
     }
 
-    /// 405: the resource exists, the method does not.
+    /// 405: the resource exists, but the method does not.
     pub fn method_not_allowed() -> Self {
         let mut status = Self::new(
             405,
@@ -298,7 +298,7 @@ impl Status {
         status
     }
 
-    /// 405: the custom resource exists, the verb does not.
+    /// 405: the custom resource exists, but the verb does not.
     pub fn not_supported(about: &ResourceName<'_>, verb: &str) -> Self {
         let message = format!("{verb} is not supported on resources of kind {:?}", about.qualified());
         Self::new(405, "MethodNotAllowed", message).about(&ResourceName { name: "", ..*about })
@@ -309,7 +309,7 @@ impl Status {
         Self::new(406, "NotAcceptable", format!("only the following media types are accepted: {accepted}"))
     }
 
-    /// 406: no representation that the router of built-in kinds knows; it names them in its own words.
+    /// 406: no representation that the router of built-in kinds knows, which has its own message.
     pub fn not_routable(available: &str) -> Self {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
         Self { details: Some(Details::default()), ..Self::new(406, "NotAcceptable", message) }
@@ -344,12 +344,12 @@ impl Status {
         Self::new(500, "InternalError", format!("Internal error occurred: {message}")).caused("", message, "")
     }
 
-    /// 500 without a reason: what kube-apiserver answers where an error of its own escapes unclassified.
+    /// 500 without a reason: kube-apiserver's response when an internal error escapes unclassified.
     pub fn unclassified(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
 
-    /// 503: the store refuses writes.
+    /// 503: the store rejects writes.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(503, "ServiceUnavailable", message).retry_after(1)
     }

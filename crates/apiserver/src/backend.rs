@@ -10,25 +10,29 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use homeostat_api::kinds::core::service::SERVICE;
-use homeostat_api::kinds::core::service::cluster_ip_allocator::ServiceAllocator;
+use homeostat_api::kinds::core::service::service_allocator::ServiceAllocator;
 use homeostat_api::resource::Resource;
 use homeostat_api::status::Status;
-use homeostat_api::storage::Storage;
+use homeostat_api::storage_identity::ResourceIdentity;
 use homeostat_core::{Clock, Entropy, Key};
 use homeostat_store::{Committed, Entry, Error, Expect, Op, SharedStore, Snapshot, Txn};
 
 use crate::auth::Authorizer;
-use crate::background_notices::{AbandonedCommit, Notices, ReplacedEntry};
+use crate::background_queue::{AbandonedCommit, BackgroundQueue, ReplacedEntry};
+use crate::conversion::Conversions;
 use crate::logs::LogSource;
+use crate::namespace_locks::NamespaceLocks;
 use crate::registry::Registry;
 use crate::stored::encode;
+use crate::streams::StreamSource;
+use crate::webhook_client::WebhookClient;
 use crate::write_history::WriteHistory;
 
-/// The largest stored object. The limit in Kubernetes is that of etcd's requests, and clients know it.
+/// The largest stored object. The limit in Kubernetes is that of etcd's requests, and clients rely on it.
 const OBJECT_BYTES_MAX: usize = 1536 * 1024;
 
-/// The default limit for the total size of all stored objects: that of etcd. All of it is in memory, plus its
-/// history.
+/// The default limit for the total size of all stored objects: that of etcd. All of it, and its history, is held in
+/// memory.
 pub(crate) const STORE_BYTES_MAX: usize = 2 * 1024 * 1024 * 1024;
 
 /// The total size of all stored objects, and its limit.
@@ -41,7 +45,7 @@ pub(crate) struct StoreSize {
 
 impl StoreSize {
     /// Creates a counter with this limit.
-    pub(crate) fn new(bytes_max: usize) -> Self {
+    fn new(bytes_max: usize) -> Self {
         Self { bytes: AtomicI64::new(0), bytes_max }
     }
 
@@ -56,10 +60,9 @@ impl StoreSize {
         self.bytes.store(bytes.cast_signed(), Ordering::Relaxed);
     }
 
-    /// Returns whether a value may replace the old one. A value that is no larger is always accepted, and so is every
-    /// deletion.
-    fn fits(&self, value: &[u8], old: Option<&Arc<Entry>>) -> bool {
-        let growth = value.len().saturating_sub(old.map_or(0, |old| old.bytes.len()));
+    /// Returns whether the store may grow by this much. Values that are no larger than those they replace, and
+    /// deletions, are always accepted.
+    fn fits(&self, growth: usize) -> bool {
         let held = usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or_default();
         growth == 0 || held.saturating_add(growth) <= self.bytes_max
     }
@@ -71,7 +74,7 @@ impl StoreSize {
     }
 }
 
-/// A step of a commit beside its main one: a condition, or a write that belongs to it.
+/// A step of a commit in addition to its main one: a condition, or a write that belongs to it.
 #[derive(Clone, Debug)]
 pub(crate) struct CommitStep {
     pub(crate) key: Key,
@@ -82,7 +85,7 @@ pub(crate) struct CommitStep {
 }
 
 impl CommitStep {
-    /// Expects something of another key.
+    /// Creates a step that only checks a condition on another key.
     pub(crate) fn check(key: Key, expect: Expect) -> Self {
         Self { key, expect, op: Op::Check, old: None }
     }
@@ -95,28 +98,78 @@ pub(crate) struct Backend {
     pub(crate) entropy: Entropy,
     pub(crate) registry: Registry,
     pub(crate) authorizer: Authorizer,
-    pub(crate) notices: Notices,
+    pub(crate) notices: BackgroundQueue,
     /// Allocator of addresses and ports for Services.
     pub(crate) services: ServiceAllocator,
     /// The total size of the stored objects.
     pub(crate) size: StoreSize,
     /// The source of Pod logs, once a node has registered one.
     pub(crate) logs: OnceLock<Arc<dyn LogSource>>,
+    /// The source of connections to containers, once a node has registered one.
+    pub(crate) streams: OnceLock<Arc<dyn StreamSource>>,
     /// Who wrote what recently.
     pub(crate) writes: WriteHistory,
+    /// Calls the webhooks of users.
+    pub(crate) webhooks: Arc<WebhookClient>,
+    /// Converts custom objects.
+    pub(crate) conversions: Conversions,
+    /// Held while a quota is written, so that those of a namespace stay within their limits.
+    pub(crate) quota_writes: NamespaceLocks,
+    /// Held while a request counts for quotas.
+    pub(crate) quota_counts: NamespaceLocks,
 }
 
 impl Backend {
-    /// Returns the same state over a copy of the store as it is now. Nothing is read again, so it costs microseconds.
-    pub(crate) fn forked(&self, store: SharedStore, clock: Clock, entropy: Entropy) -> Result<Self, Error> {
+    /// Creates the state of a server over a store.
+    pub(crate) fn new(
+        store: SharedStore,
+        clock: Clock,
+        entropy: Entropy,
+        store_bytes_max: usize,
+    ) -> Result<Self, Error> {
+        let webhooks = Arc::new(WebhookClient::new(Arc::clone(&store), entropy.clone()));
         Ok(Self {
+            conversions: Conversions::new(Arc::clone(&webhooks), entropy.clone()),
+            webhooks,
+            authorizer: Authorizer::new(Arc::clone(&store)),
+            registry: Registry::new(Arc::clone(&store))?,
+            notices: BackgroundQueue::default(),
+            services: ServiceAllocator::default(),
+            size: StoreSize::new(store_bytes_max),
+            logs: OnceLock::new(),
+            streams: OnceLock::new(),
+            writes: WriteHistory::new(clock.now()),
+            quota_writes: NamespaceLocks::default(),
+            quota_counts: NamespaceLocks::default(),
+            store,
+            clock,
+            entropy,
+        })
+    }
+
+    /// Takes the addresses that stored Services hold.
+    pub(crate) fn observe_services(&self) {
+        for entry in self.store.snapshot().range(&SERVICE.storage().prefix(), "") {
+            self.services.observe(&encode::parse_entry(entry));
+        }
+    }
+
+    /// Returns the same state over a copy of the store as it is now. Reads nothing again, so it takes microseconds.
+    pub(crate) fn forked(&self, store: SharedStore, clock: Clock, entropy: Entropy) -> Result<Self, Error> {
+        let webhooks = Arc::new(WebhookClient::new(Arc::clone(&store), entropy.clone()));
+        Ok(Self {
+            conversions: Conversions::new(Arc::clone(&webhooks), entropy.clone()),
+            webhooks,
             authorizer: Authorizer::new(Arc::clone(&store)),
             registry: self.registry.forked(Arc::clone(&store))?,
             notices: self.notices.forked(),
             services: self.services.forked(),
             size: self.size.forked(),
             logs: OnceLock::new(),
-            writes: WriteHistory::default(),
+            streams: OnceLock::new(),
+            writes: WriteHistory::new(clock.now()),
+            quota_writes: NamespaceLocks::default(),
+            quota_counts: NamespaceLocks::default(),
             store,
             clock,
             entropy,
@@ -142,16 +195,8 @@ impl Backend {
         op: Op,
         others: Vec<CommitStep>,
     ) -> Result<Committed, Error> {
-        if let Op::Put(value) = &op
-            && value.bytes.len() > OBJECT_BYTES_MAX
-        {
-            return Err(Error::TooLarge);
-        }
-        if let Op::Put(value) = &op
-            && !self.size.fits(&value.bytes, old)
-        {
-            return Err(Error::Full);
-        }
+        let steps = others.iter().map(|step| (&step.op, step.old.as_ref()));
+        self.check_sizes([(&op, old)].into_iter().chain(steps))?;
         let mut txn = Txn::one(key.clone(), expect_unchanged(old), op);
         let mut replaced = vec![(key, old.cloned())];
         for step in others {
@@ -164,7 +209,23 @@ impl Backend {
         Ok(committed)
     }
 
-    /// Waits for a commit whose client disconnected, and does what would have followed it.
+    /// Refuses a commit with an object that is too large, or for which the store has no room.
+    fn check_sizes<'a>(
+        &self,
+        steps: impl Iterator<Item = (&'a Op, Option<&'a Arc<Entry>>)>,
+    ) -> Result<(), Error> {
+        let mut growth = 0;
+        for (op, old) in steps {
+            let Op::Put(value) = op else { continue };
+            if value.bytes.len() > OBJECT_BYTES_MAX {
+                return Err(Error::TooLarge);
+            }
+            growth += value.bytes.len().saturating_sub(old.map_or(0, |old| old.bytes.len()));
+        }
+        if self.size.fits(growth) { Ok(()) } else { Err(Error::Full) }
+    }
+
+    /// Waits for a commit whose client disconnected, and does the work that follows a commit.
     pub(crate) async fn finish(&self, commit: AbandonedCommit) {
         let AbandonedCommit { replaced, outcome } = commit;
         if let Ok(committed) = outcome.await {
@@ -174,22 +235,26 @@ impl Backend {
 
     fn observe_commit(&self, replaced: &[ReplacedEntry], committed: &Committed) {
         for (at, ((key, old), new)) in replaced.iter().zip(&committed.entries).enumerate() {
-            // Beside the first step, only those that wrote something are of interest.
+            // Of the steps after the first, only writes are of interest.
             if at > 0 && new.is_none() {
                 continue;
             }
-            let (old, new) = (old.as_ref(), new.as_ref());
-            self.size.record_change(old, new);
-            self.update_addresses(key, old, new);
-            self.notices.observe(key, old, new, || self.store.snapshot().get(key).cloned());
+            self.observe_change(key, old.as_ref(), new.as_ref());
         }
+    }
+
+    /// Updates everything outside the store that depends on a change to it.
+    pub(crate) fn observe_change(&self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
+        self.size.record_change(old, new);
+        self.update_addresses(key, old, new);
+        self.notices.observe(key, old, new, || self.store.snapshot().get(key).cloned());
     }
 
     /// Frees the addresses that a Service no longer holds, and takes those that it holds now.
     fn update_addresses(&self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
-        if Storage::of_key(key) == SERVICE.storage() {
-            let decode = |entry: Option<&Arc<Entry>>| entry.map(|entry| encode::decode(entry));
-            self.services.settle(decode(old).as_ref(), decode(new).as_ref());
+        if ResourceIdentity::of_key(key) == SERVICE.storage() {
+            let decode = |entry: Option<&Arc<Entry>>| entry.map(|entry| encode::parse_entry(entry));
+            self.services.record_commit(decode(old).as_ref(), decode(new).as_ref());
         }
     }
 
@@ -202,8 +267,8 @@ impl Backend {
 /// A commit that a request waits for. A submitted transaction cannot be withdrawn, so one whose future is dropped
 /// before its outcome is known (the client disconnected) is left for the background tasks to wait for.
 struct PendingCommit<'a> {
-    notices: &'a Notices,
-    /// Taken at the end.
+    notices: &'a BackgroundQueue,
+    /// Taken when the commit is complete.
     commit: Option<AbandonedCommit>,
 }
 
@@ -238,7 +303,7 @@ pub(crate) fn key_of(resource: &Resource, namespace: &str, name: &str) -> Key {
     resource.storage().key(if resource.namespaced { namespace } else { "" }, name)
 }
 
-/// Returns what a failed commit means to a client, conflicts aside.
+/// Returns the status for a failed commit that was not a conflict.
 pub(crate) fn commit_refusal(error: &Error) -> Status {
     match error {
         Error::Busy => Status::too_many_requests("too many writes are waiting, please try again later", 1),
@@ -247,5 +312,34 @@ pub(crate) fn commit_refusal(error: &Error) -> Status {
         Error::TooLarge => Status::unclassified("etcdserver: request is too large"),
         Error::Full => Status::unclassified("etcdserver: mvcc: database space exceeded"),
         other => Status::internal(&other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_store::{Memory, Value};
+
+    use super::*;
+
+    /// Every write of a commit counts, not only its main one.
+    #[tokio::test]
+    async fn the_sizes_of_all_steps_are_limited() {
+        let backend =
+            Backend::new(Arc::new(Memory::new()), Clock::system(), Entropy::seeded(1), 3 * OBJECT_BYTES_MAX)
+                .unwrap();
+        let key = |name: &str| Key::new("", "configmaps", "d", name);
+        let object = |bytes: usize| format!("{{}}{}", " ".repeat(bytes - 2));
+        let put = |bytes: usize| Op::Put(Value::plain(object(bytes)));
+        let step = |name: &str, bytes: usize| CommitStep {
+            key: key(name),
+            expect: Expect::Absent,
+            op: put(bytes),
+            old: None,
+        };
+        let check = async |others: Vec<CommitStep>| backend.commit_with(key("a"), None, put(2), others).await;
+        assert!(matches!(check(vec![step("b", OBJECT_BYTES_MAX + 1)]).await, Err(Error::TooLarge)));
+        let many = ["b", "c", "d"].map(|name| step(name, OBJECT_BYTES_MAX));
+        assert!(matches!(check(many.into()).await, Err(Error::Full)));
+        check(vec![step("b", OBJECT_BYTES_MAX)]).await.unwrap();
     }
 }

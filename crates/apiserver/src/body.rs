@@ -1,18 +1,17 @@
 //! The body of an answer: ready bytes, a list of shared pieces, or a stream of pieces.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures::Stream;
 use futures::stream::BoxStream;
+use futures::{Stream, StreamExt as _};
 use http_body::{Frame, SizeHint};
 
-/// How many bytes are gathered before a piece is handed to the connection: enough that there are few writes, few
-/// enough that the client reads the first piece while the next is made, and that a list of any size costs one such
+/// How many bytes are gathered before a piece is handed to the connection: enough to keep writes few, small enough
+/// that the client reads the first piece while the next is produced, and that a list of any size costs one such
 /// buffer.
 pub(crate) const PIECE_BYTES: usize = 64 * 1024;
 
@@ -24,15 +23,29 @@ pub enum Body {
     Full(Bytes),
     /// Several pieces, sent as they are: a list consists of the stored bytes of its items.
     Pieces(VecDeque<Bytes>),
-    /// Pieces that are made while they are sent, from objects that are retained for them: a list.
+    /// Pieces that are produced while they are sent, from objects that are retained for them: a list.
     List(BoxStream<'static, Bytes>, Arc<dyn RetainedObjects>),
     /// Pieces that arrive over time: a watch, a log.
     Stream(BoxStream<'static, Bytes>),
+    /// Pieces of somebody else's answer, which may break off.
+    Proxied(BoxStream<'static, Result<Bytes, BrokenAnswer>>),
+}
+
+/// An answer that is passed on broke off; the connection to the client ends with it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the answer that is passed on broke off: {0}")]
+pub struct BrokenAnswer(String);
+
+impl BrokenAnswer {
+    pub(crate) fn new(error: &dyn std::error::Error) -> Self {
+        Self(error.to_string())
+    }
 }
 
 /// The objects that an unfinished answer keeps alive.
 pub trait RetainedObjects: Send + Sync {
-    /// Returns how many bytes only answers still need: objects that were changed or deleted since. Takes some time.
+    /// Returns the number of bytes that only answers still need: objects that have since been changed or deleted.
+    /// Takes some time.
     fn outdated_bytes(&self) -> usize;
 }
 
@@ -40,6 +53,19 @@ impl Body {
     /// Creates a body of pieces that arrive over time.
     pub fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self::Stream(Box::pin(pieces))
+    }
+}
+
+impl Body {
+    /// Returns its pieces.
+    pub(crate) fn into_pieces(self) -> BoxStream<'static, Bytes> {
+        match self {
+            Self::Empty => Box::pin(futures::stream::empty()),
+            Self::Full(bytes) => Box::pin(futures::stream::iter([bytes])),
+            Self::Pieces(pieces) => Box::pin(futures::stream::iter(pieces)),
+            Self::List(pieces, _) | Self::Stream(pieces) => pieces,
+            Self::Proxied(pieces) => pieces.scan((), |(), piece| std::future::ready(piece.ok())).boxed(),
+        }
     }
 }
 
@@ -63,12 +89,12 @@ impl From<String> for Body {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = BrokenAnswer;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenAnswer>>> {
         let body = self.get_mut();
         let piece = match body {
             Self::Empty => None,
@@ -82,6 +108,10 @@ impl http_body::Body for Body {
                 Poll::Ready(piece) => piece,
                 Poll::Pending => return Poll::Pending,
             },
+            Self::Proxied(stream) => {
+                let piece = std::task::ready!(stream.as_mut().poll_next(cx));
+                return Poll::Ready(piece.map(|piece| piece.map(Frame::data)));
+            }
         };
         Poll::Ready(piece.map(|bytes| Ok(Frame::data(bytes))))
     }
@@ -91,7 +121,7 @@ impl http_body::Body for Body {
             Self::Empty => true,
             Self::Full(bytes) => bytes.is_empty(),
             Self::Pieces(pieces) => pieces.is_empty(),
-            Self::List(..) | Self::Stream(_) => false,
+            Self::List(..) | Self::Stream(_) | Self::Proxied(_) => false,
         }
     }
 
@@ -100,7 +130,7 @@ impl http_body::Body for Body {
             Self::Empty => 0,
             Self::Full(bytes) => bytes.len(),
             Self::Pieces(pieces) => pieces.iter().map(Bytes::len).sum(),
-            Self::List(..) | Self::Stream(_) => return SizeHint::default(),
+            Self::List(..) | Self::Stream(_) | Self::Proxied(_) => return SizeHint::default(),
         };
         SizeHint::with_exact(bytes as u64)
     }

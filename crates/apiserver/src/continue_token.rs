@@ -1,7 +1,7 @@
 //! The continue token: where the next page of a list begins, and in which snapshot.
 //!
 //! The format is that of Kubernetes (base64url of a small JSON), but clients must treat it as opaque. The start is
-//! relative to the listed prefix, so a modified token can name another position in the same list and nothing else.
+//! relative to the listed prefix, so a modified token can only name a different position in the same list.
 //!
 //! A token also contains its time of issue: it is valid for as long as history is kept, whether or not anything is
 //! written in the meantime.
@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Base64 as Go reads it: trailing bits are ignored.
+/// Base64 as Go decodes it: trailing bits are ignored.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new()
@@ -29,7 +29,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 const SHAPE: &str = "meta.k8s.io/v1";
 /// Follows the last key of a page in the token, as in a range start of etcd.
 const AFTER: char = '\0';
-/// How long a token is valid: as long as the store keeps history by default.
+/// How long a token is valid: as long as the store keeps its history by default.
 const LIFETIME: SignedDuration = SignedDuration::from_mins(5);
 
 /// Where the next page begins.
@@ -50,7 +50,7 @@ pub(crate) struct ContinueToken {
 pub(crate) enum TokenSnapshot {
     /// The one from which the first page came.
     At(Revision),
-    /// The newest one: the list continues, but is not consistent.
+    /// The newest one: the list continues, but is no longer consistent.
     Newest,
 }
 
@@ -75,7 +75,7 @@ impl EncodedToken {
             };
             format!("illegal base64 data at input byte {at}")
         })?;
-        let value = decode::body(&bytes, decode::BodyFormat::Json, decode::DuplicateKeyReport::Omit)
+        let value = decode::body(&bytes, decode::TextFormat::Json, decode::DuplicateKeyReport::Omit)
             .map_err(|status| status.message)?
             .value;
         if !value.is_object() && !value.is_null() {
@@ -138,7 +138,7 @@ impl ContinueToken {
         Ok(Self { position, start, left: shape.left, issued })
     }
 
-    /// Returns the text that a client sends back.
+    /// Returns the token as the string that a client sends back.
     pub(crate) fn to_text(&self) -> String {
         let rv = match self.position {
             TokenSnapshot::At(revision) => {
@@ -151,12 +151,12 @@ impl ContinueToken {
         BASE64.encode(serde_json::to_vec(&shape).expect("a token always encodes"))
     }
 
-    /// Returns whether it was issued too long ago. One that continues from the newest state does not expire.
+    /// Returns whether the token was issued too long ago. One that continues from the newest state does not expire.
     pub(crate) fn is_over(&self, now: Timestamp) -> bool {
         self.position != TokenSnapshot::Newest && now.duration_since(self.issued) > LIFETIME
     }
 
-    /// Returns the refusal of a token whose snapshot is gone, with a token that continues from the newest state.
+    /// Returns the refusal of a token whose snapshot is gone, including a token that continues from the newest state.
     pub(crate) fn expired(&self) -> Status {
         let mut status = Status::expired(
             "The provided continue parameter is too old to display a consistent list result. You can start a new \

@@ -1,7 +1,9 @@
-//! `/healthz`, `/livez`, `/readyz` and `/version`, in the words of kube-apiserver.
+//! `/healthz`, `/livez`, `/readyz` and `/version`, with the wording of kube-apiserver.
 //!
-//! **Invariant:** the reason of a failed check is shown only on the check's own path, never in the summary, which
+//! **Invariant:** the reason for a failed check is shown only on the check's own path, never in the summary, which
 //! anyone may read. The caller runs the checks.
+
+use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
@@ -9,10 +11,12 @@ use crate::request::Query;
 
 /// The Kubernetes release whose API this is.
 const KUBERNETES: &str = "v1.36.4";
-/// The check of every probe: the server answers at all.
+/// The probes; each runs all checks.
+const PROBES: [&str; 3] = ["healthz", "livez", "readyz"];
+/// The check that every probe includes: the server answers at all.
 pub(crate) const PING: HealthCheck<'static> = HealthCheck { name: "ping", failure: None };
 
-/// The check that the store accepts writes, under the name that monitoring asks for.
+/// The check that the store accepts writes, under the name that monitoring tools expect.
 pub(crate) const STORE: &str = "etcd";
 
 /// The outcome of one check.
@@ -37,11 +41,35 @@ pub(crate) struct ProbeAnswer {
 /// `None` for any other path.
 pub(crate) fn probe(path: &str, query: &Query, checks: &[HealthCheck<'_>]) -> Option<ProbeAnswer> {
     let mut parts = path.trim_start_matches('/').splitn(2, '/');
-    let probe = parts.next().filter(|probe| matches!(*probe, "healthz" | "livez" | "readyz"))?;
+    let probe = parts.next().filter(|probe| PROBES.contains(probe))?;
     match parts.next() {
         None | Some("") => Some(answer_summary(probe, query, checks)),
         Some(name) => checks.iter().find(|check| check.name == name).map(answer_single),
     }
+}
+
+/// Returns the content of `/metrics/slis`: how each check of each probe ends now. How often each ended how is not
+/// counted.
+pub(crate) fn indicators(checks: &[HealthCheck<'_>]) -> String {
+    let mut text = String::from(
+        "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.\n\
+         # TYPE kubernetes_healthcheck gauge\n",
+    );
+    let mut sorted = checks.to_vec();
+    sorted.sort_unstable_by_key(|check| check.name);
+    for HealthCheck { name, failure } in sorted {
+        for probe in PROBES {
+            let passed = u8::from(failure.is_none());
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "kubernetes_healthcheck{{name={name:?},type={probe:?}}} {passed}");
+        }
+    }
+    text
+}
+
+/// Returns the version of Kubernetes whose API is served: `v1.36.4`.
+pub fn kubernetes_version() -> &'static str {
+    KUBERNETES
 }
 
 /// Returns the content of `/version`.
@@ -63,7 +91,7 @@ pub(crate) fn version() -> Value {
     })
 }
 
-/// Returns the platform in Go's words, which clients compare with their own.
+/// Returns the platform in Go's notation, which clients compare with their own.
 fn platform() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -123,6 +151,15 @@ mod tests {
     fn check(path: &str, query: &str, checks: &[HealthCheck<'_>], expected: Option<(u16, &str)>) {
         let got = probe(path, &Query::parse(Some(query)), checks).map(|answer| (answer.code, answer.text));
         assert_eq!(got, expected.map(|(code, text)| (code, text.to_owned())), "{path}?{query}");
+    }
+
+    #[test]
+    fn indicators_tell_the_outcome_of_each_check() {
+        let text = indicators(&[PING, STORE_DOWN]);
+        let lines = text.lines().skip(2).collect::<Vec<_>>();
+        assert_eq!(lines.len(), 6);
+        assert_eq!(lines[0], r#"kubernetes_healthcheck{name="ping",type="healthz"} 1"#);
+        assert_eq!(lines[5], r#"kubernetes_healthcheck{name="store",type="readyz"} 0"#);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The metadata that only the server sets in a new object: namespace, uid, creation time, generation.
+//! The metadata of a new object that only the server sets: namespace, uid, creation time, generation.
 
 use homeostat_api::object::meta;
 use homeostat_api::resource::Resource;

@@ -1,5 +1,5 @@
-//! Brings a decoded object into the form that is stored: without unknown fields, with the types and defaults of its
-//! kind.
+//! Brings a decoded object into the form in which it is stored: without unknown fields, and with the types and
+//! defaults of its kind.
 
 use homeostat_api::field;
 use homeostat_api::kinds;
@@ -8,12 +8,12 @@ use homeostat_api::schema;
 use homeostat_api::status::Status;
 use serde_json::Value;
 
-/// Decodes an object that admission changed: removes unknown fields, and fills in defaults again.
+/// Normalizes an object that admission changed: removes unknown fields, and fills in defaults again.
 pub(crate) fn normalize_mutated(resource: &Resource, object: &mut Value) -> Result<(), Status> {
     normalize(resource, object, false, false).map(drop)
 }
 
-/// Removes fields that the schema does not know (returning them as problems, if they must be reported) and fills in
+/// Removes fields that are not in the schema (and returns them as problems if they must be reported), and fills in
 /// defaults.
 pub(crate) fn normalize(
     resource: &Resource,
@@ -44,7 +44,7 @@ pub(crate) fn normalize(
     Ok(unknown.into_iter().map(|path| format!("unknown field {path:?}")).collect())
 }
 
-/// Returns the refusal of an object that the defaults of its kind make too large.
+/// Returns the refusal of an object that becomes too large with the defaults of its kind.
 pub(crate) fn defaults_too_large(_: schema::TooLarge) -> Status {
     Status::too_large(
         "Request entity too large: the defaults of its kind's schema make the object too large; \

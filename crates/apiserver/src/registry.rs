@@ -1,10 +1,11 @@
-//! The resources that are served at the moment: the built-in rows plus those of established definitions.
+//! The resources that are currently served: the built-in rows plus those of established definitions.
 //!
-//! **Invariant:** no custom row belongs to a group with built-in kinds, whatever the stored definition contains.
-//! Kubernetes also answers such a definition with 404 in every version: the built-in group handles all of its paths.
+//! **Invariant:** no custom row belongs to a group with built-in kinds, no matter what the stored definition
+//! contains. Kubernetes also answers 404 for such a definition in every version, because the built-in group handles
+//! all of its paths.
 //!
 //! The table follows the stored definitions through a watch that is drained on each request, so a definition is
-//! served from the first request after its creation was answered. Rows of unchanged definitions are kept.
+//! served from the first request after its creation was acknowledged. Rows of unchanged definitions are kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +14,7 @@ use arc_swap::ArcSwap;
 use homeostat_api::crd;
 use homeostat_api::resource::Resource;
 use homeostat_api::resource::declaration::BuiltInKind;
-use homeostat_api::storage::Storage;
+use homeostat_api::storage_identity::ResourceIdentity;
 use homeostat_core::{Key, Prefix, Revision};
 use homeostat_store::{SharedStore, Watch};
 use tokio::sync::watch;
@@ -36,7 +37,7 @@ struct DefinitionFollower {
 
 /// The served resources at one moment.
 pub(crate) struct ResourceTable {
-    /// Grows with every change; caches of derived documents compare it.
+    /// Grows with every change; caches of derived documents compare against it.
     pub(crate) generation: u64,
     /// All rows in discovery order: built-in ones, then custom ones by group.
     pub(crate) rows: Vec<Arc<Resource>>,
@@ -46,7 +47,7 @@ pub(crate) struct ResourceTable {
 }
 
 impl ResourceTable {
-    /// Creates the table. The first row of a path or a storage counts: built-in ones come first.
+    /// Creates the table. The first row of a path or a storage wins, and built-in rows come first.
     fn new(generation: u64, rows: Vec<Arc<Resource>>) -> Self {
         let (mut by_path, mut by_storage) = (HashMap::new(), HashMap::new());
         for row in &rows {
@@ -76,11 +77,11 @@ impl ResourceTable {
 
     /// Returns a row of the storage that holds this key.
     pub(crate) fn by_key(&self, key: &Key) -> Option<&Arc<Resource>> {
-        self.by_storage.get(&Storage::of_key(key).prefix())
+        self.by_storage.get(&ResourceIdentity::of_key(key).prefix())
     }
 
     /// Returns each storage once, with one of its rows.
-    pub(crate) fn stored(&self) -> BTreeMap<Storage<'_>, &Arc<Resource>> {
+    pub(crate) fn stored(&self) -> BTreeMap<ResourceIdentity<'_>, &Arc<Resource>> {
         let storable = self.rows.iter().filter(|row| row.allows("list") && row.allows("create"));
         let mut stored = BTreeMap::new();
         for row in storable {
@@ -111,7 +112,7 @@ impl Registry {
         Ok(Self { store, table, follower, changes: watch::Sender::new(1) })
     }
 
-    /// Returns a registry over a copy of the store, with the rows that are known already.
+    /// Returns a registry over a copy of the store, with the rows that are already known.
     pub(crate) fn forked(&self, store: SharedStore) -> Result<Self, homeostat_store::Error> {
         let table = self.table();
         let follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,7 +126,7 @@ impl Registry {
         Ok(Self { store, table: ArcSwap::new(table), follower: Mutex::new(copy), changes })
     }
 
-    /// Returns the table, including every definition whose write was answered.
+    /// Returns the table, including every definition whose write was acknowledged.
     pub(crate) fn table(&self) -> Arc<ResourceTable> {
         let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
         if follower.has_changed(&self.store) {
@@ -136,7 +137,7 @@ impl Registry {
         self.table.load_full()
     }
 
-    /// Returns a receiver that signals changes of the table: the background tasks read it after every write of a
+    /// Returns a receiver that signals changes to the table: the background tasks read it after every write of a
     /// definition.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
@@ -148,7 +149,7 @@ impl DefinitionFollower {
         if let Ok(events) = self.definitions.try_next() {
             return !events.is_empty();
         }
-        // The watch fell behind history: start over from the current state.
+        // The watch fell behind the history: start over from the current state.
         let prefix = crd::STORAGE.prefix();
         if let Ok(watch) = store.watch(&prefix, store.snapshot().revision()) {
             self.definitions = watch;
@@ -168,7 +169,7 @@ impl DefinitionFollower {
                 Some((revision, rows)) if revision == entry.revision => rows,
                 before => {
                     let before = before.map(|(_, rows)| rows).unwrap_or_default();
-                    let rows = crd::rows(&encode::decode(entry), entry.revision, &before);
+                    let rows = crd::rows(&encode::parse_entry(entry), entry.revision, &before);
                     rows.into_iter().map(Arc::new).collect()
                 }
             };
@@ -176,7 +177,7 @@ impl DefinitionFollower {
             kept.insert(name, (entry.revision, of_definition));
         }
         self.rows = kept;
-        // Checked for every row, including those whose definition was established by an earlier version.
+        // Checked for every row, including those of definitions that an earlier version of the server established.
         custom.retain(|row: &Arc<Resource>| !rows.iter().any(|built_in| built_in.group == row.group));
         custom.sort_by(|a, b| (&a.group, &a.plural).cmp(&(&b.group, &b.plural)));
         rows.extend(custom);

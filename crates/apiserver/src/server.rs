@@ -6,12 +6,18 @@
 //!
 //! [`kube::Client`]: https://docs.rs/kube
 
+mod audience_token_endpoint;
+mod authorize_and_audit;
+mod builder_options;
+mod document_responses;
 mod fork;
-mod history;
+mod health_checks;
+mod history_endpoint;
 mod in_process;
+mod own_paths;
+mod proxied_requests;
 
 use std::convert::Infallible;
-use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -19,34 +25,37 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use homeostat_api::discovery::{self, DiscoveryDocuments};
-use homeostat_api::kinds::core::service::SERVICE;
 use homeostat_api::openapi;
 use homeostat_api::status::Status;
 use homeostat_core::{Clock, Entropy};
 use homeostat_store::SharedStore;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use http::{Method, Request, Response, header};
 use tokio::time::Instant;
 
 use crate::admission::{Admission, AdmissionConfig};
-use crate::auth::{Authenticator, Authorizer, Identity, RequestAttributes, Reviewer, impersonate};
-use crate::backend::{Backend, STORE_BYTES_MAX, StoreSize};
-use crate::background::BackgroundWorker;
-use crate::background_notices::Notices;
+use crate::audit::{AuditLog, AuditRecord, RefusalAudit};
+use crate::auth::{Authenticator, Authorizer, Identity, Reviewer};
+use crate::backend::{Backend, STORE_BYTES_MAX};
+use crate::background::{BackgroundTasks, BackgroundWorker};
 use crate::body::Body;
 use crate::bootstrap;
-use crate::expensive::{EXPENSIVE_BYTES, ExpensiveRequests, RequestCost};
-use crate::health;
+use crate::certificates::authority::CertificateAuthority;
+use crate::expensive_requests::{ExpensiveRequests, RequestCost};
 use crate::metrics::{self, Metrics, RequestLabels};
-use crate::registry::Registry;
 use crate::request::{
     AnyBody, BoxError, PathTarget, Query, Verb, accept_headers, collect_body, decode_path,
-    negotiate_representation, refusal_representation, routing, text_header, timeout,
+    negotiate_representation, refusal_representation, routing, text_header, timeout, verb_of_request,
+    verb_to_authorize,
 };
-use crate::serve::SlotHandle;
-use crate::stored::encode;
-use crate::verbs::{Answer, Call, refusal_response};
-use crate::write_history::WriteHistory;
+use crate::serve::{ClientAddress, Compression, ResponseCompression, SlotHandle};
+use crate::streams::upgrade::UpgradePossible;
+use crate::verbs::{Answer, AuthorizedRequest, refusal_response};
+
+use self::document_responses::{
+    answers_get_only, document_cost, json_response, text_response, version_response,
+};
+use self::proxied_requests::proxied_request;
 
 /// The Kubernetes API over a store. Cheap to clone.
 #[derive(Clone)]
@@ -62,6 +71,8 @@ struct ServerState {
     metrics: Metrics,
     expensive: ExpensiveRequests,
     documents: Mutex<Option<(u64, Arc<CachedDocuments>)>>,
+    audit: Option<Arc<AuditLog>>,
+    compression: Compression,
 }
 
 /// Documents derived from the rows of one generation.
@@ -81,24 +92,29 @@ pub struct Builder {
     address: Option<SocketAddr>,
     store_bytes_max: usize,
     admission: AdmissionConfig,
+    audit: Option<Arc<AuditLog>>,
+    compression: ResponseCompression,
+    allows_everything: bool,
+    background: BackgroundTasks,
+    authority: Option<Arc<CertificateAuthority>>,
 }
 
 impl Builder {
-    /// Sets the clock; the machine's by default.
+    /// Sets the clock. The default is the machine's.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Sets the source of randomness; the machine's by default.
+    /// Sets the source of randomness. The default is the machine's.
     #[must_use]
     pub fn entropy(mut self, entropy: Entropy) -> Self {
         self.entropy = entropy;
         self
     }
 
-    /// Sets the identity of in-process callers; the administrator by default.
+    /// Sets the identity of in-process callers. The default is the administrator.
     #[must_use]
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = identity;
@@ -119,60 +135,57 @@ impl Builder {
         self
     }
 
-    /// Limits the total size of all objects; 2 GiB by default, as in etcd. Beyond it nothing can be added; writes
-    /// that do not enlarge an object and deletions are still accepted.
+    /// Limits the total size of all objects. The default is 2 GiB, as in etcd. Beyond the limit nothing can be added;
+    /// writes that do not enlarge an object and deletions are still accepted.
     #[must_use]
     pub fn store_bytes_max(mut self, bytes: usize) -> Self {
         self.store_bytes_max = bytes;
         self
     }
 
-    /// Sets the admission plugins. By default they are those of Kubernetes, except that Pods get no ServiceAccount:
-    /// tests of operators rarely want one. A control plane for general use should have `AdmissionConfig::default()`.
+    /// Sets the admission plugins. The defaults are those of Kubernetes without ServiceAccount, which operator tests
+    /// rarely want. A control plane for general use should use `AdmissionConfig::default()`.
     #[must_use]
     pub fn admission(mut self, plugins: AdmissionConfig) -> Self {
         self.admission = plugins;
         self
     }
 
-    /// Sets the address on which the server listens, for programs that look it up; none by default.
+    /// Sets which clients get their long answers compressed. The default is those on other machines.
     #[must_use]
-    pub fn address(mut self, address: SocketAddr) -> Self {
-        self.address = Some(address);
+    pub fn response_compression(mut self, mode: ResponseCompression) -> Self {
+        self.compression = mode;
         self
     }
 
-    /// Writes the default objects of a cluster, and returns the server and the background tasks that its owner must
-    /// run.
+    /// Writes the default objects of a cluster, and returns the server and the background tasks, which the caller
+    /// must run.
     ///
     /// # Errors
     ///
-    /// Fails if the store refuses to write.
+    /// If the store refuses to write.
     pub fn build(self) -> BoxFuture<'static, Result<(ApiServer, BackgroundWorker), homeostat_store::Error>> {
         // Boxed here, so that it is compiled here and not in every program that starts a server.
         Box::pin(self.start())
     }
 
     async fn start(self) -> Result<(ApiServer, BackgroundWorker), homeostat_store::Error> {
-        let registry = Registry::new(Arc::clone(&self.store))?;
         let authenticator = self.authenticator.unwrap_or_else(|| Arc::new(Authenticator::new(self.clock)));
-        let backend = Arc::new(Backend {
-            authorizer: Authorizer::new(Arc::clone(&self.store)),
-            store: self.store,
-            clock: self.clock,
-            entropy: self.entropy,
-            registry,
-            notices: Notices::default(),
-            services: homeostat_api::kinds::core::service::cluster_ip_allocator::ServiceAllocator::default(),
-            size: StoreSize::new(self.store_bytes_max),
-            logs: std::sync::OnceLock::new(),
-            writes: WriteHistory::default(),
-        });
-        let born = bootstrap::objects::Config { address: self.address, ca_pem: self.root_ca };
+        let mut backend = Backend::new(self.store, self.clock, self.entropy, self.store_bytes_max)?;
+        if self.allows_everything {
+            backend.authorizer = Authorizer::new(Arc::clone(&backend.store)).allowing_everything(true);
+        }
+        let backend = Arc::new(backend);
+        let born = bootstrap::objects::BootstrapConfig { address: self.address, ca_pem: self.root_ca };
         bootstrap::write(&backend, &born).await?;
-        observe_services(&backend);
+        backend.observe_services();
         backend.size.observe(&backend.store.snapshot());
-        let background = BackgroundWorker::new(Arc::clone(&backend), born);
+        let background = BackgroundWorker::new(Arc::clone(&backend), self.background, born)
+            .with_credentials(Arc::clone(&authenticator), self.authority);
+        if let Some(log) = &self.audit {
+            let (clock, entropy) = (backend.clock, backend.entropy.clone());
+            authenticator.record_refusals(Box::new(RefusalAudit { log: Arc::clone(log), clock, entropy }));
+        }
         let metrics = Metrics::new(backend.clock.now());
         let admission = Arc::new(Admission::new(self.admission));
         let shared = Arc::new(ServerState {
@@ -182,6 +195,8 @@ impl Builder {
             metrics,
             expensive: ExpensiveRequests::new(),
             documents: Mutex::new(None),
+            audit: self.audit,
+            compression: Compression::new(self.compression),
         });
         Ok((ApiServer { shared, identity: self.identity }, background))
     }
@@ -200,10 +215,15 @@ impl ApiServer {
             address: None,
             store_bytes_max: STORE_BYTES_MAX,
             admission: AdmissionConfig::without_service_accounts(),
+            audit: None,
+            compression: ResponseCompression::default(),
+            allows_everything: false,
+            background: BackgroundTasks::default(),
+            authority: None,
         }
     }
 
-    /// Boxed here, so that it is compiled here and not in every program that calls the API.
+    /// Answers a request. Boxed here, so that it is compiled here and not in every program that calls the API.
     fn answer_boxed(
         self,
         request: Request<AnyBody>,
@@ -216,13 +236,29 @@ impl ApiServer {
         let (parts, body) = request.into_parts();
         let started = Instant::now();
         let mut labels = RequestLabels::default();
-        let mut response = match self.route(&parts, body, &mut labels).await {
+        let audit = self.begin_audit(&parts).await;
+        let mut response = match self.route(&parts, body, &mut labels, audit.as_ref()).await {
             Ok(response) => response,
             Err(status) => self.refuse(&parts, &status),
         };
-        add_audit_id(&self.shared.backend, &parts.headers, &mut response);
+        self.add_audit_id(&parts, audit.as_ref(), &mut response);
+        if let Some(audit) = audit {
+            response = audit.complete(response).await;
+        }
+        let response = self.compress(&parts, response).await;
         let code = response.status().as_u16();
         response.map(|body| self.shared.metrics.end_request(&labels, code, started.elapsed(), body))
+    }
+
+    /// Compresses a long answer for a remote client that accepts it.
+    async fn compress(&self, parts: &Parts, response: Response<Body>) -> Response<Body> {
+        let compression = &self.shared.compression;
+        let address = parts.extensions.get::<ClientAddress>().map(|ClientAddress(address)| *address);
+        if !compression.is_wanted(&parts.method, &parts.headers, address) {
+            return response;
+        }
+        let who = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
+        compression.compress(response, self.shared.expensive.user_queue(who)).await
     }
 
     async fn route(
@@ -230,38 +266,30 @@ impl ApiServer {
         parts: &Parts,
         body: AnyBody,
         labels: &mut RequestLabels,
+        audit: Option<&AuditRecord>,
     ) -> Result<Response<Body>, Status> {
         let backend = &self.shared.backend;
         let decoded = decode_path(parts.uri.path())?;
         let target = PathTarget::parse(&decoded);
         let query = Query::parse(parts.uri.query());
         let who = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
-        let acting = |what: &RequestAttributes<'_>| {
-            let other = impersonate(&parts.headers, who, what, &backend.authorizer)?;
-            Ok::<_, Status>(other.unwrap_or_else(|| who.clone()))
-        };
-        if decoded == crate::write_history::PATH {
-            // States are parsed and compared: never on a thread that serves.
-            let cost = RequestCost { bytes: EXPENSIVE_BYTES, memory: EXPENSIVE_BYTES };
-            let queue = self.shared.expensive.user_queue(who);
-            return queue.make(cost, || self.answer_history(parts, &query, who)).await;
+        if let Some(answer) = self.answer_own_path(&decoded, parts, &query, who, audit).await {
+            return answer;
         }
         let PathTarget::Resource(path) = target else {
             labels.set_path(&parts.method, &decoded);
-            let verb = parts.method.as_str().to_ascii_lowercase();
-            let what = RequestAttributes::Path { verb: &verb, path: &decoded };
-            backend.authorizer.authorize(&acting(&what)?, &what)?;
+            self.authorize_path(parts, &decoded, audit)?;
             return if target == PathTarget::Nowhere {
                 Err(Status::no_such_path())
             } else {
                 self.answer_document(parts, &decoded, who).await
             };
         };
-        let verb = Verb::of_request(&parts.method, &path, &query);
-        let authorized_verb = Verb::to_authorize(&parts.method, &path, &query);
+        let verb = verb_of_request(&parts.method, &path, &query);
+        let authorized_verb = verb_to_authorize(&parts.method, &path, &query);
         let name = path.authorized_name(authorized_verb, &query);
         let authorized_verb = authorized_verb.map_or("", Verb::name);
-        let who = acting(&path.attributes(authorized_verb, &name))?;
+        let who = self.acting_user(parts, &path.attributes(authorized_verb, &name), audit)?;
         let resource = routing::find_resource(&backend.registry.table(), &path);
         if let Ok(resource) = &resource {
             labels.set_resource(verb, &path, resource, query.has("dryRun"));
@@ -270,20 +298,27 @@ impl ApiServer {
         if verb != Some(Verb::Watch) {
             timeout::check_timeout(query.get("timeout"))?;
         }
-        backend.authorizer.authorize(&who, &path.attributes(authorized_verb, &name))?;
+        self.authorize(&who, &path.attributes(authorized_verb, &name), audit)?;
         let resource = resource?;
         let verb = routing::check_verb(&resource, &path, &parts.method, verb)?;
         // As in Kubernetes, the body of a GET is ignored; it is not kept either.
         let body = if parts.method == Method::GET { Bytes::new() } else { collect_body(body).await? };
-        let accepted = negotiate_representation(parts, verb, &resource, &path)?;
+        let proxied = proxied_request(parts, &decoded, &path);
+        // What is passed on is negotiated by the ends.
+        let accepted = match &proxied {
+            Some(_) => refusal_representation(parts),
+            None => negotiate_representation(parts, verb, &resource, &path)?,
+        };
         let user = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
-        let call = Call {
+        let call = AuthorizedRequest {
             backend: Arc::clone(backend),
             admission: Arc::clone(&self.shared.admission),
             headers: parts.headers.clone(),
             queue: self.shared.expensive.user_queue(user),
             warnings: Arc::default(),
             slot: parts.extensions.get::<SlotHandle>().cloned(),
+            can_upgrade: parts.extensions.get::<UpgradePossible>().is_some(),
+            has_audit_log: self.shared.audit.is_some(),
             is_expensive: false,
             verb,
             resource,
@@ -291,39 +326,57 @@ impl ApiServer {
             query,
             who,
             accepted,
+            proxied,
         };
-        self.run_call(parts, call, body).await
+        self.run_call(parts, call, body, audit).await
     }
 
     /// Runs an authorized request, once there is capacity for its cost.
-    async fn run_call(&self, parts: &Parts, call: Call, body: Bytes) -> Result<Response<Body>, Status> {
+    async fn run_call(
+        &self,
+        parts: &Parts,
+        call: AuthorizedRequest,
+        body: Bytes,
+        audit: Option<&AuditRecord>,
+    ) -> Result<Response<Body>, Status> {
         let user = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
+        // What is passed on to a Pod is between its client and the Pod.
+        let audited = audit.filter(|_| call.proxied.is_none());
         let reviewer = Reviewer {
             who: &call.who.clone(),
             authorizer: &self.shared.backend.authorizer,
             authenticator: &self.shared.authenticator,
         };
         let cost = call.cost(&body);
+        let cost = if audited.is_some_and(AuditRecord::keeps_bodies) { cost.parsed_twice() } else { cost };
         if let Some(asked) = crate::verbs::ReviewRequest::of_call(&call) {
-            let answer = async { asked.answer(&call, &reviewer, &body) };
+            let answer = async {
+                audited.inspect(|audit| audit.set_request_body(&body));
+                asked.answer(&call, &reviewer, &body)
+            };
             return Ok(self.shared.expensive.run(cost, user, answer).await?.into_response());
         }
-        let is_write = parts.method != Method::GET;
+        let is_write = parts.method != Method::GET && call.proxied.is_none();
         let deprecation = call.resource.deprecation_warning().map(ToOwned::to_owned);
         let expensive = &self.shared.expensive;
         let cost = if is_write { expensive.cost_of_write(cost, user, &call.resource) } else { cost };
-        let call = Call { is_expensive: cost.is_expensive(), ..call };
+        let call = AuthorizedRequest { is_expensive: cost.is_expensive(), ..call };
         let (resource, warnings) = (Arc::clone(&call.resource), Arc::clone(&call.warnings));
-        let work = Box::pin(call.run(body));
+        let created = history_endpoint::CreatedBody::keep(&call, &body);
+        let work = Box::pin(async move {
+            audited.inspect(|audit| audit.set_request_body(&body));
+            call.run(body).await
+        });
         let done = if is_write {
             expensive.run_write(cost, user, &resource, work).await
         } else {
             expensive.run(cost, user, work).await
         };
+        audit.inspect(|audit| audit.annotate(warnings.take_annotations()));
         let mut response = match done {
             Ok(answer) => answer.warned(warnings.take()).into_response(),
             Err(status) => {
-                self.record_refusal(parts, &status);
+                self.record_refusal(parts, &created.name(), &status);
                 refusal_response(&status.warned(warnings.take()), refusal_representation(parts))
             }
         };
@@ -333,14 +386,7 @@ impl ApiServer {
         Ok(response)
     }
 
-    /// Runs the health checks, if the path is one of theirs.
-    fn probe(&self, path: &str, query: &Query) -> Option<health::ProbeAnswer> {
-        let failure = self.shared.backend.store.check().err().map(|error| error.to_string());
-        let store = health::HealthCheck { name: health::STORE, failure: failure.as_deref() };
-        health::probe(path, query, &[health::PING, store])
-    }
-
-    /// Answers paths that are not resources. As in Kubernetes, some documents answer any method.
+    /// Answers paths that are not resources. As in Kubernetes, some documents are served for any method.
     async fn answer_document(
         &self,
         parts: &Parts,
@@ -371,12 +417,15 @@ impl ApiServer {
             let counted = metrics::render(metrics, &authenticator.refusals, &backend.store.snapshot());
             return Ok(Answer::body(200, metrics::CONTENT_TYPE, counted.into()).into_response());
         }
+        if path == "/metrics/slis" {
+            return Ok(self.indicators());
+        }
         let cached = self.cached_documents();
         if path.starts_with("/version/") && path != "/version/" {
             return Err(Status::no_such_resource());
         }
         if path == "/version" || path == "/version/" {
-            return Ok(json_response(&health::version()));
+            return version_response(parts);
         }
         if path == "/" || path == "/index.html" {
             return Ok(json_response(&cached.discovery.paths()));
@@ -416,7 +465,7 @@ impl ApiServer {
         match &*documents {
             Some((generation, cached)) if *generation == table.generation => Arc::clone(cached),
             _ => {
-                // The documents of the previous rows are dropped first: both are never needed together.
+                // Drop the documents of the previous rows first: both are never needed at the same time.
                 *documents = None;
                 let cached = Arc::new(CachedDocuments {
                     discovery: DiscoveryDocuments::new(&table.rows),
@@ -445,55 +494,5 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         self.clone().answer_boxed(request.map(AnyBody::new))
-    }
-}
-
-/// Returns whether Kubernetes serves the document to GET only, not even to HEAD: versions of groups and of the
-/// server, and the keys of tokens. The list of groups and the documents about a whole group answer any method.
-fn answers_get_only(path: &str) -> bool {
-    match path.trim_matches('/').split('/').next() {
-        Some("api" | "version" | "openid" | ".well-known") => true,
-        Some("apis") => path.trim_matches('/').split('/').count() > 2,
-        _ => false,
-    }
-}
-
-/// Takes the addresses that stored Services hold.
-fn observe_services(backend: &Backend) {
-    let snapshot = backend.store.snapshot();
-    for entry in snapshot.range(&SERVICE.storage().prefix(), "") {
-        backend.services.observe(&encode::decode(entry));
-    }
-}
-
-fn text_response(code: u16, text: impl Display) -> Response<Body> {
-    let body = text.to_string().into();
-    let mut response = Answer::body(code, "text/plain; charset=utf-8", body).into_response();
-    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
-}
-
-fn json_response(value: &serde_json::Value) -> Response<Body> {
-    Answer::body(200, "application/json", value.to_string().into()).into_response()
-}
-
-/// Gives every answer an audit id: the caller's, or a new one.
-fn add_audit_id(backend: &Backend, asked: &HeaderMap, response: &mut Response<Body>) {
-    let name = header::HeaderName::from_static("audit-id");
-    let id = asked
-        .get(&name)
-        .cloned()
-        .or_else(|| HeaderValue::from_str(homeostat_core::Uid::random(&backend.entropy).as_str()).ok());
-    if let Some(id) = id {
-        response.headers_mut().insert(name, id);
-    }
-}
-
-/// Returns the cost of an OpenAPI document: building one is work, sending a finished one is not.
-fn document_cost(documents: &openapi::OpenApiDocuments, path: &str) -> RequestCost {
-    if documents.is_made(path) {
-        RequestCost::default()
-    } else {
-        RequestCost { bytes: EXPENSIVE_BYTES, memory: 0 }
     }
 }

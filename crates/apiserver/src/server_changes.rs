@@ -10,10 +10,12 @@ use serde_json::Value;
 use crate::backend::{Backend, commit_refusal};
 use crate::stored::convert;
 use crate::stored::encode;
+use crate::write_history::ServerTask;
 
-/// Changes the object under `key` with `change`, if it exists. Deletes a marked object that nothing holds any more.
-pub(crate) async fn rewrite(
-    backend: &Backend,
+/// Changes the object under `key` with `change`, if it exists, and records in the history that this task did so.
+/// Deletes an object that is marked for deletion and no longer held by anything.
+pub(crate) async fn update_stored_object(
+    (backend, task): (&Backend, ServerTask),
     resource: &Resource,
     key: &Key,
     change: impl Fn(&mut Value) + Send + Sync,
@@ -26,14 +28,18 @@ pub(crate) async fn rewrite(
         let op = if deletion::may_go(resource, &object) {
             Op::Delete
         } else {
-            let value = encode::encode(resource, &object);
+            let value = encode::encode_stored_version(resource, &object);
             if encode::is_same(entry, &value) {
                 return Ok(());
             }
             Op::Put(value)
         };
         match backend.commit(key.clone(), Some(entry), op).await {
-            Ok(_) => return Ok(()),
+            Ok(committed) => {
+                let after = committed.entries.first().and_then(Option::as_ref);
+                backend.writes.record_own(task, resource, (Some(entry), after), backend.clock.now());
+                return Ok(());
+            }
             Err(StoreError::Conflict { .. }) => {}
             Err(error) => return Err(commit_refusal(&error)),
         }

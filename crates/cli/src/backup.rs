@@ -1,11 +1,11 @@
-//! `homeostat backup` and `homeostat restore`: a data folder in one file, and back.
+//! `homeostat backup` and `homeostat restore`: save a data folder to one file, and restore it.
 
 use std::error::Error;
 use std::path::PathBuf;
 
 use homeostat::embedded::{self, BackupSummary};
 
-/// Save everything in a data folder to one file, also while a server is using it
+/// Save everything in a data folder to one file, even while a server is using it
 #[derive(clap::Args)]
 #[command(
     after_help = "The file contains all objects, Secrets included, and the server's keys: keep it private. It does not contain \
@@ -25,7 +25,7 @@ pub(crate) struct Backup {
 #[derive(clap::Args)]
 #[command(
     after_help = "Start the server on the folder afterwards: homeostat up --data-dir FOLDER. Credentials are those of the backup. \
-    resourceVersions go on far above those of the backup, so that clients which saw later ones read everything again."
+    resourceVersions continue far above those in the backup, so clients that saw later ones read everything again."
 )]
 pub(crate) struct Restore {
     /// File that `homeostat backup` wrote

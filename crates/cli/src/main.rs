@@ -1,4 +1,4 @@
-//! The `homeostat` binary: one file per command; this one chooses the command.
+//! The `homeostat` binary: one file per command; this one selects the command.
 //!
 //! Results go to stdout, everything else to stderr. An error is one line and exit code 1; wrong usage is 2.
 
@@ -8,16 +8,20 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+mod assets;
+mod audit_flags;
 mod backup;
 mod demo;
+mod envtest;
 mod new;
+mod plan;
 mod sim;
 mod temporary_folder;
 mod up;
 mod user;
 mod why;
 
-/// This allocator suits many small objects that several threads create and drop.
+/// This allocator suits many small objects that are created and dropped by several threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -36,14 +40,20 @@ enum Command {
     New(new::New),
     Sim(sim::Sim),
     Why(why::Why),
+    Plan(plan::Plan),
     Backup(backup::Backup),
     Restore(backup::Restore),
     User(user::User),
+    Assets(assets::Assets),
 }
 
 fn main() -> ExitCode {
     // This program is also the supervisor of a node's processes, and the launcher of each of them.
     if let Some(code) = homeostat::embedded::run_node_helper() {
+        return code;
+    }
+    // Test suites in other languages call it by the names of the programs it stands in for.
+    if let Some(code) = envtest::run_by_name() {
         return code;
     }
     let arguments = Arguments::parse();
@@ -54,9 +64,11 @@ fn main() -> ExitCode {
         Command::New(new) => new.run(),
         Command::Sim(sim) => return sim.run(),
         Command::Why(why) => why.run(),
+        Command::Plan(plan) => return plan.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
         Command::User(user) => user.run(),
+        Command::Assets(assets) => assets.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -80,9 +92,11 @@ impl Command {
             Self::Up(_)
             | Self::New(_)
             | Self::Why(_)
+            | Self::Plan(_)
             | Self::Backup(_)
             | Self::Restore(_)
-            | Self::User(_) => tracing::Level::WARN,
+            | Self::User(_)
+            | Self::Assets(_) => tracing::Level::WARN,
         }
     }
 }

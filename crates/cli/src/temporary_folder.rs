@@ -1,9 +1,9 @@
 //! A temporary folder that is removed at the end.
 //!
-//! Its owner holds a lock in it for as long as it lives. **Invariant:** a folder whose lock nobody holds belonged to a
+//! Its owner holds a lock in it for as long as it lives. **Invariant:** a folder whose lock is not held belonged to a
 //! process that was killed: the next process removes it, and ends what a node in it left running. Other users' folders,
-//! and those of a release that took no lock, are left alone. A killed owner's node may still be ending its Pods; then a
-//! later process removes it.
+//! and those of a release that took no lock, are left alone. If a killed owner's node is still ending its Pods, a later
+//! process removes the folder.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -16,7 +16,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 
 /// The mode of the folder: only its owner may enter, because the kubeconfig in it is a secret.
 const MODE: u32 = 0o700;
-/// The number of random letters in the name: 27^10 names, so nobody can guess one and take it first.
+/// The number of random letters in the name: with 27^10 names, no other user can guess one and take it first.
 const SUFFIX_LETTERS: usize = 10;
 /// The prefix of its name.
 const PREFIX: &str = "homeostat-";
@@ -32,8 +32,8 @@ pub(crate) struct TemporaryFolder {
 }
 
 impl TemporaryFolder {
-    /// Creates one where the system keeps temporary files, and removes those of killed owners. Fails if the name is
-    /// taken.
+    /// Creates a folder where the system keeps temporary files, and removes those of killed owners. Fails if the name
+    /// is taken.
     pub(crate) async fn create(entropy: &Entropy) -> io::Result<Self> {
         remove_abandoned_folders().await;
         loop {
@@ -83,7 +83,7 @@ async fn remove_abandoned_folders() {
     let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
         let path = entry.path();
-        // Held until the folder is gone, so that nobody else finds it abandoned as well.
+        // Held until the folder is gone, so that no other process also finds it abandoned.
         let Some(_lock) = lock_of_abandoned(&path) else { continue };
         if end_leftover_processes(&path.join(NODE)).await
             && let Err(error) = remove_folder(&path)
@@ -93,7 +93,7 @@ async fn remove_abandoned_folders() {
     }
 }
 
-/// Returns the lock of this user's folder if nobody holds it.
+/// Returns the lock of this user's folder if no process holds it.
 fn lock_of_abandoned(folder: &Path) -> Option<File> {
     let meta = fs::symlink_metadata(folder).ok()?;
     let is_ours = meta.is_dir() && meta.uid() == rustix::process::getuid().as_raw();

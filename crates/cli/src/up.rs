@@ -1,7 +1,8 @@
 //! `homeostat up`: runs the embedded control plane.
 //!
-//! **Invariant:** the line `ready …` is printed once, when requests are answered, and nothing else goes to stdout.
-//! The store is opened (and locked) before anything in the data folder is written.
+//! **Invariant:** the line `ready …` is printed once, when the server answers requests, and nothing else goes to
+//! stdout, unless the audit log is written there. The store is opened (and locked) before anything in the data folder
+//! is written.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -10,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use homeostat::embedded::{AdmissionConfig, ControlPlane, NodeOptions, StaticTokens};
+use homeostat::embedded::{AdmissionConfig, AuditLog, ControlPlane, NodeOptions, StaticTokens};
 use homeostat_core::Entropy;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::audit_flags::AuditFlags;
 use crate::temporary_folder::TemporaryFolder;
 
 /// Run the control plane: a Kubernetes API server in this process
@@ -34,7 +36,7 @@ pub(crate) struct Up {
     #[arg(long, value_name = "FOLDER", default_value = ".homeostat")]
     data_dir: PathBuf,
 
-    /// Keep everything in memory; nothing is left at the end
+    /// Keep everything in memory; nothing remains after it stops
     #[arg(long, conflicts_with = "data_dir")]
     ephemeral: bool,
 
@@ -83,9 +85,12 @@ pub(crate) struct Up {
     /// Command for containers that use this image and have no command; words are split at spaces
     #[arg(long, value_name = "NAME=COMMAND", value_parser = parse_image)]
     image: Vec<(String, Vec<String>)>,
+
+    #[command(flatten)]
+    audit: AuditFlags,
 }
 
-/// The most Nodes: each costs a heartbeat, and nobody needs more on one machine.
+/// The maximum number of Nodes: each costs a heartbeat, and one machine does not need more.
 const NODES_MAX: i64 = 100;
 
 /// Parses `127.0.0.1:6443`, or a host name with a port.
@@ -94,7 +99,7 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
     resolved.ok_or_else(|| "write an address and a port, as in 127.0.0.1:6443 or localhost:0".to_owned())
 }
 
-/// Parses an address of this machine: the console speaks plain HTTP, which must not leave it.
+/// Parses an address of this machine: the console uses plain HTTP, which must not leave it.
 fn parse_console_address(text: &str) -> Result<SocketAddr, String> {
     let address = parse_address(text)?;
     if !address.ip().is_loopback() {
@@ -116,7 +121,7 @@ fn parse_image(text: &str) -> Result<(String, Vec<String>), String> {
 }
 
 impl Up {
-    /// Runs until a signal stops it.
+    /// Runs the control plane until a signal stops it.
     pub(crate) fn run(self) -> Result<(), Box<dyn Error>> {
         let idle = [
             (!self.image.is_empty(), "--image has no effect without a node: add --node\n"),
@@ -132,11 +137,15 @@ impl Up {
         let tokens = self
             .tokens()
             .unwrap_or_else(|why| clap::Error::raw(ErrorKind::InvalidValue, format!("{why}\n")).exit());
+        let audit = self
+            .audit
+            .open()
+            .unwrap_or_else(|why| clap::Error::raw(ErrorKind::InvalidValue, format!("{why}\n")).exit());
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(self.serve(admission, tokens))
+        runtime.block_on(self.serve(admission, tokens, audit))
     }
 
-    /// Returns the tokens of the file that was named.
+    /// Returns the tokens from the given file.
     fn tokens(&self) -> Result<StaticTokens, String> {
         let Some(file) = &self.token_auth_file else { return Ok(StaticTokens::default()) };
         let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
@@ -155,11 +164,16 @@ impl Up {
         plugins.configured(&text).map_err(told)
     }
 
-    async fn serve(self, admission: AdmissionConfig, tokens: StaticTokens) -> Result<(), Box<dyn Error>> {
+    async fn serve(
+        self,
+        admission: AdmissionConfig,
+        tokens: StaticTokens,
+        audit: Option<AuditLog>,
+    ) -> Result<(), Box<dyn Error>> {
         // A file that may not grow (`ulimit -f`) makes a write fail, which the store reports. Without a handler, the
         // signal would end the process.
         let _heard = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
-        // First of all: a signal during the start must not leave a folder behind.
+        // Comes first, because a signal during startup must not leave a folder behind.
         let stop = CancellationToken::new();
         let signals = tokio::spawn(stop_on_signal(stop.clone())?);
         let entropy = Entropy::system();
@@ -172,6 +186,9 @@ impl Up {
             .tokens(tokens);
         if let DataLocation::Folder(folder) = &location {
             builder = builder.data_dir(folder);
+        }
+        if let Some(audit) = audit {
+            builder = builder.audit(audit);
         }
         if let Some(address) = self.console {
             builder = builder.console(address);
@@ -267,7 +284,7 @@ async fn end_on_signal() -> std::io::Result<()> {
     std::process::exit(1);
 }
 
-/// Prints the only line on stdout. It does not matter if nobody reads it.
+/// Prints the only line on stdout. It does not matter if stdout is closed.
 fn print_ready_line(plane: &ControlPlane) -> std::io::Result<()> {
     let kubeconfig = plane.kubeconfig().unwrap_or(Path::new("")).display();
     let console = plane.console_url().map(|url| format!(" console={url}")).unwrap_or_default();

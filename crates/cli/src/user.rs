@@ -1,4 +1,4 @@
-//! `homeostat user add`: a kubeconfig for another user.
+//! `homeostat user add`: writes a kubeconfig for another user.
 
 use std::error::Error;
 use std::fs::OpenOptions;
@@ -23,10 +23,10 @@ enum UserCommand {
 
 /// Issue a certificate for a user and write a kubeconfig with it
 #[derive(clap::Args)]
-#[command(after_help = "The user has no rights at first, except those of its groups. For example:\n    \
+#[command(after_help = "The user has no rights at first, except those of their groups. For example:\n    \
     homeostat user add jane --group developers --output jane.kubeconfig\n    \
     kubectl create clusterrolebinding jane --clusterrole=view --user=jane\n\
-    A certificate cannot be taken back before it expires; take the rights away instead.")]
+    A certificate cannot be revoked before it expires; remove the user's rights instead.")]
 struct Add {
     /// Name of the user
     #[arg(value_parser = parse_name)]
@@ -53,7 +53,7 @@ struct Add {
     data_dir: PathBuf,
 }
 
-/// The longest name of a user or group: as in a certificate request of Kubernetes' own tools.
+/// The maximum length of a user or group name, as in certificate requests from Kubernetes' own tools.
 const NAME_CHARACTERS_MAX: usize = 253;
 /// Only the owner may read a key.
 const FILE_MODE: u32 = 0o600;

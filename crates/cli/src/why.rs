@@ -1,4 +1,4 @@
-//! `homeostat why`: explains an object of any cluster.
+//! `homeostat why`: explains an object in any cluster.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -11,7 +11,8 @@ use homeostat::runtime::why::WhyOptions;
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n    homeostat why deployment web\n    homeostat why pod/web-7d4b9 -n shop --watch\n\
-    It only reads, with your own rights; operators that run on this machine are asked for their journals."
+    It only reads, with your own rights. Operators are asked for their journals: those on this machine directly, those in \
+    Pods through the API server (get on pods/proxy)."
 )]
 pub(crate) struct Why {
     /// Kind and name of the object, as for kubectl: deploy web, Deployment web, deployments.apps/web
@@ -30,7 +31,7 @@ pub(crate) struct Why {
     #[arg(short, long)]
     watch: bool,
 
-    /// The kubeconfig of the cluster [default: KUBECONFIG, otherwise the account of the Pod, otherwise
+    /// The kubeconfig of the cluster [default: KUBECONFIG, then the Pod's service account, then
     /// .homeostat/kubeconfig]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,

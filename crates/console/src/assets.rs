@@ -1,4 +1,4 @@
-//! The files of the page, as `web/build.mjs` wrote them. They contain no data, so anyone may read them.
+//! The files of the page, as built by `web/build.mjs`. They contain no data, so anyone may read them.
 
 /// A file of the page.
 pub(crate) struct Asset {

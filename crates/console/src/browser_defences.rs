@@ -1,8 +1,10 @@
-//! What every request passes and what every answer carries: the defences of a page in a browser.
+//! Protects the page in a browser: checks every request, and adds headers to every response.
 //!
-//! - A page of another site that resolves its own name to this machine sends its own name as `Host`: it is refused.
-//! - The token is sent by the page's own script, never by the browser: no other site can make a request that counts.
-//! - Nothing but this server's own files runs or loads, and no other site may frame the page.
+//! - DNS rebinding: a page on another site whose name resolves to this machine sends that name as `Host`, and is
+//!   rejected.
+//! - Cross-site requests: only the page's own script adds the token, never the browser, so requests triggered by
+//!   another site carry none.
+//! - Injected content: only this server's own files load or run, and no other site may frame the page.
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -10,7 +12,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'none'";
 
-/// The headers of every answer.
+/// The headers of every response.
 const HEADERS: [(HeaderName, &str); 8] = [
     (header::CONTENT_SECURITY_POLICY, POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -22,14 +24,14 @@ const HEADERS: [(HeaderName, &str); 8] = [
     (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
 ];
 
-/// Adds the headers that every answer carries.
+/// Adds the headers that every response carries.
 pub(crate) fn add_headers(headers: &mut HeaderMap) {
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
 }
 
-/// Returns whether the request was sent to this machine by name or by one of the allowed names.
+/// Returns whether `Host` names this machine or is one of the allowed names.
 pub(crate) fn is_meant_for_us(headers: &HeaderMap, allowed: &[String]) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) else {
@@ -39,7 +41,8 @@ pub(crate) fn is_meant_for_us(headers: &HeaderMap, allowed: &[String]) -> bool {
     ["127.0.0.1", "localhost", "[::1]"].contains(&name) || allowed.iter().any(|one| one == name)
 }
 
-/// Returns whether a request for data may come from a page of ours: a browser says so, other programs say nothing.
+/// Returns whether a request for data comes from our own page, as far as the browser says. Other programs do not send
+/// the header and are allowed.
 pub(crate) fn is_from_our_page(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     matches!(site, None | Some(b"same-origin" | b"none"))

@@ -1,8 +1,8 @@
-//! What the console needs of the process it runs in. The façade implements it: this crate knows neither the server nor
-//! the runtime.
+//! What the console needs from the process it runs in. The façade crate implements it, because this crate knows neither
+//! the server nor the runtime.
 //!
-//! **Invariant:** everything about objects is asked of the API with the viewer's own token, so the server's rules
-//! decide what a viewer sees. The journal has no rules of its own: see `object_story` for what guards it.
+//! **Invariant:** all requests about objects go to the API with the viewer's own token, so the server's rules decide
+//! what a viewer sees. The journal has no rules of its own: see `object_story` for what guards it.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -19,20 +19,20 @@ pub trait ConsoleSource: Send + Sync + 'static {
     fn records_about(&self, object: &Key) -> Vec<Record>;
 }
 
-/// A request of the console: a GET, or a review of the viewer's own rights. Nothing else is ever sent.
+/// A request from the console: a GET, or a review of the viewer's own rights. The console sends nothing else.
 #[derive(Clone, Debug)]
 pub struct ApiRequest {
     /// The viewer's token.
     pub token: String,
     /// Path and query.
     pub path: String,
-    /// What is accepted.
+    /// The accepted media type.
     pub accept: &'static str,
     /// The body of a review; none for a GET.
     pub review: Option<Bytes>,
 }
 
-/// The answer to an [`ApiRequest`].
+/// The response to an [`ApiRequest`].
 pub struct ApiAnswer {
     /// The HTTP status; 502 when the server cannot be reached.
     pub code: u16,
@@ -41,7 +41,7 @@ pub struct ApiAnswer {
 }
 
 impl ApiAnswer {
-    /// Returns an answer that says why there is no other one.
+    /// Returns a response that reports a failure.
     pub fn failure(code: u16, message: impl Into<String>) -> Self {
         let status = serde_json::json!({"kind": "Status", "code": code, "message": message.into()});
         let bytes = Bytes::from(status.to_string());

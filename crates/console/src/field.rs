@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Returns the resourceVersion as a number; 0 if it is none.
+/// Returns the resourceVersion as a number; 0 if it is not one.
 pub(crate) fn revision(meta: &Value) -> u64 {
     meta["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
 }

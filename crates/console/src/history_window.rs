@@ -1,27 +1,31 @@
-//! How far back the server's history reaches: asked of the API itself, which names the oldest revision when it refuses
-//! a watch from an older one.
+//! How far back the server's history reaches. The API itself says so: when it rejects a watch from a revision that is
+//! too old, it names the oldest one it has.
 
 use std::time::Duration;
 
 use futures::StreamExt as _;
 
 use crate::api::{Refusal, ViewerApi, WatchItem};
+use crate::bounded_json::ROW_LIMITS;
 use crate::field::revision;
 use crate::kinds::WatchedKind;
 
-/// How long the server may take to refuse. A watch that it accepts may stay silent, which is also an answer.
+/// How long to wait for the refusal. If none arrives, the server has accepted the watch, which also answers the
+/// question.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// The share of the window that is left out at its old end: history moves on while it is read.
+/// This fraction (one in `MARGIN`) of the window is skipped at its old end, because history expires while it is being
+/// read.
 const MARGIN: u64 = 20;
 
 /// Returns the oldest revision from which history can be read; `None` if the server does not say.
 pub(crate) async fn load_window_start(api: &ViewerApi, kinds: &[WatchedKind]) -> Option<u64> {
     for kind in kinds {
-        let Ok(page) = api.load(&format!("{}?limit=1", kind.path(None))).await else { continue };
-        let newest = revision(&page["metadata"]);
-        let mut watch =
-            api.watch(format!("{}?watch=true&resourceVersion=1&timeoutSeconds=1", kind.path(None)));
+        let list = format!("{}?limit=1", kind.path(None));
+        let Ok(head) = api.load_list(&list, ROW_LIMITS, |_| ()).await else { continue };
+        let newest = revision(&head);
+        let path = format!("{}?watch=true&resourceVersion=1&timeoutSeconds=1", kind.path(None));
+        let mut watch = api.watch(path, ROW_LIMITS);
         let first = tokio::time::timeout(ANSWER_MAX, watch.next()).await;
         return match first {
             Ok(Some(WatchItem::Ended(refusal))) if refusal.code == 410 => {

@@ -5,14 +5,14 @@ use serde_json::Value;
 
 use crate::api::{Refusal, ViewerApi};
 
-/// Kinds that are shown with the object they are about and not by themselves: they would hide everything else.
+/// Kinds that are shown only with the object they are about: in a list they would crowd out everything else.
 const LEFT_OUT: &[&str] = &["events"];
 
-/// Kinds in which people look first; they are sent first.
+/// The kinds that people look at first; they are sent first.
 const FIRST: &[&str] =
     &["pods", "deployments", "statefulsets", "daemonsets", "replicasets", "jobs", "cronjobs"];
 
-/// Kinds that say nothing about how they are doing and of which there are many; they are sent last, after all that may fail.
+/// Kinds with many objects and no status; they are sent last, after everything that can fail.
 const LAST: &[&str] = &["configmaps", "secrets", "serviceaccounts", "clusterroles", "clusterrolebindings"];
 
 /// A kind that can be listed and watched.
@@ -29,7 +29,7 @@ pub(crate) struct WatchedKind {
 }
 
 impl WatchedKind {
-    /// Returns the name under which the page knows the kind: `apps/deployments`, or `pods` in the core group.
+    /// Returns the page's name for the kind: `apps/deployments`, or `pods` in the core group.
     pub(crate) fn id(&self) -> String {
         if self.group.is_empty() {
             self.resource.clone()
@@ -54,13 +54,13 @@ impl WatchedKind {
     fn order(&self) -> (usize, bool, String) {
         let place = FIRST.iter().position(|first| *first == self.resource).unwrap_or(FIRST.len());
         let place = place + usize::from(LAST.contains(&self.resource.as_str()));
-        // Kinds of an operator before those of Kubernetes, which have names without a dot or end in its domain.
+        // Operators' kinds come before Kubernetes' own, whose groups have no dot or end in its domain.
         let is_built_in = !self.group.contains('.') || self.group.ends_with(".k8s.io");
         (place, is_built_in, self.id())
     }
 }
 
-/// Loads the kinds, those first in which people look first.
+/// Loads the kinds, starting with those that people look at first.
 pub(crate) async fn load_kinds(api: &ViewerApi) -> Result<Vec<WatchedKind>, Refusal> {
     let mut kinds = kinds_of_document(&api.load_discovery("/api").await?);
     kinds.extend(kinds_of_document(&api.load_discovery("/apis").await?));

@@ -1,31 +1,37 @@
-//! The web console: what is stuck and why, the story of an object, and time to rewind.
+//! The web console: shows what is stuck and why, tells the story of an object, and rewinds time.
 //!
-//! Reading order: [`console_source`] (what it needs of its process), `console` (from request to answer),
-//! `browser_defences` (the defences of a page in a browser), `api` (the API as one viewer sees it), `kinds`, `row` and
-//! `condition` (objects as lines of a list), `live` (all objects and their changes), `object_story` (one object),
-//! `history_window` (how far back history reaches), `redact` (what no page may show), [`activity`] (what operators are
-//! doing), [`server`] (a listener of its own). The page itself is in `web`, in TypeScript; `web/dist` is what
-//! `web/build.mjs` made of it.
+//! Reading order: [`console_source`] (what it needs from its process), `routes` (from request to response),
+//! `browser_defences` (the defences of a page in a browser), `api` (the API as one viewer sees it) and `bounded_json`
+//! (how much of an object is read), `kinds`, `row` and `object_health` (objects as lines of a list), `live` (all objects
+//! and their changes), `object_story` (one object), `object_access_check` (which records a viewer may read), `history_window`
+//! (how far back history reaches), `recording` (a failing simulation instead of a cluster), `redact` (what no page may
+//! show), [`activity`] (what operators are doing), [`server`] and `connections` (a listener of its own). The page
+//! itself is in `web`, in TypeScript; `web/build.mjs` builds it into `web/dist`.
 
 pub mod activity;
 mod api;
 mod assets;
+mod bounded_json;
 mod browser_defences;
-mod condition;
-mod console;
+mod connections;
 pub mod console_source;
 mod event_stream_frame;
 mod field;
 mod history_window;
 mod kinds;
 mod live;
+mod object_access_check;
+mod object_health;
 mod object_story;
 mod query;
+mod recording;
 mod redact;
+mod routes;
 mod row;
 pub mod server;
-mod viewer;
+mod viewer_login;
 
 pub use activity::Activity;
-pub use console::{Console, ConsoleBody};
 pub use console_source::{ApiAnswer, ApiRequest, ConsoleSource};
+pub use recording::Recording;
+pub use routes::{Console, ConsoleBody, is_same_token};

@@ -18,7 +18,7 @@ impl Query {
         )
     }
 
-    /// Returns the first value of this name.
+    /// Returns the first value with this name.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str())
     }

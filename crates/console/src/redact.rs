@@ -1,7 +1,8 @@
-//! Removes what no page may show: the values of Secrets, in objects and in what the journal says about writes. Names and sizes
-//! stay.
+//! Removes what no page may show: the values of Secrets, in objects and in the journal's records of writes. Names and
+//! sizes stay.
 
 use homeostat_core::journal::{Entry, Record};
+use homeostat_core::write_history::WriteRecord;
 use serde_json::{Value, json};
 
 use crate::kinds::WatchedKind;
@@ -9,7 +10,7 @@ use crate::kinds::WatchedKind;
 /// Annotations that hold a copy of the whole object.
 const COPIES: &[&str] = &["kubectl.kubernetes.io/last-applied-configuration"];
 
-/// Returns the object as it may be shown.
+/// Returns the object with what may not be shown removed.
 pub(crate) fn redact(kind: &WatchedKind, mut object: Value) -> Value {
     if !(kind.group.is_empty() && kind.resource == "secrets") {
         return object;
@@ -27,7 +28,7 @@ pub(crate) fn redact(kind: &WatchedKind, mut object: Value) -> Value {
     object
 }
 
-/// Returns a record of the journal as it may be shown: changes as texts, and none of the fields of a Secret.
+/// Returns a journal record fit to be shown: changes as strings, and none of the fields of a Secret.
 pub(crate) fn redact_record(record: &Record) -> Value {
     let mut shown = serde_json::to_value(record).unwrap_or_default();
     let is_secret = |key: &Value| key.as_str().is_some_and(|key| key.starts_with("/secrets/"));
@@ -37,6 +38,19 @@ pub(crate) fn redact_record(record: &Record) -> Value {
     }
     if entry.get("diff").is_some() && (is_secret(&entry["target"]) || is_secret(&entry["object"])) {
         entry["diff"] = json!([]);
+    }
+    shown
+}
+
+/// Returns a write from the server's history fit to be shown: changes as strings, and for a Secret neither the changes
+/// nor the message of a refusal, which may quote it.
+pub(crate) fn redact_write(write: &WriteRecord) -> Value {
+    let mut shown = serde_json::to_value(write).unwrap_or_default();
+    let is_secret = write.target.group().is_empty() && write.target.resource() == "secrets";
+    let changes = write.diff.changes.iter().map(ToString::to_string);
+    shown["diff"] = if is_secret { json!([]) } else { changes.collect() };
+    if is_secret && let Some(refusal) = &write.refusal {
+        shown["refusal"] = json!({"code": refusal.code, "message": "(not shown)"});
     }
     shown
 }

@@ -1,16 +1,16 @@
-//! A row: what the page shows of an object in lists and trees. Small, so that ten thousand are nothing.
+//! A row: the part of an object that the page shows in lists and trees. It is small, because there may be ten thousand.
 //!
-//! **Invariant:** a row has no value of the object's data, only names, counts and what its status says.
+//! **Invariant:** a row never contains the object's data, only names, counts and words from its status.
 
 use homeostat_core::Key;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::condition::{StateSummary, judge_object};
 use crate::field::{revision, seconds};
 use crate::kinds::WatchedKind;
+use crate::object_health::{StateSummary, judge_object};
 
-/// The most letters of a cause: enough for a sentence, and no object can make its row large.
+/// The maximum length of a cause, in characters: enough for a sentence, and a bound on the size of a row.
 const CAUSE_LETTERS_MAX: usize = 400;
 
 /// One object in a list. The names are short because there are many.
@@ -31,12 +31,12 @@ pub(crate) struct Row {
     pub(crate) r: u64,
     /// Created, in seconds since 1970.
     pub(crate) c: i64,
-    /// The last write, in seconds since 1970, as its field managers say.
+    /// The last write, in seconds since 1970, according to its field managers.
     pub(crate) m: i64,
     /// Who made the last write.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) by: String,
-    /// `good`, `wait`, `bad`, or empty when its status says nothing.
+    /// `good`, `wait`, `bad`, or empty if its status says nothing.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) s: &'static str,
     /// Its status in a few words.
@@ -45,10 +45,10 @@ pub(crate) struct Row {
     /// Why it is not good.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) x: String,
-    /// Since when its status is what it is, in seconds since 1970; 0 if unknown.
+    /// When it got this status, in seconds since 1970; 0 if unknown.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) t: i64,
-    /// When it lapses if nobody renews it, in milliseconds since 1970: a Lease.
+    /// When a Lease lapses unless renewed, in milliseconds since 1970.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) e: i64,
 }
@@ -83,7 +83,7 @@ impl Row {
         }
     }
 
-    /// Returns the key that the journal knows it by.
+    /// Returns the key of an object, in the journal's form.
     pub(crate) fn key(kind: &WatchedKind, namespace: &str, name: &str) -> Key {
         Key::new(&kind.group, &kind.resource, namespace, name)
     }

@@ -1,5 +1,5 @@
-//! What time it is. Wall time is a base plus the time tokio counted since, so a test that pauses tokio's clock also
-//! owns every timestamp.
+//! The current time. Wall time is a base plus the time that tokio has counted since, so a test that pauses tokio's
+//! clock also controls every timestamp.
 //!
 //! **Invariant:** this is the only module that reads the machine's clocks.
 
@@ -17,8 +17,8 @@ pub struct Clock {
     adjustment: Option<&'static ClockAdjustment>,
 }
 
-/// How far a clock has been set forward or back since it was made: for tests and the simulator. It is static so that
-/// clocks stay cheap to copy.
+/// How far a clock has been set forward or back since it was created, for tests and the simulator. It is `'static` so
+/// that clocks stay cheap to copy.
 #[derive(Debug, Default)]
 pub struct ClockAdjustment {
     seconds: AtomicI64,
@@ -30,14 +30,14 @@ impl ClockAdjustment {
         self.seconds.fetch_add(seconds, Ordering::Relaxed);
     }
 
-    /// Sets the clock right again.
+    /// Sets the clock back to the correct time.
     pub fn reset(&self) {
         self.seconds.store(0, Ordering::Relaxed);
     }
 }
 
 impl Clock {
-    /// Returns the machine's clock, read each time (it follows clock adjustments).
+    /// Returns the machine's clock, read each time (so it follows adjustments of that clock).
     pub fn system() -> Self {
         Self { base: Timestamp::UNIX_EPOCH, origin: None, adjustment: None }
     }
@@ -47,7 +47,7 @@ impl Clock {
         Self { base, origin: Some(Instant::now()), adjustment: None }
     }
 
-    /// Returns the same clock, which `adjustment` sets forward or back; monotonic time and timers do not notice.
+    /// Returns the same clock, set forward or back by `adjustment`; monotonic time and timers are unaffected.
     #[must_use]
     pub fn adjustable(self, adjustment: &'static ClockAdjustment) -> Self {
         Self { adjustment: Some(adjustment), ..self }

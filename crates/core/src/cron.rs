@@ -1,7 +1,8 @@
-//! Cron schedules: five fields with their names and shorthands, in a time zone. The only parser of the workspace.
+//! Cron schedules: five fields with their names and shorthands, in a time zone. The workspace's only cron parser.
 //!
-//! When both the day of the month and the day of the week are restricted, one of them is enough; otherwise both must match.
-//! Local times that a clock change skips do not occur; those it repeats occur twice. Messages are Kubernetes' own.
+//! If both the day of the month and the day of the week are restricted, a match of either is enough; otherwise both
+//! must match. Local times skipped by a clock change do not occur; repeated ones occur twice. Messages use Kubernetes'
+//! wording.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -18,18 +19,18 @@ const DURATION_SECONDS_MAX: f64 = 9_223_372_036.0;
 const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// When something is to happen.
+/// When something should happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// At these times of the calendar.
-    Calendar(Calendar),
-    /// Again and again, with this period.
+    /// At these calendar times.
+    Calendar(CalendarSchedule),
+    /// Repeatedly, with this period.
     Every(Duration),
 }
 
 /// The times of a calendar schedule, one set of numbers per field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Calendar {
+pub struct CalendarSchedule {
     minutes: FieldBits,
     hours: FieldBits,
     days: FieldBits,
@@ -41,7 +42,7 @@ pub struct Calendar {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FieldBits {
     bits: u64,
-    /// It was written as `*` or `?`, without a step.
+    /// Whether it was written as `*` or `?`, without a step.
     is_any: bool,
 }
 
@@ -55,7 +56,7 @@ impl FieldBits {
 struct FieldGrammar {
     first: u32,
     last: u32,
-    /// The first name stands for `first`.
+    /// The names of its values; the first one stands for `first`.
     names: &'static [&'static str],
 }
 
@@ -85,7 +86,7 @@ impl FromStr for Schedule {
         let [minutes, hours, days, months, weekdays] = fields[..] else {
             return Err(format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" ")));
         };
-        Ok(Self::Calendar(Calendar {
+        Ok(Self::Calendar(CalendarSchedule {
             minutes: parse_field(minutes, &FIELDS[0])?,
             hours: parse_field(hours, &FIELDS[1])?,
             days: parse_field(days, &FIELDS[2])?,
@@ -115,7 +116,7 @@ impl Schedule {
     }
 }
 
-impl Calendar {
+impl CalendarSchedule {
     fn contains_day(&self, day: Date) -> bool {
         let weekday = self.weekdays.contains(day.weekday().to_sunday_zero_offset());
         let day_of_month = self.days.contains(day.day());
@@ -203,7 +204,7 @@ fn parse_range(text: &str, grammar: &FieldGrammar) -> Result<FieldBits, String> 
     Ok(FieldBits { bits, is_any: is_any && step == 1 })
 }
 
-/// Parses a number, or the name of one.
+/// Parses a number or its name.
 fn parse_number(text: &str, grammar: &FieldGrammar) -> Result<u32, String> {
     let place = grammar.names.iter().position(|name| name.eq_ignore_ascii_case(text));
     if let Some(place) = place.and_then(|place| u32::try_from(place).ok()) {

@@ -1,12 +1,12 @@
 //! Randomness: uids, name suffixes, jitter, tokens. Seeded from the operating system in production and from a number
 //! under simulation.
 //!
-//! **Invariant:** the only source of randomness. A seeded source repeats exactly; the system source is the kernel's
-//! cryptographic generator, so its draws are fit for tokens.
+//! **Invariant:** this is the only source of randomness. A seeded source repeats exactly; the system source is the
+//! kernel's cryptographic generator, so its draws are fit for tokens.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes fetched from the kernel at once: one system call per 512 draws keeps uids off the profile.
+/// Bytes fetched from the kernel at a time: one system call per 512 draws keeps uids off the profile.
 const POOL_BYTES: usize = 4096;
 
 /// Letters of generated name suffixes: no vowels, so no words appear; no 0, 1, 3, so nothing is misread.
@@ -41,6 +41,22 @@ impl Entropy {
         }
     }
 
+    /// Returns the position of a seeded stream; `None` for the system's randomness, which has no positions.
+    pub fn position(&self) -> Option<u64> {
+        match &*self.0 {
+            Source::System(_) => None,
+            Source::Seeded(state) => Some(*state.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    /// Continues a seeded stream from a position, as if all earlier numbers had been drawn. The system's randomness is
+    /// unaffected.
+    pub fn continue_from(&self, position: u64) {
+        if let Source::Seeded(state) = &*self.0 {
+            *state.lock().unwrap_or_else(PoisonError::into_inner) = position;
+        }
+    }
+
     /// Returns a number below `bound` (0 when `bound` is 0).
     pub fn below(&self, bound: u64) -> u64 {
         // The bias of the multiply-shift is below bound / 2^64.
@@ -54,7 +70,7 @@ impl Entropy {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Returns a suffix as `generateName` appends it.
+    /// Returns a suffix like the one `generateName` appends.
     pub fn suffix(&self, length: usize) -> String {
         let count = SUFFIX_LETTERS.len() as u64;
         (0..length)
@@ -66,7 +82,7 @@ impl Entropy {
     }
 }
 
-/// Takes eight bytes off the pool, refilling it from the kernel when empty. Each byte is used once.
+/// Takes eight bytes from the pool, refilling it from the kernel when empty. Each byte is used once.
 fn draw(pool: &mut Vec<u8>) -> u64 {
     if pool.is_empty() {
         pool.resize(POOL_BYTES, 0);
@@ -99,6 +115,15 @@ mod tests {
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));
+    }
+
+    #[test]
+    fn a_stream_continues_from_a_position() {
+        let (one, other) = (Entropy::seeded(1), Entropy::seeded(1));
+        one.next_u64();
+        other.continue_from(one.position().unwrap());
+        assert_eq!(one.next_u64(), other.next_u64());
+        assert_eq!(Entropy::system().position(), None);
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! What a write changed: paths of fields with their old and new values, in a size that a journal can keep.
+//! The fields a write changed: their paths with old and new values, small enough for a journal to keep.
 //!
-//! **Invariant:** no value of a Secret, and none of a field whose name says that it is a secret, ever enters a diff:
-//! such a field is only reported as changed. **Invariant:** a diff has at most [`CHANGES_MAX`] changes of at most
-//! [`VALUE_LETTERS_MAX`] letters per value; omitted changes are counted.
+//! **Invariant:** no value of a Secret, nor of a field whose name suggests a secret, ever enters a diff: such a field
+//! is only reported as changed. **Invariant:** a diff has at most [`CHANGES_MAX`] changes of at most
+//! [`VALUE_LETTERS_MAX`] letters per value; omitted changes are counted. Only [`FieldDiff::complete`] has no such
+//! limits.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,10 +13,10 @@ use serde_json::{Map, Value};
 
 use crate::Key;
 
-/// The most changes in one diff: a person reads no more, and a journal keeps thousands of diffs.
+/// The most changes in one diff: as many as a person reads, because a journal keeps thousands of diffs.
 pub const CHANGES_MAX: usize = 12;
 
-/// The most letters of one value: a name, a number or the beginning of a text.
+/// The most letters of one value: a name, a number or the beginning of a string.
 pub const VALUE_LETTERS_MAX: usize = 80;
 
 /// The most letters of a path. Longer ones keep their end, which says more.
@@ -25,7 +26,7 @@ const PATH_LETTERS_MAX: usize = 160;
 const BOOKKEEPING: [&str; 6] =
     ["managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"];
 
-/// Parts of names of fields whose values nobody should read in a log, in lower case and without dashes.
+/// Parts of names of fields whose values must not appear in a log, in lower case and without dashes.
 const SENSITIVE: [&str; 8] =
     ["password", "passwd", "passphrase", "token", "apikey", "privatekey", "credential", "secretkey"];
 
@@ -37,7 +38,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 pub struct FieldDiff {
     /// The changes, in the order of the fields.
     pub changes: Vec<FieldChange>,
-    /// How many more there were.
+    /// The number of changes left out.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted: u32,
 }
@@ -57,11 +58,11 @@ pub struct FieldChange {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FieldValue {
-    /// The field was not there.
+    /// The field was absent.
     Absent,
     /// Its JSON, shortened.
     Shown(String),
-    /// It is there and not shown.
+    /// It is present but not shown.
     Hidden,
 }
 
@@ -78,14 +79,22 @@ impl FieldDiff {
         comparison.diff
     }
 
-    /// Compares an object with desired state: fields that `desired` does not mention may be anything.
+    /// Compares two states of an object and omits nothing but bookkeeping and secrets, however long the result: for
+    /// plans, which people decide on.
+    pub fn complete(target: &Key, old: &Value, new: &Value) -> Self {
+        let mut comparison = FieldComparison { is_complete: true, ..FieldComparison::new(target, true) };
+        comparison.compare(Some(old), Some(new));
+        comparison.diff
+    }
+
+    /// Compares an object with its desired state: fields that `desired` does not mention may be anything.
     pub fn toward(target: &Key, actual: &Value, desired: &Value) -> Self {
         let mut comparison = FieldComparison::new(target, false);
         comparison.compare(Some(actual), Some(desired));
         comparison.diff
     }
 
-    /// Returns the change of one field, given by the names on its path; `[name]` is an item of a list.
+    /// Returns the change of one field, given by the names on its path; `[name]` selects an item of a list.
     pub fn of_field(target: &Key, path: &[&str], old: Option<&Value>, new: Option<&Value>) -> Self {
         let mut comparison = FieldComparison::new(target, true);
         for step in path {
@@ -95,8 +104,8 @@ impl FieldDiff {
         comparison.diff
     }
 
-    /// Returns the change of a field of something that is not an object of the cluster, with values that are text
-    /// already.
+    /// Returns the change of a field of something that is not an object in the cluster, with values that are already
+    /// text.
     pub fn of_text(target: &Key, path: &str, old: &str, new: &str) -> Self {
         let path = path.trim_start_matches('/').replace('/', ".");
         let mut comparison = FieldComparison { path, ..FieldComparison::new(target, true) };
@@ -124,7 +133,7 @@ impl FieldDiff {
         self.changes.is_empty() && self.omitted == 0
     }
 
-    /// Returns roughly how much memory its texts take.
+    /// Returns roughly how much memory its strings take.
     pub fn weight(&self) -> usize {
         let value = |value: &FieldValue| if let FieldValue::Shown(text) = value { text.len() } else { 0 };
         let change = |change: &FieldChange| {
@@ -174,14 +183,16 @@ struct FieldComparison {
     diff: FieldDiff,
     path: String,
     is_secret: bool,
-    /// Fields that only the old state has count as removed.
+    /// Whether fields that only the old state has count as removed.
     is_whole: bool,
+    /// Whether to keep everything, neither shortened nor omitted.
+    is_complete: bool,
 }
 
 impl FieldComparison {
     fn new(target: &Key, is_whole: bool) -> Self {
         let is_secret = target.resource() == "secrets" && target.group().is_empty();
-        Self { diff: FieldDiff::default(), path: String::new(), is_secret, is_whole }
+        Self { diff: FieldDiff::default(), path: String::new(), is_secret, is_whole, is_complete: false }
     }
 
     fn compare(&mut self, old: Option<&Value>, new: Option<&Value>) {
@@ -193,6 +204,9 @@ impl FieldComparison {
                 self.compare_fields(&Map::new(), new);
             }
             (Some(Value::Array(old)), Some(Value::Array(new))) => self.compare_items(old, new),
+            (None | Some(Value::Null), Some(Value::Array(new))) if self.is_complete && has_parts(new) => {
+                self.compare_items(&[], new);
+            }
             // Typed objects leave out empty collections and nulls.
             (None | Some(Value::Null), Some(new)) if is_empty(new) => {}
             (Some(old), None | Some(Value::Null)) if is_empty(old) => {}
@@ -229,7 +243,7 @@ impl FieldComparison {
             }
             return;
         };
-        // Looked up in maps: lists may have many thousand items.
+        // Looked up in maps: lists may have many thousands of items.
         let by_identity = |items: &'_ [Value]| -> HashMap<String, usize> {
             items.iter().enumerate().map(|(at, item)| (plain_text(&item[identity]), at)).collect()
         };
@@ -249,6 +263,12 @@ impl FieldComparison {
 
     /// Adds the change of a list whose items have no names: what was added and what was removed, if that is short.
     fn add_list(&mut self, old: &[Value], new: &[Value]) {
+        if self.is_complete && (has_parts(old) || has_parts(new)) {
+            for index in 0..old.len().max(new.len()) {
+                self.within(&format!("[{index}]"), old.get(index), new.get(index));
+            }
+            return;
+        }
         self.add(Some(&Value::Array(old.to_vec())), Some(&Value::Array(new.to_vec())));
     }
 
@@ -276,7 +296,11 @@ impl FieldComparison {
     }
 
     fn add(&mut self, old: Option<&Value>, new: Option<&Value>) {
-        let is_hidden = self.is_hidden();
+        let (is_hidden, is_complete) = (self.is_hidden(), self.is_complete);
+        let shown = |value: &Value| {
+            let text = outlined(value);
+            if is_complete { text } else { shortened(text) }
+        };
         let value = |value: Option<&Value>| match value {
             None | Some(Value::Null) => FieldValue::Absent,
             Some(value) => match shown(value) {
@@ -285,7 +309,11 @@ impl FieldComparison {
             },
         };
         let (old, new) = (value(old), value(new));
-        self.diff.push(FieldChange { path: shortened_path(&self.path), old, new });
+        if is_complete {
+            self.diff.changes.push(FieldChange { path: self.path.clone(), old, new });
+        } else {
+            self.diff.push(FieldChange { path: shortened_path(&self.path), old, new });
+        }
     }
 
     fn is_hidden(&self) -> bool {
@@ -297,14 +325,14 @@ impl FieldComparison {
     }
 }
 
-/// Returns whether a name on the path says that its value is a secret.
+/// Returns whether a name on the path suggests that its value is a secret.
 fn names_a_secret(path: &str) -> bool {
     let plain = plain_letters(path);
     let is_secret = |name: &str| name.ends_with("secret");
     SENSITIVE.iter().any(|word| plain.contains(word)) || plain.split(['.', '[', ']']).any(is_secret)
 }
 
-/// Returns whether a text, such as an argument of a command, holds a secret: `--password=hunter2`, `["--token","x"]`.
+/// Returns whether a string, such as an argument of a command, holds a secret: `--password=hunter2`, `["--token","x"]`.
 fn tells_a_secret(text: &str) -> bool {
     let plain = plain_letters(text);
     SENSITIVE.iter().any(|word| {
@@ -313,9 +341,14 @@ fn tells_a_secret(text: &str) -> bool {
     })
 }
 
-/// Returns a text in lower case, without what separates words.
+/// Returns a string in lower case, without word separators.
 fn plain_letters(text: &str) -> String {
     text.to_lowercase().chars().filter(|letter| !matches!(letter, '-' | '_')).collect()
+}
+
+/// Returns whether the items of a list have fields or items of their own.
+fn has_parts(items: &[Value]) -> bool {
+    items.iter().any(|item| item.is_object() || item.is_array())
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -341,17 +374,16 @@ fn plain_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Returns the value as it is shown: an object or list that is too long by its size, a text by its beginning. Texts
-/// within an object are not searched for secrets, so only lists of plain values are shown.
-fn shown(value: &Value) -> String {
-    let text = match value {
+/// Returns the value in the form shown: an object or a list of objects by its size. Strings within an object are not
+/// searched for secrets, so only lists of plain values are shown.
+fn outlined(value: &Value) -> String {
+    match value {
         Value::Object(fields) => format!("{{{} fields}}", fields.len()),
-        Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
+        Value::Array(items) if has_parts(items) => {
             format!("[{} items]", items.len())
         }
         plain => plain.to_string(),
-    };
-    shortened(text)
+    }
 }
 
 fn shortened(mut text: String) -> String {
@@ -425,6 +457,29 @@ mod tests {
         let meta =
             |version: &str| json!({"metadata": {"resourceVersion": version, "managedFields": [version]}});
         check(meta("1"), meta("2"), "");
+    }
+
+    #[test]
+    fn a_complete_diff_leaves_nothing_out() {
+        let object = |from: u32| -> Value {
+            let fields = (from..from + 20).map(|number| (format!("f{number:03}"), json!("x".repeat(100))));
+            Value::Object(fields.collect())
+        };
+        let diff = FieldDiff::complete(&deployment(), &object(0), &object(100));
+        assert_eq!((diff.changes.len(), diff.omitted), (40, 0));
+        let is_whole =
+            |change: &FieldChange| matches!(&change.new, FieldValue::Shown(text) if text.len() == 102);
+        assert_eq!(diff.changes.iter().filter(|change| is_whole(change)).count(), 20);
+        let list =
+            |ports: &[u32]| json!({"l": ports.iter().map(|port| json!({"port": port})).collect::<Vec<_>>()});
+        let diff = FieldDiff::complete(&deployment(), &list(&[1]), &list(&[2, 3]));
+        assert_eq!(diff.to_string(), "l[0].port 1 → 2, l[1].port = 3");
+        let diff =
+            FieldDiff::complete(&deployment(), &json!({}), &json!({"c": [{"name": "web", "image": "a"}]}));
+        assert_eq!(diff.to_string(), "c[web].image = \"a\", c[web].name = \"web\"");
+        let secret = Key::new("", "secrets", "default", "login");
+        let diff = FieldDiff::complete(&secret, &json!({}), &json!({"data": {"who": "hunter2"}}));
+        assert_eq!(diff.to_string(), "data.who added");
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! FNV-1a, for what outlives a process: names, shards and numbers that every release must compute in the same way.
+//! FNV-1a, for values that outlive a process: names, shards and numbers that every release must compute the same way.
 //!
-//! **Invariant:** the values never change. Not for hash maps, and not where others choose the input: they could make
-//! two texts collide.
+//! **Invariant:** the values never change. Unsuitable for hash maps, and for input chosen by an attacker, who could
+//! make two strings collide.
 
-/// Computes FNV-1a of 32 bits. Its upper bits are poor for short texts: mix them before taking some.
+/// Computes the 32-bit FNV-1a hash. Its upper bits are poor for short strings: mix them before using them.
 pub fn fnv_32(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// Computes FNV-1a of 64 bits. Its upper bits are also poor for short texts.
+/// Computes the 64-bit FNV-1a hash. Its upper bits are also poor for short strings.
 pub fn fnv_64(bytes: &[u8]) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325;
     bytes.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))

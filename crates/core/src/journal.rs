@@ -1,5 +1,5 @@
-//! What happened: the closed list of everything a runtime does. The runtime writes it, `why` prints it, metrics fold
-//! it, the console draws it, the simulator's oracles judge it. A new insight is a new variant, never a new channel.
+//! The journal: the closed list of everything a runtime does. The runtime writes it, `why` prints it, metrics aggregate
+//! it, the console draws it, and the simulator's oracles judge it. A new insight is a new variant, never a new channel.
 //!
 //! **Invariant:** an entry says what was done, never what is desired; a reconciler cannot see it. Entries are small:
 //! names are shared, and whole objects are never included.
@@ -29,6 +29,11 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "camelCase")]
 pub enum Entry {
+    /// A controller is ready to work.
+    ControllerStarted {
+        /// How many objects it reconciles at a time.
+        workers: u64,
+    },
     /// A watch delivered a state of an object.
     Observed {
         /// The object.
@@ -45,7 +50,7 @@ pub enum Entry {
         /// The decoder's message.
         error: String,
     },
-    /// A function of the operator that runs outside of reconciles panicked on an object and was skipped.
+    /// A function of the operator that runs outside reconciles panicked on an object and was skipped.
     Panicked {
         /// The object.
         object: Key,
@@ -81,42 +86,42 @@ pub enum Entry {
     },
     /// The reconciler read a cached object.
     Read {
-        /// Who was being reconciled.
+        /// The object being reconciled.
         object: Key,
         /// What it read.
         read: Key,
-        /// At which state; absent when there was no such object.
+        /// The revision it read; absent if there was no such object.
         revision: Option<Revision>,
     },
     /// The reconciler wrote, or would have written.
     Wrote {
-        /// Who was being reconciled.
+        /// The object being reconciled.
         object: Key,
         /// How.
         verb: Verb,
         /// What was written.
         target: Key,
-        /// What came of it.
+        /// The result.
         outcome: WriteOutcome,
         /// What it changed, when known; empty for objects that were created or deleted as a whole.
         diff: FieldDiff,
     },
     /// Someone else changed actual state away from desired state.
     Drifted {
-        /// Who was being reconciled.
+        /// The object being reconciled.
         object: Key,
         /// What drifted: a key or the name of an external resource.
         target: String,
         /// Paths that differ.
         diff: Vec<String>,
     },
-    /// A handler of the object was called (handlers only; a plain reconciler shows in started and settled).
+    /// A handler of the object was called (a plain reconciler appears only as started and settled).
     Handled {
         /// The object.
         object: Key,
         /// Which handler, by its id.
         handler: String,
-        /// What came of it.
+        /// The result.
         outcome: HandlerOutcome,
         /// How long it ran.
         took: Duration,
@@ -134,50 +139,64 @@ pub enum Entry {
         /// How long it ran.
         took: Duration,
     },
-    /// A reconcile ended well.
+    /// A reconcile succeeded.
     Settled {
         /// The object.
         object: Key,
         /// What it asked for.
-        next: Next,
+        next: RequestedNext,
         /// How long it ran.
         took: Duration,
     },
-    /// A reconcile was cancelled before its end: leadership for its object was lost, or the operator stopped.
+    /// A reconcile was cancelled before it finished: leadership for its object was lost, or the operator stopped.
     Cancelled {
         /// The object.
         object: Key,
         /// How long it ran.
         took: Duration,
     },
-    /// A full pass over a world outside the cluster ended.
+    /// A full pass over a world outside the cluster finished.
     Surveyed {
         /// The world's name.
         world: String,
+        /// External resources that the objects want.
+        #[serde(default)]
+        wanted: u64,
         /// External resources listed.
         things: u64,
-        /// Of these, ours.
+        /// How many of these are ours.
         owned: u64,
         /// Objects whose external resources differed from the desired state, queued by this pass.
         suspects: u64,
-        /// External resources without an owner that wait for their deletion to be confirmed.
+        /// External resources without an owner that await confirmation before deletion.
         leaks: u64,
         /// Leaks deleted by this pass.
         deleted: u64,
         /// Why leaks that were due were not deleted.
         withheld: Option<String>,
     },
+    /// A full pass over a world outside the cluster failed.
+    SurveyFailed {
+        /// The world's name.
+        world: String,
+        /// Why.
+        error: String,
+        /// Whether the circuit breaker is open: only probes are sent.
+        is_blocked: bool,
+        /// The time until the next attempt.
+        retry: Duration,
+    },
     /// The operator gained or lost leadership.
     Led {
         /// The lease.
         lease: String,
-        /// Holding it now?
+        /// Whether the operator holds it now.
         is_leader: bool,
     },
 }
 
 impl Entry {
-    /// Returns the object this entry is about; none for watches, worlds and leases.
+    /// Returns the object this entry is about; none for controllers, watches, worlds and leases.
     pub fn object(&self) -> Option<&Key> {
         match self {
             Self::Observed { object, .. }
@@ -192,7 +211,11 @@ impl Entry {
             | Self::Failed { object, .. }
             | Self::Settled { object, .. }
             | Self::Cancelled { object, .. } => Some(object),
-            Self::Watched { .. } | Self::Surveyed { .. } | Self::Led { .. } => None,
+            Self::ControllerStarted { .. }
+            | Self::Watched { .. }
+            | Self::Surveyed { .. }
+            | Self::SurveyFailed { .. }
+            | Self::Led { .. } => None,
         }
     }
 }
@@ -211,7 +234,8 @@ impl Entry {
 }
 
 impl Cause {
-    fn mentioned(&self) -> Option<&Key> {
+    /// Returns the other object that this cause names.
+    pub fn mentioned(&self) -> Option<&Key> {
         match self {
             Self::Owned { child: other, .. }
             | Self::Related { other, .. }
@@ -230,6 +254,7 @@ impl Record {
             Entry::Quarantined { error: text, .. }
             | Entry::Panicked { message: text, .. }
             | Entry::Failed { error: text, .. }
+            | Entry::SurveyFailed { error: text, .. }
             | Entry::Handled {
                 outcome: HandlerOutcome::Retry { error: text, .. } | HandlerOutcome::GaveUp { error: text },
                 ..
@@ -248,13 +273,13 @@ impl Record {
 pub enum Change {
     /// First seen in a list.
     Listed,
-    /// Created since.
+    /// Created after the list.
     Added,
     /// Changed.
     Modified,
-    /// Deleted, as the watch says.
+    /// Deleted, as reported by the watch.
     Deleted,
-    /// Deleted while nobody was watching; found by a list that no longer holds it.
+    /// Deleted while no watch was running; discovered because a list no longer contains it.
     Missed,
 }
 
@@ -262,13 +287,13 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "cause", rename_all = "camelCase")]
 pub enum Cause {
-    /// It was there when the operator started.
+    /// It existed when the operator started.
     Listed,
     /// It was created.
     Created,
     /// Its desired state was edited (generation, labels, annotations, deletion).
     Edited,
-    /// Something else of it changed, usually its status.
+    /// Something else about it changed, usually its status.
     Changed,
     /// It is gone.
     Deleted,
@@ -293,9 +318,9 @@ pub enum Cause {
         /// How it changed.
         change: Change,
     },
-    /// Something outside the cluster asked.
+    /// Something outside the cluster asked for it.
     Outside {
-        /// Who, in the words of the source.
+        /// Who asked, as the source describes itself.
         source: Cow<'static, str>,
     },
     /// The last run asked to be called again.
@@ -304,7 +329,7 @@ pub enum Cause {
     Retried,
     /// The periodic pass.
     Resync,
-    /// The last run was cut off before its end.
+    /// The last run was interrupted before it finished.
     Interrupted,
 }
 
@@ -350,7 +375,7 @@ pub enum WriteOutcome {
     },
 }
 
-/// The result of a call of a handler.
+/// The result of a handler call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "camelCase")]
 pub enum HandlerOutcome {
@@ -358,7 +383,7 @@ pub enum HandlerOutcome {
     Done,
     /// It failed and is called again.
     Retry {
-        /// In how long.
+        /// The time until then.
         after: Duration,
         /// The error.
         error: String,
@@ -376,14 +401,14 @@ pub enum HandlerOutcome {
 pub enum FaultClass {
     /// Retried after the per-object backoff.
     Retry {
-        /// In how long.
+        /// The time until then.
         after: Duration,
     },
     /// Not retried until the object changes.
     Terminal,
     /// The reconciler panicked; retried like any error.
     Panic {
-        /// In how long.
+        /// The time until then.
         after: Duration,
     },
 }
@@ -391,12 +416,12 @@ pub enum FaultClass {
 /// What a successful reconcile asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "next", rename_all = "camelCase")]
-pub enum Next {
+pub enum RequestedNext {
     /// Wait for a change.
     AwaitChange,
-    /// Again after this time.
+    /// Run again after this time.
     Requeue {
-        /// In how long.
+        /// The time until then.
         after: Duration,
     },
     /// The object no longer exists; its state was dropped.
@@ -411,11 +436,11 @@ pub enum WatchState {
     Listing,
     /// In step with the server.
     Fresh,
-    /// Cut off; retried in its own time.
+    /// Disconnected; retried with its own backoff.
     Failing {
         /// The exact message.
         error: String,
-        /// Retried in how long.
+        /// The time until the next attempt.
         retry: Duration,
     },
 }

@@ -1,24 +1,23 @@
-//! What an object is called: group, resource, namespace, name, in one spelling.
+//! The identity of an object: group, resource, namespace, name, in one spelling.
 //!
-//! A [`Key`] is the text `group/resource/namespace/name`, always four segments: the core group is the empty first
-//! segment, a cluster-scoped object has an empty third. The order of the text is the order of lists (namespace,
-//! then name, bytewise), which is what Kubernetes clients see. A [`Prefix`] is a key cut after a whole segment.
-//! People read a key without the segments that are empty: `pods/default/web`.
+//! A [`Key`] is the text `group/resource/namespace/name`, always four segments; the core group and the namespace of a
+//! cluster-scoped object are empty. Keys sort as Kubernetes lists do: by namespace, then name, bytewise. A [`Prefix`]
+//! is a key cut after a whole segment. `Display` omits empty segments: `pods/default/web`.
 //!
-//! **Invariant:** a key that is stored has exactly four segments, so that it reads back. Names come from outside, and a key
-//! made of one with a slash is not [well-formed](Key::is_well_formed): it names nothing, and no store takes it.
+//! **Invariant:** a stored key has exactly four segments, so that it can be parsed back. A key made from a name with a
+//! slash is not [well-formed](Key::is_well_formed): it names nothing, and no store accepts it.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// The one name of one object. Cheap to clone.
+/// The unique name of one object. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<str>);
 
 impl Key {
-    /// Creates the key of an object; `namespace` is empty for cluster-scoped kinds, `group` is empty for the core group.
+    /// Creates the key of an object. `namespace` is empty for cluster-scoped kinds, `group` for the core group.
     pub fn new(group: &str, resource: &str, namespace: &str, name: &str) -> Self {
         let mut text = String::with_capacity(group.len() + resource.len() + namespace.len() + name.len() + 3);
         for (index, segment) in [group, resource, namespace, name].into_iter().enumerate() {
@@ -30,12 +29,12 @@ impl Key {
         Self(text.into())
     }
 
-    /// Reads the text form back; `None` unless it has exactly four segments.
+    /// Parses the text form; `None` unless it has exactly four segments.
     pub fn parse(text: &str) -> Option<Self> {
         has_four_segments(text).then(|| Self(text.into()))
     }
 
-    /// Returns whether it has four segments: it has more if one of the parts it was made of contains a slash.
+    /// Returns whether it has four segments: it has more if any of its parts contains a slash.
     pub fn is_well_formed(&self) -> bool {
         has_four_segments(&self.0)
     }
@@ -74,8 +73,7 @@ fn has_four_segments(text: &str) -> bool {
     text.bytes().filter(|byte| *byte == b'/').count() == 3
 }
 
-/// As people write it: without the group or the namespace that it does not have. For machines there is
-/// [`as_str`](Key::as_str).
+/// The form people write: without an empty group or namespace. For machines there is [`as_str`](Key::as_str).
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, segment) in self.0.split('/').filter(|segment| !segment.is_empty()).enumerate() {
@@ -116,6 +114,11 @@ impl<'de> Deserialize<'de> for Key {
 pub struct Prefix(Arc<str>);
 
 impl Prefix {
+    /// Covers every object of a group, of all its resources. It names no topic, so it cannot be watched.
+    pub fn group(group: &str) -> Self {
+        Self(format!("{group}/").into())
+    }
+
     /// Covers every object of a resource, in all namespaces.
     pub fn resource(group: &str, resource: &str) -> Self {
         Self(format!("{group}/{resource}/").into())
@@ -136,7 +139,7 @@ impl Prefix {
         key.as_str().starts_with(&*self.0)
     }
 
-    /// Returns the part `group/resource/` that names the resource.
+    /// Returns the `group/resource/` part, which names the resource.
     pub fn topic(&self) -> &str {
         let end = self.0.match_indices('/').nth(1).map_or(self.0.len(), |(at, _)| at + 1);
         &self.0[..end]

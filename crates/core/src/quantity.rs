@@ -1,13 +1,13 @@
-//! Quantities as Kubernetes writes them: `500m`, `1.5Gi`, `1e9`. The only parser of the workspace.
+//! Quantities as Kubernetes writes them: `500m`, `1.5Gi`, `1e9`. The workspace's only quantity parser.
 //!
-//! An amount is a whole number of billionths. Finer parts are rounded up, away from zero, and larger amounts are cut to
-//! 2^63, as in Kubernetes. `Display` writes the canonical form, which is what the API stores: `0.5` becomes `500m`,
+//! An amount is a whole number of billionths. Finer parts are rounded up, away from zero, and larger amounts are capped
+//! at 2^63, as in Kubernetes. `Display` writes the canonical form, which is what the API stores: `0.5` becomes `500m`,
 //! `1024Ki` becomes `1Mi`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Billionths in one.
+/// The number of billionths in one.
 const ONE: i128 = 1_000_000_000;
 /// The largest amount.
 const AMOUNT_MAX: i128 = i64::MAX as i128 * ONE;
@@ -16,7 +16,7 @@ const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 /// Units of powers of 1024.
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// Why a text is not a quantity, in Kubernetes' words.
+/// Why a string is not a quantity, with Kubernetes' wording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.message())]
 pub enum QuantityError {
@@ -38,7 +38,7 @@ impl QuantityError {
     }
 }
 
-/// The family of units a quantity was given in. It is written in the same one.
+/// The family of units a quantity was given in. `Display` uses the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnitFamily {
     Decimal,
@@ -59,17 +59,17 @@ impl Quantity {
         self.nanos
     }
 
-    /// Returns the amount in wholes, rounded up.
+    /// Returns the amount in whole units, rounded up.
     pub fn wholes(self) -> i128 {
         div_ceil(self.nanos, ONE)
     }
 
-    /// Returns a positive amount in wholes, rounded up: a number of bytes or of objects.
+    /// Returns a positive amount in whole units, rounded up: a number of bytes or of objects.
     pub fn positive_wholes(self) -> Option<u64> {
         u64::try_from(self.wholes()).ok().filter(|wholes| *wholes > 0)
     }
 
-    /// Returns how many times `divisor` the amount is, rounded up.
+    /// Returns the amount divided by `divisor`, rounded up.
     pub fn in_units_of(self, divisor: Self) -> Option<i128> {
         (divisor.nanos > 0).then(|| div_ceil(self.nanos, divisor.nanos))
     }
@@ -184,7 +184,7 @@ fn div_ceil(number: i128, divisor: i128) -> i128 {
     number.div_euclid(divisor) + i128::from(number.rem_euclid(divisor) > 0)
 }
 
-/// Divides by the factor as often as it goes.
+/// Divides by the factor as often as there is no remainder, at most `times_max` times.
 fn reduce(mut number: i128, factor: i128, times_max: usize) -> (i128, usize) {
     let mut times = 0;
     while number % factor == 0 && times < times_max {

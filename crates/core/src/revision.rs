@@ -1,6 +1,6 @@
-//! When something changed: the global, strictly growing number of a commit.
+//! Revisions: the global, strictly growing number of a commit.
 //!
-//! It is the `resourceVersion` of the API. Clients compare it numerically, so it is printed as plain decimal and
+//! It is the `resourceVersion` of the API. Clients compare it numerically, so it is printed in plain decimal and
 //! never as `0` for anything stored.
 
 use std::fmt;

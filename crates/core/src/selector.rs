@@ -1,8 +1,8 @@
-//! Which objects are meant: label selectors ([`LabelSelector`]) and field selectors ([`FieldSelector`]).
+//! Selectors: label selectors ([`LabelSelector`]) and field selectors ([`FieldSelector`]).
 //!
-//! Both are parsed once per request and matched without allocating, against a lookup the caller gives, so an index
-//! or a parsed side-struct serves as well as a map. Grammar and error texts are Kubernetes': clients and users meet
-//! the words they know. What fields a kind offers is not known here; the API server checks that.
+//! Both are parsed once per request and matched without allocating, against a lookup function from the caller, so an
+//! index or a parsed side-struct works as well as a map. Grammar and error messages are Kubernetes' own, so they are
+//! familiar to clients and users. This module does not know which fields a kind offers; the API server checks that.
 
 mod field;
 mod label;
@@ -13,7 +13,7 @@ pub use field::{FieldSelector, FieldTerm};
 pub use label::{LabelSelector, Operator, Requirement};
 pub use syntax::{label_key_faults, label_value_faults};
 
-/// A selector that cannot be read; the text is the one Kubernetes gives.
+/// A selector that cannot be parsed; the message is the same as Kubernetes'.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(pub(crate) String);

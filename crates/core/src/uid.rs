@@ -1,4 +1,4 @@
-//! Which object it is, across deletion and re-creation under the same name: a version 4 UUID.
+//! Uids: version 4 UUIDs that identify an object across deletion and re-creation under the same name.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! What an API server and an operator tell about one object: who wrote it, and what was done about it. Data only, in
+//! What an API server and an operator report about one object: who wrote it, and what was done about it. Data only, in
 //! the form in which it is sent.
 //!
-//! **Invariant:** the sender of these has checked that the receiver may read the object, and every other object that is
-//! named with more than its name.
+//! **Invariant:** the sender has checked that the receiver may read the object, and every other object of which more
+//! than the name is included.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::journal::Record;
 use crate::{FieldDiff, Key, Revision};
 
-/// One write that a server received.
+/// The user under which the server's own writes are recorded.
+pub const SERVER_USER: &str = "system:apiserver";
+
+/// One write that a server received, or made itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteRecord {
@@ -18,13 +21,13 @@ pub struct WriteRecord {
     pub at: Timestamp,
     /// Who sent it.
     pub user: String,
-    /// With which program.
+    /// The program that sent it.
     pub agent: String,
     /// `create`, `update`, `patch`, `apply`, `delete`.
     pub verb: String,
     /// What was written.
     pub target: Key,
-    /// Which part of it; empty for the object itself.
+    /// The subresource; empty for the object itself.
     pub subresource: String,
     /// Its field manager; empty if it named none.
     pub manager: String,
@@ -38,12 +41,28 @@ pub struct WriteRecord {
     pub refusal: Option<Refusal>,
 }
 
+/// A field that two writers change back and forth.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FieldFight {
+    /// The object.
+    pub target: Key,
+    /// The field: `spec.replicas`.
+    pub path: String,
+    /// Who changes it: field managers, or programs that name none.
+    pub writers: Vec<String>,
+    /// How often one of them undid what another had written.
+    pub reverts: u32,
+    /// The first of these writes.
+    pub since: Timestamp,
+}
+
 /// Why a server refused a write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The HTTP status code.
     pub code: u16,
-    /// The server's words.
+    /// The server's message.
     pub message: String,
 }
 
@@ -58,6 +77,9 @@ pub struct OperatorJournal {
     pub since: Option<Timestamp>,
     /// How many records of all objects were dropped.
     pub dropped: u64,
+    /// When the operator started: its journal is kept in memory and begins there.
+    #[serde(default)]
+    pub started: Option<Timestamp>,
 }
 
 /// What a server knows about one object besides the object itself.
@@ -66,10 +88,13 @@ pub struct OperatorJournal {
 pub struct ObjectHistory {
     /// Writes to it, oldest first.
     pub writes: Vec<WriteRecord>,
-    /// Earlier writes are not known.
+    /// The time before which writes are not known.
     pub since: Option<Timestamp>,
     /// How many writes of all objects were dropped.
     pub dropped: u64,
-    /// What the operators in the process of the server did about it.
+    /// When the server started: the history is kept in memory and begins there.
+    #[serde(default)]
+    pub started: Option<Timestamp>,
+    /// What the operators in the server's process did about it.
     pub operators: Vec<OperatorJournal>,
 }

@@ -1,9 +1,11 @@
 //! Entries of a journal as text, one line each.
 
 use homeostat_core::Key;
-use homeostat_core::journal::{Cause, Change, Entry, FaultClass, HandlerOutcome, Next, WriteOutcome};
+use homeostat_core::journal::{
+    Cause, Change, Entry, FaultClass, HandlerOutcome, RequestedNext, WriteOutcome,
+};
 
-/// Describes one entry in one line: a word for what was done, and the rest.
+/// Describes one entry in one line: a word for the action, then the details.
 pub fn describe_entry(entry: &Entry) -> String {
     match entry {
         Entry::Observed { revision, change, .. } => {
@@ -54,9 +56,9 @@ pub fn describe_entry(entry: &Entry) -> String {
         }
         Entry::Settled { next, took, .. } => {
             let next = match next {
-                Next::AwaitChange => "waits for a change".to_owned(),
-                Next::Requeue { after } => format!("again in {after:.1?}"),
-                Next::Gone => "it is gone".to_owned(),
+                RequestedNext::AwaitChange => "waits for a change".to_owned(),
+                RequestedNext::Requeue { after } => format!("again in {after:.1?}"),
+                RequestedNext::Gone => "it is gone".to_owned(),
             };
             format!("settled      after {took:.1?}, {next}")
         }
@@ -64,14 +66,27 @@ pub fn describe_entry(entry: &Entry) -> String {
             format!("cancelled    after {took:.1?}: the right to act was lost, or the operator stopped")
         }
         Entry::Watched { resource, .. } => format!("watched      {resource}"),
-        Entry::Surveyed { world, things, owned, suspects, leaks, deleted, withheld } => {
+        Entry::Surveyed { .. } | Entry::SurveyFailed { .. } => describe_survey(entry),
+        Entry::ControllerStarted { workers } => format!("ready        with {workers} workers"),
+        Entry::Led { lease, is_leader } => format!("led          {lease} {is_leader}"),
+    }
+}
+
+/// Describes a pass over a world.
+fn describe_survey(entry: &Entry) -> String {
+    match entry {
+        Entry::Surveyed { world, wanted, things, owned, suspects, leaks, deleted, withheld } => {
             let withheld = withheld.as_ref().map(|why| format!(", none deleted: {why}")).unwrap_or_default();
             format!(
-                "surveyed     {world}: {things} things, {owned} ours, {suspects} to look at, {leaks} leaks, \
+                "surveyed     {world}: {wanted} wanted, {things} found, {owned} ours, {suspects} to look at, {leaks} leaks, \
                  {deleted} deleted{withheld}"
             )
         }
-        Entry::Led { lease, is_leader } => format!("led          {lease} {is_leader}"),
+        Entry::SurveyFailed { world, error, is_blocked, retry } => {
+            let blocked = if *is_blocked { ", and nothing else is sent until then" } else { "" };
+            format!("not surveyed {world}: {error}; tried again in {retry:.1?}{blocked}")
+        }
+        _ => String::new(),
     }
 }
 

@@ -1,9 +1,9 @@
-//! What was collected about an object, and questions that the rules ask about it.
+//! What was collected about an object, and the queries that the rules run on it.
 
 use homeostat_core::Key;
 use homeostat_core::journal::Record;
 use homeostat_core::write_history::{OperatorJournal, WriteRecord};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 /// Everything that an explanation is made of.
@@ -11,10 +11,16 @@ use serde_json::Value;
 pub struct Evidence {
     /// The time of the collection.
     pub now: Timestamp,
-    /// Which object is asked about.
+    /// The object to explain.
     pub subject: Key,
-    /// The object itself (unless it does not exist), its owners and what it owns.
+    /// The object itself (if it exists), its owners and the objects it owns. A Service counts as the owner of its Pods.
     pub objects: Vec<SeenObject>,
+    /// Objects that these depend on: the claims of Pods, and the nodes of Pods that do not run.
+    pub related: Vec<SeenObject>,
+    /// Whether the caller may read the object.
+    pub is_readable: bool,
+    /// Whether the cluster is known to have no nodes.
+    pub has_no_nodes: bool,
     /// Events about these objects.
     pub events: Vec<Value>,
     /// What operators did about these objects.
@@ -56,7 +62,26 @@ pub struct MissingReference {
 }
 
 impl Evidence {
-    /// Returns the object that is asked about, if it exists.
+    /// Creates empty evidence about an object.
+    pub fn new(now: Timestamp, subject: Key) -> Self {
+        Self {
+            now,
+            subject,
+            objects: Vec::new(),
+            related: Vec::new(),
+            is_readable: true,
+            has_no_nodes: false,
+            events: Vec::new(),
+            journals: Vec::new(),
+            writes: Vec::new(),
+            leases: Vec::new(),
+            missing: Vec::new(),
+            definition_managers: Vec::new(),
+            gaps: Vec::new(),
+        }
+    }
+
+    /// Returns the object to explain, if it exists.
     pub fn subject(&self) -> Option<&SeenObject> {
         self.find(&self.subject)
     }
@@ -64,6 +89,20 @@ impl Evidence {
     /// Returns an object by its key.
     pub(crate) fn find(&self, key: &Key) -> Option<&SeenObject> {
         self.objects.iter().find(|object| object.key == *key)
+    }
+
+    /// Returns an object that others depend on.
+    pub(crate) fn find_related(&self, resource: &str, namespace: &str, name: &str) -> Option<&SeenObject> {
+        let key = Key::new("", resource, namespace, name);
+        self.related.iter().find(|object| object.key == key)
+    }
+
+    /// Returns the last warning about an object.
+    pub(crate) fn last_warning(&self, object: &SeenObject) -> Option<&Value> {
+        let warns = |event: &&Value| {
+            event["type"] == "Warning" && event["involvedObject"]["uid"].as_str() == Some(object.uid())
+        };
+        self.events.iter().filter(warns).max_by_key(|event| event_time(event))
     }
 
     /// Returns the object and everything below it.
@@ -78,7 +117,7 @@ impl Evidence {
             .flat_map(|journal| journal.records.iter().map(move |record| (journal.operator.as_str(), record)))
     }
 
-    /// Returns how an object is called in a sentence.
+    /// Returns the name of an object for use in a sentence.
     pub(crate) fn name_of(&self, key: &Key) -> String {
         let kind = self.find(key).map_or_else(|| singular(key.resource()), |object| object.kind.clone());
         format!("{kind} {}", key.name())
@@ -96,16 +135,41 @@ impl SeenObject {
         self.value["metadata"]["uid"].as_str().unwrap_or_default()
     }
 
-    /// Returns since when it is being deleted.
+    /// Returns when its deletion began.
     pub(crate) fn deleted_at(&self) -> Option<Timestamp> {
+        // The timestamp is when the grace period ends.
+        let grace = self.value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+        let deadline = self.deletion_deadline()?;
+        Some(deadline.checked_sub(SignedDuration::from_secs(grace)).unwrap_or(deadline))
+    }
+
+    /// Returns when it should be gone, unless something else holds it.
+    pub(crate) fn deletion_deadline(&self) -> Option<Timestamp> {
         self.value["metadata"]["deletionTimestamp"].as_str()?.parse().ok()
     }
 
-    /// Returns who manages which part of it, as far as the server records it.
+    /// Returns when it was created.
+    pub(crate) fn created_at(&self) -> Option<Timestamp> {
+        self.value["metadata"]["creationTimestamp"].as_str()?.parse().ok()
+    }
+
+    /// Returns whether it is of this built-in kind.
+    pub(crate) fn is_a(&self, group: &str, resource: &str) -> bool {
+        self.key.group() == group && self.key.resource() == resource
+    }
+
+    /// Returns its field managers, as far as the server records them.
     pub(crate) fn managers(&self) -> impl Iterator<Item = &str> {
         let managed = self.value["metadata"]["managedFields"].as_array().into_iter().flatten();
         managed.filter_map(|entry| entry["manager"].as_str())
     }
+}
+
+/// Returns when an event was last seen.
+pub(crate) fn event_time(event: &Value) -> Option<Timestamp> {
+    let times = ["lastTimestamp", "eventTime", "firstTimestamp"];
+    let last = event["series"]["lastObservedTime"].as_str();
+    last.or_else(|| times.iter().find_map(|name| event[name].as_str()))?.parse().ok()
 }
 
 /// Returns the singular of a resource, for objects that were not seen.

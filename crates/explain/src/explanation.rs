@@ -1,11 +1,11 @@
-//! What an explanation consists of: the health of an object, the causes of its trouble, how it came to be as it is, and
-//! what it waits for.
+//! What an explanation consists of: the health of an object, the causes of its problems, how it got there, and what it
+//! waits for.
 
 use homeostat_core::{FieldDiff, Key};
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// Why an object is as it is.
+/// Explains why an object is in its present state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
@@ -13,28 +13,32 @@ pub struct Explanation {
     pub subject: String,
     /// The time of the collection.
     pub at: Timestamp,
-    /// How it is.
+    /// Its health.
     pub health: Health,
-    /// One or two sentences: the true cause, or that all is well.
+    /// One or two sentences: the root cause, or its state.
     pub summary: Vec<String>,
-    /// What is wrong, the true cause first.
+    /// What is wrong, root cause first.
     pub causes: Vec<Cause>,
     /// What it waits for.
     pub waits: Vec<String>,
     /// What happened, oldest first.
     pub timeline: Vec<Step>,
-    /// What could not be seen, and what was dropped.
+    /// What could not be seen, and which records were dropped.
     pub gaps: Vec<String>,
 }
 
-/// How an object is.
+/// The health of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Health {
-    /// Nothing is wrong.
+    /// Evidence shows that it is in the desired state.
     Healthy,
+    /// Nothing is wrong, but it is not done: it is starting, paused or being deleted.
+    Waiting,
     /// Something is wrong.
     Failing,
+    /// Nothing is known about its state.
+    Unknown,
     /// There is no such object, or the caller may not read it.
     Absent,
 }
@@ -42,7 +46,7 @@ pub enum Health {
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cause {
-    /// Which sort of problem.
+    /// The kind of problem.
     pub code: CauseCode,
     /// The object that has it.
     pub about: Key,
@@ -50,7 +54,7 @@ pub struct Cause {
     pub text: String,
 }
 
-/// The sorts of problems, the truest causes first.
+/// The kinds of problems, root causes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CauseCode {
@@ -58,21 +62,31 @@ pub enum CauseCode {
     StuckFinalizer,
     /// The operator cannot decode the object.
     Undecodable,
-    /// A Pod refers to an object that does not exist.
+    /// An object should be gone, and the component that should remove it has not done so.
+    StuckDeletion,
+    /// An object refers to another that does not exist.
     MissingReference,
     /// The image of a container cannot be used.
     BadImage,
-    /// A container ends again and again.
+    /// A container keeps exiting.
     CrashLoop,
     /// A container's probe fails.
     ProbeFailed,
-    /// No node takes a Pod.
+    /// No node accepts a Pod.
     Unscheduled,
-    /// An object of the desired name belongs to someone else.
+    /// A Service has no ready Pod.
+    NoEndpoints,
+    /// An object with the desired name belongs to a different owner.
     ConflictingOwner,
+    /// An admission webhook failed, or did not answer in time.
+    FailingWebhook,
+    /// The server refused a write: a quota is used up.
+    QuotaExceeded,
+    /// The server refused a write: a policy or a webhook denied it.
+    Denied,
     /// The server refused a write: the permission is missing.
     MissingRight,
-    /// The server refused a write: the object is invalid, or over a quota.
+    /// The server refused a write: the object is invalid.
     InvalidObject,
     /// An API outside the cluster does not answer in time.
     SlowOutside,
@@ -80,11 +94,11 @@ pub enum CauseCode {
     FailingWorld,
     /// A reconcile or a handler fails.
     Failing,
-    /// A reconcile runs for long.
+    /// A reconcile takes too long.
     SlowRun,
-    /// An object is reconciled and written without end.
+    /// An object is reconciled and written endlessly.
     HotLoop,
-    /// Nobody acts: the lease of the operator has lapsed.
+    /// No operator acts: its lease has lapsed.
     LapsedLease,
     /// A write from outside was refused.
     RefusedWrite,
@@ -99,9 +113,22 @@ pub enum CauseCode {
 }
 
 impl CauseCode {
-    /// Returns its place among the causes: lower is truer.
+    /// Returns its rank among the causes: lower is closer to the root cause.
     pub(crate) fn rank(self) -> usize {
         self as usize
+    }
+
+    /// Returns whether it is about a failed write, which several sources report.
+    pub(crate) fn is_of_write(self) -> bool {
+        matches!(
+            self,
+            Self::FailingWebhook
+                | Self::QuotaExceeded
+                | Self::Denied
+                | Self::MissingRight
+                | Self::InvalidObject
+                | Self::Undecodable
+        )
     }
 }
 
@@ -119,13 +146,16 @@ pub struct Step {
     /// Which fields changed.
     #[serde(skip_serializing_if = "FieldDiff::is_empty")]
     pub diff: FieldDiff,
-    /// How often in a row.
+    /// How many times in a row it happened.
     pub times: u32,
-    /// Which sort of step it is.
+    /// Whether a controller did it, as opposed to a person or an unknown program.
+    #[serde(skip)]
+    pub(crate) is_automatic: bool,
+    /// The kind of step.
     pub kind: StepKind,
 }
 
-/// The sorts of steps.
+/// The kinds of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StepKind {
@@ -135,6 +165,6 @@ pub enum StepKind {
     Look,
     /// An event or condition reported something.
     Notice,
-    /// Something failed, or was warned of.
+    /// Something failed, or caused a warning.
     Failure,
 }

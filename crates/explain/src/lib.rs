@@ -1,6 +1,6 @@
-//! Why an object is as it is. [`Evidence`] is what was collected: objects, events, the journals of operators, the
-//! history of the server, leases. [`explain`] folds it into an [`Explanation`]: the true cause first, then the way it
-//! came about. The command line prints it ([`render`]), and a console can draw the same data.
+//! Explains why an object is in its present state. [`Evidence`] is what was collected: objects, events, the journals of
+//! operators, the history of the server, leases. [`explain`] folds it into an [`Explanation`]: the root cause first,
+//! then how it came about. The command line prints it ([`render`]), and a console can draw the same data.
 //!
 //! **Invariant:** everything here is a function of the evidence: no I/O, no clock, no randomness. It explains only what
 //! the evidence shows, and says what it could not see.
@@ -12,7 +12,10 @@ mod evidence;
 mod explain;
 mod explanation;
 mod findings;
+mod leases;
 mod render;
+mod sentences;
+mod state;
 #[cfg(test)]
 mod tests;
 mod timeline;

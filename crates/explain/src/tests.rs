@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use homeostat_core::journal::{Cause, Entry, FaultClass, Next, Record, Verb, WatchState, WriteOutcome};
-use homeostat_core::write_history::{OperatorJournal, Refusal, WriteRecord};
+use homeostat_core::journal::{
+    Cause, Entry, FaultClass, Record, RequestedNext, Verb, WatchState, WriteOutcome,
+};
+use homeostat_core::write_history::{OperatorJournal, Refusal, SERVER_USER, WriteRecord};
 use homeostat_core::{FieldDiff, Key, Revision};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -29,24 +31,13 @@ fn map() -> Key {
 /// Evidence about a Task with this JSON.
 fn about_task(value: Value) -> Evidence {
     let subject = SeenObject { key: task(), kind: "Task".to_owned(), value, depth: 0 };
-    Evidence {
-        now: now(),
-        subject: task(),
-        objects: vec![subject],
-        events: Vec::new(),
-        journals: Vec::new(),
-        writes: Vec::new(),
-        leases: Vec::new(),
-        missing: Vec::new(),
-        definition_managers: Vec::new(),
-        gaps: Vec::new(),
-    }
+    Evidence { objects: vec![subject], ..Evidence::new(now(), task()) }
 }
 
 fn journal(entries: Vec<(i64, Entry)>) -> OperatorJournal {
     let record = |(seconds, entry)| Record { at: ago(seconds), source: "task".into(), entry };
     let records = entries.into_iter().map(record).collect();
-    OperatorJournal { operator: "tasks.demo.dev".to_owned(), records, since: None, dropped: 0 }
+    OperatorJournal { operator: "tasks.demo.dev".to_owned(), records, since: None, dropped: 0, started: None }
 }
 
 fn started() -> Entry {
@@ -54,7 +45,7 @@ fn started() -> Entry {
 }
 
 fn settled() -> Entry {
-    Entry::Settled { object: task(), next: Next::AwaitChange, took: Duration::ZERO }
+    Entry::Settled { object: task(), next: RequestedNext::AwaitChange, took: Duration::ZERO }
 }
 
 fn failed(error: &str, failures: u32) -> Entry {
@@ -68,7 +59,7 @@ fn wrote(value: u64) -> Entry {
     Entry::Wrote { object: task(), verb: Verb::Apply, target: map(), outcome, diff }
 }
 
-/// A write that the server tells of.
+/// A write that the server reports.
 fn write(target: &Key, seconds: i64, refusal: Option<Refusal>) -> WriteRecord {
     WriteRecord {
         at: ago(seconds),
@@ -85,6 +76,10 @@ fn write(target: &Key, seconds: i64, refusal: Option<Refusal>) -> WriteRecord {
     }
 }
 
+/// What is said about a Task when nothing is known.
+const NOTHING_KNOWN: &str = "Task t has no known state: nothing here is known to watch Task objects (no operator \
+    announced itself), and its status is empty.";
+
 #[track_caller]
 fn check(evidence: &Evidence, code: Option<CauseCode>, first: &str) {
     let explanation = explain(evidence);
@@ -96,18 +91,22 @@ fn check(evidence: &Evidence, code: Option<CauseCode>, first: &str) {
 #[test]
 fn a_failure_is_told_with_its_attempt_and_the_next_try_until_a_run_ends_well() {
     let mut evidence = about_task(json!({}));
-    let run = vec![(20, started()), (10, failed("create pods/a/x: exceeded quota (403)", 3))];
+    let run = vec![(20, started()), (10, failed("create pods/a/x: may not (403)", 3))];
     evidence.journals = vec![journal(run.clone())];
     check(
         &evidence,
         Some(CauseCode::MissingRight),
-        "Task t fails in the controller task (10s ago, 11:59:50Z, attempt 3): create pods/a/x: exceeded quota (403). \
+        "Task t fails in the controller task (10s ago, 11:59:50Z, attempt 3): create pods/a/x: may not (403). \
          It tries again in 20s, 12:00:20Z.",
     );
     evidence.journals = vec![journal([run.clone(), vec![(5, started())]].concat())];
     assert_eq!(explain(&evidence).health, Health::Failing, "another try is under way");
     evidence.journals = vec![journal([run, vec![(5, started()), (4, settled())]].concat())];
-    check(&evidence, None, "Task t is healthy.");
+    check(
+        &evidence,
+        None,
+        "Task t is healthy: the controller task looked at it 4s ago, 11:59:56Z and found nothing left to do.",
+    );
 }
 
 #[test]
@@ -145,7 +144,7 @@ fn an_operator_that_cannot_watch_is_told() {
 fn a_run_that_does_not_end_is_told() {
     let mut evidence = about_task(json!({}));
     evidence.journals = vec![journal(vec![(3, started())])];
-    assert_eq!(explain(&evidence).health, Health::Healthy, "three seconds are nothing");
+    assert_eq!(explain(&evidence).health, Health::Waiting, "three seconds are nothing");
     evidence.journals = vec![journal(vec![(70, started())])];
     check(
         &evidence,
@@ -209,10 +208,10 @@ fn a_lapsed_lease_counts_only_for_the_operator_of_the_object() {
         "Task t has nobody who acts on it: the lease of the operator tasks.demo.dev lapsed 1m ago, 11:59:00Z.",
     );
     evidence.leases = vec![lease("2026-11-17T11:59:50Z")];
-    check(&evidence, None, "Task t is healthy.");
+    check(&evidence, None, NOTHING_KNOWN);
     evidence.leases = vec![lease("2026-11-17T11:58:45Z")];
     evidence.objects[0].value = json!({"metadata": {"managedFields": [{"manager": "other"}]}});
-    check(&evidence, None, "Task t is healthy.");
+    check(&evidence, None, NOTHING_KNOWN);
 }
 
 #[test]
@@ -220,10 +219,30 @@ fn a_refused_write_counts_until_the_next_one() {
     let mut evidence = about_task(json!({}));
     let refusal = Refusal { code: 403, message: "no".to_owned() };
     evidence.writes = vec![write(&task(), 9, None), write(&task(), 5, Some(refusal.clone()))];
-    let first = "Task t was to be changed by kubectl (user dev), and the server refused it with 403 (5s ago, 11:59:55Z): no.";
+    let first = "Task t was to be changed by kubectl (user dev) (5s ago, 11:59:55Z), and the server refused it (403): no.";
     check(&evidence, Some(CauseCode::MissingRight), first);
     evidence.writes = vec![write(&task(), 5, Some(refusal)), write(&task(), 3, None)];
-    check(&evidence, None, "Task t is healthy.");
+    check(&evidence, None, NOTHING_KNOWN);
+}
+
+/// Nothing is stored, so the refusal is all there is.
+#[test]
+fn a_refused_creation_is_told() {
+    let mut evidence = about_task(json!({}));
+    evidence.objects.clear();
+    let message =
+        "pods \"t\" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1";
+    let refusal = Some(Refusal { code: 403, message: message.to_owned() });
+    evidence.writes = vec![WriteRecord { verb: "create".to_owned(), ..write(&task(), 5, refusal) }];
+    check(
+        &evidence,
+        Some(CauseCode::QuotaExceeded),
+        &format!(
+            "Task t does not exist: it was to be created by kubectl (user dev) (5s ago, 11:59:55Z), and the server \
+             refused it (403): {message}."
+        ),
+    );
+    assert_eq!(explain(&evidence).health, Health::Absent);
 }
 
 #[test]
@@ -279,8 +298,106 @@ fn a_write_that_two_tell_of_is_told_once_and_failures_are_counted() {
 }
 
 #[test]
-fn an_object_that_is_not_there_says_nothing_else() {
+fn an_object_that_is_not_there_is_told_with_who_deleted_it() {
     let mut evidence = about_task(json!({}));
     evidence.objects.clear();
-    check(&evidence, None, "Task t does not exist, or you may not read it.");
+    check(&evidence, None, "Task t in a does not exist.");
+    let deletion = |seconds, user: &str, agent: &str| WriteRecord {
+        verb: "delete".to_owned(),
+        user: user.to_owned(),
+        agent: agent.to_owned(),
+        ..write(&task(), seconds, None)
+    };
+    evidence.writes = vec![deletion(60, "dev", "kubectl/v1")];
+    check(&evidence, None, "Task t in a does not exist: kubectl (user dev) deleted it (1m ago, 11:59:00Z).");
+    evidence.writes.push(deletion(5, SERVER_USER, "garbage collector"));
+    check(
+        &evidence,
+        None,
+        "Task t in a does not exist: the server's garbage collector deleted it (5s ago, 11:59:55Z).",
+    );
+    evidence.is_readable = false;
+    evidence.writes.clear();
+    check(&evidence, None, "You may not read Task t in a.");
+}
+
+/// The pods `t-0`, `t-1`, … below the Task, each with two containers in a crash loop.
+fn with_crashing_pods(evidence: &mut Evidence, count: usize) {
+    let container = |name: &str| {
+        json!({"name": name, "restartCount": 4, "ready": false,
+            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s."}}})
+    };
+    for number in 0..count {
+        let name = format!("t-{number}");
+        evidence.objects.push(SeenObject {
+            key: Key::new("", "pods", "a", &name),
+            kind: "Pod".to_owned(),
+            value: json!({"metadata": {"uid": name, "ownerReferences": [{"uid": "1"}]},
+                "status": {"containerStatuses": [container("main"), container("side")]}}),
+            depth: 1,
+        });
+    }
+}
+
+#[test]
+fn the_number_of_others_counts_objects_and_sentences_end_once() {
+    let first = |count: usize| {
+        let mut evidence = about_task(json!({"metadata": {"uid": "1"}}));
+        with_crashing_pods(&mut evidence, count);
+        explain(&evidence).summary[0].clone()
+    };
+    let start = "Task t → Pod t-0 is in a crash loop: container main has restarted 4 times. Back-off 20s.";
+    assert_eq!(first(1), start);
+    assert_eq!(first(2), format!("{start} The same holds for 1 more Pod."));
+    assert_eq!(first(4), format!("{start} The same holds for 3 more Pods."));
+}
+
+#[test]
+fn the_last_change_may_be_of_metadata_or_a_deletion_but_no_controllers() {
+    let mut evidence = about_task(json!({"metadata": {"deletionTimestamp": "2026-11-17T11:59:59Z"}}));
+    let change = |seconds, path: [&str; 2], verb: &str| WriteRecord {
+        before: Some(Revision::new(1)),
+        verb: verb.to_owned(),
+        diff: FieldDiff::of_field(&task(), &path, None, Some(&json!("x"))),
+        ..write(&task(), seconds, None)
+    };
+    let last = |evidence: &Evidence| explain(evidence).summary.get(1).cloned().unwrap_or_default();
+    evidence.writes = vec![change(30, ["spec", "size"], "patch"), change(20, ["status", "size"], "patch")];
+    assert_eq!(
+        last(&evidence),
+        "Last change: kubectl (user dev) patched Task t (30s ago, 11:59:30Z): spec.size = \"x\"."
+    );
+    evidence.writes.push(change(15, ["metadata", "labels"], "patch"));
+    assert_eq!(
+        last(&evidence),
+        "Last change: kubectl (user dev) patched Task t (15s ago, 11:59:45Z): metadata.labels = \"x\"."
+    );
+    let server =
+        WriteRecord { user: SERVER_USER.to_owned(), ..change(12, ["metadata", "finalizers"], "patch") };
+    evidence.writes.push(server);
+    assert!(last(&evidence).contains("15s ago"), "the server's own metadata is no wish of anybody's");
+    evidence.writes.push(change(1, ["metadata", "deletionTimestamp"], "delete"));
+    assert_eq!(last(&evidence), "Last change: kubectl (user dev) deleted Task t (1s ago, 11:59:59Z).");
+}
+
+#[test]
+fn the_text_is_short() {
+    let mut evidence = about_task(json!({"metadata": {"uid": "1"}, "status": {"conditions": [
+        {"type": "Ready", "status": "False", "message": "0 of 9"}]}}));
+    with_crashing_pods(&mut evidence, 9);
+    for number in 0..40 {
+        let message =
+            format!("{} {}", "y".repeat(usize::try_from(number).expect("it is positive")), "x".repeat(2000));
+        evidence.writes.push(write(&task(), 100 - number, Some(Refusal { code: 500, message })));
+    }
+    evidence.gaps = vec!["the server has dropped 3 writes before 2026-11-17T11:00:00Z".to_owned()];
+    let text = render(&explain(&evidence));
+    assert!(
+        text.contains("Not seen:\n  The server has dropped 3 writes before 2026-11-17T11:00:00Z.\n"),
+        "{text}"
+    );
+    assert!(text.lines().count() < 40, "{text}");
+    assert!(text.lines().skip(1).all(|line| line.chars().count() < 400), "{text}");
+    assert!(text.contains("steps of less weight are left out; --json has all"), "{text}");
+    assert!(!text.contains("0 of 9"), "a consequence is not told beside its cause: {text}");
 }

@@ -3,16 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use homeostat_core::journal::{Cause, Entry, HandlerOutcome, Next, Record, Verb, WriteOutcome};
+use homeostat_core::journal::{Cause, Entry, HandlerOutcome, Record, RequestedNext, Verb, WriteOutcome};
 use homeostat_core::write_history::WriteRecord;
 use homeostat_core::{FieldDiff, Key, Revision};
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::describe::describe_cause;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, event_time};
 use crate::explanation::{Step, StepKind};
-use crate::findings::{Finding, program};
+use crate::findings::{Finding, actor_of};
 use crate::times;
 
 /// Returns all steps, oldest first.
@@ -28,7 +27,7 @@ pub(crate) fn steps(evidence: &Evidence) -> Vec<Step> {
     let writes = evidence.writes.iter().filter(|write| !is_told(write));
     steps.extend(writes.map(|write| step_of_write(evidence, write)));
     steps.extend(evidence.events.iter().filter_map(|event| step_of_event(evidence, event)));
-    // Events tell only the second, and follow what they are about.
+    // Events have a resolution of one second, and follow what they are about.
     steps.sort_by_key(|step| (step.at.as_second(), step.at.subsec_nanosecond() == 0, step.at));
     grouped(steps)
 }
@@ -48,12 +47,12 @@ pub(crate) fn waits(evidence: &Evidence, found: &[Finding]) -> Vec<String> {
         if *object == evidence.subject && sources.insert(record.source.as_str()) {
             let when = times::both(evidence.now, record.at);
             let next = match next {
-                Next::AwaitChange => format!("waits for a change since {when}"),
-                Next::Requeue { after } => match record.at.checked_add(*after) {
+                RequestedNext::AwaitChange => format!("waits for a change since {when}"),
+                RequestedNext::Requeue { after } => match record.at.checked_add(*after) {
                     Ok(at) => format!("looks again {}", times::both(evidence.now, at)),
                     Err(_) => continue,
                 },
-                Next::Gone => continue,
+                RequestedNext::Gone => continue,
             };
             waits.push(format!("the controller {} {next}", record.source));
         }
@@ -84,6 +83,7 @@ fn step_of_record(evidence: &Evidence, operator: &str, record: &Record) -> Optio
         text,
         diff: FieldDiff::default(),
         times: 1,
+        is_automatic: true,
         kind: StepKind::Notice,
     };
     let failed = |step: Step| Step { kind: StepKind::Failure, ..step };
@@ -173,14 +173,14 @@ fn step_of_write(evidence: &Evidence, write: &WriteRecord) -> Step {
         None => format!("{verb} {part}{name}"),
         Some(refusal) => format!("could not write {part}{name} ({}): {}", refusal.code, refusal.message),
     };
-    let agent = if write.agent.is_empty() { &write.manager } else { &write.agent };
     Step {
         at: write.at,
-        actor: format!("{} (user {})", program(agent), write.user),
+        actor: actor_of(write),
         about: write.target.clone(),
         text,
         diff: write.diff.clone(),
         times: 1,
+        is_automatic: write.user.starts_with("system:"),
         kind: if write.refusal.is_some() { StepKind::Failure } else { StepKind::Write },
     }
 }
@@ -189,9 +189,7 @@ fn step_of_event(evidence: &Evidence, event: &Value) -> Option<Step> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let uid = event["involvedObject"]["uid"].as_str()?;
     let about = evidence.objects.iter().find(|object| object.uid() == uid)?;
-    let times = ["lastTimestamp", "eventTime", "firstTimestamp"];
-    let last = event["series"]["lastObservedTime"].as_str();
-    let at: Timestamp = last.or_else(|| times.iter().find_map(|name| event[name].as_str()))?.parse().ok()?;
+    let at = event_time(event)?;
     let count = event["series"]["count"].as_u64().or_else(|| event["count"].as_u64()).unwrap_or(1);
     let reporter = [&event["reportingComponent"], &event["source"]["component"]];
     let reporter = reporter.into_iter().map(text).find(|name| !name.is_empty()).unwrap_or_default();
@@ -207,22 +205,29 @@ fn step_of_event(evidence: &Evidence, event: &Value) -> Option<Step> {
         ),
         diff: FieldDiff::default(),
         times: u32::try_from(count).unwrap_or(u32::MAX),
+        is_automatic: true,
         kind: if event["type"] == "Warning" { StepKind::Failure } else { StepKind::Notice },
     })
 }
 
-/// Joins steps in a row that say the same.
+/// How many steps back to look for the same failure: attempts are interleaved with other actors' steps.
+const REPETITION_REACH: usize = 20;
+
+/// Merges identical steps: consecutive ones, and for failures also those interleaved with other actors' steps.
 fn grouped(steps: Vec<Step>) -> Vec<Step> {
     let mut grouped: Vec<Step> = Vec::new();
     for step in steps {
-        let same = grouped.iter().rposition(|before| before.actor == step.actor || !before.is_failure());
-        match same.map(|at| &mut grouped[at]) {
-            Some(last) if is_repetition(last, &step) => {
-                *last = Step { times: last.times.saturating_add(step.times), ..step };
+        let start = grouped.len().saturating_sub(if step.is_failure() { REPETITION_REACH } else { 1 });
+        // A failed run ends with the error of its write, which was already reported.
+        if grouped[start..].iter().any(|before| is_consequence(before, &step)) {
+            continue;
+        }
+        match grouped[start..].iter().rposition(|before| is_repetition(before, &step)) {
+            Some(at) => {
+                let times = grouped.remove(start + at).times.saturating_add(step.times);
+                grouped.push(Step { times, ..step });
             }
-            // A failed run ends with the error of its write, which was already reported.
-            Some(last) if is_consequence(last, &step) => {}
-            _ => grouped.push(step),
+            None => grouped.push(step),
         }
     }
     grouped
@@ -230,14 +235,17 @@ fn grouped(steps: Vec<Step>) -> Vec<Step> {
 
 fn is_repetition(last: &Step, step: &Step) -> bool {
     let is_same_failure =
-        last.is_failure() && step.is_failure() && without_digits(&last.text) == without_digits(&step.text);
+        last.is_failure() && step.is_failure() && without_details(&last.text) == without_details(&step.text);
     let is_same = last.text == step.text && last.diff == step.diff;
     last.actor == step.actor && last.about == step.about && (is_same || is_same_failure)
 }
 
 fn is_consequence(last: &Step, step: &Step) -> bool {
-    let error = step.text.split_once(" in a row: ").map(|(_, error)| error);
-    last.is_failure() && last.actor == step.actor && error.is_some_and(|error| last.text.ends_with(error))
+    let error = step.text.split_once(" in a row: ").map(|(_, error)| without_details(error));
+    last.is_failure()
+        && last.actor == step.actor
+        && !last.text.contains(" in a row: ")
+        && error.is_some_and(|error| without_details(&last.text).ends_with(&error))
 }
 
 impl Step {
@@ -246,6 +254,8 @@ impl Step {
     }
 }
 
-fn without_digits(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
+/// Returns the text without digits and quoted names, which differ from one attempt to the next.
+fn without_details(text: &str) -> String {
+    let plain = text.split('"').step_by(2).collect::<String>();
+    plain.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }

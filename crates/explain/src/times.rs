@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-/// Returns `4m ago`, or `in 30s` for a time to come.
+/// Returns `4m ago`, or `in 30s` for a time in the future.
 pub(crate) fn relative(now: Timestamp, at: Timestamp) -> String {
     let seconds = now.duration_since(at).as_secs();
     match seconds {
@@ -12,12 +12,17 @@ pub(crate) fn relative(now: Timestamp, at: Timestamp) -> String {
     }
 }
 
-/// Returns `4m ago, 12:03:01Z`; with the date if it was on another day.
+/// Returns `4m ago, 12:03:01Z`; with the date if it was on a different day.
 pub(crate) fn both(now: Timestamp, at: Timestamp) -> String {
     format!("{}, {}", relative(now, at), clock(now, at))
 }
 
-/// Returns the time of day in UTC, with the date if it is on another day.
+/// Returns the time from one moment to a later one: `25s`.
+pub(crate) fn length(from: Timestamp, to: Timestamp) -> String {
+    short(to.duration_since(from).as_secs().unsigned_abs())
+}
+
+/// Returns the time of day in UTC, with the date if it is on a different day.
 pub(crate) fn clock(now: Timestamp, at: Timestamp) -> String {
     let text = format!("{at:.0}");
     let today = format!("{now:.0}");

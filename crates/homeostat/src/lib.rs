@@ -1,8 +1,8 @@
 //! Keeps actual state equal to desired state: the crate that operators depend on.
 //!
-//! An operator has a function per kind, which is called with an object whenever something that concerns it has changed.
-//! The function decides what should be, asks the [`Context`] to apply it, and returns when it wants to be called again.
-//! See `examples/greeting.rs` for a complete one.
+//! An operator has one function per kind, which is called with an object whenever something relevant to it has changed.
+//! The function decides on the desired state, asks the [`Context`] to apply it, and returns when to call it again. See
+//! `examples/greeting.rs` for a complete one.
 //!
 //! Everything is in the [`prelude`]; the parts are explained in [`runtime`].
 
@@ -11,7 +11,9 @@
 #[cfg(feature = "embedded")]
 pub mod embedded;
 #[cfg(feature = "embedded")]
-mod log;
+mod log_setup;
+#[cfg(feature = "embedded")]
+pub mod plan;
 #[cfg(feature = "testing")]
 pub mod testing;
 
@@ -33,10 +35,11 @@ pub mod prelude {
     pub use std::sync::Arc;
     pub use std::time::Duration;
 
-    pub use homeostat_runtime::handlers::{Diff, Field, Is, RawEvent, Turn};
+    pub use homeostat_runtime::handlers::{Diff, FieldUpdate, HandlerContext, RawEvent, ValueFilter};
     pub use homeostat_runtime::{
-        Action, Backoff, Context, Control, Controller, Error, Fault, Handlers, Metadata, Operator, Predicate,
-        Result, Severity, StandardStatus, Target, changed, condition, from_json, retry_after, terminal,
+        Action, Backoff, BuiltController, Context, Controller, Error, Fault, Handlers, Metadata, ObjectName,
+        Operator, Predicate, Result, Severity, StandardStatus, changed, condition, from_json, retry_after,
+        terminal,
     };
     pub use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
     pub use k8s_openapi::api::batch::v1::{CronJob, Job};

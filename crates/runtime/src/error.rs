@@ -78,7 +78,7 @@ pub enum Error {
         /// What would have been written.
         target: Key,
     },
-    /// The parent that a child reports to is gone, or another object has its name by now.
+    /// The parent that a child reports to is gone, or another object has taken its name.
     #[error("{parent} is gone, so nothing can be reported to it")]
     ParentGone {
         /// Which parent.
@@ -110,10 +110,10 @@ pub enum Error {
     #[error("{0}")]
     Usage(String),
     /// The object to explain does not exist, or may not be read.
-    #[error("{subject} does not exist, or you may not read it")]
+    #[error("{what}")]
     NotThere {
-        /// Which object.
-        subject: String,
+        /// Which object, and who deleted it if that is known.
+        what: String,
     },
     /// No cluster is configured.
     #[error("no cluster: {0}")]

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use homeostat_core::journal::{Entry, HandlerOutcome, Next, Record, Source, WriteOutcome};
+use homeostat_core::journal::{Entry, HandlerOutcome, Record, RequestedNext, Source, WriteOutcome};
 use homeostat_core::{Clock, Key};
 use jiff::Timestamp;
 
@@ -38,6 +38,8 @@ pub struct Journal(Arc<JournalShared>);
 
 struct JournalShared {
     clock: Clock,
+    started: Timestamp,
+    is_kept: bool,
     held: Mutex<JournalState>,
     folds: RwLock<Vec<Fold>>,
 }
@@ -53,22 +55,42 @@ struct JournalState {
 
 /// How far back the journal reaches without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reach {
+pub struct JournalSpan {
     /// The time of the oldest record in the ring; `None` if it is empty.
     pub since: Option<Timestamp>,
     /// How many records were dropped before it.
     pub dropped: u64,
+    /// When the journal began.
+    pub started: Timestamp,
 }
 
 impl Journal {
     /// Creates an empty journal on this clock.
     pub fn new(clock: Clock) -> Self {
         // The ring grows as it is filled: a simulator creates thousands of operators a second that record little.
-        Self(Arc::new(JournalShared { clock, held: Mutex::default(), folds: RwLock::default() }))
+        Self::with(clock, true)
+    }
+
+    /// Creates a journal that keeps nothing, to measure what one costs.
+    pub(crate) fn disabled(clock: Clock) -> Self {
+        Self::with(clock, false)
+    }
+
+    fn with(clock: Clock, is_kept: bool) -> Self {
+        let (held, folds) = (Mutex::default(), RwLock::default());
+        Self(Arc::new(JournalShared { clock, started: clock.now(), is_kept, held, folds }))
+    }
+
+    /// Returns whether records are kept; if not, nothing needs to be found out for them.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.0.is_kept
     }
 
     /// Records what was done.
     pub fn record(&self, source: &Source, entry: Entry) {
+        if !self.0.is_kept {
+            return;
+        }
         let record = Record { at: self.0.clock.now(), source: source.clone(), entry };
         for fold in self.0.folds.read().unwrap_or_else(PoisonError::into_inner).iter() {
             fold(&record);
@@ -106,9 +128,10 @@ impl Journal {
     }
 
     /// Returns how far back the journal reaches without gaps.
-    pub fn reach(&self) -> Reach {
+    pub fn reach(&self) -> JournalSpan {
         let held = self.state();
-        Reach { since: held.ring.front().map(|record| record.at), dropped: held.dropped }
+        let since = held.ring.front().map(|record| record.at);
+        JournalSpan { since, dropped: held.dropped, started: self.0.started }
     }
 
     fn state(&self) -> MutexGuard<'_, JournalState> {
@@ -155,7 +178,7 @@ fn retained_kind(entry: &Entry) -> Option<RetainedKind> {
         }
         Entry::Wrote { outcome: WriteOutcome::Done { .. } | WriteOutcome::Fenced, .. }
         | Entry::Drifted { .. }
-        | Entry::Settled { next: Next::Gone, .. } => Some(RetainedKind::Change),
+        | Entry::Settled { next: RequestedNext::Gone, .. } => Some(RetainedKind::Change),
         _ => None,
     }
 }

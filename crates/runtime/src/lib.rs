@@ -12,14 +12,18 @@
 
 // The vocabulary: objects, errors and what happened.
 mod action;
+mod admin_address;
 mod error;
 mod fault;
 pub mod journal;
 mod json_diff;
 pub mod kind;
 mod panics;
+mod paused_time;
+mod planned_calls;
 pub mod queue;
 mod recent_map;
+mod shard_assignment;
 
 // The exchange with the API server: objects, requests, leadership, events, permissions.
 pub mod cache;
@@ -48,18 +52,22 @@ mod admin;
 mod operator;
 #[cfg(feature = "otel")]
 pub mod otel;
+pub mod plan_command;
 pub mod why;
 
 pub use action::Action;
+pub use admin::{AdminBody, AdminPages, AdminPagesContext};
 pub use context::{Context, Parent, StandardStatus, condition};
-pub use controller::{Control, Controller};
+pub use controller::{BuiltController, Controller};
 pub use error::{BoxError, Error};
 pub use events::Severity;
 pub use fault::{Fault, Result, retry_after, terminal};
 pub use handlers::Handlers;
 pub use journal::Journal;
-pub use kind::{Kind, Metadata, Target, from_json};
-pub use operator::{Connect, Operator, connect_why_client};
+pub use kind::{Kind, Metadata, ObjectName, from_json};
+pub use operator::{Connect, Operator, Planner, connect_client, connect_why_client};
+pub use paused_time::PausedTime;
+pub use planned_calls::{PlannedCall, PlannedCalls, PlannedVerb};
 pub use queue::Backoff;
 pub use relations::{Predicate, Selector, changed};
 pub use tokio_util::sync::CancellationToken;

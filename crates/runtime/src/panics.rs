@@ -1,7 +1,7 @@
 //! Panics in the user's code that runs in our own tasks: mappings, predicates, indexes, decoders. A panic on one object
 //! is reported, and must harm neither the other objects nor the task.
 //!
-//! Reconcilers and handlers are not called through here: their panics are failures of a run (`engine`).
+//! Reconcilers and handlers are not called through here: their panics are failures of a run (`reconcile_once`).
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::kind::KindInfo;
+use crate::kind::decoded_objects;
 use crate::kind::object::Object;
 use crate::watch::without_managed_fields;
 
@@ -44,7 +45,7 @@ impl RequestLabel<'_> {
 pub(crate) type Built = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 
 /// Sends a request and decodes the answer.
-pub(crate) async fn call<T: DeserializeOwned>(
+pub(crate) async fn send_request<T: DeserializeOwned>(
     client: &Client,
     label: RequestLabel<'_>,
     request: Built,
@@ -80,7 +81,14 @@ pub(crate) async fn call_object(
     info: &KindInfo,
     request: Built,
 ) -> Result<Arc<Object>, Error> {
-    call_as(info.decode, client, label, request).await
+    let body = exchange(ANSWER_MAX, client, label, request).await?;
+    let text = std::str::from_utf8(&body).map_err(|error| label.unanswered(error))?;
+    if let Some(known) = decoded_objects::get(info, text) {
+        return Ok(known);
+    }
+    let object = (info.decode)(&without_managed_fields(text)).map_err(|error| label.unanswered(error))?;
+    decoded_objects::insert(info, text, &object);
+    Ok(object)
 }
 
 /// Decodes an answer.

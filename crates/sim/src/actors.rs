@@ -1,4 +1,4 @@
-//! Operators of the surroundings, to run [beside](crate::Simulation::beside) the one under test.
+//! Operators that stand in for parts of a cluster, to run [beside](crate::Simulation::beside) the one under test.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-/// The Node on which all Pods run.
+/// The name of the Node on which all Pods run.
 const NODE: &str = "simulated";
 
-/// What Pods do once they run.
+/// What Pods do once they are bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodBehaviour {
     /// They become ready.
     #[default]
     Ready,
-    /// They run and are never ready.
+    /// They run and never become ready.
     NeverReady,
-    /// They fail as often as they are started.
+    /// They fail every time they are started.
     CrashLoop,
-    /// They end well at once.
+    /// They succeed immediately.
     Succeed,
 }
 
-/// A kubelet that runs nothing: binds every Pod to one Node, says of it what the behaviour tells, and lets it go when it is
-/// deleted.
+/// Returns a kubelet that runs nothing: it binds every Pod to one Node, reports the given behaviour, and confirms its
+/// deletion.
 pub fn kubelet(behaviour: PodBehaviour) -> Operator {
     let pods = Controller::<Pod>::new().to_the_end().reconcile(move |pod, cx| tend(pod, cx, behaviour));
     Operator::new("kubelet.sim.homeostat.dev").control(pods)

@@ -1,17 +1,17 @@
-//! What an oracle says: which rule was broken, by what, and how such a thing is usually cured.
+//! The finding of an oracle: which rule was violated, by what, and how that is usually cured.
 
 use serde::{Deserialize, Serialize};
 
-/// Something that must not happen did.
+/// A violated rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Alarm {
-    /// Which oracle says so.
+    /// The oracle.
     pub(crate) oracle: String,
-    /// What it is about: an object, or the operator.
+    /// The subject: an object, or the operator.
     pub(crate) subject: String,
-    /// In words.
+    /// The finding, in words.
     pub(crate) text: String,
-    /// How such a thing is usually cured.
+    /// The usual cure.
     pub(crate) hint: String,
 }
 
@@ -25,7 +25,7 @@ impl Alarm {
         self
     }
 
-    /// Is it the same finding as another one?
+    /// Returns whether another alarm is about the same rule and subject.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.oracle == other.oracle && self.subject == other.subject
     }

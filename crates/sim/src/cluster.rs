@@ -1,4 +1,4 @@
-//! The cluster as the user's conditions see it: everything that is stored at one moment.
+//! The cluster as the user's conditions see it: everything that is stored at one point in time.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use homeostat_store::{Entry, Snapshot};
 
 use crate::resource_name::{DEFAULT_NAMESPACE, ResourceName};
 
-/// What is stored at one moment.
+/// Everything that is stored at one point in time.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     snapshot: Snapshot,
-    /// What a new cluster has was written up to here.
+    /// The revision up to which a new cluster writes its own objects.
     born: Revision,
     outside: String,
 }
@@ -22,17 +22,17 @@ impl Cluster {
         Self { snapshot, born, outside }
     }
 
-    /// How many objects of this kind there are, in all namespaces. Those a cluster has from the start do not count.
+    /// Returns the number of objects of this kind in all namespaces. Those that every cluster has do not count.
     pub fn count<K: Kind>(&self) -> usize {
         self.entries::<K>().len()
     }
 
-    /// The objects of this kind, by namespace and name. Those a cluster has from the start are left out.
+    /// Returns the objects of this kind, by namespace and name. Those that every cluster has are left out.
     pub fn list<K: Kind>(&self) -> Vec<K> {
         self.entries::<K>().iter().filter_map(|entry| serde_json::from_slice(&entry.bytes).ok()).collect()
     }
 
-    /// The object of this name, which is in the namespace `default` unless written `namespace/name`.
+    /// Returns the object of this name, in the namespace `default` unless given as `namespace/name`.
     pub fn get<K: Kind>(&self, name: &str) -> Option<K> {
         let (namespace, name) = name.split_once('/').unwrap_or((DEFAULT_NAMESPACE, name));
         self.list::<K>().into_iter().find(|object| {
@@ -42,7 +42,7 @@ impl Cluster {
         })
     }
 
-    /// The state of the world outside, as its `Debug` shows it; empty when there is none.
+    /// Returns the `Debug` form of the state outside the cluster; empty if there is none.
     pub fn outside(&self) -> &str {
         &self.outside
     }

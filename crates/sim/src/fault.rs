@@ -1,124 +1,124 @@
-//! What can go wrong, as traces say it. `explore::faults` knows at which points each can happen, the engine how to do it.
+//! The faults, in the form of traces. `explore::faults` knows at which points each can happen; the engine injects them.
 
 use serde::{Deserialize, Serialize};
 
-/// How late a delayed watch is: longer than the first retries of a failed reconcile take.
+/// The delay of a delayed watch: longer than the first retries of a failed reconcile take.
 pub(crate) const DELAY_SECONDS: u64 = 5;
 
-/// One thing that goes wrong at one point.
+/// One fault at one point.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum Fault {
-    /// The operator dies before the call reaches the server, and starts again.
+    /// The operator crashes before the call reaches the server, and restarts.
     CrashBefore,
-    /// The operator dies after the call was done, before it hears of it, and starts again.
+    /// The operator crashes after the call is carried out and before the answer arrives, and restarts.
     CrashAfter,
-    /// The server answers with this code and does nothing.
+    /// The server answers with this code and does not carry out the request.
     Refuse {
         /// The HTTP status.
         code: u16,
     },
-    /// The request is done, and the server answers with this code all the same.
+    /// The request is carried out, but answered with this code.
     RefuseAfter {
         /// The HTTP status.
         code: u16,
     },
     /// The connection breaks before the request arrives.
     LoseRequest,
-    /// The request is done; the connection breaks before the answer arrives.
+    /// The request is carried out; the connection breaks before the answer arrives.
     LoseAnswer,
-    /// Somebody else writes the object just before.
+    /// Another client writes the object just before.
     ForeignWrite,
     /// The user's next step happens just before.
     StepFirst,
-    /// The operator stands still for this long, then goes on with what it was about to do.
+    /// The operator is frozen for this long, then continues with what it was about to do.
     Freeze {
         /// Virtual seconds.
         seconds: u64,
     },
-    /// The call takes this long to arrive; the operator goes on with other things.
+    /// The call takes this long to arrive; the operator continues with other work.
     Slow {
         /// Virtual seconds.
         seconds: u64,
     },
-    /// A read that any version may answer (`resourceVersion=0`) shows the state of this many changes ago.
+    /// A read that accepts any version (`resourceVersion=0`) returns the state of this many changes ago.
     StaleRead {
         /// Changes of the store.
         changes: u64,
     },
-    /// The operator dies after the call was done; its next start is shown the state of this many changes ago.
+    /// The operator crashes after the call is carried out; after the restart it first sees the state of this many changes ago.
     RestartBack {
         /// Changes of the store.
         changes: u64,
     },
-    /// The operator dies; its next start is shown the state just before the user's step of this number.
+    /// The operator crashes; after the restart it first sees the state just before the user's step of this number.
     RestartBeforeStep {
         /// Counted from 1.
         step: usize,
     },
-    /// The operator dies; its next start is shown the state of one resource as it was just before the user's step of this
-    /// number, and all others as they are.
+    /// The operator crashes; after the restart it first sees one resource as it was just before the user's step of this number,
+    /// and all others as they are.
     RestartOldOf {
         /// `configmaps`, `pages.demo.dev`.
         resource: String,
         /// Counted from 1.
         step: usize,
     },
-    /// The operator dies; the machine it starts on again has a clock that is wrong by this much.
+    /// The operator crashes and restarts on a machine whose clock is wrong by this much.
     RestartSkewed {
         /// Virtual seconds; negative when the clock is behind.
         seconds: i64,
     },
-    /// The clock of the running operator is set forward, or back.
+    /// The clock of the running operator is set forward or back.
     JumpClock {
         /// Virtual seconds; negative when it is set back.
         seconds: i64,
     },
-    /// The watch stays silent from this event on until this many more writes were done.
+    /// The watch is silent from this event on until this many further writes have been made.
     Hold {
         /// Writes by anybody.
         writes: u64,
     },
-    /// The watch stays silent from this event on for this long.
+    /// The watch is silent from this event on for this long.
     Delay {
         /// Virtual seconds.
         seconds: u64,
     },
-    /// The watch breaks off before this event.
+    /// The watch ends before this event.
     Cut,
-    /// The watch ends with 410 before this event: history is gone.
+    /// The watch ends with 410 before this event: the history is gone.
     Expire,
-    /// The watch ends with 410 before this event, and those that follow it do so at once for this long: writes are so many that
+    /// The watch ends with 410 before this event, and so do its successors for this long: there are so many writes that the
     /// history is gone before it can be read.
     ExpireAgain {
         /// Virtual seconds.
         seconds: u64,
     },
-    /// The watch stays silent until the object changes again and then ends with 410: the state in between is never seen.
+    /// The watch is silent until the object changes again and then ends with 410: the state in between is never seen.
     Coalesce,
     /// The operator is down while the user's next step happens.
     Down,
-    /// Somebody deletes an object that the operator made.
+    /// Somebody deletes an object that the operator created.
     DeleteChild {
         /// Resource, namespace and name.
         object: String,
     },
-    /// The object that is there from the start is created only after everything has come to rest without it.
+    /// A given object is created only after everything has come to rest without it.
     Postpone {
         /// The number of the given object, counted from 1.
         given: usize,
     },
-    /// The user's next step and the one after it change places.
+    /// The user's next two steps are swapped.
     SwapSteps,
-    /// The answer shows the state before this many changes of the world outside.
+    /// The answer shows the state outside as it was this many changes ago.
     StaleOutside {
         /// Changes outside.
         changes: usize,
     },
-    /// The outside API does the call twice, as when a proxy sends it again.
+    /// The outside API carries out the call twice, as when a proxy repeats it.
     Twice,
-    /// Somebody undoes the last changes of the world outside.
+    /// Somebody undoes the last changes outside.
     Drift {
         /// Changes outside.
         changes: usize,
@@ -126,7 +126,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What it is, for people.
+    /// Returns the fault in words.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::CrashBefore => "CRASH before it is done".to_owned(),
@@ -137,7 +137,7 @@ impl Fault {
             Self::LoseAnswer => "done, connection lost before the answer".to_owned(),
             Self::ForeignWrite => "somebody else writes the object first".to_owned(),
             Self::StepFirst => "the user's next step comes first".to_owned(),
-            Self::Freeze { seconds } => format!("the operator stands still for {seconds}s"),
+            Self::Freeze { seconds } => format!("the operator is frozen for {seconds}s"),
             Self::Slow { seconds } => format!("takes {seconds}s to arrive"),
             Self::RestartBack { changes } => {
                 format!("CRASH after it is done; restarts on the state of {changes} change(s) ago")
@@ -158,16 +158,16 @@ impl Fault {
             }
             Self::Hold { writes } => format!("the watch lags by {writes} write(s)"),
             Self::Delay { seconds } => format!("the watch lags by {seconds}s"),
-            Self::Cut => "the watch breaks off".to_owned(),
+            Self::Cut => "the watch is cut off".to_owned(),
             Self::Expire => "the watch ends with 410 Expired".to_owned(),
             Self::ExpireAgain { seconds } => {
-                format!("the watch ends with 410 Expired, and so do those that follow it for {seconds}s")
+                format!("the watch ends with 410 Expired, and so do its successors for {seconds}s")
             }
             Self::Coalesce => "the watch misses this state".to_owned(),
             Self::Down => "the operator is down during the next step".to_owned(),
             Self::DeleteChild { object } => format!("somebody deletes {object}"),
             Self::Postpone { given } => format!("given object {given} is created last"),
-            Self::SwapSteps => "the next two steps change places".to_owned(),
+            Self::SwapSteps => "the next two steps are swapped".to_owned(),
             Self::StaleRead { changes } => {
                 format!("answered from a cache that is {changes} change(s) behind")
             }
@@ -177,7 +177,7 @@ impl Fault {
         }
     }
 
-    /// Faults that do less, which a shorter story would tell with.
+    /// Returns weaker faults, with which the report would be simpler.
     pub(crate) fn weaker(&self) -> Vec<Self> {
         match self {
             Self::RestartBack { changes } if *changes > 1 => {

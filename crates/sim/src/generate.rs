@@ -1,23 +1,23 @@
-//! A user made from a definition's schema: changes every field of a spec once, to something the schema allows and to something
-//! it forbids, and always back to what was good.
+//! Generates the steps of a user from the schema of a definition: changes every field of a spec once to a value that the schema
+//! allows and once to one that it forbids, and back each time.
 
 use serde_json::{Map, Value, json};
 
-/// Variations of one object. Every one adds two steps to the scenario.
+/// The maximum number of variations of one object. Each adds two steps to the scenario.
 const VARIATIONS_MAX: usize = 8;
 
-/// How deep fields are looked for.
+/// The maximum depth of the fields that are varied.
 const DEPTH_MAX: usize = 3;
 
-/// Another spec for an object.
+/// A changed spec of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Variation {
-    /// Which field becomes what: `spec.count: 2`.
+    /// The changed field and its value: `spec.count: 2`.
     pub(crate) text: String,
     pub(crate) spec: Value,
 }
 
-/// Returns variations of this spec by the schema of its definition: the valid ones first, then what the schema forbids.
+/// Returns variations of a spec according to the schema of its definition, the valid ones first.
 pub(crate) fn variations(schema: &Value, spec: &Value) -> Vec<Variation> {
     let mut fields = Vec::new();
     collect_fields(&schema["properties"]["spec"], &mut Vec::new(), &mut fields);
@@ -33,7 +33,7 @@ pub(crate) fn variations(schema: &Value, spec: &Value) -> Vec<Variation> {
     valid.into_iter().chain(invalid).collect()
 }
 
-/// Fields that hold one value.
+/// Collects the fields with a single value.
 fn collect_fields<'a>(schema: &'a Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, &'a Value)>) {
     match schema["properties"].as_object() {
         Some(properties) if path.len() < DEPTH_MAX => {
@@ -48,7 +48,7 @@ fn collect_fields<'a>(schema: &'a Value, path: &mut Vec<String>, found: &mut Vec
     }
 }
 
-/// Another value that the schema allows, where one is easily found.
+/// Returns another value that the schema allows, if one is easily found.
 fn allowed_value(schema: &Value, present: &Value) -> Option<Value> {
     if let Some(values) = schema["enum"].as_array() {
         return values.iter().find(|value| *value != present && !value.is_null()).cloned();
@@ -78,7 +78,7 @@ fn allowed_value(schema: &Value, present: &Value) -> Option<Value> {
     }
 }
 
-/// A value that the schema forbids, where there is one.
+/// Returns a value that the schema forbids, if there is one.
 fn forbidden_value(schema: &Value) -> Option<Value> {
     if schema["enum"].is_array() {
         return Some(json!("no-such-value"));

@@ -1,9 +1,9 @@
-//! Faults, exploration and oracles for operators, on the real API server, in virtual time and without chance.
+//! A deterministic simulator for operators: fault injection, exploration and oracles on the real API server, in virtual time.
 //!
 //! A [`Simulation`] runs an operator against a copy of an API server in this process, crashes and delays it at every point
-//! where it touches the world, and judges what became of it. Reading order: [`simulation`] (what a user writes), `engine`
-//! (one schedule), `fault` (what can go wrong), `oracle` (what must not), `explore` (which schedules), `shrink`, [`trace`] and
-//! `report` (what is told about a failure).
+//! where it interacts with its environment, and judges the result. Reading order: [`simulation`] (what a user writes),
+//! `engine` (one schedule), `fault` (what can go wrong), `oracle` (what must hold), `explore` (which schedules are run),
+//! `shrink`, [`trace`] and `report` (the output of a failure).
 
 pub mod actors;
 mod address;

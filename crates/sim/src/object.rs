@@ -1,10 +1,10 @@
-//! Reads stored objects without their managed fields, which are about half of each, and no state.
+//! Parses stored objects without their managed fields, which are about half of each object and not state.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Returns an object without its managed fields; none where the bytes are no object.
+/// Returns an object without its managed fields; `None` if the bytes are not an object.
 pub(crate) fn read_object(bytes: &[u8]) -> Option<Value> {
     serde_json::from_slice::<WholeObject>(bytes).ok().map(|object| Value::Object(object.0))
 }

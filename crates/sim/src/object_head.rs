@@ -1,15 +1,15 @@
-//! Reads which object some bytes are about, and no further: what follows the uid is most of it.
+//! Parses the identity of an object and stops there: most of an object follows its uid.
 //!
-//! **Invariant:** name and namespace stand before the uid, in the order of Kubernetes as in that of the alphabet.
+//! **Invariant:** name and namespace precede the uid, in Kubernetes' order as well as in alphabetical order.
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-/// Which object it is; empty where the bytes do not say.
+/// The identity of an object. Fields that the bytes do not contain are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ObjectHead {
-    /// Of an event of a watch: `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK`, `ERROR`.
+    /// The type of a watch event: `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK`, `ERROR`.
     pub(crate) change: String,
     pub(crate) name: String,
     pub(crate) namespace: String,
@@ -17,7 +17,7 @@ pub(crate) struct ObjectHead {
 }
 
 impl ObjectHead {
-    /// Reads it from an object, or from an event of a watch with one; none where the bytes are neither.
+    /// Parses an object, or a watch event with one; returns `None` if the bytes are neither.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let mut head = Self::default();
         let mut deserializer = serde_json::Deserializer::from_slice(bytes);
@@ -26,7 +26,7 @@ impl ObjectHead {
     }
 }
 
-/// The fields that matter, of an event, of an object and of its metadata.
+/// The fields of an event and of an object that matter.
 #[derive(Deserialize)]
 #[serde(field_identifier, rename_all = "lowercase")]
 enum HeadField {
@@ -47,7 +47,7 @@ enum MetadataField {
     Other,
 }
 
-/// Reads an object, or an event.
+/// Parses an object, or an event.
 struct HeadReader<'a>(&'a mut ObjectHead);
 
 impl<'de> DeserializeSeed<'de> for HeadReader<'_> {
@@ -68,7 +68,7 @@ impl<'de> Visitor<'de> for HeadReader<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         while let Some(field) = fields.next_key()? {
             match field {
-                // Objects have fields of this name, too, of any form.
+                // Objects have fields of this name, too, of any type.
                 HeadField::Type => {
                     if let Value::String(change) = fields.next_value()? {
                         self.0.change = change;
@@ -83,7 +83,7 @@ impl<'de> Visitor<'de> for HeadReader<'_> {
     }
 }
 
-/// Reads metadata up to the uid.
+/// Parses metadata up to the uid.
 struct MetadataReader<'a>(&'a mut ObjectHead);
 
 impl<'de> DeserializeSeed<'de> for MetadataReader<'_> {
@@ -108,7 +108,7 @@ impl<'de> Visitor<'de> for MetadataReader<'_> {
                 MetadataField::Namespace => self.0.namespace = fields.next_value()?,
                 MetadataField::Uid => {
                     self.0.uid = fields.next_value()?;
-                    // An error is the only way to stop here.
+                    // Returning an error is the only way to stop here.
                     return Err(A::Error::custom("read far enough"));
                 }
                 MetadataField::Other => drop(fields.next_value::<IgnoredAny>()?),

@@ -1,4 +1,4 @@
-//! The world outside the cluster: an in-memory twin of its API, whose calls wait, fail and lag like all others.
+//! An API outside the cluster: an in-memory twin of it, whose calls are scheduled, fail and lag like all others.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,10 +10,10 @@ use crate::engine::{
     ProcessStart,
 };
 
-/// States kept for answers that are old.
+/// The number of former states that are kept for stale answers.
 const PAST_STATES: usize = 8;
 
-/// A call of the outside API failed, and nobody knows whether it was done.
+/// A call of the outside API failed. It may or may not have been carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutsideError;
 
@@ -27,11 +27,11 @@ impl std::error::Error for OutsideError {}
 
 struct Twin<W> {
     present: W,
-    /// The latest last.
+    /// The latest state is the last.
     past: Vec<W>,
 }
 
-/// One operator's way to the outside API. Cheap to clone.
+/// A process's client of the outside API. Cheap to clone.
 pub struct Outside<W> {
     twin: Arc<Mutex<Twin<W>>>,
     parking: Arc<Parking>,
@@ -55,11 +55,11 @@ impl<W: Clone + Send + 'static> Outside<W> {
         twin.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the world outside. `what` names the call in traces: `create vm-1`. The change is cloned, because the simulator
-    /// may do it twice.
+    /// Changes the state outside. `what` names the call in traces: `create vm-1`. The change must be `Clone`, because the
+    /// simulator may carry it out twice.
     ///
     /// # Errors
-    /// When the simulator lets the call fail; it may have been done all the same.
+    /// Fails if the simulator makes the call fail. It may have been carried out nevertheless.
     pub async fn write<R: Send + 'static>(
         &self,
         what: impl Into<String>,
@@ -78,10 +78,10 @@ impl<W: Clone + Send + 'static> Outside<W> {
         .await
     }
 
-    /// Looks at the world outside, perhaps at an old state of it.
+    /// Reads the state outside, which may be an old one.
     ///
     /// # Errors
-    /// When the simulator lets the call fail.
+    /// Fails if the simulator makes the call fail.
     pub async fn read<R: Send + 'static>(
         &self,
         what: impl Into<String>,
@@ -121,7 +121,7 @@ impl<W: Clone + Send + 'static> Outside<W> {
                 }
                 OutsideFate::Failed => Err(OutsideError),
             };
-            // Whoever asked may be gone.
+            // The caller may be gone.
             let _ = answer.send(result);
         });
         let work = ParkedWork::Outside(OutsideCall { what, is_write, perform });
@@ -143,7 +143,7 @@ impl<W: Clone + Send + 'static> Outside<W> {
     }
 }
 
-/// What makes a new twin for every schedule.
+/// Returns the function that creates a new twin for every schedule.
 pub(crate) fn make_outside<W: Clone + fmt::Debug + Send + Sync + 'static>(initial: W) -> MakeOutside {
     Arc::new(move || {
         let twin = Arc::new(Mutex::new(Twin { present: initial.clone(), past: Vec::new() }));

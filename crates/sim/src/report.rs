@@ -1,60 +1,63 @@
-//! What is told about a simulation: how much was tried, and about a failure a timeline that a tired person understands.
+//! The outcome of a simulation: how much was tried, and the report of a failure, a timeline that a tired person understands.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use homeostat_core::recorded_run::{RecordedChange, RecordedLine, RecordedRun};
+
 use crate::alarm::Alarm;
-use crate::engine::{RunRecord, TimelineLine, shown_time};
+use crate::engine::{Change, RunRecord, TimelineLine, shown_time};
+use crate::object::read_object;
 use crate::state::{change_in_words, shown_key};
 use crate::trace::Trace;
 
-/// Lines of a timeline; more are left out in the middle, where nothing went wrong.
+/// The maximum number of lines of a timeline. Further lines are omitted from the middle, where nothing went wrong.
 const LINES_MAX: usize = 60;
 
-/// Who does what a fault does, in the timeline.
+/// The actor of a fault in the timeline.
 const FAULT: &str = "FAULT";
 
-/// What became of a simulation.
+/// The outcome of a simulation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The failure, if one was found.
     pub failure: Option<Failure>,
-    /// Schedules that were run, without those that made a failure shorter.
+    /// The number of schedules that were run, without those that shrank a failure.
     pub schedules: u64,
-    /// Real seconds it took.
+    /// The duration in real seconds.
     pub seconds: f64,
-    /// Different states that were reached.
+    /// The number of distinct states that were reached.
     pub states: usize,
-    /// A hash of everything that happened in all of them: the same for the same seed, in every process and with any number of
-    /// cores, as long as the limit of real time does not end the exploration.
+    /// A hash of everything that happened in all schedules: the same for the same seed, in every process and with any number of
+    /// cores, unless the limit of real time ends the exploration.
     pub hash: u64,
-    /// The least rights that the schedules needed, as a ClusterRole.
+    /// The least privileges that the schedules needed, as a ClusterRole.
     pub role: String,
 }
 
-/// A schedule after which something is not as it must be.
+/// A schedule that violates a rule.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The oracle that complains.
+    /// The violated rule.
     pub oracle: String,
-    /// What about.
+    /// What is wrong, in words.
     pub text: String,
-    /// The shortest schedule found.
+    /// The shortest failing schedule that was found.
     pub trace: Trace,
-    /// Where the trace was written, if it could be.
+    /// The file of the trace, if it could be written.
     pub file: Option<PathBuf>,
-    /// The whole story, for people.
+    /// The complete report, for people.
     pub report: String,
 }
 
 impl Failure {
-    /// The steps of the story: what the user did, and what went wrong.
+    /// Returns the number of steps of the user and faults in the trace.
     pub fn steps(&self) -> usize {
         self.trace.steps.len() + self.trace.deviations.len()
     }
 }
 
-/// Tells the story of a failing schedule.
+/// Returns the report of a failing schedule.
 pub(crate) fn tell(name: &str, trace: &Trace, alarm: &Alarm, record: &RunRecord, how: &str) -> String {
     let mut text = format!("FAILED {name}\n\n{}: {}\n", alarm.oracle, alarm.text);
     // Writing into text cannot fail.
@@ -77,14 +80,14 @@ pub(crate) fn tell(name: &str, trace: &Trace, alarm: &Alarm, record: &RunRecord,
     text
 }
 
-/// How the trace in this file is replayed.
+/// Returns the command that replays the trace in this file.
 pub(crate) fn replay_command(trace: &Trace, file: &Path) -> String {
     let package = if trace.package.is_empty() { String::new() } else { format!("-p {} ", trace.package) };
     let test = if trace.test.is_empty() { &trace.simulation } else { &trace.test };
     format!("HOMEOSTAT_REPLAY={} cargo test {package}{test}", file.display())
 }
 
-/// The hint and the versions of the object in question.
+/// Returns the hint, and the versions of the object in question.
 pub(crate) fn explain(alarm: &Alarm, record: &RunRecord) -> String {
     let mut text = versions(record, &alarm.subject);
     if !alarm.hint.is_empty() {
@@ -93,7 +96,33 @@ pub(crate) fn explain(alarm: &Alarm, record: &RunRecord) -> String {
     text
 }
 
-/// The lines around the last fault; of those that repeat only the first and the number.
+/// Returns the run as it is saved.
+pub(crate) fn recorded_run(record: &RunRecord) -> RecordedRun {
+    let mut run = RecordedRun::default();
+    run.set_lines(record.lines.iter().map(|line| RecordedLine {
+        at: RecordedRun::milliseconds(line.at),
+        actor: line.actor.clone(),
+        text: line.text.clone(),
+        is_fault: line.is_fault,
+        is_decisive: line.actor == FAULT,
+    }));
+    run.set_changes(record.changes.iter().map(recorded_change));
+    run
+}
+
+fn recorded_change(change: &Change) -> RecordedChange {
+    let event = &change.event;
+    RecordedChange {
+        at: RecordedRun::milliseconds(change.at),
+        actor: change.actor.shown(),
+        revision: event.revision.get(),
+        key: event.key.clone(),
+        before: event.old.as_ref().and_then(|entry| read_object(&entry.bytes)),
+        object: event.new.as_ref().and_then(|entry| read_object(&entry.bytes)),
+    }
+}
+
+/// Returns the lines around the last fault. Repeated lines are shown once, with their number.
 fn timeline(lines: &[TimelineLine]) -> String {
     let mut text = String::new();
     let lines = without_repeats(lines);
@@ -104,7 +133,7 @@ fn timeline(lines: &[TimelineLine]) -> String {
         let _ = writeln!(text, "  … {first} lines before");
     }
     let width = shown.iter().map(|(line, _)| line.actor.chars().count()).max().unwrap_or_default();
-    // Without any of the faults it would not have come to this; the last one made the difference.
+    // Every fault of a shrunk trace is necessary; the last one made the difference.
     let decisive = shown.iter().rposition(|(line, _)| line.actor == FAULT);
     for (at, (line, repeats)) in shown.iter().enumerate() {
         let mark = if line.is_fault { "⚡" } else { "  " };
@@ -121,7 +150,7 @@ fn timeline(lines: &[TimelineLine]) -> String {
     text
 }
 
-/// Lines with how many of the same text and actor follow at once.
+/// Returns each line with the number of equal lines that follow it directly.
 fn without_repeats(lines: &[TimelineLine]) -> Vec<(&TimelineLine, usize)> {
     let mut kept: Vec<(&TimelineLine, usize)> = Vec::new();
     for line in lines {
@@ -133,7 +162,7 @@ fn without_repeats(lines: &[TimelineLine]) -> Vec<(&TimelineLine, usize)> {
     kept
 }
 
-/// Every version of one object.
+/// Returns every version of one object.
 fn versions(record: &RunRecord, subject: &str) -> String {
     let changes = record.changes.iter().filter(|change| shown_key(&change.event.key) == subject);
     let mut text = String::new();
@@ -143,6 +172,7 @@ fn versions(record: &RunRecord, subject: &str) -> String {
             (Some(_), None) => "deleted".to_owned(),
             (Some(old), Some(new)) => change_in_words(old, new),
         };
+        let what = if what.is_empty() { "marks of another writer".to_owned() } else { what };
         let at = shown_time(change.at);
         let _ = writeln!(text, "  {at:>11}  r{} by {}: {what}", change.event.revision, change.actor.shown());
     }

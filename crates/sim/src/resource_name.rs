@@ -1,17 +1,16 @@
-//! What a kind is called in paths and in the store, without its type.
+//! The names of a kind in paths and in the store, without its Rust type.
 
 use std::any::type_name;
 
 use homeostat_core::Prefix;
+use homeostat_core::canonical_state::CUSTOM_GROUP_PREFIX;
+use homeostat_core::request_target::shown_resource;
 use homeostat_runtime::Kind;
 
-/// What begins the keys of custom objects in the store.
-pub(crate) const CUSTOM: &str = "crd:";
-
-/// The namespace of objects that name none.
+/// The namespace of objects that do not name one.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
 
-/// A kind by its names.
+/// The names of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ResourceName {
     pub(crate) group: String,
@@ -21,7 +20,7 @@ pub(crate) struct ResourceName {
 }
 
 impl ResourceName {
-    /// The names of a kind.
+    /// Returns the names of a kind.
     pub(crate) fn of_kind<K: Kind>() -> Self {
         Self {
             group: K::group(&()).into_owned(),
@@ -31,7 +30,7 @@ impl ResourceName {
         }
     }
 
-    /// The path of the collection in a namespace, or of one object in it.
+    /// Returns the path of the collection in a namespace, or of one object in it.
     pub(crate) fn path(&self, namespace: &str, name: Option<&str>) -> String {
         let root = if self.group.is_empty() {
             format!("/api/{}", self.version)
@@ -43,21 +42,16 @@ impl ResourceName {
         format!("{root}{place}/{}{name}", self.plural)
     }
 
-    /// How people read it: `pages.demo.dev`.
+    /// Returns the resource as kubectl writes it: `pages.demo.dev`.
     pub(crate) fn shown(&self) -> String {
-        shown(&self.group, &self.plural)
+        shown_resource(&self.group, &self.plural)
     }
 
-    /// Where its objects are kept: built-in and custom kinds are kept apart, and only one of the two holds any.
+    /// Returns the prefixes of its keys in the store: as a built-in and as a custom kind. Only one of them has objects.
     pub(crate) fn prefixes(&self) -> [Prefix; 2] {
         [
             Prefix::resource(&self.group, &self.plural),
-            Prefix::resource(&format!("{CUSTOM}{}", self.group), &self.plural),
+            Prefix::resource(&format!("{CUSTOM_GROUP_PREFIX}{}", self.group), &self.plural),
         ]
     }
-}
-
-/// How people read a resource.
-pub(crate) fn shown(group: &str, plural: &str) -> String {
-    if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }

@@ -1,4 +1,4 @@
-//! The least rights that the explored schedules needed, as a role.
+//! The least privileges that the explored schedules needed, as a role.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use crate::state::LIMITED_USER;
 /// Verb, group, resource with subresource, namespace.
 pub(crate) type Right = (String, String, String, String);
 
-/// The role that allows exactly this.
+/// Returns the role that allows exactly this, as YAML.
 pub(crate) fn as_role(name: &str, rights: &BTreeSet<Right>) -> String {
     let mut rules: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for (verb, group, resource, _) in rights {
@@ -31,7 +31,7 @@ pub(crate) fn as_role(name: &str, rights: &BTreeSet<Right>) -> String {
     text
 }
 
-/// The user whom the operator acts as under its least rights.
+/// Returns the user as which the operator acts under its least privileges.
 pub(crate) fn identity() -> Identity {
     Identity {
         name: LIMITED_USER.to_owned(),
@@ -40,7 +40,7 @@ pub(crate) fn identity() -> Identity {
     }
 }
 
-/// The same state with a role that allows exactly this, bound to that user.
+/// Returns the same state with a role that allows exactly this, bound to that user.
 pub(crate) fn granted(template: &Template, rights: &BTreeSet<Right>) -> Template {
     let rules: Vec<Value> = rights
         .iter()

@@ -1,5 +1,8 @@
-//! Makes a failing schedule as short as it can be: leaves out deviations, replaces the rest by weaker ones, and leaves out
-//! steps of the user, as long as the same oracle complains about the same thing.
+//! Shrinks a failing schedule: removes deviations, replaces others by weaker ones, and removes steps of the user, as long as
+//! the same oracle raises an alarm about the same subject.
+//!
+//! **Invariant:** what a shorter scenario fails by without any fault is not taken for the work of the faults: a condition of the user
+//! that needs the step which is left out would shrink every failure to nonsense.
 
 use crate::alarm::Alarm;
 use crate::engine::Setup;
@@ -7,10 +10,10 @@ use crate::explore::{Budget, Explorer};
 use crate::fault::Fault;
 use crate::trace::Deviation;
 
-/// Schedules spent on one failure.
+/// The maximum number of schedules spent on one failure.
 const TRIES_MAX: usize = 400;
 
-/// Scenarios tried with a step less. Each needs a reference of its own.
+/// The maximum number of scenarios tried with one step less. Each needs its own reference.
 const SCENARIOS_MAX: usize = 60;
 
 /// Returns the shortest list of deviations found that fails in the same way.
@@ -29,7 +32,7 @@ pub(crate) fn shrink(explorer: &Explorer<'_>, deviations: Vec<Deviation>, alarm:
     }
 }
 
-/// Schedules that do less.
+/// Returns schedules with fewer or weaker deviations.
 fn candidates(deviations: &[Deviation]) -> Vec<Vec<Deviation>> {
     let mut found = Vec::new();
     for at in 0..deviations.len() {
@@ -47,15 +50,15 @@ fn candidates(deviations: &[Deviation]) -> Vec<Vec<Deviation>> {
     found
 }
 
-/// A scenario with fewer steps, in which the same schedule fails in the same way.
+/// A scenario with fewer steps in which the same schedule fails in the same way.
 pub(crate) struct ShorterScenario {
     pub(crate) setup: Setup,
-    /// What is left out, by number, counted from 1 over given objects and steps.
+    /// The numbers of what is left out, counted from 1 over given objects and steps.
     pub(crate) skipped: Vec<usize>,
     pub(crate) deviations: Vec<Deviation>,
 }
 
-/// Leaves out as many steps and given objects as can be, the last first.
+/// Removes as many steps and given objects as possible, beginning with the last.
 pub(crate) fn drop_steps(setup: &Setup, deviations: Vec<Deviation>, alarm: &Alarm) -> ShorterScenario {
     let total = setup.givens.len() + setup.steps.len();
     let mut best = ShorterScenario { setup: setup.clone(), skipped: Vec::new(), deviations };
@@ -71,8 +74,7 @@ pub(crate) fn drop_steps(setup: &Setup, deviations: Vec<Deviation>, alarm: &Alar
         }
         let Some(setup) = best.setup.without(at) else { continue };
         let deviations = renumbered(&best.deviations, at, best.setup.givens.len());
-        let explorer = Explorer::new(&setup, Budget { schedules: 1, seconds: u64::MAX });
-        if explorer.alarms_of_scenario(&deviations).iter().any(|found| found.is_like(alarm)) {
+        if fails_alike(&setup, &deviations, alarm) {
             let mut skipped = best.skipped;
             skipped.push(kept.remove(at));
             best = ShorterScenario { setup, skipped, deviations };
@@ -82,7 +84,19 @@ pub(crate) fn drop_steps(setup: &Setup, deviations: Vec<Deviation>, alarm: &Alar
     best
 }
 
-/// The deviations as they are called when the item at this place is left out.
+/// Returns whether a scenario fails in the same way, by its faults if there are any.
+fn fails_alike(setup: &Setup, deviations: &[Deviation], alarm: &Alarm) -> bool {
+    let is_like = |found: &Alarm| found.is_like(alarm);
+    if deviations.is_empty() {
+        let explorer = Explorer::new(setup, Budget { schedules: 1, seconds: u64::MAX });
+        return explorer.alarms_of_scenario(deviations).iter().any(is_like);
+    }
+    let explorer = Explorer::for_one_schedule(setup);
+    let fails_by_itself = !explorer.alarms_in(&[], &explorer.reference.record).is_empty();
+    !fails_by_itself && explorer.alarms_of(deviations).iter().any(is_like)
+}
+
+/// Returns the deviations with the numbers they have once the item at this position is left out.
 fn renumbered(deviations: &[Deviation], at: usize, givens: usize) -> Vec<Deviation> {
     let mut deviations = deviations.to_vec();
     for deviation in &mut deviations {

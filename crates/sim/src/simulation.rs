@@ -1,4 +1,4 @@
-//! What a user writes: the operator, what happens to it, what must hold.
+//! What a user writes: the operator, the steps of the scenario, and the conditions that must hold.
 
 use std::fmt::{Debug, Write as _};
 use std::path::Path;
@@ -19,13 +19,13 @@ use crate::shrink::{drop_steps, shrink};
 use crate::step::{Step, StepAction, create, delete, edit_spec};
 use crate::trace::{Deviation, Trace, test_name};
 
-/// Names the file of a trace to replay instead of exploring.
+/// The variable that names a trace to replay instead of exploring.
 const REPLAY: &str = "HOMEOSTAT_REPLAY";
-/// Another number of schedules, and another seed, for a whole test run.
+/// The variables that set another number of schedules and another seed for a whole test run.
 const SCHEDULES: &str = "HOMEOSTAT_SIM_SCHEDULES";
 const SEED: &str = "HOMEOSTAT_SIM_SEED";
 
-/// An operator, what happens to it, and what must hold whatever goes wrong.
+/// An operator, a scenario, and the conditions that must hold whatever goes wrong.
 #[must_use = "a simulation does nothing until it is checked"]
 pub struct Simulation {
     make: MakeOperator,
@@ -42,13 +42,14 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// A simulation of the operator that this function makes: once at the beginning, and again after every simulated crash.
+    /// Creates a simulation of the operator that this function returns: called at the start, and again after every simulated
+    /// crash.
     pub fn new(make: impl Fn() -> Operator + Send + Sync + 'static) -> Self {
         Self::of(Arc::new(move |_| make()), None)
     }
 
-    /// The same for an operator with a world outside the cluster, of which `twin` is an in-memory copy. What [`Outside`] is
-    /// asked waits, fails and lags like everything else.
+    /// Creates a simulation of an operator with an API outside the cluster, of which `twin` is an in-memory stand-in. Calls through
+    /// [`Outside`] are scheduled, fail and lag like all others.
     pub fn with_outside<W: Clone + Debug + Send + Sync + 'static>(
         twin: W,
         make: impl Fn(Outside<W>) -> Operator + Send + Sync + 'static,
@@ -72,20 +73,20 @@ impl Simulation {
         }
     }
 
-    /// This object is there from the start.
+    /// Adds an object that exists from the start.
     pub fn given<K: Kind>(mut self, object: K) -> Self {
         self.givens.push(create(object));
         self
     }
 
-    /// Then the user does this. It happens when everything is at rest, and in other schedules earlier.
+    /// Adds a step of the user. It happens when everything is at rest, in some schedules earlier.
     pub fn then(mut self, step: Step) -> Self {
         self.steps.push(step);
         self
     }
 
-    /// Then the user tries every field of the spec of a given object, by the schema of its definition: changes it and changes it
-    /// back. What the schema forbids is tried, too, and refused.
+    /// Adds steps that change every field of the spec of a given object and change it back, according to the schema of its
+    /// definition. Values that the schema forbids are tried, too, and refused.
     #[track_caller]
     pub fn then_vary<K: Kind + CustomResourceExt>(mut self, name: &str) -> Self {
         let wanted = delete::<K>(name).object();
@@ -105,57 +106,61 @@ impl Simulation {
         self
     }
 
-    /// This holds after every single change.
+    /// Adds a condition that must hold after every single change.
     pub fn always(mut self, condition: impl Fn(&Cluster) -> bool + Send + Sync + 'static) -> Self {
         self.always.push(Arc::new(condition));
         self
     }
 
-    /// This holds when everything has come to rest after the last step.
+    /// Adds a condition that must hold at rest after the last step.
     pub fn eventually(mut self, condition: impl Fn(&Cluster) -> bool + Send + Sync + 'static) -> Self {
         self.eventually.push(Arc::new(condition));
         self
     }
 
-    /// So many replicas of the operator run together (one unless told).
+    /// Sets the number of replicas of the operator (default: one).
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas.max(1);
         self
     }
 
-    /// This operator runs beside the one under test, and nothing happens to it: controllers of the surroundings, such as
+    /// Runs another operator beside the one under test, without faults: for the controllers of its environment, such as
     /// [`actors::kubelet`](crate::actors::kubelet).
     pub fn beside(mut self, make: impl Fn() -> Operator + Send + Sync + 'static) -> Self {
         self.beside.push(Arc::new(move |_| make()));
         self
     }
 
-    /// How much is tried: 10 000 schedules and ten seconds unless told.
+    /// Sets the budget (default: 10 000 schedules and ten seconds).
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = budget;
         self
     }
 
-    /// What chance starts from.
+    /// Sets the random seed.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// What the simulation is called in reports and traces: the name of the test unless told.
+    /// Sets the name in reports and traces (default: the name of the test).
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Explores; panics with the story of a failure.
+    /// Explores; panics with the report of a failure.
     ///
-    /// With `HOMEOSTAT_REPLAY=FILE` it only replays the trace in that file, if it is one of this simulation.
+    /// With `HOMEOSTAT_REPLAY=FILE` it replays the trace in that file instead, if the trace is one of this simulation.
     #[track_caller]
     pub fn check(self) -> Outcome {
         let outcome = match std::env::var_os(REPLAY) {
             Some(file) => match Trace::load(Path::new(&file)) {
-                Ok(trace) if trace.simulation == self.name() => self.replay(&trace),
+                Ok(trace) if trace.simulation == self.name() => {
+                    // `homeostat sim replay` looks for this line: a test without it explored.
+                    eprintln!("replayed the trace of {}", trace.simulation);
+                    self.replay(&trace)
+                }
                 Ok(_) => self.explore(),
                 Err(error) => panic!("the trace {} cannot be replayed: {error}", Path::new(&file).display()),
             },
@@ -167,7 +172,7 @@ impl Simulation {
         outcome
     }
 
-    /// Explores; returns what was found instead of panicking.
+    /// Explores; returns the outcome instead of panicking.
     pub fn explore(self) -> Outcome {
         let began = Clock::system().now();
         let (name, budget) = (self.name(), self.budget_in_force());
@@ -187,23 +192,26 @@ impl Simulation {
         }
     }
 
-    /// Runs the schedule of a trace; returns its failure, if it still fails.
+    /// Runs the schedule of a trace; the outcome has a failure if it still fails.
+    ///
+    /// # Panics
+    /// Panics if the operator no longer reaches the point of a fault.
     pub fn replay(self, trace: &Trace) -> Outcome {
         let began = Clock::system().now();
         let name = self.name();
         let setup = self.seed(trace.seed).set_up().without_all(&trace.skipped);
         let explorer = Explorer::new(&setup, Budget { schedules: 1, seconds: u64::MAX });
         let record = explorer.record_of(&trace.deviations, true);
-        let missed: Vec<&str> = trace
-            .deviations
-            .iter()
-            .enumerate()
+        let deviations = trace.deviations.iter().enumerate();
+        let missed: Vec<String> = deviations
             .filter(|(at, _)| !record.taken.contains(at))
-            .map(|(_, deviation)| &*deviation.at)
+            .map(|(_, deviation)| format!("{:?} ({})", deviation.at, deviation.fault.shown()))
             .collect();
+        // `homeostat sim replay` knows this panic by its first words, on one line.
         assert!(
             missed.is_empty(),
-            "the trace does not fit any more: these points are not reached: {missed:?}"
+            "the trace no longer fits: these faults are not reached: {}",
+            missed.join(", ")
         );
         let alarms = explorer.alarms_in(&trace.deviations, &record);
         let failure = alarms.into_iter().next().map(|alarm| {
@@ -218,7 +226,7 @@ impl Simulation {
         Outcome { failure, schedules: 3, seconds, states: explorer.seen.len(), hash: record.hash, role }
     }
 
-    /// Returns a hash of everything that happens in the schedule of these deviations: the same for the same seed, in every
+    /// Returns a hash of everything that happens in the schedule with these deviations: the same for the same seed, in every
     /// process.
     pub fn hash_of(self, deviations: &[Deviation]) -> u64 {
         let setup = self.set_up();
@@ -235,7 +243,7 @@ impl Simulation {
         Budget { schedules, ..self.budget }
     }
 
-    /// Boots a server and lets the operator install its definitions: every schedule starts from there.
+    /// Boots a server and lets the operator install its definitions. Every schedule starts from that state.
     fn set_up(self) -> Setup {
         let seed = number_of_environment(SEED).unwrap_or(self.seed);
         let template = Arc::new(boot(seed));
@@ -260,7 +268,7 @@ fn number_of_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Makes a failure short and tells its story.
+/// Shrinks a failure, writes its report, and saves its trace.
 fn describe(explorer: &Explorer<'_>, name: &str, found: Found, seconds: f64) -> Failure {
     let before = found.deviations.len();
     let deviations = shrink(explorer, found.deviations, &found.alarm);
@@ -271,7 +279,11 @@ fn describe(explorer: &Explorer<'_>, name: &str, found: Found, seconds: f64) -> 
         (explorer, shorter.deviations)
     } else {
         // Fewer steps may need fewer faults.
-        again = Explorer::new(setup, Budget { schedules: 1, seconds: u64::MAX });
+        again = if shorter.deviations.is_empty() {
+            Explorer::new(setup, Budget { schedules: 1, seconds: u64::MAX })
+        } else {
+            Explorer::for_one_schedule(setup)
+        };
         (&again, shrink(&again, shorter.deviations, &found.alarm))
     };
     let record = explorer.record_of(&deviations, true);
@@ -292,6 +304,7 @@ fn describe(explorer: &Explorer<'_>, name: &str, found: Found, seconds: f64) -> 
     let mut story = report::tell(name, &trace, &alarm, &record, &how);
     story.push_str(&report::explain(&alarm, &record));
     trace.report.clone_from(&story);
+    trace.run = report::recorded_run(&record);
     let file = trace.save().ok();
     if let Some(file) = &file {
         // Writing into text cannot fail.

@@ -1,4 +1,4 @@
-//! What the user of the operator does: creates, edits and deletes objects, one step after the other.
+//! The steps of the user: creations, edits and deletions of objects, one after the other.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,29 +10,29 @@ use crate::resource_name::{DEFAULT_NAMESPACE, ResourceName};
 
 type EditFunction = Arc<dyn Fn(Value) -> Result<Value, String> + Send + Sync>;
 
-/// One thing the user does.
+/// One step of the user.
 #[derive(Clone)]
 pub struct Step {
     pub(crate) action: StepAction,
     pub(crate) resource: ResourceName,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// What is special about it, for people; empty where nothing is.
+    /// A remark for people; usually empty.
     pub(crate) note: String,
-    /// The server may refuse it, and the scenario goes on.
+    /// Whether the server may refuse it without ending the scenario.
     pub(crate) may_be_refused: bool,
 }
 
 #[derive(Clone)]
 pub(crate) enum StepAction {
-    /// Shared, because steps are copied at every rest.
+    /// Shared, because steps are cloned at every rest.
     Create(Arc<Value>),
     Edit(EditFunction),
     Delete,
 }
 
 impl Step {
-    /// What it does, in words: `edit pages.demo.dev default/home`.
+    /// Returns the step in words: `edit pages.demo.dev default/home`.
     pub(crate) fn shown(&self) -> String {
         let verb = match &self.action {
             StepAction::Create(_) => "create",
@@ -43,7 +43,7 @@ impl Step {
         format!("{verb} {}{note}", self.object())
     }
 
-    /// The object it is about.
+    /// Returns the object of the step.
     pub(crate) fn object(&self) -> String {
         let slash = if self.resource.is_namespaced { "/" } else { "" };
         let namespace = if self.resource.is_namespaced { &*self.namespace } else { "" };
@@ -54,7 +54,7 @@ impl Step {
         matches!(self.action, StepAction::Delete)
     }
 
-    /// The step that takes away what this one creates.
+    /// Returns the step that deletes what this one creates.
     pub(crate) fn undoing(&self) -> Self {
         Self { action: StepAction::Delete, note: String::new(), may_be_refused: false, ..self.clone() }
     }
@@ -66,7 +66,7 @@ impl fmt::Debug for Step {
     }
 }
 
-/// Creates this object.
+/// Returns a step that creates this object.
 #[expect(clippy::needless_pass_by_value, reason = "a scenario reads better without borrows")]
 pub fn create<K: Kind>(object: K) -> Step {
     let meta = object.meta();
@@ -85,7 +85,7 @@ pub fn create<K: Kind>(object: K) -> Step {
     }
 }
 
-/// Changes the object of this name, which is in the namespace `default` unless written `namespace/name`.
+/// Returns a step that edits the object of this name, in the namespace `default` unless given as `namespace/name`.
 pub fn edit<K: Kind>(name: &str, change: impl Fn(&mut K) + Send + Sync + 'static) -> Step {
     let change: EditFunction = Arc::new(move |value| {
         let mut object: K = serde_json::from_value(value).map_err(|error| error.to_string())?;
@@ -98,7 +98,7 @@ pub fn edit<K: Kind>(name: &str, change: impl Fn(&mut K) + Send + Sync + 'static
     named::<K>(StepAction::Edit(change), name)
 }
 
-/// Deletes the object of this name, which is in the namespace `default` unless written `namespace/name`.
+/// Returns a step that deletes the object of this name, in the namespace `default` unless given as `namespace/name`.
 pub fn delete<K: Kind>(name: &str) -> Step {
     named::<K>(StepAction::Delete, name)
 }
@@ -115,7 +115,7 @@ fn named<K: Kind>(action: StepAction, name: &str) -> Step {
     }
 }
 
-/// Replaces the spec of an object. The server may refuse it.
+/// Returns a step that replaces the spec of an object. The server may refuse it.
 pub(crate) fn edit_spec<K: Kind>(name: &str, note: &str, spec: Value) -> Step {
     let change: EditFunction = Arc::new(move |mut value| {
         value["spec"] = spec.clone();

@@ -1,21 +1,22 @@
-//! A schedule as a file: where it deviates from the one in which nothing goes wrong, by names that survive unrelated changes
-//! of the operator.
+//! A schedule as a file: the deviations from the schedule without faults, at addresses that survive unrelated changes of the
+//! operator.
 
 use std::path::{Path, PathBuf};
 
+use homeostat_core::recorded_run::RecordedRun;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
 
-/// The format of the file.
+/// The version of the format.
 const FORMAT: u32 = 1;
 
-/// One deviation: at the point of this name, this goes wrong.
+/// A fault at one point of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Deviation {
-    /// The point: what is done there, and the how manieth time.
+    /// The address of the point: what is done there and, from the second time on, its ordinal.
     pub at: String,
-    /// What goes wrong.
+    /// The fault.
     #[serde(flatten)]
     pub fault: Fault,
 }
@@ -28,28 +29,31 @@ pub struct Trace {
     pub homeostat_trace: u32,
     /// The name of the simulation.
     pub simulation: String,
-    /// What chance starts from.
+    /// The random seed.
     pub seed: u64,
-    /// What the user does, for people.
+    /// The steps of the user, for people.
     pub steps: Vec<String>,
-    /// Given objects and steps of the simulation that are left out, by number, counted from 1 over both.
+    /// The numbers of given objects and steps that are left out, counted from 1 over both.
     #[serde(default)]
     pub skipped: Vec<usize>,
-    /// Where it deviates.
+    /// The faults.
     pub deviations: Vec<Deviation>,
-    /// The oracle that it fails.
+    /// The violated rule.
     pub oracle: String,
-    /// What that oracle is about.
+    /// The subject of the violation.
     pub subject: String,
-    /// The package of the test that found it; empty where no test of cargo did.
+    /// The package of the test that found it; empty if no test of cargo did.
     #[serde(default)]
     pub package: String,
-    /// The test that found it, as cargo calls it.
+    /// The name of the test that found it, as cargo lists it.
     #[serde(default)]
     pub test: String,
-    /// The whole story as it was told, for people.
+    /// The complete report, for people.
     #[serde(default)]
     pub report: String,
+    /// What happened, for `homeostat sim show`.
+    #[serde(default, skip_serializing_if = "RecordedRun::is_empty")]
+    pub run: RecordedRun,
 }
 
 impl Trace {
@@ -66,13 +70,14 @@ impl Trace {
             package: std::env::var("CARGO_PKG_NAME").unwrap_or_default(),
             test: test_name().unwrap_or_default(),
             report: String::new(),
+            run: RecordedRun::default(),
         }
     }
 
     /// Reads a trace.
     ///
     /// # Errors
-    /// When the file cannot be read, or is no trace of this format.
+    /// Fails if the file cannot be read or is not a trace of this format.
     pub fn load(path: &Path) -> std::io::Result<Self> {
         let trace: Self = serde_json::from_slice(&std::fs::read(path)?)?;
         if trace.homeostat_trace == FORMAT {
@@ -83,7 +88,7 @@ impl Trace {
         Err(std::io::Error::other(words))
     }
 
-    /// Writes the trace into the folder of traces and returns where.
+    /// Writes the trace into the folder of traces and returns its path.
     pub(crate) fn save(&self) -> std::io::Result<PathBuf> {
         let folder = traces_folder();
         std::fs::create_dir_all(&folder)?;
@@ -99,12 +104,12 @@ impl Trace {
     }
 }
 
-/// The test that runs in this thread: cargo names the thread for it.
+/// Returns the name of the running test: the test harness names the thread after it.
 pub(crate) fn test_name() -> Option<String> {
     std::thread::current().name().filter(|name| *name != "main").map(ToOwned::to_owned)
 }
 
-/// `HOMEOSTAT_TRACES`, or a folder beside what cargo builds.
+/// Returns the folder of traces: `HOMEOSTAT_TRACES`, or one in the target folder.
 fn traces_folder() -> PathBuf {
     if let Some(folder) = std::env::var_os("HOMEOSTAT_TRACES") {
         return folder.into();

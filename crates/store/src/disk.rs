@@ -1,14 +1,14 @@
 //! The durable store: everything is in memory, and a log makes it durable.
 //!
 //! Reading order: [`files`] (all access to the disk), `frame` (checksums, torn or damaged), `payload` (what is
-//! written), `format` (in which version), `log` (appends and syncs), `acknowledged_revision` (how far it must reach),
-//! `checkpoint`, `recover`, `migrate` (from an older version), [`backup`] (one file with everything), `write_queue`
-//! (what waits), `log_writer` (the thread that commits batches). `docs/why/store.md` has the engines this was measured
-//! against.
+//! written), `format` (in which version), `write_ahead_log` (appends and syncs), `acknowledged_revision` (how far the
+//! log must reach), `checkpoint`, `recover`, `migrate` (from an older version), [`backup_file`] (everything in one
+//! file), `write_queue` (waiting requests), `commit_thread` (commits batches). `docs/why/store.md` compares it with
+//! other engines.
 //!
-//! **Invariant:** a commit is synced to disk before anyone sees it or is notified of it. If the disk refuses a write or
-//! a sync, the store becomes read-only for the rest of the process: the state of the data is then unknown, and a later
-//! success would prove nothing.
+//! **Invariant:** a commit is synced to disk before any reader or watcher sees it. If a write or a sync fails, the
+//! store becomes read-only for the rest of the process: the state of the data is then unknown, and a later success
+//! would prove nothing.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,21 +25,21 @@ use crate::writer::Writer;
 use crate::{Committed, Error, Snapshot, Store, Txn, Watch};
 
 mod acknowledged_revision;
-pub mod backup;
+pub mod backup_file;
 mod checkpoint;
+mod commit_thread;
 pub mod files;
 mod format;
 mod frame;
-mod log;
-mod log_writer;
 mod migrate;
 mod payload;
 mod recover;
+mod write_ahead_log;
 mod write_queue;
 
+use commit_thread::{CommitThread, WriterStatus};
 use files::{Files, Folder};
-pub use format::{Contents, KeyMigration, Migration};
-use log_writer::{LogWriter, WriterStatus};
+pub use format::{ContentFormat, KeyMigration, Migration};
 use write_queue::{WriteQueue, WriteRequest};
 
 /// The settings of a disk store. The default suits a control plane on one machine.
@@ -49,25 +49,25 @@ pub struct Config {
     pub clock: Clock,
     /// How much history is kept, also across restarts.
     pub history: Limits,
-    /// The size at which the next log file is begun.
+    /// The size at which the next log file is started.
     pub segment_bytes: u64,
-    /// The version of the contents. Folders with older contents are migrated when opened, folders with newer ones are
-    /// refused.
-    pub contents: Contents,
-    /// How much needless log makes a checkpoint worth writing. It is written when at least this much, and at least as
-    /// much as the last checkpoint has, is no longer needed, so that a write costs at most one more write.
+    /// The version of the contents. Folders with older contents are migrated when opened; folders with newer contents
+    /// are rejected.
+    pub contents: ContentFormat,
+    /// How much obsolete log makes a checkpoint worth writing. A checkpoint is written once the obsolete log reaches
+    /// both this size and the size of the last checkpoint, so that checkpoints at most double what is written.
     pub checkpoint_bytes: u64,
 }
 
 impl Default for Config {
-    /// 8 MiB of log are replayed in about 20 ms, and a start holds the last file in memory; 16 MiB of needless log is
+    /// 8 MiB of log take about 20 ms to replay, and startup holds the last file in memory; 16 MiB of obsolete log is
     /// less than a small store's history.
     fn default() -> Self {
         Self {
             clock: Clock::system(),
             history: Limits::default(),
             segment_bytes: 8 << 20,
-            contents: Contents::default(),
+            contents: ContentFormat::default(),
             checkpoint_bytes: 16 << 20,
         }
     }
@@ -79,25 +79,25 @@ pub struct Disk {
     published: Arc<PublishedState>,
     queue: Arc<WriteQueue>,
     status: Arc<WriterStatus>,
-    log_writer: Mutex<Option<JoinHandle<()>>>,
+    commit_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Disk {
-    /// Opens the store in a folder, and creates the folder if necessary. Blocks until everything is in memory.
+    /// Opens the store in a folder, creating the folder if necessary. Blocks until everything is in memory.
     pub fn open(path: impl AsRef<Path>, config: &Config) -> Result<Self, Error> {
         Self::open_on(Arc::new(Folder::open(path.as_ref())?), config)
     }
 
-    /// Opens the store on your own implementation of [`Files`]; for tests of what a disk can do to it.
+    /// Opens the store on a custom implementation of [`Files`], for tests that simulate disk failures.
     pub fn open_on(files: Arc<dyn Files>, config: &Config) -> Result<Self, Error> {
         let published = Arc::new(PublishedState::default());
         let mut writer = Writer::new(Arc::clone(&published), config.clock, config.history);
         let recovered = recover::recover(&files, &mut writer, config)?;
         let (queue, status) = (Arc::<WriteQueue>::default(), Arc::<WriterStatus>::default());
-        let log_writer =
-            LogWriter::new(files, writer, Arc::clone(&published), recovered, config.checkpoint_bytes);
-        let thread = log_writer.start(Arc::clone(&queue), Arc::clone(&status))?;
-        Ok(Self { published, queue, status, log_writer: Mutex::new(Some(thread)) })
+        let commit_thread =
+            CommitThread::new(files, writer, Arc::clone(&published), recovered, config.checkpoint_bytes);
+        let thread = commit_thread.start(Arc::clone(&queue), Arc::clone(&status))?;
+        Ok(Self { published, queue, status, commit_thread: Mutex::new(Some(thread)) })
     }
 
     /// Sends a request to the writer and waits for its answer.
@@ -150,10 +150,10 @@ impl Store for Disk {
 }
 
 impl Drop for Disk {
-    /// Finishes accepted requests, so that the folder is free when this returns.
+    /// Finishes the accepted requests, so that the folder is free when this returns.
     fn drop(&mut self) {
         self.queue.close();
-        let thread = self.log_writer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.commit_thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the store's writer thread panicked");
         }

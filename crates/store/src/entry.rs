@@ -1,4 +1,4 @@
-//! What is stored: encoded bytes with a hole for the revision of their commit.
+//! Stored values: encoded bytes with a hole for the revision of their commit.
 //!
 //! The API server encodes an object once, before its `resourceVersion` is known. [`Value`] is that encoding plus the
 //! position of the hole; the store fills it at commit, so a read returns the stored bytes and nothing is encoded twice.
@@ -14,11 +14,11 @@ use homeostat_core::{Key, Revision};
 pub struct Value {
     /// The encoding without the revision.
     pub bytes: Bytes,
-    /// Where in `bytes` the decimal revision is inserted; `None` if it is not.
+    /// Where in `bytes` the decimal revision is inserted; `None` if there is no hole.
     pub hole: Option<u32>,
-    /// A number that the writer stores beside the bytes. The store does not look at it.
+    /// A number that the writer stores along with the bytes. The store does not interpret it.
     pub tag: u8,
-    /// The parsed view of the bytes, if the writer has it at hand; see [`Entry::view`].
+    /// The parsed view of the bytes, if the writer already has it; see [`Entry::view`].
     pub view: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -28,7 +28,7 @@ impl Value {
         Self { bytes: bytes.into(), hole: None, tag: 0, view: None }
     }
 
-    /// Returns the bytes as of `revision`, and where the digits are in them.
+    /// Returns the bytes as of `revision`, and the position of its digits.
     pub fn fill(&self, revision: Revision) -> (Bytes, Option<(u32, u32)>) {
         let Some(hole) = self.hole else { return (self.bytes.clone(), None) };
         let digits = revision.to_string();
@@ -42,7 +42,7 @@ impl Value {
     }
 }
 
-/// A value as it is on disk, with the revision filled in.
+/// A value as stored on disk, with the revision filled in.
 pub(crate) struct StoredValue {
     pub(crate) bytes: Bytes,
     pub(crate) digits: Option<(u32, u32)>,
@@ -60,7 +60,7 @@ pub struct Entry {
     pub bytes: Bytes,
     /// Where the digits of the revision are in `bytes`.
     pub digits: Option<(u32, u32)>,
-    /// The number that the writer stored beside the bytes.
+    /// The number that the writer stored along with the bytes.
     pub tag: u8,
     view: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
@@ -79,14 +79,15 @@ impl Entry {
         Self { key, revision, bytes, digits, tag, view: OnceLock::new() }
     }
 
-    /// Returns a parsed view of the bytes, which is made at most once and kept beside them. All callers of one store
-    /// must use the same type.
+    /// Returns a parsed view of the bytes, which is created at most once and cached. All callers of one store must use
+    /// the same type.
     pub fn view<T: Send + Sync + 'static>(&self, make: impl FnOnce(&Self) -> T) -> Arc<T> {
         let view = self.view.get_or_init(|| Arc::new(make(self)));
         Arc::clone(view).downcast().expect("one store has one type of view")
     }
 
-    /// Returns the bytes with another revision in the hole, as three slices: a deletion shows the last state like this.
+    /// Returns the bytes with a different revision in the hole, as three slices; a deletion event shows the last state
+    /// like this.
     pub fn restamped(&self, revision: Revision) -> [Bytes; 3] {
         let Some((from, to)) = self.digits else { return [self.bytes.clone(), Bytes::new(), Bytes::new()] };
         [

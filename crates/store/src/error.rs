@@ -1,8 +1,8 @@
-//! The errors of the store, one variant per thing a caller can do about it.
+//! The errors of the store, one variant per possible reaction of the caller.
 
 use homeostat_core::{Key, Revision};
 
-/// Why the store refused or failed.
+/// Why the store rejected a request or failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -30,7 +30,7 @@ pub enum Error {
         /// The newest revision.
         current: Revision,
     },
-    /// The disk refused a write; the store only answers reads until it is restarted.
+    /// The disk rejected a write; the store answers only reads until it is restarted.
     #[error("the store is read-only: {reason}")]
     ReadOnly {
         /// What happened, and what to do.

@@ -1,7 +1,8 @@
 //! The history: the events that are kept, oldest first, bounded by bytes and by age.
 //!
 //! Only bytes that nothing else keeps are counted: an event's old entry left the live map with that event; its new
-//! entry is either still there or counted where it became old. So a store that only grows has a cheap history.
+//! entry is either still there or is counted where it became old. A store that only grows therefore has a cheap
+//! history.
 //!
 //! **Invariant:** a commit is forgotten as a whole.
 
@@ -21,7 +22,7 @@ use crate::topic::Topic;
 pub struct Limits {
     /// Bytes kept for history alone.
     pub bytes: u64,
-    /// Older commits are forgotten even if there is room.
+    /// The age after which commits are forgotten even if there is room.
     pub age: Duration,
 }
 
@@ -36,7 +37,7 @@ impl Default for Limits {
 /// The cost of an event besides its old entry's bytes: the event, two references to it, its record here, the entry.
 const EVENT_BYTES: u64 = 256;
 
-/// The writer's account of the events in all topics.
+/// The writer's record of the events in all topics.
 #[derive(Debug)]
 pub(crate) struct History {
     limits: Limits,
@@ -70,7 +71,7 @@ impl History {
         topic.append(event);
     }
 
-    /// Forgets what exceeds the limits.
+    /// Forgets the oldest events until the limits are met.
     pub(crate) fn trim(&mut self, published: &PublishedState, now: Timestamp) {
         let oldest = now.checked_sub(self.limits.age).unwrap_or(Timestamp::MIN);
         published.pins().expire(now, oldest);

@@ -39,24 +39,25 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the newest visible, and therefore durable, state. O(1).
     fn snapshot(&self) -> Snapshot;
 
-    /// Returns the state as of `revision`: [`Error::Compacted`] if it left the history window, [`Error::Future`] if it
-    /// has not happened yet.
+    /// Returns the state as of `revision`: [`Error::Compacted`] if it has left the history window, [`Error::Future`] if
+    /// it has not happened yet.
     fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, Error>;
 
-    /// Keeps a snapshot at hand for [`snapshot_at`](Self::snapshot_at): a list calls it when it returns a token for its
-    /// next page. Only a few are kept, the most recently used.
+    /// Keeps a snapshot available for [`snapshot_at`](Self::snapshot_at): a list calls this when it returns a token for
+    /// its next page. Only the few most recently used snapshots are kept.
     fn pin(&self, snapshot: &Snapshot);
 
     /// Checks every expectation and, if all hold, applies all operations under one new revision. Resolves when the
     /// commit is durable and visible. The call itself submits the transaction: dropping the future does not undo it.
     fn commit(&self, txn: Txn) -> BoxFuture<'static, Result<Committed, Error>>;
 
-    /// Watches every event under `prefix` after `from`, in order and without gaps: [`Error::Compacted`] if `from` left
-    /// the history window. A revision in the future is fine: the watch waits and delivers what comes after it.
+    /// Watches every event under `prefix` after `from`, in order and without gaps. Fails with [`Error::Compacted`] if
+    /// `from` has left the history window. A revision in the future is fine: the watch waits and delivers what comes
+    /// after it.
     fn watch(&self, prefix: &Prefix, from: Revision) -> Result<Watch, Error>;
 
-    /// Forgets history at and before `revision`; the current state is untouched. It frees memory, it does not erase:
-    /// after a restart some of that history may be known again.
+    /// Forgets history at and before `revision`; the current state is untouched. This frees memory but erases nothing:
+    /// after a restart, some of that history may be available again.
     fn compact(&self, revision: Revision) -> BoxFuture<'static, Result<(), Error>>;
 
     /// Returns whether a commit would be accepted now: [`Error::ReadOnly`] after a failed write. For health checks.

@@ -1,7 +1,7 @@
 //! A store that forgets everything when its process ends: for tests, the simulator and `--ephemeral`.
 //!
-//! A commit happens inside the call, under a mutex, with no task or thread: on one tokio thread with paused time its
-//! order is the order of the calls.
+//! A commit happens inside the call, under a mutex, without a task or thread: on a single tokio thread with paused
+//! time, commits happen in the order of the calls.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,7 +34,7 @@ impl Memory {
         Self { published, writer }
     }
 
-    /// A store that begins with what `snapshot` holds, at its revision and without history. O(1): the entries are
+    /// Creates a store with the contents of `snapshot`, at its revision and without history. O(1): the entries are
     /// shared.
     pub fn holding(snapshot: Snapshot, clock: Clock, limits: Limits) -> Self {
         let store = Self::with(clock, limits);
@@ -44,9 +44,23 @@ impl Memory {
         store
     }
 
-    /// Returns every change after `revision`, in order: [`Error::Compacted`] when some of them left the history window.
+    /// Returns every change after `revision`, in order; [`Error::Compacted`] if some have left the history window.
     pub fn changes_after(&self, revision: Revision) -> Result<Vec<Arc<Event>>, Error> {
         self.published.changes_after(revision)
+    }
+
+    /// Repeats changes that another store made starting from exactly the state of this store: events and entries are
+    /// shared, and nothing is encoded again. Returns [`Error::Conflict`] and changes nothing if the state is a
+    /// different one.
+    pub fn repeat(&self, changes: &[Arc<Event>]) -> Result<(), Error> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.published.is_closed() {
+            return Err(Error::Closed);
+        }
+        let batch = writer.prepare_again(changes)?;
+        let (_, wake) = writer.publish(batch);
+        wake.ring();
+        Ok(())
     }
 
     fn commit_now(&self, txn: Txn) -> Result<Committed, Error> {
@@ -97,9 +111,42 @@ impl Store for Memory {
     }
 
     fn close(&self) -> BoxFuture<'static, ()> {
-        // Under the writer's lock, so that no commit slips in after the watches were ended.
+        // Under the writer's lock, so that no commit slips in after the watches have ended.
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         self.published.close();
         ready(()).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_core::Key;
+
+    use super::*;
+    use crate::{Expect, Op, Value};
+
+    fn put(store: &Memory, name: &str) -> Revision {
+        let value = Value { hole: Some(1), ..Value::plain("<>") };
+        let txn = Txn::one(Key::new("", "things", "", name), Expect::Any, Op::Put(value));
+        store.commit_now(txn).unwrap().revision
+    }
+
+    #[test]
+    fn changes_are_repeated_from_the_same_state_only() {
+        let (first, second) = (Memory::new(), Memory::new());
+        let start = put(&first, "a");
+        second.repeat(&first.changes_after(Revision::ZERO).unwrap()).unwrap();
+        put(&first, "b");
+        put(&first, "a");
+        let changes = first.changes_after(start).unwrap();
+        second.repeat(&changes).unwrap();
+        let entries = |store: &Memory| {
+            store.snapshot().iter().map(|entry| (entry.key.clone(), entry.bytes.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(entries(&first), entries(&second));
+        assert_eq!(first.snapshot().revision(), second.snapshot().revision());
+        assert_eq!(second.changes_after(start).unwrap().len(), 2, "watches are told");
+        assert!(matches!(second.repeat(&changes), Err(Error::Conflict { .. })), "they were made already");
+        assert_eq!(first.snapshot().revision(), second.snapshot().revision());
     }
 }

@@ -1,7 +1,7 @@
-//! Keeps a few past snapshots at hand, so that a list read in pages costs at most one rollback.
+//! Keeps a few past snapshots available, so that a list read in pages costs at most one rollback.
 //!
-//! Pinned snapshots outlive the history window on purpose: a slow client's page must not fail because others write a
-//! lot. They are bounded by count and by the age of history, counted from their last use; compaction drops them
+//! Pinned snapshots outlive the history window on purpose: a slow client's page must not fail because other clients
+//! write a lot. They are bounded by count and by the age of history, counted from their last use; compaction drops them
 //! immediately.
 
 use std::collections::VecDeque;
@@ -11,8 +11,8 @@ use jiff::Timestamp;
 
 use crate::Snapshot;
 
-/// The most past snapshots kept. Each shares with the present whatever did not change; in the worst case they are this
-/// many copies of the store.
+/// The most past snapshots kept. Each shares all unchanged entries with the present; in the worst case they amount to
+/// this many copies of the store.
 const PINS_MAX: usize = 8;
 
 /// Past snapshots, the most recently used last.
@@ -22,7 +22,7 @@ pub(crate) struct PinnedSnapshots(VecDeque<SnapshotPin>);
 #[derive(Debug)]
 struct SnapshotPin {
     snapshot: Snapshot,
-    /// The first time that the writer saw it unused since its last use.
+    /// When the writer first found it unused after its last use.
     idle_since: Option<Timestamp>,
 }
 
@@ -43,7 +43,7 @@ impl PinnedSnapshots {
         }
     }
 
-    /// Drops snapshots of a state before `revision`.
+    /// Drops snapshots of states before `revision`.
     pub(crate) fn forget(&mut self, revision: Revision) {
         self.0.retain(|pin| pin.snapshot.revision() >= revision);
     }

@@ -1,10 +1,11 @@
-//! The published state, which everyone may see: the newest snapshot, the topics of the resources, and how far back
+//! The published state, visible to all readers: the newest snapshot, the topics of the resources, and how far back
 //! history reaches.
 //!
-//! Readers and watchers touch only this; the writer hands over a whole batch at a time, which is durable by then.
+//! Readers and watchers touch only this; the writer hands over one whole batch at a time, already durable.
 //!
-//! **Invariant:** the order of publication is topics, snapshot, visible revision, wake-ups. So whoever learns a
-//! revision finds its state, and whoever reads the visible revision finds every event up to it in the topics.
+//! **Invariant:** the order of publication is topics, snapshot, visible revision, wake-ups. A reader that learns a
+//! revision therefore finds its state, and one that reads the visible revision finds every event up to it in the
+//! topics.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,12 +18,12 @@ use crate::pinned_snapshots::PinnedSnapshots;
 use crate::topic::Topic;
 use crate::{Error, Event, Snapshot};
 
-/// The state shared between the writer and everyone else.
+/// The state shared between the writer and its readers.
 #[derive(Debug, Default)]
 pub(crate) struct PublishedState {
     current: ArcSwap<Snapshot>,
     visible: AtomicU64,
-    /// The last forgotten revision: history is whole after it.
+    /// The last forgotten revision; history is complete after it.
     floor: AtomicU64,
     topics: RwLock<BTreeMap<Box<str>, Arc<Topic>>>,
     pins: Mutex<PinnedSnapshots>,
@@ -46,7 +47,7 @@ impl PublishedState {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Checks that the history after `revision` is whole.
+    /// Checks that the history after `revision` is complete.
     pub(crate) fn check_kept(&self, revision: Revision) -> Result<(), Error> {
         if revision < self.floor() { Err(self.compacted(revision)) } else { Ok(()) }
     }
@@ -55,7 +56,7 @@ impl PublishedState {
         Error::Compacted { asked, oldest: self.floor() }
     }
 
-    /// Returns a resource's topic, which is created when first asked for.
+    /// Returns a resource's topic, creating it on first use.
     pub(crate) fn topic(&self, name: &str) -> Arc<Topic> {
         let topics = self.topics.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(topic) = topics.get(name) {
@@ -70,7 +71,7 @@ impl PublishedState {
         self.topics.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Makes a batch visible whose events are in the topics already.
+    /// Makes a batch visible whose events are already in the topics.
     pub(crate) fn publish(&self, snapshot: Snapshot) {
         let revision = snapshot.revision();
         self.current.store(Arc::new(snapshot));
@@ -112,13 +113,13 @@ impl PublishedState {
         Ok(past)
     }
 
-    /// Every change after `revision`, oldest first.
+    /// Returns every change after `revision`, oldest first.
     pub(crate) fn changes_after(&self, revision: Revision) -> Result<Vec<Arc<Event>>, Error> {
         let topics = self.topics.read().unwrap_or_else(PoisonError::into_inner);
         let mut events: Vec<_> = topics.values().flat_map(|topic| topic.read().back_to(revision)).collect();
         drop(topics);
         self.check_kept(revision)?;
-        // A stable sort on what comes newest first: the changes of one commit are of different keys.
+        // Within a commit, changes are sorted by key: they all have different keys.
         events.sort_by(|one, other| (one.revision, &one.key).cmp(&(other.revision, &other.key)));
         Ok(events)
     }
@@ -138,12 +139,12 @@ impl PublishedState {
     }
 }
 
-/// The way back from one snapshot to an earlier one.
+/// The events to undo to get from one snapshot to an earlier one.
 #[derive(Debug)]
 pub(crate) struct SnapshotRollback {
     current: Snapshot,
     revision: Revision,
-    /// Newest first within a topic. Keys of different topics differ, so their order among each other is free.
+    /// Newest first within a topic. Keys of different topics differ, so the order of topics does not matter.
     events: Vec<Arc<Event>>,
 }
 
@@ -169,8 +170,8 @@ mod tests {
     use crate::writer::Writer;
     use crate::{Expect, Op, Txn, Value};
 
-    /// Found by a million overwrites: no checkpoint was ever written, because the floor had always moved on before the
-    /// state at the floor was ready.
+    /// Found with a million overwrites: no checkpoint was ever written, because the floor had always moved on before
+    /// the state at the floor was ready.
     #[test]
     fn the_way_back_holds_while_history_is_forgotten() {
         let published = Arc::new(PublishedState::default());

@@ -1,4 +1,4 @@
-//! What is read: the whole store as of one revision, immutable, cloned in O(1).
+//! Snapshots: the whole store as of one revision, immutable, cloned in O(1).
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -29,12 +29,12 @@ impl Snapshot {
         self.entries
     }
 
-    /// Returns the revision it shows.
+    /// Returns the revision of the snapshot.
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// Returns the entry of a key.
+    /// Returns the entry under a key.
     pub fn get(&self, key: &Key) -> Option<&Arc<Entry>> {
         self.entries.get(key)
     }

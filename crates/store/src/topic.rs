@@ -1,7 +1,7 @@
 //! The recent events of one topic (`group/resource/`), shared by all its watches.
 //!
-//! Every event has an absolute position that never changes; trimming moves the first position up. A watch is a position
-//! and nothing more, so the number of watches costs the writer only their wake-ups.
+//! Every event has an absolute position that never changes; trimming advances the first position. A watch is just a
+//! position, so additional watches cost the writer only their wake-ups.
 //!
 //! **Invariant:** only the writer appends and trims, and it appends before it makes the revision visible.
 
@@ -22,7 +22,7 @@ pub(crate) struct Topic {
     end: AtomicU64,
     /// Notified after the writer has made new events visible.
     pub(crate) arrived: Notify,
-    /// Every watch holds it, to be counted. Every event in the history also holds the topic itself.
+    /// Every watch holds a reference, so that watches can be counted; references to the topic include the history's.
     pub(crate) watches: Arc<()>,
 }
 
@@ -52,7 +52,8 @@ impl Topic {
         self.end.store(log.first + log.events.len() as u64, Ordering::Release);
     }
 
-    /// Forgets the oldest event. It is dropped after the lock is released: freeing memory is not a reason to wait.
+    /// Forgets the oldest event. It is dropped after the lock is released, so that readers need not wait for the
+    /// freeing.
     pub(crate) fn trim_one(&self) {
         let mut log = self.write();
         let forgotten = log.events.pop_front();
@@ -74,7 +75,7 @@ impl TopicEvents {
         Some(self.events.range(skip.min(self.events.len())..))
     }
 
-    /// Returns the events after `revision`, newest first: the order in which they are undone.
+    /// Returns the events after `revision`, newest first, the order in which they are undone.
     pub(crate) fn back_to(&self, revision: Revision) -> Vec<Arc<Event>> {
         self.events.iter().rev().take_while(|event| event.revision > revision).cloned().collect()
     }

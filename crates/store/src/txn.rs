@@ -1,4 +1,4 @@
-//! What is written: expectations about current revisions, and the writes to make if all of them hold.
+//! Transactions: expectations about current revisions, and the writes to make if all of them hold.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub enum Expect {
     Any,
     /// The key must be absent.
     Absent,
-    /// The key's version must be exactly this one.
+    /// The key must be at exactly this revision.
     At(Revision),
 }
 

@@ -1,4 +1,4 @@
-//! What is followed: events of one prefix, in order, without gaps, from a shared topic.
+//! Watches: the events of one prefix, in order, without gaps, from a shared topic.
 //!
 //! A watch is a cursor into its resource's topic, not a queue of its own: a slow watcher costs the others nothing, and
 //! is cut off with [`Error::Compacted`] once history has left it behind.
@@ -14,8 +14,8 @@ use crate::published::PublishedState;
 use crate::topic::Topic;
 use crate::{Error, Event};
 
-/// How many events are delivered at once: enough to fill a socket buffer with small objects, few enough that one
-/// watcher never holds its resource's topic for long. A commit is never split, so a batch may be longer by one commit.
+/// How many events are delivered in one batch: enough to fill a socket buffer with small objects, few enough that one
+/// watcher never locks its resource's topic for long. A commit is never split, so a batch may be longer by one commit.
 pub const BATCH_EVENTS: usize = 256;
 
 /// A cursor over the events of one prefix.
@@ -24,9 +24,9 @@ pub struct Watch {
     published: Arc<PublishedState>,
     topic: Arc<Topic>,
     prefix: Prefix,
-    /// The position in the topic of the first event not yet looked at.
+    /// The position in the topic of the first event not read yet.
     place: u64,
-    /// Everything up to here was delivered.
+    /// Everything up to this revision was delivered.
     delivered: Revision,
     /// Held so that this watch is counted.
     seat: Arc<()>,
@@ -49,9 +49,9 @@ impl Watch {
         Ok(Self { published, topic, prefix: prefix.clone(), place, delivered: from, seat })
     }
 
-    /// Waits for events and returns all there are, at most about [`BATCH_EVENTS`]. Never empty. Dropping the future
-    /// loses nothing. [`Error::Compacted`]: this watch was too slow; [`Error::Closed`]: everything was delivered and
-    /// nothing will follow.
+    /// Waits for events and returns all available ones, at most about [`BATCH_EVENTS`]. Never empty. Dropping the
+    /// future loses nothing. Fails with [`Error::Compacted`] if this watch was too slow, and with [`Error::Closed`] if
+    /// everything was delivered and nothing will follow.
     pub async fn next(&mut self) -> Result<Vec<Arc<Event>>, Error> {
         loop {
             let topic = Arc::clone(&self.topic);
@@ -104,7 +104,7 @@ impl Watch {
     /// Returns the revision up to which everything was delivered. It moves with commits to any resource, so a bookmark
     /// may report it.
     pub fn progress(&self) -> Revision {
-        // The visible revision first: an event at or below it is in the topic by then.
+        // Read the visible revision first: every event at or below it is in the topic by then.
         let visible = self.published.visible();
         let waiting =
             self.topic.read().from(self.place).map(|mut events| events.next().map(|event| event.revision));

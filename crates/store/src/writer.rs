@@ -1,8 +1,8 @@
 //! The only writer: checks transactions in order against the working state, gives each one that changes something its
 //! own revision, and publishes a whole batch once it is durable.
 //!
-//! No I/O here: [`Writer::prepare`] touches nothing that others see, so a batch that cannot be made durable is dropped
-//! without a trace. The memory store publishes immediately, the disk store after its log was synced.
+//! No I/O here: [`Writer::prepare`] touches nothing visible, so a batch that cannot be made durable is dropped without
+//! a trace. The memory store publishes immediately, the disk store after its log was synced.
 
 use std::sync::Arc;
 
@@ -30,9 +30,9 @@ pub(crate) struct Batch {
     pub(crate) snapshot: Snapshot,
     /// Every change, in order of revision.
     pub(crate) events: Vec<Arc<Event>>,
-    /// One result per transaction, to be handed out once the batch is durable.
+    /// One result per transaction, to be returned once the batch is durable.
     pub(crate) results: Vec<Result<Committed, Error>>,
-    /// When it was made.
+    /// When the batch was prepared.
     pub(crate) at: Timestamp,
 }
 
@@ -54,7 +54,29 @@ impl Writer {
         Batch { snapshot, events: work.events, results, at: self.clock.now() }
     }
 
-    /// Makes a durable batch visible and returns the results. The caller hands them out, then wakes the watchers.
+    /// Applies changes that another store made starting from the newest state of this one.
+    pub(crate) fn prepare_again(&self, changes: &[Arc<Event>]) -> Result<Batch, Error> {
+        let current = self.published.snapshot();
+        let (mut revision, mut entries) = (current.revision(), current.entries().clone());
+        for event in changes {
+            let key = &event.key;
+            let old = match &event.new {
+                Some(new) => entries.insert(key.clone(), Arc::clone(new)),
+                None => entries.remove(key),
+            };
+            let revision_of = |entry: &Option<Arc<Entry>>| entry.as_ref().map(|entry| entry.revision);
+            let is_next = event.revision == revision || event.revision == revision.next();
+            if revision_of(&old) != revision_of(&event.old) || !is_next {
+                let actual = revision_of(&old).unwrap_or(Revision::ZERO);
+                return Err(Error::Conflict { key: key.clone(), actual });
+            }
+            revision = event.revision;
+        }
+        let snapshot = Snapshot::new(revision, entries);
+        Ok(Batch { snapshot, events: changes.to_vec(), results: Vec::new(), at: self.clock.now() })
+    }
+
+    /// Makes a durable batch visible and returns the results. The caller delivers them, then wakes the watchers.
     pub(crate) fn publish(&mut self, batch: Batch) -> (Vec<Result<Committed, Error>>, PendingWakeups) {
         let mut wake = PendingWakeups::default();
         for event in batch.events {
@@ -79,16 +101,16 @@ impl Writer {
     }
 }
 
-/// A change of one key as the log keeps it; replaying finds the old entry again.
+/// A change of one key as stored in the log; replaying restores the old entry.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) revision: Revision,
     pub(crate) key: Key,
-    /// `None` if it was deleted.
+    /// `None` if the key was deleted.
     pub(crate) new: Option<Arc<Entry>>,
 }
 
-/// Restores past commits, from a checkpoint on.
+/// Restores past commits, starting from a checkpoint.
 #[derive(Debug)]
 pub(crate) struct LogReplay<'a> {
     writer: &'a mut Writer,
@@ -133,7 +155,7 @@ impl LogReplay<'_> {
     }
 }
 
-/// The topics that got events, each once. The caller notifies them, because results go first.
+/// The topics that got events, each once. The caller notifies them after delivering the results.
 #[derive(Debug, Default)]
 #[must_use = "watchers sleep until they are notified"]
 pub(crate) struct PendingWakeups(Vec<Arc<Topic>>);
@@ -204,7 +226,7 @@ impl WorkingState {
     }
 }
 
-/// Returns the part `group/resource/` of a key.
+/// Returns the `group/resource/` part of a key.
 fn topic_of(key: &Key) -> &str {
     let text = key.as_str();
     let end = text.match_indices('/').nth(1).map_or(text.len(), |(at, _)| at + 1);

@@ -1,8 +1,8 @@
-//! An animal: a reconciler with a bug, and the same one cured, in one scenario.
+//! An animal: a reconciler with a bug and its cured twin, in the same scenario.
 
 use homeostat::sim::Simulation;
 
-/// A reconciler with a bug that real operators had, and its cured twin. The simulator knows neither what the bug is nor
+/// A reconciler with a bug found in real operators, and its cured twin. The simulator knows neither what the bug is nor
 /// where it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Animal {

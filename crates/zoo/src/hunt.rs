@@ -4,7 +4,7 @@ use homeostat::sim::{Budget, Failure};
 
 use crate::animal::Animal;
 
-/// Real time is not limited if a number of schedules was requested.
+/// Effectively no limit on real time, for when a number of schedules was requested.
 const NO_LIMIT_SECONDS: u64 = 3600;
 
 /// The settings of a hunt.
@@ -19,12 +19,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The simulator's default budget for both.
+    /// Returns settings with the simulator's default budget for both.
     pub fn with_seed(seed: u64) -> Self {
         Self { seed, broken: Budget::default(), cured: Budget::default() }
     }
 
-    /// Tries this many schedules with the cured one, however long they take.
+    /// Tries this many schedules with the cured one, no matter how long they take.
     #[must_use]
     pub fn cured_schedules(self, schedules: u64) -> Self {
         Self { cured: Budget { schedules, seconds: NO_LIMIT_SECONDS }, ..self }
@@ -33,14 +33,14 @@ impl Settings {
 
 /// The result of one hunt.
 #[derive(Clone, Debug)]
-pub struct Hunt {
+pub struct HuntResult {
     /// The animal.
     pub name: &'static str,
     /// The random seed.
     pub seed: u64,
     /// The simulator's report on the broken one.
     pub failure: Option<Failure>,
-    /// Schedules until the broken one was found, or given up.
+    /// Schedules until the bug was found or the hunt was given up.
     pub schedules: u64,
     /// Real seconds until then, including the shrinking of the failure.
     pub seconds: f64,
@@ -48,12 +48,12 @@ pub struct Hunt {
     pub alarm: Option<Failure>,
     /// Schedules that the cured one survived.
     pub cured_schedules: u64,
-    /// Real seconds of the cured one.
+    /// Real seconds spent on the cured one.
     pub cured_seconds: f64,
 }
 
-impl Hunt {
-    /// Steps of the shrunk trace.
+impl HuntResult {
+    /// Returns the number of steps in the shrunk trace.
     pub fn steps(&self) -> usize {
         self.failure.as_ref().map_or(0, Failure::steps)
     }
@@ -65,7 +65,7 @@ impl Hunt {
 }
 
 /// Hunts an animal, then its cured twin.
-pub fn hunt(animal: &Animal, settings: Settings) -> Hunt {
+pub fn hunt(animal: &Animal, settings: Settings) -> HuntResult {
     let name = animal.name;
     let broken = (animal.broken)().named(name).seed(settings.seed).budget(settings.broken).explore();
     let cured = (animal.cured)()
@@ -73,7 +73,7 @@ pub fn hunt(animal: &Animal, settings: Settings) -> Hunt {
         .seed(settings.seed)
         .budget(settings.cured)
         .explore();
-    Hunt {
+    HuntResult {
         name,
         seed: settings.seed,
         failure: broken.failure,

@@ -1,9 +1,9 @@
-//! Reconcilers with bugs that real operators had, each beside its cured twin, hunted by the simulator.
+//! Reconcilers with bugs found in real operators, each with its cured twin, hunted by the simulator.
 //!
 //! Reading order: [`animal`] (what one is), [`animals`] (the list, one file each), [`hunt`] (how one is hunted),
-//! [`table`] (what is printed). `docs/why/zoo.md` says which real bugs each stands for.
+//! [`table`] (what is printed). `docs/why/zoo.md` says which real bugs each one represents.
 //!
-//! **Invariant:** a scenario describes what a user of the operator does and expects, and nothing about the bug: the
+//! **Invariant:** a scenario describes what a user of the operator does and expects, but nothing about the bug: the
 //! simulator hunts with its default budget and its default oracles.
 
 pub mod animal;

@@ -9,7 +9,7 @@ use homeostat_zoo::table::{HEAD, Row};
 use homeostat_zoo::{ANIMALS, Animal};
 use serde_json::{Value, json};
 
-/// A schedule allocates and drops an operator and a server's answers: with the system's allocator it takes a fifth
+/// A schedule allocates and drops an operator and a server's responses: with the system's allocator, it takes a fifth
 /// longer.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -74,7 +74,7 @@ fn hunt_with_all_seeds(animal: &Animal, arguments: &Arguments) -> Row {
     Row::new(settings.map(|settings| hunt(animal, settings)).collect())
 }
 
-/// Prints the line of an animal as soon as it is known. Stories go where they do not disturb JSON.
+/// Prints the line of an animal as soon as it is known. Stories go to the stream that does not carry JSON.
 fn tell(row: &Row, arguments: &Arguments) {
     if !arguments.json {
         print(&row.line());
@@ -93,7 +93,7 @@ fn summary(rows: &[Row]) -> String {
     format!("{good} of {} found without a false alarm; median {median:.2} s to find", rows.len())
 }
 
-/// Prints a line. If the pipe is closed, the rest is not needed.
+/// Prints a line. If the pipe is closed, the remaining output is not needed.
 fn print(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

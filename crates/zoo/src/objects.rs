@@ -50,7 +50,7 @@ where
     Api::namespaced(cx.client().clone(), cx.key().namespace())
 }
 
-/// Creates an object; an existing one of the same name is left alone.
+/// Creates an object; leaves an existing one with the same name alone.
 pub(crate) async fn create_if_missing<T: Kind>(api: &Api<T>, object: &T) -> Result<()> {
     match api.create(&PostParams::default(), object).await {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),

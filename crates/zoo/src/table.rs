@@ -2,30 +2,30 @@
 
 use serde_json::{Value, json};
 
-use crate::hunt::Hunt;
+use crate::hunt::HuntResult;
 
-/// The line above the others.
+/// The header line.
 pub const HEAD: &str =
     "animal                  found  schedules  seconds  steps  cured: alarms  schedules  seconds  says";
 
 /// All hunts of one animal, one for each seed.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    hunts: Vec<Hunt>,
+    hunts: Vec<HuntResult>,
 }
 
 impl Row {
     /// Collects the hunts of one animal.
-    pub fn new(hunts: Vec<Hunt>) -> Self {
+    pub fn new(hunts: Vec<HuntResult>) -> Self {
         Self { hunts }
     }
 
     /// Returns whether it was found with every seed, without any false alarm.
     pub fn is_good(&self) -> bool {
-        self.hunts.iter().all(Hunt::is_good)
+        self.hunts.iter().all(HuntResult::is_good)
     }
 
-    /// Returns the longest time that finding it took.
+    /// Returns the longest time it took to find the bug.
     pub fn seconds(&self) -> f64 {
         self.hunts.iter().map(|hunt| hunt.seconds).fold(0.0, f64::max)
     }
@@ -47,7 +47,7 @@ impl Row {
     }
 
     fn steps(&self) -> usize {
-        self.hunts.iter().map(Hunt::steps).max().unwrap_or_default()
+        self.hunts.iter().map(HuntResult::steps).max().unwrap_or_default()
     }
 
     /// Returns the line of the table.
@@ -86,7 +86,7 @@ impl Row {
         entry
     }
 
-    /// Returns the stories of false alarms: cured ones in which a failure was found, with every seed.
+    /// Returns the stories of false alarms: failures found in the cured twin, for all seeds.
     pub fn false_alarms(&self) -> impl Iterator<Item = &str> {
         self.hunts.iter().filter_map(|hunt| Some(&*hunt.alarm.as_ref()?.report))
     }
@@ -97,7 +97,7 @@ impl Row {
     }
 }
 
-fn of_seed(hunt: &Hunt) -> Value {
+fn of_seed(hunt: &HuntResult) -> Value {
     json!({
         "seed": hunt.seed,
         "found": hunt.failure.is_some(),

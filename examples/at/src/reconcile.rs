@@ -1,4 +1,4 @@
-//! The reconciler: looks at an At and its Pod, asks [`step`](crate::step) what is next, and does it.
+//! The reconciler: reads an At and its Pod, asks [`step`](crate::step) what is next, and does it.
 
 use homeostat::prelude::*;
 use serde_json::json;

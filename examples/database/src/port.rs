@@ -1,6 +1,6 @@
 //! Chooses the port of a Database: the requested one, or the one it has, or a free one.
 //!
-//! Pods that are processes share the machine's ports, so a free one is found by asking the machine. Somebody else may
+//! Pods that are processes share the machine's ports, so a free one is found by asking the machine. Another program may
 //! take it before PostgreSQL starts; the Pod then reports it, and another one is chosen unless the port was requested.
 
 use homeostat::prelude::*;

@@ -87,7 +87,7 @@ fn refuse(cx: &Context<Database>, problem: Problem) -> Fault {
     problem.fault()
 }
 
-/// Creates the Secret if it is missing, completes it if somebody removed the password, and otherwise leaves it alone.
+/// Creates the Secret if it is missing, completes it if the password was removed, and otherwise leaves it alone.
 async fn reconcile_secret(
     database: &Database,
     cx: &Context<Database>,

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{BoxStream, StreamExt};
-use homeostat::world::{Answer, Failure, Push};
+use homeostat::world::{Answer, Failure, PushedChange};
 
 use crate::drafts;
 use crate::file::FileSpec;
-use crate::folder::{Content, Disk, mode};
+use crate::files_world::{Content, Disk, mode};
 use crate::tree::{self, Placing, Trace};
 
 /// How often the directory is checked for changes: a `stat` per file.
@@ -76,7 +76,7 @@ impl Disk for Directory {
         let things = self.run_blocking("list", "", |root| {
             drafts::sweep(root)?;
             let names = tree::scan(root)?.into_keys();
-            // What cannot be read now is skipped: each of our files is also looked at on its own.
+            // What cannot be read now is skipped: each of our files is also read separately.
             let found = names.filter_map(|name| Some((tree::look(root, &name).ok()??.into(), name)));
             Ok(found.map(|(content, name)| (name, content)).collect())
         });
@@ -101,14 +101,14 @@ impl Disk for Directory {
         self.run_blocking("remove", path, move |root| tree::remove(root, &unwanted)).await
     }
 
-    fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>> {
+    fn watch(&self) -> Option<BoxStream<'static, Answer<PushedChange>>> {
         let looks = futures::stream::unfold((self.clone(), None), |(folder, before)| async move {
             tokio::time::sleep(LOOK).await;
             let after = folder.run_blocking("list", "", tree::scan).await.unwrap_or_default();
             let pushes = changed(before.as_ref(), &after);
             Some((futures::stream::iter(pushes), (folder, Some(after))))
         });
-        Some(looks.flatten().map(|name| Ok(Push::Changed(name))).boxed())
+        Some(looks.flatten().map(|name| Ok(PushedChange::Changed(name))).boxed())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Drafts: a file is written under a hidden name beside its place and then moved there. A process that is killed in
+//! Drafts: a file is written under a hidden name in the same directory and then moved there. A process that is killed in
 //! between leaves its draft behind; the next pass that finds it old removes it.
 //!
 //! **Invariant:** only regular files of our own user with exactly such a name are removed, and only when no living
@@ -16,7 +16,7 @@ use crate::walk::{Entry, walk};
 const PREFIX: &str = ".homeostat-";
 const SUFFIX: &str = ".draft";
 
-/// The number of random letters in a draft's name: nobody can guess them, and if somebody did, creating it would fail.
+/// The number of random letters in a draft's name: they cannot be guessed, and if they were, creating it would fail.
 const LETTERS: usize = 16;
 
 /// When a draft counts as abandoned. It is written in a moment; one last written this long ago has no writer any more.

@@ -1,5 +1,5 @@
 //! Keeps files in a directory as objects describe them: a `File` in the cluster is a real file with that content and
-//! mode. If somebody edits or deletes the file, it is restored; other files are left alone.
+//! mode. If the file is edited or deleted, it is restored; other files are left alone.
 //!
 //! A file cannot carry a mark that every file system keeps, so this world is owned by records: the cluster has an
 //! `OutsideRecord` for each of our files.
@@ -7,20 +7,20 @@
 mod directory;
 mod drafts;
 mod file;
-mod folder;
+mod files_world;
 mod tree;
 mod walk;
 
 pub use directory::Directory;
 pub use file::{File, FileSpec, FileStatus};
-pub use folder::{Content, Disk, Folder};
+pub use files_world::{Content, Disk, Folder};
 
 use std::path::Path;
 
 use homeostat::prelude::*;
 use homeostat::world::{Limits, Outside, Ownership};
 
-/// How many calls per second the directory allows. The default of 20 is for somebody else's API that counts calls; this
+/// How many calls per second the directory allows. The default of 20 is for a foreign API that counts calls; this
 /// disk is ours, a call is a few system calls, and at 20 ten thousand files would take half an hour. A limit remains so
 /// that a mistake cannot fill the machine.
 const CALLS_PER_SECOND: u32 = 5_000;
@@ -38,6 +38,6 @@ pub fn operator_on(disk: impl Disk) -> Operator {
         .ownership(Ownership::Records)
         .limits(limits)
         // A local directory shows immediately what was written.
-        .settle(Duration::ZERO);
+        .visible_within(Duration::ZERO);
     Operator::new("files.demo.dev").crd::<File>().control(files.control())
 }

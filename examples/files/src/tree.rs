@@ -1,7 +1,7 @@
 //! Reads and writes files below one directory by handles: name by name, without following links, so nothing outside the
 //! directory is ever read or written, whatever links others put into it meanwhile.
 //!
-//! **Invariant:** nothing here waits for another process (a pipe is looked at, never opened), and a file appears whole
+//! **Invariant:** nothing here waits for another process (a pipe is inspected, never opened), and a file appears whole
 //! under its name or not at all. A crash leaves at most a hidden draft (`drafts` removes it). Empty directories are
 //! left behind.
 
@@ -74,7 +74,7 @@ pub(crate) fn look(root: &Path, path: &str) -> io::Result<Option<Found>> {
     }
 }
 
-/// Writes a file beside its place and moves it there.
+/// Writes a file under another name in the same directory and moves it into place.
 pub(crate) fn put(root: &Path, path: &str, content: &str, mode: Mode, placing: Placing) -> io::Result<()> {
     let (folders, leaf) = split(path);
     let parent = make_folders(root, folders)?;

@@ -47,7 +47,7 @@ fn walk_folder(
             continue;
         };
         let parent = entries.fd()?;
-        // It may be gone by now.
+        // It may have been removed meanwhile.
         let Ok(stat) = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
         let path = below(folder, name);
         let is_folder = FileType::from_raw_mode(stat.st_mode).is_dir();
@@ -68,7 +68,7 @@ pub(crate) fn open_folder(parent: &OwnedFd, name: &str) -> rustix::io::Result<Ow
     rustix::fs::openat(parent, name, flags, Mode::empty())
 }
 
-/// Opens the directory itself, which may be reached through links: whoever started the operator chose it.
+/// Opens the directory itself, which may be reached through links: the user who started the operator chose it.
 pub(crate) fn open_root(root: &Path) -> rustix::io::Result<OwnedFd> {
     rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }

@@ -2,7 +2,8 @@
 //!
 //! An `EphemeralVolumeClaim` asks for a volume of a size. It gets a PersistentVolumeClaim that it owns: created with
 //! the claim (step 1), resized when its size changes (step 2), labelled like the claim (step 3), and deleted with it
-//! through ownership, without any code (step 4). Claims of a [`VolumePool`] report to it (step 5).
+//! through ownership, without any code (step 4). Claims of a [`VolumePool`] report to it (step 5). A volume that
+//! is deleted by hand is created again (step 6).
 
 use std::collections::BTreeMap;
 
@@ -51,6 +52,9 @@ pub struct Created {
     pub pvc_name: String,
 }
 
+/// How long a deleted volume may be missing. Ticks less than a minute apart are not recorded, so they write nothing.
+const RESTORE_INTERVAL: Duration = Duration::from_secs(30);
+
 /// Returns the operator.
 pub fn operator() -> Operator {
     let handlers = Handlers::<EphemeralVolumeClaim>::new()
@@ -59,7 +63,9 @@ pub fn operator() -> Operator {
         .on_field("relabel", labels, relabel)
         .on_field("report", pool::membership, pool::report)
         .on_delete("leave", pool::leave)
-        .label(POOL, Is::Present);
+        .label(POOL, ValueFilter::Present)
+        .every("restore", RESTORE_INTERVAL, restore)
+        .initial_delay(RESTORE_INTERVAL);
     let claims =
         Controller::new().owns::<PersistentVolumeClaim>().reports_to::<VolumePool>().handlers(handlers);
     Operator::new("evc.kopf.dev")
@@ -70,14 +76,17 @@ pub fn operator() -> Operator {
 }
 
 /// Step 1: creates the volume. The result is stored in `status.create`.
-async fn create(claim: Arc<EphemeralVolumeClaim>, cx: Turn<EphemeralVolumeClaim>) -> Result<Created> {
+async fn create(
+    claim: Arc<EphemeralVolumeClaim>,
+    cx: HandlerContext<EphemeralVolumeClaim>,
+) -> Result<Created> {
     let volume = cx.apply(volume(&claim)?).await?;
     cx.event(Severity::Normal, "Created", format!("created the volume claim {}", volume.name_any()));
     Ok(Created { pvc_name: volume.name_any() })
 }
 
 /// Step 2: resizes the volume when the size has changed.
-async fn resize(diff: Diff<EphemeralVolumeClaim>, cx: Turn<EphemeralVolumeClaim>) -> Result<()> {
+async fn resize(diff: Diff<EphemeralVolumeClaim>, cx: HandlerContext<EphemeralVolumeClaim>) -> Result<()> {
     if diff.touches(&["spec", "size"]) {
         cx.apply(volume(&diff.new)?).await?;
     }
@@ -86,9 +95,9 @@ async fn resize(diff: Diff<EphemeralVolumeClaim>, cx: Turn<EphemeralVolumeClaim>
 
 /// Step 3: makes the same changes to the volume's labels; its other labels are left alone.
 async fn relabel(
-    labels: Field<BTreeMap<String, String>>,
+    labels: FieldUpdate<BTreeMap<String, String>>,
     claim: Arc<EphemeralVolumeClaim>,
-    cx: Turn<EphemeralVolumeClaim>,
+    cx: HandlerContext<EphemeralVolumeClaim>,
 ) -> Result<()> {
     let changed = labels
         .changes()
@@ -98,6 +107,15 @@ async fn relabel(
     let volumes: Api<PersistentVolumeClaim> = Api::namespaced(cx.client().clone(), cx.key().namespace());
     let patch = Patch::Merge(json!({"metadata": {"labels": patch}}));
     volumes.patch(&claim.name_any(), &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// Step 6: creates the volume again if it has been deleted. No handler of a change notices that, because the claim
+/// has not changed.
+async fn restore(claim: Arc<EphemeralVolumeClaim>, cx: HandlerContext<EphemeralVolumeClaim>) -> Result<()> {
+    if !claim.spec.size.is_empty() && cx.get::<PersistentVolumeClaim>(&*claim.name_any())?.is_none() {
+        cx.apply(volume(&claim)?).await?;
+    }
     Ok(())
 }
 
@@ -112,7 +130,7 @@ fn volume(claim: &EphemeralVolumeClaim) -> Result<PersistentVolumeClaim> {
         return Err(terminal("spec.size must be set"));
     }
     Ok(from_json(&json!({
-        "metadata": {"name": claim.name_any()},
+        "metadata": {"name": claim.name_any(), "labels": claim.labels()},
         "spec": {
             "accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": claim.spec.size}},

@@ -44,9 +44,9 @@ pub(crate) fn membership(claim: &EphemeralVolumeClaim) -> Membership {
 
 /// Step 5: reports a claim's size to its pool, and withdraws the report from a pool it has left.
 pub(crate) async fn report(
-    membership: Field<Membership>,
+    membership: FieldUpdate<Membership>,
     claim: Arc<EphemeralVolumeClaim>,
-    cx: Turn<EphemeralVolumeClaim>,
+    cx: HandlerContext<EphemeralVolumeClaim>,
 ) -> Result<()> {
     let Membership { pool, size } = membership.new;
     let former = membership.old.and_then(|old| old.pool).filter(|former| Some(former) != pool.as_ref());
@@ -60,7 +60,10 @@ pub(crate) async fn report(
 }
 
 /// Removes a deleted claim from its pool.
-pub(crate) async fn leave(claim: Arc<EphemeralVolumeClaim>, cx: Turn<EphemeralVolumeClaim>) -> Result<()> {
+pub(crate) async fn leave(
+    claim: Arc<EphemeralVolumeClaim>,
+    cx: HandlerContext<EphemeralVolumeClaim>,
+) -> Result<()> {
     if let Some(pool) = claim.labels().get(POOL) {
         cx.withdraw_report::<VolumePool>(pool.as_str(), claim.name_any()).await?;
     }
@@ -68,7 +71,7 @@ pub(crate) async fn leave(claim: Arc<EphemeralVolumeClaim>, cx: Turn<EphemeralVo
 }
 
 /// Returns the other half of step 5: the pool reacts to its claims' reports.
-pub(crate) fn pools() -> Control {
+pub(crate) fn pools() -> BuiltController {
     Controller::new().handlers(Handlers::new().on_field("tally", children, tally))
 }
 
@@ -77,9 +80,9 @@ fn children(pool: &VolumePool) -> BTreeMap<String, String> {
 }
 
 async fn tally(
-    children: Field<BTreeMap<String, String>>,
+    children: FieldUpdate<BTreeMap<String, String>>,
     _: Arc<VolumePool>,
-    cx: Turn<VolumePool>,
+    cx: HandlerContext<VolumePool>,
 ) -> Result<()> {
     cx.status(|status| status.claims = children.new.len());
     Ok(())

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 
 use crate::api::{CloudShape, Event, Shapes};
-use crate::cloud::ShapesApi;
+use crate::shapes_world::ShapesApi;
 
 /// A client of the cloud.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ impl HttpClient {
             .header(http::header::HOST, &self.authority)
             .header("x-by", "operator")
             .body(Full::new(body))?;
-        // The connection lives as long as somebody reads its answer, and ends on its own.
+        // The connection lives as long as its answer is read, and ends on its own.
         tokio::spawn(connection);
         Ok(sender.send_request(request).await?)
     }

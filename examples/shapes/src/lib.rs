@@ -2,15 +2,15 @@
 //! object for every shape that should exist, and an operator keeps both equal, in both directions.
 //!
 //! [`server`] is the cloud: a real HTTP server that knows nothing of Kubernetes, with switches to break it and a page
-//! that shows what happens. [`client`] calls its API, [`cloud`] makes that API a [`World`](homeostat::world::World), and
-//! [`operator()`] is the rest.
+//! that shows what happens. [`client`] calls its API, [`shapes_world`] makes that API a
+//! [`World`](homeostat::world::World), and [`operator()`] is the rest.
 
 pub mod api;
 pub mod client;
-pub mod cloud;
 mod operator;
 pub mod server;
 mod shape;
+pub mod shapes_world;
 
 pub use operator::{Mode, Options, Share, operator, operator_of};
 pub use shape::{Form, Shape, ShapeSpec, ShapeStatus};

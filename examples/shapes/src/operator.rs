@@ -2,11 +2,11 @@
 
 use clap::{Args, ValueEnum};
 use homeostat::prelude::*;
-use homeostat::world::{Drift, Outside, Ownership, Sweep, Use};
+use homeostat::world::{ApiSharing, Drift, LeakDeletionLimits, Outside, Ownership};
 
 use crate::client::HttpClient;
-use crate::cloud::{Cloud, ShapesApi};
 use crate::shape::Shape;
+use crate::shapes_world::{Cloud, ShapesApi};
 
 /// The prefix of our shapes' names, if that is how we know them.
 const PREFIX: &str = "k8s-";
@@ -26,10 +26,10 @@ pub enum Mode {
 /// Whether others use the cloud, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Share {
-    /// Others do: their shapes are left alone.
+    /// Others use it: their shapes are left alone.
     #[default]
     Shared,
-    /// Nobody else does: shapes that no object wants are removed.
+    /// No one else uses it: shapes that no object desires are removed.
     Exclusive,
 }
 
@@ -82,15 +82,18 @@ pub fn operator_of(api: impl ShapesApi, options: &Options) -> Operator {
         Mode::Records => Ownership::Records,
     };
     let r#use = match options.share {
-        Share::Shared => Use::Shared,
-        Share::Exclusive => Use::Exclusive,
+        Share::Shared => ApiSharing::Shared,
+        Share::Exclusive => ApiSharing::Exclusive,
     };
     let shapes = Outside::new(Cloud(api))
         .ownership(ownership)
         .used(r#use)
         .drift(if options.report_drift { Drift::Report } else { Drift::Correct })
         .poll(Duration::from_secs(options.poll))
-        .settle(Duration::from_secs(options.settle))
-        .sweep(Sweep { min_age: Duration::from_secs(options.min_age), ..Sweep::default() });
+        .visible_within(Duration::from_secs(options.settle))
+        .sweep(LeakDeletionLimits {
+            min_age: Duration::from_secs(options.min_age),
+            ..LeakDeletionLimits::default()
+        });
     Operator::new("shapes.demo.dev").crd::<Shape>().control(shapes.control())
 }

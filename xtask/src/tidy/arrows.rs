@@ -50,6 +50,8 @@ const TABLE: &[Row] = &[
     },
     // A zoo is a user of the façade, with the feature `sim`.
     Row { package: ZOO, always: &[FACADE], optional: &[], tests: &[] },
+    // The crates that the fuzzer feeds.
+    Row { package: "homeostat-fuzz", always: &[CORE, STORE, API, APISERVER], optional: &[], tests: &[] },
     Row { package: "homeostat-cli", always: EVERYTHING_AND_DEMO, optional: EVERYTHING, tests: EVERYTHING },
     Row { package: "homeostat-bench", always: EVERYTHING_AND_ZOO, optional: EVERYTHING, tests: EVERYTHING },
     Row { package: "xtask", always: &[], optional: &[], tests: &[] },

@@ -40,7 +40,7 @@ pub(crate) enum Kind {
 }
 
 impl Workspace {
-    /// Asks cargo. This needs no network access: only the members are looked at.
+    /// Asks cargo. This needs no network access: only the members are read.
     pub(crate) fn load(root: &Path) -> Result<Self, String> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)

@@ -12,8 +12,8 @@ use crate::object::meta;
 const BUILT_IN_GROUP: &str =
     "the group has built-in kinds, which answer for all of it: choose a group of your own";
 
-/// Accepts the names of a definition, or reports which are taken. A definition that was established stays established
-/// when another definition has one of its new names. In a group of built-in kinds no definition is established, even
+/// Accepts the names of a definition, or reports which are taken. An established definition stays established when
+/// another definition already has one of its new names. In a group of built-in kinds no definition is established, even
 /// if it was before.
 pub fn accept_names(definition: &mut Value, taken: &TakenNames, now: &str) {
     let names = definition["spec"]["names"].clone();

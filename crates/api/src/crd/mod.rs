@@ -10,7 +10,7 @@ pub use names::TakenNames;
 pub use row::{bare_row, rows};
 
 use crate::kinds::apiextensions::custom_resource_definition::CUSTOM_RESOURCE_DEFINITION;
-use crate::storage::Storage;
+use crate::storage_identity::ResourceIdentity;
 
-/// Where definitions are kept.
-pub const STORAGE: Storage<'static> = CUSTOM_RESOURCE_DEFINITION.storage();
+/// Where definitions are stored.
+pub const STORAGE: ResourceIdentity<'static> = CUSTOM_RESOURCE_DEFINITION.storage();

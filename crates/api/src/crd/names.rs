@@ -1,7 +1,7 @@
 //! The names of a definition: which of them are free in its group, and which conflict is reported.
 //!
 //! Kubernetes compares a definition only with other definitions: a definition of `clusterrolebindings` in the group
-//! of the built-in kind is established there and answers 404. Here the conditions tell the truth: names of built-in
+//! of the built-in kind is established there and answers 404. Here the conditions are accurate: names of built-in
 //! kinds are taken in their group, and a definition in such a group is not established.
 //!
 //! Plural, singular and short names share one set of names; kinds and list kinds share another.
@@ -17,9 +17,9 @@ use crate::resource::Resource;
 /// The names that are taken in the group of a definition.
 #[derive(Debug, Default)]
 pub struct TakenNames {
-    /// Names of other definitions. A definition keeps a name that it was given earlier.
+    /// Names of other definitions. A definition keeps a name that was accepted earlier.
     by_others: NameSets,
-    /// Names of built-in kinds. They are never given away, not even to a definition that had them earlier.
+    /// Names of built-in kinds. They are never available, not even to a definition that had them earlier.
     by_built_in: NameSets,
     /// Whether the group has built-in kinds. Nothing else is served in such a group.
     pub(super) is_built_in_group: bool,
@@ -101,8 +101,7 @@ fn short_names(names: &Value) -> impl Iterator<Item = &str> {
 /// Why names are not accepted: reason and message.
 pub(super) type NameConflict = (&'static str, String);
 
-/// Returns the accepted names, extended by every free name, and the last conflict in the order in which Kubernetes
-/// checks.
+/// Returns the accepted names, extended by every free name, and the last conflict in Kubernetes' order of checks.
 pub(super) fn merge_names(
     names: &Value,
     accepted: Map<String, Value>,

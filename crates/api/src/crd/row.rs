@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::object::meta;
 use crate::object::read;
-use crate::resource::{CustomKind, KindSource, Resource, ScalePaths, Subresource};
+use crate::resource::{ConversionWebhook, CustomKind, KindSource, Resource, ScalePaths, Subresource};
 use crate::schema::{self, Schema};
 
 /// Verbs of a custom resource, in the order discovery lists them.
@@ -19,38 +19,42 @@ const TERMINATING_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list
 const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// Returns the rows of a definition stored at `revision`; none until the definition is established under the plural
-/// it is stored under. `before` are the previous rows of the definition: a schema that did not change keeps its age.
+/// it is stored under. `before` contains the definition's previous rows: an unchanged schema keeps its age.
 pub fn rows(definition: &Value, revision: Revision, before: &[Arc<Resource>]) -> Vec<Resource> {
     if !is_established(definition) || !is_accepted(definition) {
         return Vec::new();
     }
     let versions = definition["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let storage =
-        versions.iter().find(|version| version["storage"] == true).map_or("", |one| read::text(one, "name"));
+    let storage = versions
+        .iter()
+        .find(|version| version["storage"] == true)
+        .map_or("", |one| read::string_at(one, "name"));
     let schemas = Arc::new(schemas(versions));
+    let conversion = conversion(definition, revision).map(Arc::new);
     versions
         .iter()
         .filter(|version| version["served"] == true)
         .map(|one| {
             let mut custom = custom(definition, one, storage);
-            custom.schema = schemas.get(read::text(one, "name")).cloned();
+            custom.schema = schemas.get(read::string_at(one, "name")).cloned();
             custom.schemas = Arc::clone(&schemas);
+            custom.conversion.clone_from(&conversion);
             custom.schema_since = schema_since(before, one, &custom).unwrap_or(revision);
             row(definition, one, custom)
         })
         .collect()
 }
 
-/// Returns a row that is just sufficient to find and delete custom objects, whether or not the definition was ever
+/// Returns a minimal row that suffices to find and delete custom objects, whether or not the definition was ever
 /// served.
 pub fn bare_row(definition: &Value) -> Resource {
     let spec = &definition["spec"];
     Resource {
-        group: read::text(spec, "group").into(),
+        group: read::string_at(spec, "group").into(),
         version: "".into(),
-        plural: read::text(&spec["names"], "plural").into(),
+        plural: read::string_at(&spec["names"], "plural").into(),
         singular: "".into(),
-        kind: read::text(&spec["names"], "kind").into(),
+        kind: read::string_at(&spec["names"], "kind").into(),
         list_kind: "".into(),
         namespaced: spec["scope"] == "Namespaced",
         verbs: Vec::new(),
@@ -62,18 +66,29 @@ pub fn bare_row(definition: &Value) -> Resource {
     }
 }
 
+/// Returns the webhook that converts objects between the versions of a definition.
+fn conversion(definition: &Value, revision: Revision) -> Option<ConversionWebhook> {
+    let conversion = &definition["spec"]["conversion"];
+    (conversion["strategy"] == "Webhook").then(|| ConversionWebhook {
+        definition: meta::name(definition).into(),
+        client_config: conversion["webhook"]["clientConfig"].clone(),
+        review_versions: texts(&conversion["webhook"]["conversionReviewVersions"]),
+        revision,
+    })
+}
+
 /// Returns the schemas by version, including versions that are no longer served: objects may still be stored in them.
 fn schemas(versions: &[Value]) -> BTreeMap<Box<str>, Arc<Schema>> {
     let schema = |one: &Value| {
         let raw = &one["schema"]["openAPIV3Schema"];
-        raw.is_object().then(|| (read::text(one, "name").into(), schema::custom(raw)))
+        raw.is_object().then(|| (read::string_at(one, "name").into(), schema::custom(raw)))
     };
     versions.iter().filter_map(schema).collect()
 }
 
-/// Returns the revision since which this version has its schema, if it had it before.
+/// Returns the revision at which this version got its current schema, if it already had it.
 fn schema_since(before: &[Arc<Resource>], version: &Value, custom: &CustomKind) -> Option<Revision> {
-    let row = before.iter().find(|row| &*row.version == read::text(version, "name"))?;
+    let row = before.iter().find(|row| &*row.version == read::string_at(version, "name"))?;
     let before = row.custom()?;
     (before.raw_schema == custom.raw_schema).then_some(before.schema_since)
 }
@@ -83,25 +98,27 @@ fn is_established(definition: &Value) -> bool {
     conditions.into_iter().any(|one| one["type"] == "Established" && one["status"] == "True")
 }
 
-/// Returns whether the requested plural is the accepted one. Objects are stored under it, and others than the server
-/// can write the status.
+/// Returns whether the requested plural is the accepted one. Objects are stored under it, and clients can also write
+/// the status.
 fn is_accepted(definition: &Value) -> bool {
     let names = &definition["status"]["acceptedNames"];
-    let plural = read::text(&definition["spec"]["names"], "plural");
-    !plural.is_empty() && read::text(names, "plural") == plural && !read::text(names, "kind").is_empty()
+    let plural = read::string_at(&definition["spec"]["names"], "plural");
+    !plural.is_empty()
+        && read::string_at(names, "plural") == plural
+        && !read::string_at(names, "kind").is_empty()
 }
 
 fn row(definition: &Value, version: &Value, custom: CustomKind) -> Resource {
     let names = &definition["status"]["acceptedNames"];
     let verbs: &[&str] = if custom.is_terminating { &TERMINATING_VERBS } else { &VERBS };
-    let kind = read::text(names, "kind");
+    let kind = read::string_at(names, "kind");
     Resource {
-        group: read::text(&definition["spec"], "group").into(),
-        version: read::text(version, "name").into(),
-        plural: read::text(names, "plural").into(),
-        singular: read::text(names, "singular").into(),
+        group: read::string_at(&definition["spec"], "group").into(),
+        version: read::string_at(version, "name").into(),
+        plural: read::string_at(names, "plural").into(),
+        singular: read::string_at(names, "singular").into(),
         kind: kind.into(),
-        list_kind: read::text(names, "listKind").into(),
+        list_kind: read::string_at(names, "listKind").into(),
         namespaced: definition["spec"]["scope"] == "Namespaced",
         verbs: boxed(verbs),
         short_names: texts(&names["shortNames"]),
@@ -144,11 +161,12 @@ fn custom(definition: &Value, version: &Value, storage: &str) -> CustomKind {
         columns,
         compiled_columns: OnceLock::new(),
         selectable_fields: fields
-            .map(|field| read::text(field, "jsonPath").trim_start_matches('.').into())
+            .map(|field| read::string_at(field, "jsonPath").trim_start_matches('.').into())
             .collect(),
         has_status: version["subresources"]["status"].is_object(),
         scale: scale(&version["subresources"]["scale"]),
         storage_version: storage.into(),
+        conversion: None,
         deprecation_warning: deprecation(definition, version),
         is_terminating: meta::is_deleting(definition),
         schema_since: Revision::ZERO,
@@ -158,8 +176,8 @@ fn custom(definition: &Value, version: &Value, storage: &str) -> CustomKind {
 
 fn scale(scale: &Value) -> Option<ScalePaths> {
     scale.is_object().then(|| ScalePaths {
-        spec_replicas: read::text(scale, "specReplicasPath").into(),
-        status_replicas: read::text(scale, "statusReplicasPath").into(),
+        spec_replicas: read::string_at(scale, "specReplicasPath").into(),
+        status_replicas: read::string_at(scale, "statusReplicasPath").into(),
         label_selector: scale["labelSelectorPath"].as_str().map(Into::into),
     })
 }
@@ -169,8 +187,8 @@ fn deprecation(definition: &Value, version: &Value) -> Option<String> {
         version["deprecationWarning"].as_str().map_or_else(
             || {
                 let spec = &definition["spec"];
-                let (group, kind) = (read::text(spec, "group"), read::text(&spec["names"], "kind"));
-                format!("{group}/{} {kind} is deprecated", read::text(version, "name"))
+                let (group, kind) = (read::string_at(spec, "group"), read::string_at(&spec["names"], "kind"));
+                format!("{group}/{} {kind} is deprecated", read::string_at(version, "name"))
             },
             Into::into,
         )

@@ -1,7 +1,8 @@
-//! Builds a [`Value`] while a parser runs, and records duplicate keys: one pass, whatever the format.
+//! Builds a [`Value`] while a parser runs, and records duplicate keys: one pass for every format.
 //!
-//! As in Kubernetes, the last of two equal keys wins, keys that are not text become text, and numbers are 64-bit
-//! integers or else floating point; a floating point number without a fraction is written without one.
+//! As in Kubernetes, the last of two equal keys wins, keys that are not strings become strings, and numbers are 64-bit
+//! integers or else floating point; a floating point number without a fraction is written without one, unless a type
+//! is going to refuse it.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -12,7 +13,7 @@ use serde_json::{Map, Number, Value};
 use crate::field::{BoundedTexts, FieldPath};
 use crate::object::memory::{MemoryBudget, MemoryBudgetExceeded};
 
-/// Paths of duplicate keys; `None` if nobody asked for them.
+/// Paths of duplicate keys; `None` if the caller did not ask for them.
 pub(super) type DuplicateKeys = Option<RefCell<BoundedTexts>>;
 
 /// Builds the value at one path.
@@ -22,6 +23,16 @@ pub(super) struct ValueBuilder<'a> {
     pub(super) duplicates: &'a DuplicateKeys,
     /// Memory budget for the built value.
     pub(super) room: &'a MemoryBudget,
+    pub(super) whole_floats: WholeFloats,
+}
+
+/// What becomes of a floating point number without a fraction, such as `2.0`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WholeFloats {
+    /// It becomes an integer.
+    Shorten,
+    /// It stays a floating point number.
+    Keep,
 }
 
 /// The message given to the parser when the memory budget is exceeded.
@@ -66,7 +77,11 @@ impl<'de> Visitor<'de> for ValueBuilder<'_> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        number(value).ok_or_else(|| E::custom("number is not finite"))
+        let built = match self.whole_floats {
+            WholeFloats::Shorten => number(value),
+            WholeFloats::Keep => Number::from_f64(value).map(Value::Number),
+        };
+        built.ok_or_else(|| E::custom("number is not finite"))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
@@ -121,7 +136,7 @@ impl<'de> Visitor<'de> for ValueBuilder<'_> {
 }
 
 /// Returns the number; integers that fit are written as integers.
-fn number(value: f64) -> Option<Value> {
+pub(crate) fn number(value: f64) -> Option<Value> {
     /// Floats below 2^63 convert exactly.
     const WHOLE_MAX: f64 = 9_223_372_036_854_775_808.0;
     if value.fract() == 0.0 && value.abs() < WHOLE_MAX {
@@ -131,7 +146,7 @@ fn number(value: f64) -> Option<Value> {
     Number::from_f64(value).map(Value::Number)
 }
 
-/// Reads a key: text, or what the format made of unquoted text, spelled as Kubernetes spells it.
+/// Parses a key: a string, or the value the format derived from an unquoted one, spelled as Kubernetes spells it.
 struct KeyReader;
 
 impl<'de> DeserializeSeed<'de> for KeyReader {
@@ -173,7 +188,7 @@ impl Visitor<'_> for KeyReader {
         Ok(value.to_string())
     }
 
-    /// Go's parser reads such a key, and then cannot write it as JSON.
+    /// Go's parser accepts such a key but cannot write it as JSON.
     fn visit_unit<E: Error>(self) -> Result<String, E> {
         Err(E::custom("unsupported map key of type: %!s(<nil>), key: <nil>"))
     }

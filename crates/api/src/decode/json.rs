@@ -1,19 +1,23 @@
-//! Parses JSON bodies. The parser is serde_json (it refuses more than 128 levels); only its errors are translated
-//! into the messages of Go's decoder, which people know, and unpaired surrogates are replaced as Go replaces them.
+//! Parses JSON bodies with serde_json (which rejects more than 128 levels). Only its errors are translated into the
+//! familiar messages of Go's decoder, and unpaired surrogates are replaced as Go replaces them.
 
 use serde::de::DeserializeSeed;
 use serde_json::Value;
 use serde_json::error::Category;
 
-use super::build::{DuplicateKeys, TOO_LARGE, ValueBuilder};
+use super::build::{DuplicateKeys, TOO_LARGE, ValueBuilder, WholeFloats};
 use crate::field::FieldPath;
 use crate::object::memory::{MEMORY_MAX, MemoryBudget};
 
 /// The length of `\uXXXX`.
 const ESCAPE_BYTES: usize = 6;
 
-pub(super) fn parse(text: &str, duplicates: &DuplicateKeys) -> Result<Value, String> {
-    let parsed = parse_exactly(text, duplicates);
+pub(super) fn parse(
+    text: &str,
+    duplicates: &DuplicateKeys,
+    whole_floats: WholeFloats,
+) -> Result<Value, String> {
+    let parsed = parse_exactly(text, duplicates, whole_floats);
     if parsed.is_ok() {
         return parsed;
     }
@@ -21,7 +25,7 @@ pub(super) fn parse(text: &str, duplicates: &DuplicateKeys) -> Result<Value, Str
     if let Some(duplicates) = duplicates {
         duplicates.borrow_mut().clear();
     }
-    parse_exactly(&mended, duplicates)
+    parse_exactly(&mended, duplicates, whole_floats)
 }
 
 /// Replaces each unpaired surrogate by the replacement character. Returns `None` if there is none.
@@ -61,10 +65,10 @@ fn code_unit_at(text: &str, at: usize) -> Option<u16> {
     digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u16::from_str_radix(digits, 16).ok())?
 }
 
-fn parse_exactly(text: &str, duplicates: &DuplicateKeys) -> Result<Value, String> {
+fn parse_exactly(text: &str, duplicates: &DuplicateKeys, whole_floats: WholeFloats) -> Result<Value, String> {
     let mut parser = serde_json::Deserializer::from_str(text);
     let room = MemoryBudget::new(MEMORY_MAX);
-    let build = ValueBuilder { path: &FieldPath::Root, duplicates, room: &room };
+    let build = ValueBuilder { path: &FieldPath::Root, duplicates, room: &room, whole_floats };
     let value = build.deserialize(&mut parser).map_err(|error| error_text(text, &error))?;
     match trailing_error(text, &parser.end()) {
         None => Ok(value),
@@ -106,7 +110,7 @@ fn error_text(text: &str, error: &serde_json::Error) -> String {
     format!("invalid character {} {place}", quoted(found))
 }
 
-/// Returns the error for a word that begins like `null`, `true` or `false` and continues differently.
+/// Returns the error for a word that begins like `null`, `true` or `false` but continues differently.
 fn literal_error(text: &str, error: &serde_json::Error, found: char) -> Option<String> {
     let before = text.get(..error_offset(text, error)?)?;
     ["null", "true", "false"].into_iter().find_map(|word| {

@@ -1,9 +1,9 @@
 //! Parses the body of a request into a [`Value`].
 //!
 //! **Invariant:** a hostile body costs at most time and memory in proportion to its size, and is answered with 400.
-//! Protobuf is not read here, because it needs the table of the kind.
+//! Protobuf is not decoded here, because that requires the kind's field table.
 
-mod build;
+pub(crate) mod build;
 mod json;
 mod yaml;
 mod yaml_duplicates;
@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
+use self::build::WholeFloats;
 use crate::field::BoundedTexts;
 use crate::object::memory::MEMORY_MAX;
 use crate::status::Status;
@@ -23,14 +24,17 @@ const EXCERPT_BYTES_MAX: usize = 30;
 
 /// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyFormat {
+pub enum TextFormat {
     /// JSON.
     Json,
-    /// YAML, of which JSON is a part.
+    /// JSON of a built-in type: a number keeps its fraction, even if that is zero, because Go's decoder refuses `2.0`
+    /// for an integer.
+    TypedJson,
+    /// YAML, a superset of JSON.
     Yaml,
 }
 
-/// Whether duplicate keys of a body are reported; the last one counts in any case.
+/// Whether duplicate keys of a body are reported; the last one wins in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DuplicateKeyReport {
     /// They are not looked for.
@@ -49,7 +53,7 @@ impl DuplicateKeyReport {
 /// A parsed body.
 #[derive(Debug)]
 pub struct DecodedBody {
-    /// The parsed value; the last of two equal keys counts.
+    /// The parsed value; the last of two equal keys wins.
     pub value: Value,
     /// Paths of duplicate keys, in order, if the caller asked for them.
     pub duplicates: BoundedTexts,
@@ -63,7 +67,7 @@ impl DecodedBody {
         Self { value, duplicates: BoundedTexts::new(), yaml_error_text: None }
     }
 
-    /// Returns the errors of strict decoding: duplicate keys, and the fields that are `unknown`.
+    /// Returns the errors of strict decoding: duplicate keys, and the `unknown` fields.
     pub fn strict_errors(&self, unknown: Vec<String>) -> Vec<String> {
         if let Some(error_text) = &self.yaml_error_text {
             return std::iter::once(error_text.clone()).chain(unknown).collect();
@@ -86,10 +90,10 @@ pub fn warnings_of_error(error_text: String) -> Vec<String> {
 /// Parses a body of any shape.
 ///
 /// # Errors
-/// A 400 that says where the text stops making sense.
+/// A 400 that says where the text becomes invalid.
 pub fn body(
     bytes: &[u8],
-    media: BodyFormat,
+    media: TextFormat,
     duplicate_keys: DuplicateKeyReport,
 ) -> Result<DecodedBody, Status> {
     parse(bytes, media, duplicate_keys).map_err(|error| match &*error {
@@ -104,15 +108,17 @@ pub fn body(
 /// The 400 Kubernetes gives, with the kind and the start of the body.
 pub fn object(
     bytes: &[u8],
-    media: BodyFormat,
+    media: TextFormat,
     duplicate_keys: DuplicateKeyReport,
     kind: &str,
 ) -> Result<DecodedBody, Status> {
     let refuse = |why: String| unrecognized(bytes, kind, &why);
     let parsed = parse(bytes, media, duplicate_keys).map_err(|error| match media {
         _ if error == build::TOO_LARGE => too_large(),
-        BodyFormat::Json => refuse(format!("couldn't get version/kind; json parse error: {error}")),
-        BodyFormat::Yaml => refuse(error),
+        TextFormat::Json | TextFormat::TypedJson => {
+            refuse(format!("couldn't get version/kind; json parse error: {error}"))
+        }
+        TextFormat::Yaml => refuse(error),
     });
     let mut decoded = parsed?;
     if decoded.value.is_null() {
@@ -136,7 +142,7 @@ pub fn object(
     )))
 }
 
-/// Returns the 400 for a body that does not say what it is, with the start of the body.
+/// Returns the 400 response for a body that does not state its kind, quoting the start of the body.
 pub fn unrecognized(bytes: &[u8], kind: &str, why: &str) -> Status {
     let excerpt = excerpt(bytes);
     Status::bad_request(format!(
@@ -146,7 +152,7 @@ pub fn unrecognized(bytes: &[u8], kind: &str, why: &str) -> Status {
 
 /// Returns what Go's decoder says about text that is not JSON, or `None` if it is JSON.
 pub fn json_error_text(bytes: &[u8]) -> Option<String> {
-    parse(bytes, BodyFormat::Json, DuplicateKeyReport::Omit).err()
+    parse(bytes, TextFormat::Json, DuplicateKeyReport::Omit).err()
 }
 
 /// Returns the JSON type of a value, as Go's decoder names it.
@@ -161,7 +167,7 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
-fn parse(bytes: &[u8], media: BodyFormat, duplicate_keys: DuplicateKeyReport) -> Result<DecodedBody, String> {
+fn parse(bytes: &[u8], media: TextFormat, duplicate_keys: DuplicateKeyReport) -> Result<DecodedBody, String> {
     let text: Cow<'_, str> = match std::str::from_utf8(bytes) {
         Ok(text) => text.into(),
         Err(_) => String::from_utf8_lossy(bytes),
@@ -169,33 +175,34 @@ fn parse(bytes: &[u8], media: BodyFormat, duplicate_keys: DuplicateKeyReport) ->
     let duplicates =
         (duplicate_keys == DuplicateKeyReport::Collect).then(|| RefCell::new(BoundedTexts::new()));
     let value = match media {
-        BodyFormat::Json => json::parse(&text, &duplicates)?,
-        // JSON is YAML, and the JSON parser is faster and has no surprises.
-        BodyFormat::Yaml if text.trim_start().starts_with('{') => {
-            json::parse(&text, &duplicates).or_else(|error| match &*error {
+        TextFormat::Json => json::parse(&text, &duplicates, WholeFloats::Shorten)?,
+        TextFormat::TypedJson => json::parse(&text, &duplicates, WholeFloats::Keep)?,
+        // JSON is valid YAML, and the JSON parser is faster and has no surprises.
+        TextFormat::Yaml if text.trim_start().starts_with('{') => {
+            json::parse(&text, &duplicates, WholeFloats::Shorten).or_else(|error| match &*error {
                 build::TOO_LARGE => Err(error),
                 _ => yaml::parse(&text, &duplicates),
             })?
         }
-        BodyFormat::Yaml => yaml::parse(&text, &duplicates)?,
+        TextFormat::Yaml => yaml::parse(&text, &duplicates)?,
     };
     let duplicates = duplicates.map(RefCell::into_inner).unwrap_or_default();
-    if media == BodyFormat::Json || duplicate_keys == DuplicateKeyReport::Omit {
+    if media != TextFormat::Yaml || duplicate_keys == DuplicateKeyReport::Omit {
         return Ok(DecodedBody { value, duplicates, yaml_error_text: None });
     }
-    let yaml_error_text = if !duplicates.is_empty() {
-        yaml::error_text(&text)
-    } else if has_whole_number_for_key(&value) {
+    let yaml_error_text = if has_whole_number_for_key(&value) {
         yaml::number_key_error_text(&text)
+    } else if !duplicates.is_empty() {
+        yaml::error_text(&text)
     } else {
         None
     };
-    // Go's parser compares keys before they become text: `1` and `"1"` are two.
+    // Go's parser compares keys before they become strings: `1` and `"1"` differ.
     let duplicates = if yaml_error_text.is_some() { duplicates } else { BoundedTexts::new() };
     Ok(DecodedBody { value, duplicates, yaml_error_text })
 }
 
-/// Returns whether a key of some map in the value is a whole number.
+/// Returns whether any map in the value has a key that is a whole number.
 fn has_whole_number_for_key(value: &Value) -> bool {
     match value {
         Value::Array(list) => list.iter().any(has_whole_number_for_key),
@@ -207,7 +214,7 @@ fn has_whole_number_for_key(value: &Value) -> bool {
     }
 }
 
-/// Returns the refusal of a body that is small as text and too large in memory.
+/// Returns the refusal for a body that is small as text but too large in memory.
 pub(crate) fn too_large() -> Status {
     let mebibytes = MEMORY_MAX / (1024 * 1024);
     Status::too_large(format!(
@@ -215,7 +222,7 @@ pub(crate) fn too_large() -> Status {
     ))
 }
 
-/// The start of a body: as text if it looks like JSON, else in hexadecimal digits.
+/// Returns the start of a body: as text if it looks like JSON, otherwise in hexadecimal.
 fn excerpt(bytes: &[u8]) -> String {
     let shown = &bytes[..bytes.len().min(EXCERPT_BYTES_MAX)];
     let more = if bytes.len() > shown.len() { " ..." } else { "" };
@@ -240,7 +247,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(media: BodyFormat, text: &str, value: &Value, duplicates: &[&str]) {
+    fn check(media: TextFormat, text: &str, value: &Value, duplicates: &[&str]) {
         let decoded = body(text.as_bytes(), media, DuplicateKeyReport::Collect).expect("a good body");
         assert_eq!(&decoded.value, value);
         assert_eq!(*decoded.duplicates, *duplicates);
@@ -248,8 +255,17 @@ mod tests {
 
     #[test]
     fn json_bodies_keep_the_last_of_equal_keys_and_say_so() {
-        check(BodyFormat::Json, r#"{"a":{"b":[{"c":1,"c":2}]},"a":3}"#, &json!({"a": 3}), &["a.b[0].c", "a"]);
-        check(BodyFormat::Json, r#"{"data":{"k":"1","k":"2"}}"#, &json!({"data": {"k": "2"}}), &["data.k"]);
+        check(TextFormat::Json, r#"{"a":{"b":[{"c":1,"c":2}]},"a":3}"#, &json!({"a": 3}), &["a.b[0].c", "a"]);
+        check(TextFormat::Json, r#"{"data":{"k":"1","k":"2"}}"#, &json!({"data": {"k": "2"}}), &["data.k"]);
+    }
+
+    /// Otherwise patching a label could change a number elsewhere in the object by one bit.
+    #[test]
+    fn a_number_that_was_written_is_read_exactly() {
+        for number in [8.556_721_091_350_132e-192, 0.1 + 0.2, 1.234_567_890_123_456_7e300, f64::MIN_POSITIVE]
+        {
+            check(TextFormat::Json, &json!([number]).to_string(), &json!([number]), &[]);
+        }
     }
 
     #[test]
@@ -262,12 +278,12 @@ mod tests {
             (r#"["\ud800\u0041é\ud800"]"#, "\u{fffd}Aé\u{fffd}"),
         ];
         for (text, expected) in rows {
-            check(BodyFormat::Json, text, &json!([expected]), &[]);
+            check(TextFormat::Json, text, &json!([expected]), &[]);
         }
-        check(BodyFormat::Json, r#"{"a":1,"a":"\udfff"}"#, &json!({"a": "\u{fffd}"}), &["a"]);
+        check(TextFormat::Json, r#"{"a":1,"a":"\udfff"}"#, &json!({"a": "\u{fffd}"}), &["a"]);
         for broken in [r#"["\ud8"#, r#"["\ud800"#, r#"["\"#, r"\ud800é"] {
             assert_eq!(
-                body(broken.as_bytes(), BodyFormat::Json, DuplicateKeyReport::Omit)
+                body(broken.as_bytes(), TextFormat::Json, DuplicateKeyReport::Omit)
                     .expect_err("cut off")
                     .code,
                 400
@@ -275,10 +291,27 @@ mod tests {
         }
     }
 
+    /// Go's decoder refuses such a number for an integer, so the type must see it.
+    #[test]
+    fn numbers_for_a_type_keep_a_fraction_of_zero() {
+        check(TextFormat::TypedJson, "[2.0, 2e1, 3, -1.5]", &json!([2.0, 20.0, 3, -1.5]), &[]);
+    }
+
+    /// Each key that is found costs a pass over the text.
+    #[test]
+    fn a_long_text_with_many_duplicate_keys_is_not_searched_to_the_end() {
+        let text = "1: x\n".repeat(60_000);
+        let decoded =
+            body(text.as_bytes(), TextFormat::Yaml, DuplicateKeyReport::Collect).expect("a good body");
+        let errors = decoded.strict_errors(Vec::new());
+        assert_eq!(errors.len(), 1);
+        assert!((2..100).contains(&errors[0].lines().count()), "{} lines", errors[0].lines().count());
+    }
+
     #[test]
     fn numbers_are_whole_if_they_can_be() {
         check(
-            BodyFormat::Json,
+            TextFormat::Json,
             "[1.0, 1.5, 9223372036854775807, 9223372036854775808, -0.0, 1e3]",
             &json!([1, 1.5, i64::MAX, 9_223_372_036_854_775_808.0, 0, 1000]),
             &[],
@@ -288,22 +321,22 @@ mod tests {
     #[test]
     fn yaml_bodies_are_yaml_1_1() {
         check(
-            BodyFormat::Yaml,
+            TextFormat::Yaml,
             "i: 5\nf: 1.5\ns: \"5\"\nb: yes\nn: null\nl: [1, two]\n",
             &json!({"b": true, "f": 1.5, "false": null, "i": 5, "l": [1, "two"], "s": "5"}),
             &[],
         );
-        check(BodyFormat::Yaml, "a: &x {k: 1}\nb: *x\n", &json!({"a": {"k": 1}, "b": {"k": 1}}), &[]);
-        check(BodyFormat::Yaml, "---\na: 1\n---\na: 2\n", &json!({"a": 1}), &[]);
+        check(TextFormat::Yaml, "a: &x {k: 1}\nb: *x\n", &json!({"a": {"k": 1}, "b": {"k": 1}}), &[]);
+        check(TextFormat::Yaml, "---\na: 1\n---\na: 2\n", &json!({"a": 1}), &[]);
         check(
-            BodyFormat::Yaml,
+            TextFormat::Yaml,
             "a: 1\na: 2\nb: {c: 1, c: 2}",
             &json!({"a": 2, "b": {"c": 2}}),
             &["a", "b.c"],
         );
-        check(BodyFormat::Yaml, r#"{"a": "n"}"#, &json!({"a": "n"}), &[]);
+        check(TextFormat::Yaml, r#"{"a": "n"}"#, &json!({"a": "n"}), &[]);
         check(
-            BodyFormat::Yaml,
+            TextFormat::Yaml,
             "v: 0644\nt: 2020-01-01T00:00:00Z\nx: 1e3\n",
             &json!({"v": 420, "t": "2020-01-01T00:00:00Z", "x": 1000}),
             &[],
@@ -324,11 +357,21 @@ mod tests {
             ("1: a\n1: b\n", "\n  line 2: key 1 already set in map"),
             ("a:\n- 7: a\n  x: b\n  0x7: c\n", "\n  line 4: key 7 already set in map"),
             ("1.5: a\n1.5: b\n", "\n  line 2: key 1.5 already set in map"),
+            (
+                "1: x\n1: w\n2: x\n2: w\n2: v\na: x\n\"a\": w\n'3': x\n\"3\": w\n",
+                "\n  line 2: key 1 already set in map\n  line 4: key 2 already set in map\n  line 5: key 2 already \
+                 set in map\n  line 7: key \"a\" already set in map\n  line 9: key \"3\" already set in map",
+            ),
+            (
+                "m: {1: x, 1: w}\nn: [{2: {3: x, 3: w}, é: 4, 2: v}]\n",
+                "\n  line 1: key 1 already set in map\n  line 2: key 3 already set in map\n  line 2: key 2 already \
+                 set in map",
+            ),
             ("\"a\\tb'\\\"é\": 1\n\"a\\tb'\\\"é\": 2", "\n  line 2: key \"a\\tb'\\\"é\" already set in map"),
         ];
         for (text, lines) in rows {
             let decoded =
-                body(text.as_bytes(), BodyFormat::Yaml, DuplicateKeyReport::Collect).expect("a good body");
+                body(text.as_bytes(), TextFormat::Yaml, DuplicateKeyReport::Collect).expect("a good body");
             let error_text = format!("yaml: unmarshal errors:{lines}");
             assert_eq!(decoded.strict_errors(Vec::new()), std::slice::from_ref(&error_text), "{text}");
             let warnings = lines.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>();
@@ -336,7 +379,7 @@ mod tests {
         }
         for text in ["1: a\n\"1\": b\n", "1: a\n2: b\n", "1: a\n1.0: b\n"] {
             let decoded =
-                body(text.as_bytes(), BodyFormat::Yaml, DuplicateKeyReport::Collect).expect("a good body");
+                body(text.as_bytes(), TextFormat::Yaml, DuplicateKeyReport::Collect).expect("a good body");
             assert_eq!(decoded.strict_errors(Vec::new()), Vec::<String>::new(), "{text}");
         }
         assert_eq!(warnings_of_error("unknown field \"a\"".into()), ["unknown field \"a\""]);
@@ -351,13 +394,13 @@ mod tests {
             writeln!(text, "a{level}: &a{level} [{parts}]").expect("text can be written to");
         }
         assert_eq!(
-            body(text.as_bytes(), BodyFormat::Yaml, DuplicateKeyReport::Omit).expect_err("a bomb").code,
+            body(text.as_bytes(), TextFormat::Yaml, DuplicateKeyReport::Omit).expect_err("a bomb").code,
             400
         );
     }
 
     #[track_caller]
-    fn refused(media: BodyFormat, text: &str, message: &str) {
+    fn refused(media: TextFormat, text: &str, message: &str) {
         let status =
             object(text.as_bytes(), media, DuplicateKeyReport::Omit, "ConfigMap").expect_err("a bad body");
         assert_eq!(status.code, 400);
@@ -368,8 +411,8 @@ mod tests {
     #[test]
     fn bad_bodies_are_refused_as_the_real_server_does() {
         let go = "couldn't get version/kind; json parse error: ";
-        refused(BodyFormat::Json, "{", &format!("{go}unexpected end of JSON input ({{)"));
-        refused(BodyFormat::Json, "", &format!("{go}unexpected end of JSON input (<empty>)"));
+        refused(TextFormat::Json, "{", &format!("{go}unexpected end of JSON input ({{)"));
+        refused(TextFormat::Json, "", &format!("{go}unexpected end of JSON input (<empty>)"));
         for (text, words) in [
             ("nonsense", "'o' in literal null (expecting 'u')"),
             ("[tree]", "'e' in literal true (expecting 'u')"),
@@ -389,27 +432,27 @@ mod tests {
         let long = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}} trailing"#;
         let start = r#"{"apiVersion":"v1","kind":"Con ..."#;
         refused(
-            BodyFormat::Json,
+            TextFormat::Json,
             long,
             &format!("{go}invalid character 't' after top-level value ({start})"),
         );
         let structure = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
         refused(
-            BodyFormat::Json,
+            TextFormat::Json,
             "[]",
             &format!("{go}json: cannot unmarshal array into Go value of type {structure} (5b5d)"),
         );
         assert_eq!(
-            object(b"null", BodyFormat::Json, DuplicateKeyReport::Omit, "X").expect("an empty object").value,
+            object(b"null", TextFormat::Json, DuplicateKeyReport::Omit, "X").expect("an empty object").value,
             json!({})
         );
         let deep = "[".repeat(100_000);
         assert_eq!(
-            body(deep.as_bytes(), BodyFormat::Json, DuplicateKeyReport::Omit).expect_err("too deep").code,
+            body(deep.as_bytes(), TextFormat::Json, DuplicateKeyReport::Omit).expect_err("too deep").code,
             400
         );
         assert_eq!(
-            body(b"{not: [yaml", BodyFormat::Yaml, DuplicateKeyReport::Omit).expect_err("broken").code,
+            body(b"{not: [yaml", TextFormat::Yaml, DuplicateKeyReport::Omit).expect_err("broken").code,
             400
         );
     }
@@ -422,7 +465,7 @@ mod tests {
             let length = entropy.below(60);
             let letter = || LETTERS[usize::try_from(entropy.below(LETTERS.len() as u64)).expect("small")];
             let bytes: Vec<u8> = (0..length).map(|_| letter()).collect();
-            for media in [BodyFormat::Json, BodyFormat::Yaml] {
+            for media in [TextFormat::Json, TextFormat::Yaml] {
                 if let Err(status) = object(&bytes, media, DuplicateKeyReport::Collect, "ConfigMap") {
                     assert_eq!(status.code, 400);
                 }

@@ -1,7 +1,6 @@
-//! Finds duplicate keys of a YAML text and reports them in the words of Go's parser, which names lines instead of
-//! paths.
+//! Finds duplicate keys in YAML and reports them with the wording of Go's parser, which names lines instead of paths.
 //!
-//! This parses the text a second time, so it runs only on texts that are known to have duplicate keys.
+//! This parses the text a second time, so it runs only on YAML that is known to have duplicate keys.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -23,11 +22,15 @@ pub(super) fn error_text(text: &str, options: Options) -> Option<String> {
     (!lines.is_empty()).then(|| format!("{INTRO}\n  {}", lines.join("\n  ")))
 }
 
-/// Returns the message about one duplicate key, given as it is spelled in the text.
-pub(super) fn error_text_about_key(key: &str, line: u64, options: Options) -> Option<String> {
+/// Returns a key without quotes, given as it is spelled in the text, as Go prints it.
+pub(super) fn printed_key(key: &str, options: Options) -> Option<String> {
     let read = |parser: serde_saphyr::Deserializer<'_, '_>| PrintedKey::deserialize(parser);
-    let PrintedKey { shown, .. } = with_deserializer_from_str_with_options(key, options, read).ok()?;
-    Some(format!("{INTRO}\n  line {line}: key {shown} already set in map"))
+    with_deserializer_from_str_with_options(key, options, read).ok().map(|key| key.shown)
+}
+
+/// Returns a key that is text as Go prints it.
+pub(super) fn printed_text(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\"").replace('\t', r"\t"))
 }
 
 /// The structure of a text: its keys, and where their values are.
@@ -152,10 +155,7 @@ impl Visitor<'_> for KeyVisitor {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<PrintedKey, E> {
-        Ok(PrintedKey::new(format!(
-            "\"{}\"",
-            text.replace('\\', r"\\").replace('"', "\\\"").replace('\t', r"\t")
-        )))
+        Ok(PrintedKey::new(printed_text(text)))
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<PrintedKey, E> {

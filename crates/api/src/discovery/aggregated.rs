@@ -105,8 +105,8 @@ fn subresource(row: &Resource, sub: &Subresource) -> Value {
     json!({ "subresource": sub.name, "responseKind": kind, "verbs": sub.verbs })
 }
 
-/// Returns the kind of a resource. Built-in kinds inherit group and version from their position in the document,
-/// custom kinds repeat them.
+/// Returns the kind of a resource. Built-in kinds inherit group and version from their position in the document; custom
+/// kinds repeat them.
 fn own_kind(row: &Resource, kind: &str) -> Value {
     if row.is_custom() {
         json!({ "group": row.group, "version": row.version, "kind": kind })

@@ -99,7 +99,7 @@ fn subresource(row: &Resource, sub: &Subresource) -> Value {
     object
 }
 
-/// Returns a hash that changes when objects are stored in another version, so that storage migrators rewrite them.
+/// Returns a hash that changes when objects are stored in a different version, so that storage migrators rewrite them.
 fn storage_version_hash(row: &Resource) -> String {
     let (group, version) = match &row.source {
         KindSource::BuiltIn(known) => known.kind.stored_in,

@@ -24,6 +24,7 @@ use crate::negotiate::{
     self, AnswerEncoding, AnswerPreferences, DiscoveryForm, DiscoveryVersion, EndpointForms, OfferedForms,
     Representation,
 };
+use crate::protobuf;
 use crate::resource::Resource;
 use crate::status::Status;
 
@@ -62,7 +63,7 @@ struct ServedVersion {
 pub struct DiscoveryRequest<'a> {
     /// The path, with or without a trailing slash.
     pub path: &'a str,
-    /// The form the client prefers.
+    /// The forms the client prefers.
     pub asked: AnswerPreferences<'a>,
     /// The `If-None-Match` header.
     pub if_none_match: Option<&'a str>,
@@ -103,7 +104,7 @@ impl DiscoveryDocuments {
         self.find(name).is_some()
     }
 
-    /// Returns whether the group has a built-in resource. Unknown versions of such a group are refused with a
+    /// Returns whether the group has a built-in resource. Unknown versions of such a group are rejected with a
     /// `Status`; those of custom groups, and unknown groups, with plain text.
     pub fn is_built_in(&self, group: &str) -> bool {
         self.find(group).is_some_and(ServedGroup::is_built_in)
@@ -197,11 +198,15 @@ fn bytes(document: &Value, form: Representation) -> Vec<u8> {
 }
 
 fn encoded(document: &Value, form: Representation) -> Response<Bytes> {
-    let body = Bytes::from(bytes(document, form));
+    let binary = (form.media == AnswerEncoding::Protobuf).then(|| protobuf::encode(document)).flatten();
+    let (media, body) = match binary {
+        Some(body) => (protobuf::CONTENT_TYPE, body),
+        None => (form.media.content_type(), bytes(document, form)),
+    };
     Response::builder()
         .status(StatusCode::OK)
-        .header(header::CONTENT_TYPE, form.media.content_type())
-        .body(body)
+        .header(header::CONTENT_TYPE, media)
+        .body(body.into())
         .expect("constant headers are valid")
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{ServedGroup, ServedVersion, order};
 
-/// Paths that exist whatever is served.
+/// Paths that exist regardless of what is served.
 const FIXED_PATHS: [&str; 12] = [
     "/api",
     "/api/v1",

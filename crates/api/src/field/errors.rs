@@ -1,13 +1,13 @@
 //! Collects the errors of one object up to a limit.
 //!
 //! **Invariant:** never more than [`ERRORS_MAX`] errors and about [`ERRORS_BYTES_MAX`] bytes of text are kept,
-//! however many are found. Further errors are counted and not written, so finding them costs next to nothing.
+//! however many are found. Further errors are counted but not written, so finding them costs next to nothing.
 
 use std::ops::Deref;
 
 use super::Error;
 
-/// The maximum number of errors kept for one object: more than anyone reads. A body may hold a million of them.
+/// The maximum number of errors kept for one object: more than anyone reads. A body may cause a million of them.
 const ERRORS_MAX: usize = 1000;
 /// The maximum number of text bytes kept for one object; the last error may exceed it. An answer repeats them once,
 /// as causes.
@@ -28,7 +28,8 @@ impl Errors {
         Self::default()
     }
 
-    /// Returns whether there is no room left. A caller that has to do much to describe an error asks first.
+    /// Returns whether there is no room left. Callers check this before doing expensive work to
+    /// describe an error.
     pub fn is_full(&self) -> bool {
         self.kept.len() >= ERRORS_MAX || self.bytes >= ERRORS_BYTES_MAX
     }

@@ -1,18 +1,18 @@
-//! Collects texts about one object (unknown fields, duplicate keys, warnings) up to a limit.
+//! Collects messages about one object (unknown fields, duplicate keys, warnings) up to a limit.
 //!
-//! **Invariant:** never more than [`TEXTS_MAX`] texts and about [`TEXTS_BYTES_MAX`] bytes are kept. A path repeats
-//! the names above it, so a single long name over many fields would make texts as large as the square of the body.
+//! **Invariant:** never more than [`TEXTS_MAX`] messages and about [`TEXTS_BYTES_MAX`] bytes are kept. A path repeats
+//! the names above it, so a single long name above many fields would make messages as large as the square of the body.
 
 use std::ops::Deref;
 
 use super::{PART_BYTES_MAX, cut_text};
 
-/// The maximum number of texts: more than anyone reads. kube-apiserver's decoder stops at a hundred.
+/// The maximum number of messages: more than anyone reads. kube-apiserver's decoder stops at a hundred.
 const TEXTS_MAX: usize = 1000;
-/// The maximum number of bytes; the last text may exceed it.
+/// The maximum number of bytes; the last message may exceed it.
 const TEXTS_BYTES_MAX: usize = 64 * 1024;
 
-/// Texts about one object.
+/// Messages about one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BoundedTexts {
     kept: Vec<String>,
@@ -31,7 +31,7 @@ impl BoundedTexts {
         self.kept.len() >= TEXTS_MAX || self.bytes >= TEXTS_BYTES_MAX
     }
 
-    /// Adds a text; calls `make` only if there is room.
+    /// Adds a message; calls `make` only if there is room.
     pub fn push_with(&mut self, make: impl FnOnce() -> String) {
         if self.is_full() {
             return;
@@ -42,7 +42,7 @@ impl BoundedTexts {
         self.kept.push(text);
     }
 
-    /// Removes all texts.
+    /// Removes all messages.
     pub fn clear(&mut self) {
         *self = Self::new();
     }

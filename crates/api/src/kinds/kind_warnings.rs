@@ -1,11 +1,14 @@
-//! Warnings about objects of single kinds, in Kubernetes' words: fields that are ignored, and annotations and volumes
-//! that are deprecated. [`super::warnings`] checks Pods, wherever they are.
+//! Warnings about objects of specific kinds, with Kubernetes' wording: ignored fields, and deprecated annotations and
+//! volumes. [`super::warnings`] checks Pods, wherever they are.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use homeostat_core::quantity::Quantity;
 use serde_json::Value;
 
+use super::core::persistent_volume::MOUNT_OPTIONS_ANNOTATION;
+use super::pem;
+use super::validate::network_range;
 use super::warnings::{OLD_NODE_LABELS, OLD_VOLUMES};
 use crate::object::fill::is_zero;
 use crate::object::read;
@@ -14,10 +17,8 @@ const OLD_STORAGE_CLASS: (&str, &str) = (
     "volume.beta.kubernetes.io/storage-class",
     "deprecated since v1.8; use \"storageClassName\" attribute instead",
 );
-const OLD_MOUNT_OPTIONS: (&str, &str) = (
-    "volume.beta.kubernetes.io/mount-options",
-    "deprecated since v1.31; use \"mountOptions\" attribute instead",
-);
+const OLD_MOUNT_OPTIONS: (&str, &str) =
+    (MOUNT_OPTIONS_ANNOTATION, "deprecated since v1.31; use \"mountOptions\" attribute instead");
 const INGRESS_CLASS: &str = "kubernetes.io/ingress.class";
 const MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
@@ -33,7 +34,8 @@ fn old_annotation(object: &Value, (name, why): (&str, &str)) -> Option<String> {
 /// Returns warnings about fields of a Service that have no effect.
 pub(super) fn service(service: &Value, _: Option<&Value>) -> Vec<String> {
     let spec = &service["spec"];
-    let (kind, has_external) = (read::text(spec, "type"), !read::list(spec, "externalIPs").is_empty());
+    let (kind, has_external) =
+        (read::string_at(spec, "type"), !read::list_at(spec, "externalIPs").is_empty());
     let is_headless = kind == "ClusterIP" && spec["clusterIP"] == "None";
     let mut warnings = Vec::new();
     let mut warn_if = |holds: bool, warning: &str| warnings.extend(holds.then(|| warning.to_owned()));
@@ -48,13 +50,20 @@ pub(super) fn service(service: &Value, _: Option<&Value>) -> Vec<String> {
     );
     warn_if(is_headless && has_external, "spec.externalIPs is ignored for headless services");
     warn_if(
-        is_headless && read::text(spec, "sessionAffinity") != "None",
+        is_headless && read::string_at(spec, "sessionAffinity") != "None",
         "spec.SessionAffinity is ignored for headless services",
     );
     warn_if(
         has_external && !is_headless && kind != "ExternalName",
         "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
     );
+    warnings.extend(read::list_at(spec, "loadBalancerSourceRanges").iter().enumerate().filter_map(
+        |(at, range)| {
+            let path = format!("spec.loadBalancerSourceRanges[{at}]");
+            network_range::spelling_warning(&path, range.as_str().unwrap_or_default())
+        },
+    ));
+    let mut warn_if = |holds: bool, warning: &str| warnings.extend(holds.then(|| warning.to_owned()));
     warn_if(
         kind == "ExternalName" && has_external,
         "spec.externalIPs is ignored when spec.type is \"ExternalName\"",
@@ -95,7 +104,7 @@ pub(super) fn persistent_volume(volume: &Value, _: Option<&Value>) -> Vec<String
     warnings
 }
 
-/// Returns warnings about a claim with a deprecated annotation or a fraction of a byte.
+/// Returns warnings about a claim with a deprecated annotation or a fractional number of bytes.
 pub(super) fn persistent_volume_claim(claim: &Value, _: Option<&Value>) -> Vec<String> {
     let mut warnings: Vec<_> = old_annotation(claim, OLD_STORAGE_CLASS).into_iter().collect();
     warnings.extend(fractional_byte_warnings(&claim["spec"], "spec"));
@@ -111,9 +120,9 @@ fn fractional_byte_warnings(spec: &Value, path: &str) -> impl Iterator<Item = St
     })
 }
 
-/// Returns warnings about a StatefulSet that claims a fraction of a byte or keeps all its revisions.
+/// Returns warnings about a StatefulSet that claims a fractional number of bytes or keeps all its revisions.
 pub(super) fn stateful_set(set: &Value, old: Option<&Value>) -> Vec<String> {
-    let templates = read::list(&set["spec"], "volumeClaimTemplates").iter().enumerate();
+    let templates = read::list_at(&set["spec"], "volumeClaimTemplates").iter().enumerate();
     let part = if old.is_some() { ".Spec" } else { "" };
     let mut warnings: Vec<_> = templates
         .flat_map(|(at, claim)| {
@@ -131,10 +140,10 @@ pub(super) fn stateful_set(set: &Value, old: Option<&Value>) -> Vec<String> {
 
 /// Returns warnings about deprecated labels of nodes.
 pub(super) fn storage_class(class: &Value, _: Option<&Value>) -> Vec<String> {
-    let topologies = read::list(class, "allowedTopologies").iter().enumerate();
+    let topologies = read::list_at(class, "allowedTopologies").iter().enumerate();
     let expressions = topologies.flat_map(|(at, topology)| {
-        let found = read::list(topology, "matchLabelExpressions").iter().enumerate();
-        found.map(move |(inner, expression)| (at, inner, read::text(expression, "key")))
+        let found = read::list_at(topology, "matchLabelExpressions").iter().enumerate();
+        found.map(move |(inner, expression)| (at, inner, read::string_at(expression, "key")))
     });
     expressions
         .filter_map(|(at, inner, key)| {
@@ -153,7 +162,7 @@ pub(super) fn service_account(account: &Value, old: Option<&Value>) -> Vec<Strin
     old_annotation(account, (MOUNTABLE_SECRETS, why)).into_iter().collect()
 }
 
-/// Returns a warning about a certificate or key without PEM data. Whether they belong together is not checked.
+/// Returns a warning about a certificate or key without PEM data, or a key that does not belong to its certificate.
 pub(super) fn secret(secret: &Value, _: Option<&Value>) -> Vec<String> {
     if secret["type"] != "kubernetes.io/tls" {
         return Vec::new();
@@ -166,11 +175,14 @@ pub(super) fn secret(secret: &Value, _: Option<&Value>) -> Vec<String> {
     match (has_pem("tls.crt"), has_pem("tls.key")) {
         (false, _) => missing("certificate"),
         (true, false) => missing("key"),
-        (true, true) => Vec::new(),
+        (true, true) => {
+            let given = |name: &str| secret["data"][name].as_str().unwrap_or_default();
+            pem::key_mismatch(given("tls.crt"), given("tls.key")).map(Into::into).into_iter().collect()
+        }
     }
 }
 
-/// Returns a warning about a new Ingress that names its class by the deprecated annotation.
+/// Returns a warning about a new Ingress that names its class with the deprecated annotation.
 pub(super) fn ingress(ingress: &Value, old: Option<&Value>) -> Vec<String> {
     let is_old_way =
         annotation(ingress, INGRESS_CLASS).is_some() && ingress["spec"]["ingressClassName"].is_null();
@@ -225,5 +237,22 @@ mod tests {
         assert_eq!(warnings(&certificate, "YQ=="), "tls: failed to find any PEM data in key input");
         assert_eq!(warnings(&certificate, &key), "");
         assert_eq!(secret(&json!({"type": "Opaque"}), None), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_key_that_belongs_to_another_certificate_is_reported() {
+        let issued = || {
+            let key = rcgen::KeyPair::generate().expect("a key");
+            let parameters = rcgen::CertificateParams::new(["a".to_owned()]).expect("a name");
+            let certificate = parameters.self_signed(&key).expect("a certificate");
+            (STANDARD.encode(certificate.pem()), STANDARD.encode(key.serialize_pem()))
+        };
+        let ((certificate, key), (_, other)) = (issued(), issued());
+        let warnings = |key: &str| {
+            let data = json!({"tls.crt": certificate, "tls.key": key});
+            secret(&json!({"type": "kubernetes.io/tls", "data": data}), None).join("; ")
+        };
+        assert_eq!(warnings(&key), "");
+        assert_eq!(warnings(&other), "tls: private key does not match public key");
     }
 }

@@ -1,12 +1,17 @@
-//! Parses certificates and requests for them from the base64 text of a PEM file in JSON.
+//! Parses certificates and certificate requests from the base64 text of a PEM file in JSON.
 //!
-//! Signatures and validity are deliberately not checked: signers and those who trust the certificate do that.
+//! Signatures and validity are deliberately not checked: that is up to signers and to those who trust the certificate.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::parse_x509_certificate;
 use x509_parser::prelude::FromDer;
+use x509_parser::public_key::PublicKey;
+
+/// The encoded identifiers of types of keys: `1.2.840.113549.1.1.1` and `1.2.840.10045.2.1`.
+const RSA_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+const ELLIPTIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 
 /// A block of a PEM file.
 struct PemBlock {
@@ -19,7 +24,7 @@ fn text(encoded: &str) -> String {
     String::from_utf8_lossy(&STANDARD.decode(encoded).unwrap_or_default()).into_owned()
 }
 
-/// Returns the well-formed blocks; what is between them is skipped.
+/// Returns the well-formed blocks; skips anything between them.
 fn blocks(text: &str) -> Vec<PemBlock> {
     let mut blocks = Vec::new();
     let mut rest = text;
@@ -38,12 +43,40 @@ fn blocks(text: &str) -> Vec<PemBlock> {
     blocks
 }
 
-/// Returns whether the first block is a request for a certificate.
+/// Returns why a private key does not belong to a certificate, in the words of Go's TLS library. `None` means that it
+/// does, or that this cannot be told without computing the public key: keys written without it, and Ed25519.
+pub(crate) fn key_mismatch(certificate: &str, key: &str) -> Option<&'static str> {
+    let (certificates, keys) = (blocks(&text(certificate)), blocks(&text(key)));
+    let certificate = certificates.iter().find(|block| block.label == "CERTIFICATE")?;
+    let key = keys.iter().find(|block| block.label.ends_with("PRIVATE KEY"))?;
+    let (_, certificate) = parse_x509_certificate(&certificate.content).ok()?;
+    let has = |part: &[u8]| memchr::memmem::find(&key.content, part).is_some();
+    let is_rsa = key.label == "RSA PRIVATE KEY" || has(RSA_KEY);
+    let is_elliptic = key.label == "EC PRIVATE KEY" || (!is_rsa && has(ELLIPTIC_KEY));
+    // A private key contains its public key: always the modulus of RSA, and usually the point of a curve.
+    let (is_same_type, is_other) = match certificate.public_key().parsed().ok()? {
+        PublicKey::RSA(public) => {
+            let digits = public.modulus.iter().position(|byte| *byte != 0)?;
+            (is_rsa, !has(&public.modulus[digits..]))
+        }
+        PublicKey::EC(point) => {
+            let has_point = key.content.len() > point.data().len() * 3 / 2;
+            (is_elliptic, has_point && !has(point.data()))
+        }
+        _ => return None,
+    };
+    if !is_same_type && (is_rsa || is_elliptic) {
+        return Some("tls: private key type does not match public key type");
+    }
+    (is_same_type && is_other).then_some("tls: private key does not match public key")
+}
+
+/// Returns whether the first block is a certificate request.
 pub(crate) fn is_request(encoded: &str) -> bool {
     blocks(&text(encoded)).first().is_some_and(|block| block.label == "CERTIFICATE REQUEST")
 }
 
-/// Returns why these are not certificates; `None` if they are.
+/// Returns why these are not valid certificates; `None` if they are.
 pub(crate) fn certificate_fault(encoded: &str) -> Option<String> {
     let blocks = blocks(&text(encoded));
     if blocks.is_empty() {
@@ -63,9 +96,9 @@ pub(crate) fn certificate_fault(encoded: &str) -> Option<String> {
     })
 }
 
-/// Returns the organizations that a request names: the groups its holder would be in. `None` if that is not certain.
-/// Others parse PEM and names a little differently, so there must be one block that cannot be confused with another,
-/// and every name must be parsed.
+/// Returns the organizations that a request names: the groups its holder would be in. `None` if they are not certain.
+/// Other programs parse PEM and names a little differently, so there must be exactly one unambiguous block, and every
+/// name must be parsed.
 pub fn organizations(encoded: &str) -> Option<Vec<String>> {
     let text = text(encoded);
     let blocks = blocks(&text);

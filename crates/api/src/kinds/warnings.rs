@@ -1,4 +1,4 @@
-//! Warnings about objects that are stored as they are: entries of lists that hide each other, and features that
+//! Warnings about objects that are stored unchanged: list entries that hide each other, and features that
 //! Kubernetes no longer supports or will remove.
 //!
 //! Pods are checked when they are created, templates of Pods also when the spec around them changes, as in
@@ -38,7 +38,7 @@ pub(super) const OLD_NODE_LABELS: [(&str, &str); 8] = [
         "deprecated since v1.22; use Taints and Tolerations instead",
     ),
 ];
-/// Annotations that have no effect any more, and the field that replaces them.
+/// Annotations that no longer have any effect, and the field that replaces them.
 const OLD_ANNOTATIONS: [(&str, &str); 3] = [
     (
         "scheduler.alpha.kubernetes.io/critical-pod",
@@ -65,12 +65,12 @@ pub(super) const OLD_VOLUMES: [(&str, &str); 9] = [
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
-/// The maximum number of ports with which each later one is compared: more than any Pod has, and few enough for a
-/// hostile one.
+/// The maximum number of ports with which each later one is compared: more than any real Pod has, and few enough to
+/// bound the work for a hostile one.
 const PORTS_COMPARED_MAX: usize = 200;
 const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
 
-/// Returns the warnings about an object of a built-in kind, new or as the successor of `old`.
+/// Returns the warnings about an object of a built-in kind, either new or replacing `old`.
 pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut told = BoundedTexts::new();
     let Some(declared) = resource.declaration().and_then(|kind| kind.pod_template) else {
@@ -84,7 +84,7 @@ pub fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
     if old.is_some_and(is_unchanged) {
         return told.into();
     }
-    let error_texts = names::label(read::text(&object["metadata"], "name"));
+    let error_texts = names::label(read::string_at(&object["metadata"], "name"));
     if old.is_none() && !used_in.is_empty() && !error_texts.is_empty() {
         let listed = error_texts.join(" ");
         told.push_with(|| {
@@ -129,7 +129,7 @@ impl PodWarnings<'_> {
     }
 
     fn spec(&self, name: &str) -> Vec<Value> {
-        read::list(&self.template["spec"], name).to_vec()
+        read::list_at(&self.template["spec"], name).to_vec()
     }
 
     fn annotation(&self, name: &str) -> Option<&Value> {
@@ -145,7 +145,7 @@ impl PodWarnings<'_> {
         }
         for (at, constraint) in self.spec("topologySpreadConstraints").iter().enumerate() {
             let place = format!("spec.topologySpreadConstraints[{at}]");
-            let key = read::text(constraint, "topologyKey");
+            let key = read::string_at(constraint, "topologyKey");
             if let Some(why) = old_node_label(key) {
                 self.tell(&format!("{place}.topologyKey"), &format!("{key} is {why}"));
             }
@@ -184,7 +184,7 @@ impl PodWarnings<'_> {
         for (list, field) in [("hostAliases", "ip"), ("imagePullSecrets", "name")] {
             let mut seen = HashSet::new();
             for (at, item) in self.spec(list).iter().enumerate() {
-                let value = read::text(item, field).to_owned();
+                let value = read::string_at(item, field).to_owned();
                 let place = format!("spec.{list}[{at}].{field}");
                 if !seen.insert(value.clone()) {
                     self.tell(&place, &format!("duplicate {field} {value:?}"));
@@ -196,7 +196,7 @@ impl PodWarnings<'_> {
         }
     }
 
-    /// Returns every container and its path: those that start first come first.
+    /// Returns every container with its path, in the order in which they start.
     fn all_containers(&self) -> Vec<(String, Value)> {
         let lists = ["initContainers", "containers", "ephemeralContainers"];
         let of = |list: &'static str| {
@@ -208,7 +208,7 @@ impl PodWarnings<'_> {
 
     fn containers(&mut self) {
         for (place, container) in self.all_containers() {
-            let name = read::text(&container, "name");
+            let name = read::string_at(&container, "name");
             let seccomp = format!("{SECCOMP_CONTAINER}{name}");
             let security = &container["securityContext"];
             if security["seccompProfile"].is_null() && self.annotation(&seccomp).is_some() {
@@ -236,16 +236,16 @@ impl PodWarnings<'_> {
         }
     }
 
-    /// Warns about variables that replace an earlier one; a variable may be made of the one it replaces.
+    /// Warns about variables that replace an earlier one; a variable may refer to the one it replaces.
     fn hidden_variables(&mut self, place: &str, container: &Value) {
         let mut seen = HashSet::new();
-        for (at, variable) in read::list(container, "env").iter().enumerate() {
-            let name = read::text(variable, "name");
+        for (at, variable) in read::list_at(container, "env").iter().enumerate() {
+            let name = read::string_at(variable, "name");
             if seen.insert(name) {
                 continue;
             }
             let reference = format!("$({name})");
-            let value = read::text(variable, "value");
+            let value = read::string_at(variable, "value");
             let is_made_of_it = value.contains(&reference) && value != reference;
             if !variable["valueFrom"].is_null() || !is_made_of_it {
                 let why =
@@ -258,7 +258,7 @@ impl PodWarnings<'_> {
     fn ports(&mut self) {
         let mut ports: Vec<(String, Value)> = Vec::new();
         for (place, container) in self.all_containers() {
-            for (at, port) in read::list(&container, "ports").iter().enumerate() {
+            for (at, port) in read::list_at(&container, "ports").iter().enumerate() {
                 let place = format!("{place}.ports[{at}]");
                 for (other_place, other) in ports.iter().take(PORTS_COMPARED_MAX) {
                     if self.told.is_full() {
@@ -274,7 +274,7 @@ impl PodWarnings<'_> {
         }
         let mut names: HashMap<&str, &str> = HashMap::new();
         for (place, port) in &ports {
-            let name = read::text(port, "name");
+            let name = read::string_at(port, "name");
             match names.get(name) {
                 None if name.is_empty() => {}
                 None => drop(names.insert(name, place)),
@@ -298,11 +298,12 @@ impl PodWarnings<'_> {
         for kind in ["podAffinity", "podAntiAffinity"] {
             let affinity = self.template["spec"]["affinity"][kind].clone();
             let required = "requiredDuringSchedulingIgnoredDuringExecution";
-            for (at, _) in without_selector(read::list(&affinity, required), |term| term) {
+            for (at, _) in without_selector(read::list_at(&affinity, required), |term| term) {
                 self.tell(&format!("spec.affinity.{kind}.{required}[{at}].labelSelector"), NO_SELECTOR);
             }
             let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
-            for (at, _) in without_selector(read::list(&affinity, preferred), |term| &term["podAffinityTerm"])
+            for (at, _) in
+                without_selector(read::list_at(&affinity, preferred), |term| &term["podAffinityTerm"])
             {
                 let place = format!("spec.affinity.{kind}.{preferred}[{at}].podAffinityTerm.labelSelector");
                 self.tell(&place, NO_SELECTOR);
@@ -320,7 +321,7 @@ fn old_node_label(key: &str) -> Option<&'static str> {
 }
 
 fn protocol(port: &Value) -> &str {
-    match read::text(port, "protocol") {
+    match read::string_at(port, "protocol") {
         "" => "TCP",
         protocol => protocol,
     }
@@ -333,7 +334,7 @@ fn overlap(port: &Value, other: &Value) -> Option<&'static str> {
     let is_same =
         number(port, "containerPort") == number(other, "containerPort") && protocol == other_protocol;
     let (host_port, other_host_port) = (number(port, "hostPort"), number(other, "hostPort"));
-    let (ip, other_ip) = (read::text(port, "hostIP"), read::text(other, "hostIP"));
+    let (ip, other_ip) = (read::string_at(port, "hostIP"), read::string_at(other, "hostIP"));
     match () {
         () if !is_same => None,
         () if ip == other_ip && host_port == other_host_port => Some("duplicate"),

@@ -1,4 +1,4 @@
-//! Validates the `metadata` of an object, alone and as the successor of another object.
+//! Validates the `metadata` of an object, both on its own and as a replacement for another object.
 //!
 //! Decoding has already checked the types. A good object costs no allocation beyond the empty list.
 
@@ -21,14 +21,14 @@ const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 const IMMUTABLE: &str = "field is immutable";
 
-/// Fields nobody may change.
+/// Fields that no client may change.
 const IMMUTABLE_FIELDS: [&str; 6] =
     ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"];
 
-/// The rules that a kind has for its metadata.
+/// A kind's rules for its metadata.
 #[derive(Clone, Copy, Debug)]
 pub struct MetadataRules {
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
     /// How they may be named.
     pub name: NameRule,
@@ -40,7 +40,7 @@ pub struct MetadataRules {
 /// Validates the metadata of a new object, whose name is already generated.
 pub fn validate_object_meta(meta: &Value, rules: MetadataRules, path: &FieldPath<'_>) -> Errors {
     let mut errors = Errors::new();
-    let generate_name = read::text(meta, "generateName");
+    let generate_name = read::string_at(meta, "generateName");
     if !generate_name.is_empty() && !rules.is_custom {
         report_all(
             &mut errors,
@@ -49,7 +49,7 @@ pub fn validate_object_meta(meta: &Value, rules: MetadataRules, path: &FieldPath
             &rules.name.check_prefix(generate_name),
         );
     }
-    match read::text(meta, "name") {
+    match read::string_at(meta, "name") {
         "" => errors.push(Error::required(&path.field("name"), "name or generateName is required")),
         name => report_all(&mut errors, &path.field("name"), name, &rules.name.check(name)),
     }
@@ -64,7 +64,7 @@ pub fn validate_object_meta(meta: &Value, rules: MetadataRules, path: &FieldPath
 
 /// Validates the metadata of an object that replaces `old`.
 ///
-/// Kubernetes validates an update once for all kinds and once per kind, and reports both: each error comes twice.
+/// Kubernetes validates an update once for all kinds and once per kind and reports both: each error appears twice.
 pub fn validate_object_meta_update(
     new: &Value,
     old: &Value,
@@ -75,7 +75,7 @@ pub fn validate_object_meta_update(
     if !old["deletionTimestamp"].is_null() {
         no_new_finalizers(new, old, path, &mut errors);
     }
-    if read::text(new, "resourceVersion").is_empty() {
+    if read::string_at(new, "resourceVersion").is_empty() {
         let path = path.field("resourceVersion");
         errors.push(Error::invalid(&path, &"".into(), "must be specified for an update"));
     }
@@ -105,7 +105,7 @@ pub fn finalizer_warnings(meta: &Value) -> BoundedTexts {
     warnings
 }
 
-/// Validates the labels at `path`, also those of templates.
+/// Validates the labels at `path`, including those of templates.
 pub fn validate_labels(labels: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     for (key, value) in entries(labels) {
         report_all(errors, path, key, &names::qualified(key));
@@ -114,7 +114,7 @@ pub fn validate_labels(labels: &Value, path: &FieldPath<'_>, errors: &mut Errors
     }
 }
 
-/// Validates the annotations at `path`, also those of templates.
+/// Validates the annotations at `path`, including those of templates.
 pub fn validate_annotations(annotations: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     let mut bytes = 0;
     for (key, value) in entries(annotations) {
@@ -128,7 +128,7 @@ pub fn validate_annotations(annotations: &Value, path: &FieldPath<'_>, errors: &
 
 fn validate_namespace(meta: &Value, namespaced: bool, path: &FieldPath<'_>, errors: &mut Errors) {
     let path = path.field("namespace");
-    match (read::text(meta, "namespace"), namespaced) {
+    match (read::string_at(meta, "namespace"), namespaced) {
         ("", true) => errors.push(Error::required(&path, "")),
         (name, true) => report_all(errors, &path, name, &names::label(name)),
         ("", false) => {}
@@ -136,7 +136,7 @@ fn validate_namespace(meta: &Value, namespaced: bool, path: &FieldPath<'_>, erro
     }
 }
 
-/// Validates what creation and update have in common.
+/// Validates what creations and updates have in common.
 fn validate_common(meta: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     if meta["generation"].as_i64() < Some(0) && !meta["generation"].is_null() {
         let detail = "must be greater than or equal to 0";
@@ -155,7 +155,7 @@ fn owner_references(owners: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
         if owner["controller"] != Value::Bool(true) {
             continue;
         }
-        let this = format!("{}/{}", read::text(owner, "kind"), read::text(owner, "name"));
+        let this = format!("{}/{}", read::string_at(owner, "kind"), read::string_at(owner, "name"));
         match &controller {
             None => controller = Some(this),
             Some(first) => errors.push_with(|| {
@@ -170,16 +170,16 @@ fn owner_references(owners: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
 
 fn owner_reference(owner: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     let mut empty = |name: &str, detail: &str| {
-        errors.push(Error::invalid(&path.field(name), &read::text(owner, name).into(), detail));
+        errors.push(Error::invalid(&path.field(name), &read::string_at(owner, name).into(), detail));
     };
-    let version = read::text(owner, "apiVersion");
+    let version = read::string_at(owner, "apiVersion");
     if version.is_empty() || version.ends_with('/') || version.matches('/').count() > 1 {
         empty("apiVersion", "version must not be empty");
     }
-    for name in ["kind", "name", "uid"].into_iter().filter(|name| read::text(owner, name).is_empty()) {
+    for name in ["kind", "name", "uid"].into_iter().filter(|name| read::string_at(owner, name).is_empty()) {
         empty(name, "must not be empty");
     }
-    if version == "v1" && read::text(owner, "kind") == "Event" {
+    if version == "v1" && read::string_at(owner, "kind") == "Event" {
         let detail = "/v1, Kind=Event is disallowed from being an owner";
         errors.push(Error::invalid(path, owner, detail));
     }
@@ -224,7 +224,7 @@ fn no_new_finalizers(new: &Value, old: &Value, path: &FieldPath<'_>, errors: &mu
 fn managed_fields(entries: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     for (at, entry) in entries.as_array().into_iter().flatten().enumerate() {
         let path = path.index(at);
-        match read::text(entry, "operation") {
+        match read::string_at(entry, "operation") {
             "Apply" | "Update" => {}
             "" => errors.push(Error::required(&path.field("operation"), "must not be empty")),
             other => {
@@ -232,14 +232,14 @@ fn managed_fields(entries: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
                 errors.push(Error::not_supported(&path, &other.into(), &["Apply", "Update"]));
             }
         }
-        let kind = read::text(entry, "fieldsType");
+        let kind = read::string_at(entry, "fieldsType");
         if !kind.is_empty() && kind != "FieldsV1" {
             errors.push(Error::invalid(&path.field("fieldsType"), &kind.into(), "must be `FieldsV1`"));
         }
-        if read::text(entry, "manager").len() > MANAGER_BYTES_MAX {
+        if read::string_at(entry, "manager").len() > MANAGER_BYTES_MAX {
             errors.push(Error::too_long(&path.field("manager"), MANAGER_BYTES_MAX));
         }
-        if read::text(entry, "subresource").len() > SUBRESOURCE_BYTES_MAX {
+        if read::string_at(entry, "subresource").len() > SUBRESOURCE_BYTES_MAX {
             errors.push(Error::too_long(&path.field("subresource"), SUBRESOURCE_BYTES_MAX));
         }
     }

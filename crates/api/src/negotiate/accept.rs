@@ -1,6 +1,6 @@
 //! Parses the `Accept` header as kube-apiserver does, including the oddities of its sorting.
 //!
-//! It does not know what can be offered; the caller does.
+//! Only the caller knows what can be offered.
 
 /// One alternative of an `Accept` header.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ impl<'a> AcceptClause<'a> {
         (!subtype.contains('/')).then_some(Self { quality, ..clause })
     }
 
-    /// Returns the last parameter of this name: later ones win, as in a map.
+    /// Returns the last parameter with this name: later ones win, as in a map.
     pub(super) fn get(&self, name: &str) -> Option<&'a str> {
         let pairs = self.parameters.split(';').filter_map(|pair| pair.split_once('='));
         pairs

@@ -33,7 +33,7 @@ pub enum PatchType {
     Apply,
 }
 
-/// Returns the encoding of a request body from its `Content-Type`; none means JSON.
+/// Returns the encoding of a request body from its `Content-Type`; a missing header means JSON.
 pub fn body_encoding(content_type: Option<&str>) -> Result<BodyEncoding, Status> {
     match media_type(content_type.unwrap_or_default()).to_ascii_lowercase().as_str() {
         "" | "application/json" => Ok(BodyEncoding::Json),
@@ -43,7 +43,7 @@ pub fn body_encoding(content_type: Option<&str>) -> Result<BodyEncoding, Status>
     }
 }
 
-/// Returns the refusal of a request body in an unknown encoding.
+/// Returns the refusal for a request body in an unknown encoding.
 pub fn unsupported_body() -> Status {
     Status::unsupported_media_type(MEDIA_TYPES)
 }

@@ -1,4 +1,4 @@
-//! Reads query parameters one by one without building a map: most requests have few and need one.
+//! Reads query parameters one by one without building a map: most requests have only a few and need one.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ pub fn parameters(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, st
     })
 }
 
-/// Returns whether a percent sign begins no valid escape.
+/// Returns whether the text contains a percent sign that starts no valid escape.
 pub fn has_broken_escape(text: &str) -> bool {
     let is_escape = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
     text.split('%').skip(1).any(|rest| !is_escape(rest))

@@ -1,12 +1,12 @@
 //! Limits the nesting of objects.
 //!
-//! Everything that visits an object does so by recursion, and reading JSON stops at 128 levels. A deeper object could
-//! not be read back, so nothing deeper is stored, and no patch makes one temporarily.
+//! All code that visits objects is recursive, and JSON parsing stops at 128 levels. A deeper object could not be read
+//! back, so nothing deeper is stored, and no patch creates one even temporarily.
 
 use serde_json::Value;
 
-/// The deepest nesting of a stored object: the limit of the JSON reader, less what lists and events wrap around an
-/// object.
+/// The deepest nesting of a stored object: the limit of the JSON parser, minus the levels that lists and events add
+/// around an object.
 pub const DEPTH_MAX: usize = 120;
 
 /// Returns whether the value is nested deeper than `limit`. A scalar has depth 0.

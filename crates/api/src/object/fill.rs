@@ -1,7 +1,7 @@
 //! Fills and compares JSON objects with the semantics of Go's zero values: absent, null and zero are the same for a
 //! plain field.
 //!
-//! Defaults, preparation and validation share these functions; they know no kinds.
+//! Defaults, preparation and validation share these functions; they are independent of kinds.
 
 use std::collections::HashMap;
 
@@ -60,12 +60,12 @@ pub fn is_zero(value: Option<&Value>) -> bool {
     }
 }
 
-/// Returns the objects of a list by name; the first of several with one name.
+/// Returns the objects of a list by name; the first one wins if several share a name.
 pub(crate) fn first_by_name(list: &[Value]) -> HashMap<&str, &Value> {
-    list.iter().rev().map(|one| (read::text(one, "name"), one)).collect()
+    list.iter().rev().map(|one| (read::string_at(one, "name"), one)).collect()
 }
 
-/// Returns whether two values are the same to Go, where absent, null, zero and empty are alike.
+/// Returns whether two values are the same to Go, which treats absent, null, zero and empty alike.
 pub fn is_same(left: &Value, right: &Value) -> bool {
     left == right || (is_zero(Some(left)) && is_zero(Some(right)))
 }

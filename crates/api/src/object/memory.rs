@@ -1,5 +1,4 @@
-//! Estimates how much memory JSON takes once it is parsed: far more than its text, if it consists of many small
-//! parts.
+//! Estimates how much memory JSON takes once parsed: far more than its text if it consists of many small parts.
 //!
 //! `{"":0},` is seven bytes of text and about seven hundred bytes of memory, so limits on the text alone limit
 //! nothing. The figures are those of `serde_json`'s values on a 64-bit machine, without the overhead of allocators.
@@ -17,11 +16,11 @@ pub(crate) const MEMORY_MAX: usize = 32 * 1024 * 1024;
 
 /// The size of a value itself.
 const VALUE_BYTES: usize = 32;
-/// The overhead of the block that holds a text.
+/// The overhead of the block that holds a string.
 const TEXT_BYTES: usize = 16;
 /// The size of a map node, which has room for eleven entries.
 const NODE_BYTES: usize = 632;
-/// The number of entries in a node of a map that was filled in order, which splits full nodes in half.
+/// The number of entries in a node of a map filled in order: full nodes are split in half.
 const NODE_ENTRIES: usize = 6;
 
 /// The memory budget is exceeded.
@@ -38,22 +37,22 @@ impl MemoryBudget {
         Self(Cell::new(bytes))
     }
 
-    /// Takes the memory of a list item, without what the item holds.
+    /// Takes the memory of a list item, not counting the item's contents.
     pub(crate) fn item(&self) -> Result<(), MemoryBudgetExceeded> {
         self.take(VALUE_BYTES)
     }
 
-    /// Takes the memory of an entry of a map that already has `count` entries, without what the value holds.
+    /// Takes the memory of an entry of a map that already has `count` entries, not counting the value's contents.
     pub(crate) fn entry(&self, key: &str, count: usize) -> Result<(), MemoryBudgetExceeded> {
         self.take(entry_bytes(key, count))
     }
 
-    /// Takes the memory of the characters of a text.
+    /// Takes the memory of a string's characters.
     pub(crate) fn text(&self, text: &str) -> Result<(), MemoryBudgetExceeded> {
         self.take(text_bytes(text))
     }
 
-    /// Takes the memory of everything that a value holds.
+    /// Takes the memory of a value's contents.
     pub(crate) fn whole(&self, value: &Value) -> Result<(), MemoryBudgetExceeded> {
         self.take(memory_of(value))
     }
@@ -79,7 +78,7 @@ fn entry_bytes(key: &str, count: usize) -> usize {
     text_bytes(key) + if count.is_multiple_of(NODE_ENTRIES) { NODE_BYTES } else { 0 }
 }
 
-/// Returns the memory that a value holds, not counting the value itself.
+/// Returns the memory of a value's contents, not counting the value itself.
 pub(crate) fn memory_of(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -92,8 +91,8 @@ pub(crate) fn memory_of(value: &Value) -> usize {
     }
 }
 
-/// Estimates the memory that JSON text takes once it is parsed, without parsing it: usually at least what `memory_of`
-/// would return. Text that is not JSON gets a figure, too.
+/// Estimates the memory that JSON text takes once parsed, without parsing it: usually at least what `memory_of` would
+/// return. Text that is not JSON also gets an estimate.
 pub fn memory_of_json(text: &[u8]) -> usize {
     let (mut maps, mut values, mut letters) = (0, 1, 0);
     let mut rest = text;

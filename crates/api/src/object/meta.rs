@@ -1,7 +1,7 @@
 //! Reads and writes the `metadata` of a JSON object.
 //!
-//! Absent and empty are the same here, as in Kubernetes' own types: readers return empty text, and writers remove a
-//! field instead of setting it to nothing.
+//! Absent and empty are the same here, as in Kubernetes' own types: readers return an empty string, and writers remove
+//! a field instead of setting it to nothing.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -19,7 +19,7 @@ pub fn metadata(object: &mut Value) -> &mut Map<String, Value> {
     metadata.as_object_mut().expect("made an object above")
 }
 
-/// Returns a text of the metadata, empty if absent.
+/// Returns a string field of the metadata, empty if absent.
 pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Objects as the server handles them: JSON values with metadata ([`meta`]), read by dotted path (`read`), filled as
+//! Objects as the server handles them: JSON values with metadata ([`meta`]), read by dotted path (`read`), filled in as
 //! Go's types are ([`fill`]), with conditions ([`conditions`]), and with limits on their depth and memory ([`depth`],
 //! [`memory`]).
 

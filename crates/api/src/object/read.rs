@@ -1,7 +1,7 @@
-//! Reads fields of JSON objects that may be missing, by dotted path: missing text is empty, missing numbers are zero,
-//! missing lists are empty, as in Kubernetes' typed objects.
+//! Reads fields of JSON objects that may be missing, by dotted path: missing strings are empty, missing numbers are
+//! zero, missing lists are empty, as in Kubernetes' typed objects.
 //!
-//! This is the one vocabulary for reading. A key that may contain dots (a label, a resource) is read by indexing the
+//! All reading goes through these functions. A key that may contain dots (a label, a resource) is read by indexing the
 //! value. `meta` has the fields of `metadata`, `fill` changes objects, and `resource::value_at` adds the path that
 //! errors need.
 
@@ -9,79 +9,79 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 /// Returns the value at a dotted path; `null` counts as missing.
-pub(crate) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+pub(crate) fn value_at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(value, |value, key| value.get(key)).filter(|value| !value.is_null())
 }
 
-/// Returns the text at a dotted path, empty if absent.
-pub(crate) fn text<'a>(value: &'a Value, path: &str) -> &'a str {
-    at(value, path).and_then(Value::as_str).unwrap_or_default()
+/// Returns the string at a dotted path, empty if absent.
+pub(crate) fn string_at<'a>(value: &'a Value, path: &str) -> &'a str {
+    value_at(value, path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns the text, or `none` if it is empty.
-pub(crate) fn text_or<'a>(value: &'a Value, path: &str, none: &'a str) -> &'a str {
-    Some(text(value, path)).filter(|text| !text.is_empty()).unwrap_or(none)
+/// Returns the string, or `none` if it is empty.
+pub(crate) fn string_at_or<'a>(value: &'a Value, path: &str, none: &'a str) -> &'a str {
+    Some(string_at(value, path)).filter(|text| !text.is_empty()).unwrap_or(none)
 }
 
-/// Returns a number or text as text: quantities and ports may be either.
-pub(crate) fn scalar(value: &Value, path: &str) -> Option<String> {
-    match at(value, path)? {
+/// Returns a number or string as a string: quantities and ports may be either.
+pub(crate) fn scalar_at(value: &Value, path: &str) -> Option<String> {
+    match value_at(value, path)? {
         Value::String(text) => Some(text.clone()),
         other => Some(other.to_string()),
     }
 }
 
 /// Returns the number at a dotted path, zero if absent.
-pub(crate) fn number(value: &Value, path: &str) -> i64 {
-    at(value, path).and_then(Value::as_i64).unwrap_or_default()
+pub(crate) fn integer_at(value: &Value, path: &str) -> i64 {
+    value_at(value, path).and_then(Value::as_i64).unwrap_or_default()
 }
 
 /// Returns the boolean at a dotted path, false if absent.
-pub(crate) fn flag(value: &Value, path: &str) -> bool {
-    at(value, path).and_then(Value::as_bool).unwrap_or_default()
+pub(crate) fn bool_at(value: &Value, path: &str) -> bool {
+    value_at(value, path).and_then(Value::as_bool).unwrap_or_default()
 }
 
 /// Returns the items of the list at a dotted path, none if absent.
-pub(crate) fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
-    at(value, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+pub(crate) fn list_at<'a>(value: &'a Value, path: &str) -> &'a [Value] {
+    value_at(value, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// Returns the object at a dotted path, if there is one.
-pub(crate) fn map<'a>(value: &'a Value, path: &str) -> Option<&'a Map<String, Value>> {
-    at(value, path).and_then(Value::as_object)
+pub(crate) fn object_at<'a>(value: &'a Value, path: &str) -> Option<&'a Map<String, Value>> {
+    value_at(value, path).and_then(Value::as_object)
 }
 
-/// Returns the time at a dotted path, if it is there and valid.
-pub(crate) fn time(value: &Value, path: &str) -> Option<Timestamp> {
-    at(value, path).and_then(Value::as_str).and_then(|text| text.parse().ok())
+/// Returns the time at a dotted path, if it is present and valid.
+pub(crate) fn time_at(value: &Value, path: &str) -> Option<Timestamp> {
+    value_at(value, path).and_then(Value::as_str).and_then(|text| text.parse().ok())
 }
 
 /// Returns the name of an object.
 pub(crate) fn name(object: &Value) -> &str {
-    text(object, "metadata.name")
+    string_at(object, "metadata.name")
 }
 
 /// Returns whether the object is being deleted.
 pub(crate) fn is_deleted(object: &Value) -> bool {
-    at(object, "metadata.deletionTimestamp").is_some()
+    value_at(object, "metadata.deletionTimestamp").is_some()
 }
 
 /// Returns the condition of this type in `status.conditions`.
 pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
-    list(object, "status.conditions").iter().find(|condition| text(condition, "type") == kind)
+    list_at(object, "status.conditions").iter().find(|condition| string_at(condition, "type") == kind)
 }
 
 /// Returns whether the condition of this type is true.
-pub(crate) fn holds(object: &Value, kind: &str) -> bool {
-    condition(object, kind).is_some_and(|condition| text(condition, "status") == "True")
+pub(crate) fn has_true_condition(object: &Value, kind: &str) -> bool {
+    condition(object, kind).is_some_and(|condition| string_at(condition, "status") == "True")
 }
 
-/// Joins texts.
+/// Joins strings.
 pub(crate) fn joined<'a>(values: impl IntoIterator<Item = &'a str>, separator: &str) -> String {
     values.into_iter().collect::<Vec<_>>().join(separator)
 }
 
-/// Joins the texts in the list at a path.
-pub(crate) fn texts(value: &Value, path: &str, separator: &str) -> String {
-    joined(list(value, path).iter().filter_map(Value::as_str), separator)
+/// Joins the strings in the list at a path.
+pub(crate) fn join_strings_at(value: &Value, path: &str, separator: &str) -> String {
+    joined(list_at(value, path).iter().filter_map(Value::as_str), separator)
 }

@@ -43,7 +43,7 @@ pub(super) fn document(
     answer.expect("a hexadecimal tag is a valid header")
 }
 
-/// Marks the answer to a request that named the hash as cacheable.
+/// Marks the response to a request with the hash as cacheable.
 pub(super) fn kept(mut answer: Response<Bytes>, now: Timestamp) -> Response<Bytes> {
     let expires = now.checked_add(KEPT).unwrap_or(Timestamp::MAX);
     let expires = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&expires);
@@ -55,10 +55,10 @@ pub(super) fn kept(mut answer: Response<Bytes>, now: Timestamp) -> Response<Byte
     answer
 }
 
-/// Returns a small document without an entity tag.
-pub(super) fn json(value: &Value) -> Response<Bytes> {
+/// Returns the index, without an entity tag. It is JSON; kube-apiserver calls it plain text.
+pub(super) fn index(value: &Value) -> Response<Bytes> {
     let answer = Response::builder()
-        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::CONTENT_TYPE, "text/plain; charset=utf-8")
         .body(Bytes::from(value.to_string()));
     answer.expect("constant headers are valid")
 }
@@ -74,7 +74,7 @@ pub(super) fn not_found() -> Response<Bytes> {
     bare(StatusCode::NOT_FOUND)
 }
 
-/// Returns a 406: none of the requested media types is offered.
+/// Returns a 406 if none of the requested media types is offered.
 pub(super) fn not_acceptable() -> Response<Bytes> {
     bare(StatusCode::NOT_ACCEPTABLE)
 }

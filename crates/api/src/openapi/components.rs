@@ -18,7 +18,7 @@ const MERGE_FACTS: &str = include_str!("../../facts/merge_keys.json");
 pub(super) const PREFIX: &str = "#/components/schemas/";
 /// The body of every patch.
 pub(super) const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
-/// The type of success and failure answers.
+/// The type of success and failure responses.
 pub(super) const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 /// The body of every deletion.
 pub(super) const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
@@ -159,7 +159,7 @@ fn publish(schemas: &mut Map<String, Value>) {
     }
 }
 
-/// Wraps references that have a description: nothing may stand beside a reference.
+/// Wraps references that have a description: a reference must not have siblings.
 pub(super) fn wrap_references(schema: &mut Value) {
     let Value::Object(map) = schema else { return };
     if map.len() > 1
@@ -171,7 +171,7 @@ pub(super) fn wrap_references(schema: &mut Value) {
 }
 
 /// Calls the function for every schema directly below this one. A property may be called `items` or `$ref`, so only
-/// positions of schemas are followed.
+/// positions that hold schemas are followed.
 pub(super) fn for_each_below(schema: &mut Map<String, Value>, visit: &mut dyn FnMut(&mut Value)) {
     for (key, below) in schema.iter_mut() {
         match (&**key, below) {
@@ -185,7 +185,7 @@ pub(super) fn for_each_below(schema: &mut Map<String, Value>, visit: &mut dyn Fn
     }
 }
 
-/// Removes the requirement of metadata: the typed crate requires it in every object, Kubernetes fills it in.
+/// Makes metadata optional: the typed crate requires it in every object, Kubernetes fills it in.
 fn forget_required_metadata(schema: &mut Value) {
     if schema["properties"].get("apiVersion").is_none() {
         return;
@@ -213,7 +213,7 @@ fn add_merge_facts(schema: &mut Value, facts: &BTreeMap<&str, BTreeMap<&str, Val
     }
 }
 
-/// Replaces the schemas of types whose JSON is decided by code.
+/// Replaces the schemas of types whose JSON is determined by code.
 fn respell(name: &str, schema: &mut Value) {
     let Value::Object(schema) = schema else { return };
     if UNTYPED.contains(&name) {

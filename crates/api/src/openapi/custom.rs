@@ -1,5 +1,5 @@
-//! The schemas of custom kinds, as their definitions give them, with the fields that every object has. For version 2,
-//! which can express less than version 3, they are reduced.
+//! The schemas of custom kinds, as given in their definitions, with the fields that every object has. They are reduced
+//! for version 2, which can express less than version 3.
 
 use serde_json::{Map, Value, json};
 
@@ -25,8 +25,8 @@ pub(super) fn v3(custom: &CustomKind) -> Value {
     schema
 }
 
-/// Returns the version 2 schema, still with version 3 references. An object that preserves unknown fields must not
-/// list the known ones, since clients would refuse all others.
+/// Returns the version 2 schema, still with version 3 references. An object that preserves unknown fields must not list
+/// the known ones, because clients would reject all others.
 pub(super) fn v2(custom: &CustomKind) -> Value {
     let Value::Object(raw) = &custom.raw_schema else { return json!({ "type": "object" }) };
     if keeps_unknown(raw) {
@@ -86,7 +86,7 @@ fn add_embedded(schema: &mut Value, is_v2: bool) {
     schema["required"] = required.into();
 }
 
-/// Removes what version 2 cannot express, so that clients refuse nothing that the server would accept.
+/// Removes what version 2 cannot express, so that clients reject nothing that the server would accept.
 fn reduce(schema: &mut Value) {
     let Value::Object(map) = schema else { return };
     let is_nullable = map.get("nullable") == Some(&Value::Bool(true));
@@ -111,7 +111,7 @@ fn reduce(schema: &mut Value) {
     for_each_below(map, &mut reduce);
 }
 
-/// Removes nullable fields from the required ones: a client would demand a value that must not be there.
+/// Removes nullable fields from the required ones: a client would demand a value where null is allowed.
 fn forget_nullable_requirements(map: &mut Map<String, Value>) {
     let is_nullable = |schema: &Value| schema["nullable"] == Value::Bool(true);
     let properties = map.get("properties").cloned().unwrap_or_default();

@@ -3,7 +3,7 @@
 //! **Invariant:** a document is a function of the rows it was built from, and its entity tag is a digest of those
 //! rows, so the index can name all tags without rendering a single document. Version 3 documents are rendered on
 //! request and not kept: clients cache them under their tag for a year. Version 2, which is one large document that
-//! takes long to render, is kept from the first request for it until the rows change. Protobuf is offered for version
+//! takes long to render, is kept from its first request until the rows change. Protobuf is offered for version
 //! 2 only, and only with what kubectl reads.
 
 mod answer;
@@ -97,9 +97,10 @@ impl OpenApiDocuments {
                 };
                 Some(answer::document(request, self.tag(), DocumentEncoding::Protobuf, render))
             }
+            // The index is served whatever the client accepts.
+            "v3" => Some(answer::index(&self.index())),
             _ if !negotiate::prefers(request.accept, "json") => Some(answer::not_acceptable()),
             "v2" => Some(answer::document(request, self.tag(), DocumentEncoding::Json, || self.v2())),
-            "v3" => Some(answer::json(&self.index())),
             path => path.strip_prefix("v3/").map(|path| self.version(request, path.trim_end_matches('/'))),
         }
     }
@@ -342,7 +343,9 @@ mod tests {
         assert_eq!(ask("/openapi/v2", v2), protobuf);
         assert_eq!(ask("/openapi/v2", "*/*"), json);
         assert_eq!(ask("/openapi/v2", &format!("application/json, {v2}")), json);
-        assert_eq!(ask("/openapi/v3", v3).0, 406);
-        assert_eq!(ask("/openapi/v3", &format!("{v3}, application/json")), json);
+        let plain = (200, "text/plain; charset=utf-8".to_owned());
+        assert_eq!(ask("/openapi/v3", v3), plain);
+        assert_eq!(ask("/openapi/v3", "application/json"), plain);
+        assert_eq!(ask("/openapi/v3/apis/apps/v1", "text/html").0, 406);
     }
 }

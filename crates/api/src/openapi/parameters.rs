@@ -53,7 +53,7 @@ pub(super) const LIST: [QueryParameter; 10] = [
     TIMEOUT_SECONDS,
     WATCH,
 ];
-/// Parameters of creating and replacing.
+/// Parameters of creates and replaces.
 pub(super) const WRITE: [QueryParameter; 3] = [DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION];
 /// Parameters of a patch.
 pub(super) const PATCH: [QueryParameter; 4] = [DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION, FORCE];
@@ -86,7 +86,7 @@ pub(super) fn query(parameters: &[QueryParameter]) -> Vec<Value> {
     parameters.iter().map(one).collect()
 }
 
-/// Returns the parameters that every operation of a path has: those in the path, and whether to indent.
+/// Returns the parameters that every operation of a path has: those in the path, and `pretty`.
 pub(super) fn shared(path: &str, kind: &str) -> Vec<Value> {
     let named = [
         ("{name}", "name", format!("name of the {kind}")),

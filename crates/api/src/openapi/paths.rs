@@ -8,12 +8,12 @@ use super::components::{DELETE_OPTIONS, KindName, PATCH, STATUS, list_name, refe
 use super::{base_path, parameters};
 use crate::resource::{Resource, Subresource};
 
-/// The encodings of answers.
+/// The encodings of responses.
 const MEDIA: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 /// The media types of patches that every kind supports.
 const PATCHES: [&str; 3] =
     ["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"];
-/// The media type of patches that only built-in kinds support. kubectl uses this type exactly where it finds it.
+/// The media type of patches that only built-in kinds support. kubectl uses this type wherever it is listed.
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 /// Returns the paths of these rows.

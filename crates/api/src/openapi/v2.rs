@@ -1,4 +1,4 @@
-//! The version 2 document, derived from the version 3 parts: the same facts in other positions.
+//! The version 2 document, derived from the version 3 parts: the same facts in different positions.
 
 use serde_json::{Map, Value, json};
 
@@ -46,14 +46,14 @@ fn reduce_custom(row: &Resource, definitions: &mut Map<String, Value>) {
     definitions.insert(name, schema);
 }
 
-/// Declares the two int-or-string types as text: version 2 has no choice between types.
+/// Declares the two int-or-string types as strings: version 2 cannot express a choice between types.
 fn respell(name: &str, schema: &mut Value) {
     if name.ends_with(".Quantity") || name.ends_with(".IntOrString") {
         schema["type"] = "string".into();
     }
 }
 
-/// Moves references to their version 2 path, and places them beside their description again.
+/// Moves references to their version 2 path, and puts them next to their description again.
 fn translate(schema: &mut Value) {
     let Value::Object(map) = schema else { return };
     map.remove("oneOf");

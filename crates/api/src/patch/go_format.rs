@@ -73,7 +73,7 @@ pub(super) fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// Returns the name that Go's decoder has for the JSON type of a value.
+/// Returns Go's name for the JSON type of a value.
 pub(super) fn json_type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -2,9 +2,9 @@
 //! `copy` from an absent key gives null, negative indexes count from the end, and a pointer without a leading slash
 //! loses its first segment.
 //!
-//! **Invariant:** [`JsonPatch::parse`] refuses what is not a patch; only performing an operation shows whether it is
-//! possible, so an unknown `op` or a missing `path` fails in [`JsonPatch::apply`], with the one text Kubernetes has
-//! for that.
+//! **Invariant:** [`JsonPatch::parse`] rejects anything that is not a patch. Whether an operation is possible shows
+//! only when it is performed, so an unknown `op` or a missing `path` fails in [`JsonPatch::apply`], with the only
+//! message Kubernetes has for that.
 
 use std::borrow::Cow;
 
@@ -14,8 +14,8 @@ use crate::object::depth::{DEPTH_MAX, is_deeper};
 use crate::object::memory::{MEMORY_MAX, MemoryBudget};
 use crate::status::Status;
 
-/// The maximum number of operations of one patch; kube-apiserver's limit, against patches small in bytes and large in
-/// work.
+/// The maximum number of operations in one patch: kube-apiserver's limit, against patches that are small in bytes but
+/// cause much work.
 const OPERATIONS_MAX: usize = 10_000;
 
 /// The maximum number of bytes that all `copy` operations add: the limit of a request body, so that copying cannot
@@ -27,7 +27,7 @@ const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 const SHIFTED_ELEMENTS_MAX: usize = 20_000_000;
 
 /// The maximum number of values that all operations visit because they move them: 10 000 moves of a list of a million
-/// take as long as the insertions above. This many take some tenths of a second.
+/// take as long as the insertions above. This many take a few tenths of a second.
 const VISITED_VALUES_MAX: usize = 10_000_000;
 
 /// How much of its limits a patch has used.
@@ -35,7 +35,7 @@ struct PatchUsage {
     copied_bytes: usize,
     shifted_elements: usize,
     visited_values: usize,
-    /// Copies of small values take far more memory than text.
+    /// Limits memory, because copies of small values take far more of it than their text.
     room: MemoryBudget,
 }
 
@@ -51,7 +51,7 @@ impl PatchUsage {
         holds(self.copied_bytes <= COPIED_BYTES_MAX && self.room.whole(value).is_ok())
     }
 
-    /// Counts a visit of a value and everything in it.
+    /// Counts a visit to a value and everything in it.
     fn visit(&mut self, value: &Value) -> Result<(), OperationFailed> {
         self.visited_values += count(value);
         holds(self.visited_values <= VISITED_VALUES_MAX)
@@ -78,7 +78,7 @@ struct PatchOperation {
     value: Option<Value>,
 }
 
-/// An operation cannot be performed. Kubernetes says no more than that.
+/// An operation cannot be performed. Kubernetes gives no further details.
 #[derive(Debug)]
 struct OperationFailed;
 
@@ -118,7 +118,7 @@ impl JsonPatch {
             .collect()
     }
 
-    /// Performs the operations one after another. After an error the document is half changed: discard it.
+    /// Performs the operations one after another. After an error, discard the half-changed document.
     pub fn apply(&self, document: &mut Value) -> Result<(), Status> {
         let mut spent = PatchUsage::default();
         for operation in &self.0 {
@@ -158,7 +158,7 @@ impl PatchOperation {
         }
     }
 
-    /// Returns the value; an absent one counts as null, as in the library.
+    /// Returns the value; an absent value counts as null, as in the library.
     fn value(&self) -> Value {
         self.value.clone().unwrap_or_default()
     }
@@ -208,7 +208,7 @@ impl PatchOperation {
     }
 }
 
-/// Refuses a value that would be nested too deep at this path. Otherwise each operation could double the depth.
+/// Rejects a value that would be nested too deeply at this path. Otherwise each operation could double the depth.
 fn check_depth(path: &str, value: &Value) -> Result<(), OperationFailed> {
     let above = path.matches('/').count();
     holds(above <= DEPTH_MAX && !is_deeper(value, DEPTH_MAX - above))
@@ -294,7 +294,7 @@ fn unescape(segment: &str) -> Cow<'_, str> {
     text.into()
 }
 
-/// Returns the position that a segment names; negative ones count back from `length`. It may be beyond the end.
+/// Returns the position that a segment names; negative positions count back from `length`. It may be beyond the end.
 fn index(segment: &str, length: usize) -> Result<usize, OperationFailed> {
     let at: i64 = segment.parse().map_err(|_| OperationFailed)?;
     if at >= 0 {
@@ -304,7 +304,7 @@ fn index(segment: &str, length: usize) -> Result<usize, OperationFailed> {
     length.checked_sub(back).ok_or(OperationFailed)
 }
 
-/// Returns the value of a target. An absent key is not an error, an index out of range is.
+/// Returns the value of a target. An absent key is not an error; an index out of range is.
 fn get<'a>(place: &'a PointerTarget<'_>) -> Result<Option<&'a Value>, OperationFailed> {
     match place {
         PointerTarget::Field(fields, name) => Ok(fields.get(name)),

@@ -1,7 +1,7 @@
 //! JSON merge patch (RFC 7386), as kube-apiserver's library performs it.
 //!
 //! **Invariant:** a merge never adds null to an object; null removes. One deviation from the RFC is kept because
-//! clients can see it: objects inside a list that is new (or replaces a scalar or a list) lose their null fields too,
+//! clients can see it: objects inside a list that is new (or replaces a scalar or a list) also lose their null fields,
 //! while nulls that are list elements stay.
 
 use serde_json::{Map, Value};
@@ -19,7 +19,7 @@ pub fn apply(target: &mut Value, patch: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Returns the object at `target`, replacing anything else by an empty object.
+/// Returns the object at `target`, replacing any other value with an empty object.
 fn object_at(target: &mut Value) -> &mut Map<String, Value> {
     if !target.is_object() {
         *target = Value::Object(Map::new());

@@ -23,7 +23,7 @@ static UNDECLARED: MergeRules = MergeRules {
     patch_key: None,
 };
 
-/// Returns the refusal of a patch that is not an object, in the words of Go's decoder.
+/// Returns the refusal for a patch that is not an object, with the message of Go's decoder.
 fn not_an_object(prefix: &str, value: &Value) -> Status {
     let found = go_format::json_type_of(value);
     Status::bad_request(format!(

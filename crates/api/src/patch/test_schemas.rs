@@ -9,7 +9,7 @@ pub(crate) fn field(schema: Schema) -> Property {
     Property::new(schema)
 }
 
-/// Returns a text property.
+/// Returns a string property.
 pub(crate) fn text() -> Property {
     field(Schema { kind: SchemaType::String("".into()), ..Schema::default() })
 }
@@ -60,7 +60,7 @@ pub(crate) fn map_of(value: Property) -> Property {
     of_kind(SchemaType::Object(object))
 }
 
-/// Returns a custom kind whose spec has one field of every sort.
+/// Returns a custom kind whose spec has one field of every kind.
 pub(crate) fn widget() -> Schema {
     let mut proto = text();
     proto.schema =

@@ -1,4 +1,4 @@
-//! Prints durations for people: at most two units, coarser the longer they are.
+//! Prints durations for people: at most two units, coarser for longer durations.
 
 use crate::object::read;
 use jiff::{SignedDuration, Timestamp};
@@ -12,16 +12,16 @@ const YEAR: i64 = 365 * DAY;
 
 /// Returns how long ago the object was created.
 pub(crate) fn age_of_object(object: &Value, now: Timestamp) -> String {
-    since(read::time(object, "metadata.creationTimestamp"), now)
+    format_age_since(read::time_at(object, "metadata.creationTimestamp"), now)
 }
 
 /// Returns how long ago `time` was.
-pub(crate) fn since(time: Option<Timestamp>, now: Timestamp) -> String {
-    time.map_or_else(|| "<unknown>".to_owned(), |time| human(now.duration_since(time)))
+pub(crate) fn format_age_since(time: Option<Timestamp>, now: Timestamp) -> String {
+    time.map_or_else(|| "<unknown>".to_owned(), |time| format_duration(now.duration_since(time)))
 }
 
 /// Returns a duration in the largest units that matter.
-pub(crate) fn human(duration: SignedDuration) -> String {
+pub(crate) fn format_duration(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         ..-1 => "<invalid>".to_owned(),
@@ -77,8 +77,8 @@ mod tests {
             (26 * YEAR, "26y"),
         ];
         for (seconds, expected) in cases {
-            assert_eq!(human(SignedDuration::from_secs(seconds)), expected, "{seconds}");
+            assert_eq!(format_duration(SignedDuration::from_secs(seconds)), expected, "{seconds}");
         }
-        assert_eq!(since(None, Timestamp::UNIX_EPOCH), "<unknown>");
+        assert_eq!(format_age_since(None, Timestamp::UNIX_EPOCH), "<unknown>");
     }
 }

@@ -1,7 +1,7 @@
 //! Prints the cells of custom kinds from the columns of their definition.
 //!
-//! **Invariant:** the cells of a row take a bounded number of steps and bytes ([`RowBudget`]); a cell beyond the
-//! budget says so, and nothing fails.
+//! **Invariant:** the cells of a row take a bounded number of steps and bytes ([`RowBudget`]); a cell beyond the budget
+//! says so instead of failing.
 
 use std::io;
 
@@ -20,8 +20,8 @@ const TOO_COSTLY: &str = "<too costly to show>";
 #[derive(Debug)]
 pub(crate) struct CustomColumns {
     pub(crate) columns: Vec<Column>,
-    /// One path for each column but the first, which is the name. A path that does not parse gives empty cells; the
-    /// definition should have been refused.
+    /// One path for each column except the first, which is the name. A path that cannot be parsed gives empty cells;
+    /// the definition should have been rejected.
     paths: Vec<Option<JsonPath>>,
 }
 
@@ -31,7 +31,7 @@ impl CustomColumns {
         if columns.is_empty() {
             return Self::from_pairs([(Column::date("Age"), ".metadata.creationTimestamp")]);
         }
-        Self::from_pairs(columns.iter().map(|column| (define(column), read::text(column, "jsonPath"))))
+        Self::from_pairs(columns.iter().map(|column| (define(column), read::string_at(column, "jsonPath"))))
     }
 
     /// Returns the columns of a custom kind's Scale.
@@ -52,7 +52,7 @@ impl CustomColumns {
         Self { columns, paths }
     }
 
-    /// Returns the cells of a row, and how many steps they took.
+    /// Returns the cells of a row and the number of steps they took.
     pub(crate) fn cells(&self, object: &Value, now: Timestamp) -> (Vec<Value>, usize) {
         let mut budget = RowBudget::of_row();
         let mut cells = Vec::with_capacity(self.columns.len());
@@ -71,21 +71,21 @@ impl CustomColumns {
 }
 
 fn define(column: &Value) -> Column {
-    let path = read::text(column, "jsonPath");
-    let description = match read::text(column, "description") {
+    let path = read::string_at(column, "jsonPath");
+    let description = match read::string_at(column, "description") {
         "" => format!("Custom resource definition column (in JSONPath format): {path}"),
         description => description.to_owned(),
     };
     Column {
-        name: read::text(column, "name").to_owned().into(),
-        kind: read::text(column, "type").to_owned().into(),
-        format: read::text(column, "format").to_owned().into(),
+        name: read::string_at(column, "name").to_owned().into(),
+        kind: read::string_at(column, "type").to_owned().into(),
+        format: read::string_at(column, "format").to_owned().into(),
         description: description.into(),
-        priority: i32::try_from(read::number(column, "priority")).unwrap_or_default(),
+        priority: i32::try_from(read::integer_at(column, "priority")).unwrap_or_default(),
     }
 }
 
-/// Returns the value in the type of its column; `null` if it has another type.
+/// Returns the value in the type of its column; `null` if it has a different type.
 fn cell(
     kind: &str,
     value: &Value,
@@ -148,8 +148,10 @@ fn whole(number: &serde_json::Number) -> Value {
 
 fn date(text: &str, now: Timestamp) -> String {
     match text {
-        "" | "null" => age::since(None, now),
-        text => text.parse().map_or_else(|_| "<invalid>".to_owned(), |time| age::since(Some(time), now)),
+        "" | "null" => age::format_age_since(None, now),
+        text => text
+            .parse()
+            .map_or_else(|_| "<invalid>".to_owned(), |time| age::format_age_since(Some(time), now)),
     }
 }
 
@@ -166,7 +168,7 @@ mod tests {
         columns.cells(object, Timestamp::UNIX_EPOCH)
     }
 
-    /// Without a shared budget this row takes forty million steps.
+    /// Without a shared budget this row would take forty million steps.
     #[test]
     fn all_columns_of_a_row_share_one_budget() {
         let object = json!({"metadata": {"name": "x"}, "l": vec![json!({"a": "y"}); 20_000]});

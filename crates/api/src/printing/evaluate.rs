@@ -1,8 +1,8 @@
 //! Evaluates the paths of printer columns within a budget.
 //!
-//! **Invariant:** nothing is collected, and evaluation stops at the first result; all columns of a row together take
-//! at most [`ROW_STEPS_MAX`] steps, whatever paths a definition gives and whatever the object holds. Evaluation never
-//! fails: what kubectl's evaluator calls an error is no result here, which prints the same.
+//! **Invariant:** nothing is collected, and evaluation stops at the first result; all columns of a row together take at
+//! most [`ROW_STEPS_MAX`] steps, for any paths and any object. Evaluation never fails: what kubectl's evaluator calls
+//! an error is no result here, which prints the same.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 
 use super::jsonpath::{FilterComparison, FilterOperand, JsonPath, PathStep};
 
-/// The maximum number of steps for all columns of one row: some milliseconds without a pause. A filter over ten
-/// thousand items is within it; each `..` of a path can multiply the steps by the size of the object, and definitions
-/// have room for thousands of columns.
+/// The maximum number of steps for all columns of one row: a few milliseconds without a pause. A filter over ten
+/// thousand items fits; each `..` of a path can multiply the steps by the size of the object, and definitions have room
+/// for thousands of columns.
 pub(super) const ROW_STEPS_MAX: usize = 50_000;
 /// The number of bytes compared or copied in about the time of one step.
 const BYTES_PER_STEP: usize = 16;
@@ -50,7 +50,7 @@ impl RowBudget {
         ROW_STEPS_MAX - self.left
     }
 
-    /// Takes the steps that comparing or copying `bytes` is worth.
+    /// Takes the steps for comparing or copying `bytes`.
     pub(super) fn take_bytes(&mut self, bytes: usize) -> Result<(), RowBudgetExhausted> {
         self.take(1 + bytes / BYTES_PER_STEP)
     }
@@ -106,8 +106,8 @@ fn finished(walked: ControlFlow<WalkEnd>) -> Result<(), RowBudgetExhausted> {
     if matches!(walked, ControlFlow::Break(WalkEnd::Exhausted)) { Err(RowBudgetExhausted) } else { Ok(()) }
 }
 
-/// Visits the values that the steps lead to, in the order of the object. It recurses as deep as the object is nested,
-/// which is limited.
+/// Visits the values that the steps lead to, in the order of the object. The recursion is as deep as the object's
+/// nesting, which is limited.
 fn walk<'a>(
     steps: &[PathStep],
     value: &'a Value,

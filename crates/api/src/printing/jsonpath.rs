@@ -1,8 +1,7 @@
 //! Parses the JSONPath dialect of printer columns: fields, indexes, slices, wildcards, filters and recursive descent.
 //!
-//! **Invariant:** whatever text a definition gives, parsing takes time and stack in proportion to [`STEPS_MAX`] and
-//! [`FILTER_DEPTH_MAX`]. Ranges, unions and text outside of paths are not part of columns and are not parsed.
-//! `evaluate` evaluates the paths.
+//! **Invariant:** for any text, parsing takes time and stack in proportion to [`STEPS_MAX`] and [`FILTER_DEPTH_MAX`].
+//! Ranges, unions and text outside paths do not occur in columns and are not parsed. `evaluate` evaluates the paths.
 
 use serde_json::Value;
 
@@ -44,7 +43,7 @@ pub(super) enum FilterOperand {
     Path(JsonPath),
 }
 
-/// The comparisons in the order in which they are tried: longer ones first.
+/// The comparisons in the order they are tried, longer ones first.
 const COMPARISONS: [(&str, FilterComparison); 6] = [
     ("==", FilterComparison::Equal),
     ("!=", FilterComparison::NotEqual),

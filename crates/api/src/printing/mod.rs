@@ -2,7 +2,7 @@
 //! from the paths in their definition (`custom`, `jsonpath`, `evaluate`).
 //!
 //! **Invariant:** a kind prints exactly as many cells as it has columns; a test checks all of them. Wide columns are
-//! always included, the client hides them. `table` writes the tables.
+//! always included; the client hides them. `response_forms` writes the tables.
 
 pub(crate) mod age;
 mod custom;
@@ -40,12 +40,12 @@ impl Column {
     /// The first column of every table of objects.
     pub(crate) const NAME: Self = Self::names("Name");
 
-    /// Returns a column of texts.
+    /// Returns a column of strings.
     pub(crate) const fn text(name: &'static str) -> Self {
         Self::new(name, "string", "")
     }
 
-    /// Returns a column of names of objects.
+    /// Returns a column of object names.
     pub(crate) const fn names(name: &'static str) -> Self {
         Self::new(name, "string", "name")
     }
@@ -88,14 +88,14 @@ pub(crate) fn name_and_age(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 /// Returns the names and images of the containers below a pod spec.
-pub(crate) fn containers(object: &Value, path: &str) -> [Value; 2] {
-    let containers = read::list(object, path);
+pub(crate) fn container_names_and_images(object: &Value, path: &str) -> [Value; 2] {
+    let containers = read::list_at(object, path);
     ["name", "image"].map(|field| {
-        read::joined(containers.iter().map(|container| read::text(container, field)), ",").into()
+        read::joined(containers.iter().map(|container| read::string_at(container, field)), ",").into()
     })
 }
 
-/// Returns the first texts of a list, and how many more there are.
+/// Returns the first strings of a list and the number of omitted ones.
 pub(crate) fn shortened(texts: &[String], max: usize, separator: &str) -> String {
     let shown = texts[..texts.len().min(max)].join(separator);
     if texts.len() > max { format!("{shown} + {} more...", texts.len() - max) } else { shown }

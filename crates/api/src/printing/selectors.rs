@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// Prints a map of labels: `a=b,c=d`, or `<none>`.
 pub(crate) fn labels(value: &Value, path: &str) -> String {
-    let pairs = read::map(value, path).into_iter().flatten();
+    let pairs = read::object_at(value, path).into_iter().flatten();
     or_none(
         &pairs
             .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
@@ -15,31 +15,32 @@ pub(crate) fn labels(value: &Value, path: &str) -> String {
 
 /// Prints a label selector: `a=b,c in (d,e)`, or `<none>`.
 pub(crate) fn selector(value: &Value, path: &str) -> String {
-    read::at(value, path).map_or_else(|| "<none>".to_owned(), |selector| or_none(&requirements(selector)))
+    read::value_at(value, path)
+        .map_or_else(|| "<none>".to_owned(), |selector| or_none(&requirements(selector)))
 }
 
-/// Prints a label selector; an empty selector is empty text.
+/// Prints a label selector; an empty selector gives an empty string.
 pub(crate) fn bare(value: &Value, path: &str) -> String {
-    read::at(value, path).map(requirements).unwrap_or_default().join(",")
+    read::value_at(value, path).map(requirements).unwrap_or_default().join(",")
 }
 
 fn requirements(selector: &Value) -> Vec<String> {
-    let labels = read::map(selector, "matchLabels").into_iter().flatten();
+    let labels = read::object_at(selector, "matchLabels").into_iter().flatten();
     let equal =
         labels.map(|(key, value)| (key.as_str(), format!("{key}={}", value.as_str().unwrap_or_default())));
-    let expressions = read::list(selector, "matchExpressions").iter();
+    let expressions = read::list_at(selector, "matchExpressions").iter();
     let mut all: Vec<_> =
-        equal.chain(expressions.map(|one| (read::text(one, "key"), expression(one)))).collect();
+        equal.chain(expressions.map(|one| (read::string_at(one, "key"), expression(one)))).collect();
     all.sort_by(|left, right| left.0.cmp(right.0));
     all.into_iter().map(|(_, text)| text).collect()
 }
 
 fn expression(expression: &Value) -> String {
-    let key = read::text(expression, "key");
-    let mut values: Vec<_> = read::list(expression, "values").iter().filter_map(Value::as_str).collect();
+    let key = read::string_at(expression, "key");
+    let mut values: Vec<_> = read::list_at(expression, "values").iter().filter_map(Value::as_str).collect();
     values.sort_unstable();
     let values = values.join(",");
-    match read::text(expression, "operator") {
+    match read::string_at(expression, "operator") {
         "In" => format!("{key} in ({values})"),
         "NotIn" => format!("{key} notin ({values})"),
         "DoesNotExist" => format!("!{key}"),

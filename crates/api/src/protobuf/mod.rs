@@ -1,7 +1,7 @@
-//! Kubernetes protobuf: bodies of typed Go clients, read and written by table.
+//! Kubernetes protobuf: the bodies of typed Go clients, decoded and encoded with a table.
 //!
-//! The table (`facts/protobuf.txt`) says for each message which number is which JSON field, so both directions follow
-//! one table and no types are generated. Objects inside the server are always JSON values.
+//! The table (`facts/protobuf.txt`) maps the field numbers of each message to JSON fields, so both directions share it
+//! and no types are generated. Objects inside the server are always JSON values.
 //!
 //! **Invariant:** a hostile body costs at most time and memory in proportion to its size. Unknown fields are skipped.
 
@@ -20,12 +20,15 @@ use crate::status::Status;
 use read::ReadContext;
 use table::MessageType;
 
+/// The media type of protobuf answers.
+pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
+
 /// The first bytes of every body: `k8s` and a zero byte.
 const MAGIC: [u8; 4] = *b"k8s\0";
-/// The number of bytes of an invalid body that an answer repeats.
+/// The number of bytes of an invalid body that a response repeats.
 const EXCERPT_BYTES_MAX: usize = 30;
 
-/// Reads a body: an envelope with an object of the kind it names, or of `kind` in `api_version` when it names none.
+/// Decodes a body: an envelope with an object of the kind it names, or of `kind` in `api_version` if it names none.
 pub fn decode(bytes: &[u8], api_version: &str, kind: &str) -> Result<Value, Status> {
     let refuse = |why: &str| {
         let mut excerpt = String::new();
@@ -70,7 +73,7 @@ pub fn decode(bytes: &[u8], api_version: &str, kind: &str) -> Result<Value, Stat
     Ok(Value::Object(fields))
 }
 
-/// Writes an object in its envelope; `None` if its kind has no message.
+/// Encodes an object in its envelope; `None` if its kind has no message.
 pub fn encode(object: &Value) -> Option<Vec<u8>> {
     let text = |name: &str| object[name].as_str().unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -95,6 +98,7 @@ pub fn event_into(bytes: &mut Vec<u8>, kind: &str, object: &Value) {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
     use serde_json::json;
 
     use super::*;
@@ -103,6 +107,39 @@ mod tests {
     fn check(object: &Value) {
         let bytes = encode(object).expect("the kind has a message");
         assert_eq!(decode(&bytes, "", "").expect("our own bytes read"), *object);
+    }
+
+    /// The bytes are kube-apiserver's.
+    #[test]
+    fn discovery_is_written_as_kubernetes_writes_it() {
+        let group = json!({
+            "kind": "APIGroup", "apiVersion": "v1", "name": "apps",
+            "versions": [{"groupVersion": "apps/v1", "version": "v1"}],
+            "preferredVersion": {"groupVersion": "apps/v1", "version": "v1"},
+        });
+        let verbs = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+        let leases = json!({
+            "name": "leases", "singularName": "lease", "namespaced": true, "kind": "Lease",
+            "verbs": verbs, "storageVersionHash": "gqkMMb/YqFM=",
+        });
+        let list = json!({
+            "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "coordination.k8s.io/v1",
+            "resources": [leases],
+        });
+        let rows = [
+            (group, "azhzAAoOCgJ2MRIIQVBJR3JvdXASJAoEYXBwcxINCgdhcHBzL3YxEgJ2MRoNCgdhcHBzL3YxEgJ2MRoAIgA="),
+            (
+                list,
+                "azhzAAoVCgJ2MRIPQVBJUmVzb3VyY2VMaXN0EokBChZjb29yZGluYXRpb24uazhzLmlvL3YxEm8KBmxlYXNlcxABGgVMZWFz\
+                 ZSJDCgZjcmVhdGUKBmRlbGV0ZQoQZGVsZXRlY29sbGVjdGlvbgoDZ2V0CgRsaXN0CgVwYXRjaAoGdXBkYXRlCgV3YXRjaDIF\
+                 bGVhc2VCAEoAUgxncWtNTWIvWXFGTT0aACIA",
+            ),
+        ];
+        for (document, recorded) in rows {
+            let bytes = base64::engine::general_purpose::STANDARD.decode(recorded).expect("base64");
+            assert_eq!(decode(&bytes, "", "").expect("is read"), document);
+            check(&document);
+        }
     }
 
     #[test]

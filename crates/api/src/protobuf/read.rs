@@ -1,4 +1,4 @@
-//! Reads protobuf into JSON, by table.
+//! Decodes protobuf to JSON, with the table.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! The table of messages: which number is which JSON field, and of which type. Parsed on first use.
+//! The table of messages: the JSON name and type of each field number. Parsed on first use.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -31,7 +31,7 @@ pub(super) enum Cardinality {
     Once,
     List,
     Map,
-    /// Once; its own fields are part of the parent's JSON.
+    /// A single message whose fields are merged into the parent's JSON.
     Inline,
 }
 
@@ -51,7 +51,8 @@ impl MessageType {
     /// Returns the message of a kind such as `apps/v1` and `Deployment`.
     pub(super) fn of_kind(api_version: &str, kind: &str) -> Option<&'static Self> {
         let is_of_all_groups = matches!(kind, "Status" | "DeleteOptions");
-        if is_of_all_groups || kind.starts_with("PartialObjectMetadata") {
+        let is_discovery = matches!(kind, "APIVersions" | "APIGroup" | "APIGroupList" | "APIResourceList");
+        if is_of_all_groups || is_discovery || kind.starts_with("PartialObjectMetadata") {
             return Self::named(&format!("{META}.{kind}"));
         }
         Self::named(&format!("{}.{kind}", package(api_version)))
@@ -114,7 +115,7 @@ fn kind(name: &'static str, package: &str) -> FieldType {
         "double" => FieldType::Double,
         "bytes" => FieldType::Bytes,
         full if full.contains('.') => FieldType::Message(full),
-        // A name without a package belongs to the same package; the few hundred texts live as long as the process.
+        // A name without a package belongs to the same package; the few hundred strings live as long as the process.
         short => FieldType::Message(Box::leak(format!("{package}.{short}").into_boxed_str())),
     }
 }

@@ -11,7 +11,7 @@ use super::wire::{WireReader, WireValue, put_bytes, put_number};
 use super::{MAGIC, read, write};
 use crate::object::memory::memory_of_json;
 
-/// A message with a JSON form of its own.
+/// A message with its own JSON form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WellKnown {
     Time,
@@ -21,20 +21,20 @@ pub(super) enum WellKnown {
     IntOrString,
     /// Raw JSON in field 1.
     Raw,
-    /// A list of text in field 1.
+    /// A list of strings in field 1.
     Texts,
     /// Field 1 is a schema, field 2 repeated schemas.
     SchemaOrSchemas,
     /// Field 1 is a boolean, field 2 a schema.
     SchemaOrBool,
-    /// Field 1 is a schema, field 2 repeated texts.
+    /// Field 1 is a schema, field 2 repeated strings.
     SchemaOrTexts,
 }
 
 const SCHEMA: &str = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
 impl WellKnown {
-    /// Returns the well-known message of this name.
+    /// Returns the well-known message with this name.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name.rsplit('.').next().unwrap_or_default() {
             "Time" => Self::Time,
@@ -110,7 +110,7 @@ impl WellKnown {
     }
 }
 
-/// The fields 1 to 3 of a message, whatever their types.
+/// The fields 1 to 3 of a message, of any type.
 #[derive(Default)]
 struct NumberedFields<'a> {
     numbers: [u64; 4],
@@ -151,7 +151,7 @@ fn text(bytes: &[u8]) -> Option<String> {
     String::from_utf8(bytes.to_vec()).ok()
 }
 
-/// Returns raw JSON, or an object in an envelope of its own.
+/// Returns raw JSON, or an object in its own envelope.
 fn raw(bytes: &[u8]) -> Option<Value> {
     if bytes.is_empty() {
         return Some(Value::Null);

@@ -1,4 +1,4 @@
-//! The wire format: tags, varints and lengths. It knows no messages.
+//! The wire format: tags, varints and lengths. It is independent of the messages.
 
 /// The value of one field on the wire.
 pub(super) enum WireValue<'a> {
@@ -30,7 +30,7 @@ impl<'a> WireReader<'a> {
                 let length = usize::try_from(self.varint()?).ok()?;
                 WireValue::Bytes(self.take(length)?)
             }
-            // The API has no fixed 32-bit numbers; their bytes are skipped like those of an unknown field.
+            // The API has no fixed 32-bit numbers; their bytes are skipped like an unknown field's.
             5 => WireValue::Fixed64(u64::from(u32::from_le_bytes(self.take(4)?.try_into().ok()?))),
             _ => return None,
         };
@@ -77,7 +77,7 @@ pub(super) fn put_fixed64(bytes: &mut Vec<u8>, number: u32, value: u64) {
     bytes.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends a field of bytes: text, a message, raw bytes.
+/// Appends a field of bytes: a string, a message or raw bytes.
 pub(super) fn put_bytes(bytes: &mut Vec<u8>, number: u32, value: &[u8]) {
     put_varint(bytes, u64::from(number) << 3 | 2);
     put_varint(bytes, value.len() as u64);

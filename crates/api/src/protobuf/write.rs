@@ -1,4 +1,4 @@
-//! Writes JSON as protobuf, by table. Fields that the table does not know are left out.
+//! Encodes JSON as protobuf, with the table. Fields missing from the table are left out.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,7 +1,7 @@
 //! The declaration of a built-in kind: its names, how the verbs treat it, and what happens to its objects when they
 //! are written and read.
 //!
-//! **Invariant:** a declaration is plain data and pure functions of objects; every aspect that a kind does not name
+//! **Invariant:** a declaration is plain data and pure functions of objects; every aspect that a kind does not specify
 //! has the value that most kinds have. Verbs read an aspect, never the name of a kind.
 
 use std::borrow::Cow;
@@ -18,14 +18,14 @@ use crate::field::Errors;
 use crate::object::fill::JsonObject;
 use crate::printing::{Column, PrintCells, PrintConditions};
 use crate::status::Status;
-use crate::storage::Storage;
+use crate::storage_identity::ResourceIdentity;
 
 /// The verbs of kinds that are stored, in the order discovery lists them.
 const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 /// The verbs of a subresource that can be read and changed.
 pub(crate) const CHANGE: &[&str] = &["get", "patch", "update"];
-/// The verbs of a subresource that takes a body and gives an answer.
+/// The verbs of a subresource that takes a body and returns a response.
 pub(crate) const CREATE: &[&str] = &["create"];
 /// The verbs of a subresource that opens a connection.
 pub(crate) const CONNECT: &[&str] = &["create", "get"];
@@ -43,7 +43,7 @@ pub struct BuiltInKind {
     pub plural: &'static str,
     /// The kind; in lower case it is the singular name.
     pub(crate) kind: &'static str,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub(crate) namespaced: bool,
     /// Verbs on the resource itself.
     pub(crate) verbs: &'static [&'static str],
@@ -61,7 +61,7 @@ pub struct BuiltInKind {
     pub post: PostAction,
     /// The group and version in which its objects are stored.
     pub(crate) stored_in: (&'static str, &'static str),
-    /// The name that Kubernetes' storage has for the kind, if it is not the plural name.
+    /// The kind's name in Kubernetes' storage, if it differs from the plural name.
     pub registry_name: Option<&'static str>,
     /// The conversion between the stored version and this one; `None` if they are the same.
     pub(crate) conversion: Option<VersionConversion>,
@@ -84,7 +84,7 @@ pub struct BuiltInKind {
     pub has_cluster_addresses: bool,
     /// Whether its objects define kinds, which are served as soon as a write is answered.
     pub defines_kinds: bool,
-    /// Whether approving or signing its objects needs a permission on the signer they name.
+    /// Whether approving or signing its objects requires a permission on their signer.
     pub has_signer: bool,
 
     /// Validates an object, new or changed.
@@ -93,7 +93,7 @@ pub struct BuiltInKind {
     pub(crate) validate_create: Option<ValidateObject>,
     /// Validates a change, in addition to `validate`.
     pub(crate) validate_update: Option<ValidateChange>,
-    /// Validates a change of the status.
+    /// Validates a change to the status.
     pub(crate) validate_status: Option<ValidateChange>,
     /// Converts an object to the form that errors refer to; `None` means this version.
     pub(crate) validated_as: Option<fn(Value) -> Value>,
@@ -122,7 +122,7 @@ pub struct BuiltInKind {
 
 /// Validates an object.
 pub(crate) type ValidateObject = fn(&ValueAt<'_>, &mut Errors);
-/// Validates a change of the stored object.
+/// Validates a change to the stored object.
 pub(crate) type ValidateChange = fn(&ValueAt<'_>, &Value, &mut Errors);
 /// Sets the fields of a new object that the server decides.
 pub(crate) type PrepareCreate = fn(&Resource, &mut JsonObject, &PrepareContext<'_>) -> Result<(), Status>;
@@ -130,7 +130,7 @@ pub(crate) type PrepareCreate = fn(&Resource, &mut JsonObject, &PrepareContext<'
 pub(crate) type MergeSubresource = fn(&Resource, &Value, Value, &Clock) -> Value;
 /// Returns warnings about the new object, given the stored one.
 pub(crate) type WarnAboutObject = fn(&Value, Option<&Value>) -> Vec<String>;
-/// Returns warnings about what is stored and not enforced.
+/// Returns warnings about what is stored but not enforced.
 pub(crate) type WarnUnenforced = fn(&BuiltInKind, &ObjectWrite<'_>) -> Vec<String>;
 
 /// A write of an object.
@@ -141,6 +141,8 @@ pub struct ObjectWrite<'a> {
     pub new: &'a Value,
     /// The stored object, if there is one.
     pub old: Option<&'a Value>,
+    /// Whether the server keeps an audit log.
+    pub has_audit_log: bool,
 }
 
 /// What a POST to a resource does.
@@ -150,7 +152,7 @@ pub enum PostAction {
     Create,
     /// Binds the Pod the body names to a node.
     BindPod,
-    /// Answers a question, and stores nothing.
+    /// Answers a question without storing anything.
     Review,
 }
 
@@ -168,11 +170,11 @@ pub(crate) enum InitialStatus {
 pub struct ProtectedNames {
     /// The names.
     pub names: &'static [&'static str],
-    /// Why, in the words of kube-apiserver.
+    /// Why, with kube-apiserver's wording.
     pub why: &'static str,
 }
 
-/// How an object is marked when it is being deleted, and what delays its deletion beside finalizers.
+/// How an object is marked when it is being deleted, and what delays its deletion besides finalizers.
 #[derive(Clone, Copy)]
 pub struct DeletionRules {
     /// Marks an object when its deletion begins, instead of the usual mark; takes the current time.
@@ -188,7 +190,7 @@ pub struct DeletionRules {
 /// Converts between the stored version and another one.
 #[derive(Clone, Copy)]
 pub(crate) struct VersionConversion {
-    /// Returns whether the stored bytes are what this version shows.
+    /// Returns whether the stored bytes are already in this version.
     pub(crate) is_current: fn(&Resource, &[u8]) -> bool,
     /// Converts a stored object to this version.
     pub(crate) from_stored: fn(Value, &str) -> Value,
@@ -201,7 +203,7 @@ pub(crate) struct VersionConversion {
 pub(crate) struct PodTemplate {
     /// Its path; empty means the object itself.
     pub(crate) path: &'static str,
-    /// What the name of the object becomes a part of; empty if it becomes part of nothing that has to be a label.
+    /// What the object's name becomes part of; empty if it becomes part of nothing that must be a label.
     pub(crate) name_is_used_in: &'static str,
     /// Whether it is also checked when an object is changed.
     pub(crate) is_checked_on_update: bool,
@@ -238,7 +240,7 @@ impl SubresourceDeclaration {
         Self::with_body(name, ("", "", ""), verbs)
     }
 
-    /// Declares a subresource with a body of another kind.
+    /// Declares a subresource with a body of a different kind.
     pub(crate) const fn with_body(
         name: &'static str,
         body: (&'static str, &'static str, &'static str),
@@ -247,7 +249,7 @@ impl SubresourceDeclaration {
         Self { name, body, verbs, merge: None, changes_content: false, validate: None }
     }
 
-    /// Takes only a part of the body and keeps the rest of the stored object.
+    /// Makes the subresource merge part of the body into the stored object.
     pub(crate) const fn merged_by(mut self, merge: MergeSubresource) -> Self {
         self.merge = Some(merge);
         self
@@ -259,7 +261,7 @@ impl SubresourceDeclaration {
         self
     }
 
-    /// Validates changes by `check`.
+    /// Makes `check` validate changes.
     pub(crate) const fn validated_by(mut self, check: ValidateChange) -> Self {
         self.validate = Some(check);
         self
@@ -267,7 +269,7 @@ impl SubresourceDeclaration {
 }
 
 impl BuiltInKind {
-    /// Declares a plain kind in namespaces.
+    /// Declares a plain namespaced kind.
     pub(crate) const fn namespaced(
         group: &'static str,
         version: &'static str,
@@ -328,14 +330,14 @@ impl BuiltInKind {
         }
     }
 
-    /// Returns the subresource of this name.
+    /// Returns the subresource with this name.
     pub fn subresource(&self, name: &str) -> Option<&'static SubresourceDeclaration> {
         self.subresources.iter().find(|part| part.name == name)
     }
 
     /// Returns where its objects are stored.
-    pub const fn storage(&self) -> Storage<'static> {
-        Storage::BuiltIn(self.stored_in.0, self.plural)
+    pub const fn storage(&self) -> ResourceIdentity<'static> {
+        ResourceIdentity::BuiltIn(self.stored_in.0, self.plural)
     }
 
     /// Returns the form of an object that errors refer to.
@@ -354,7 +356,7 @@ fn empty() -> Value {
     Value::Object(JsonObject::new())
 }
 
-/// Returns warnings about objects that ask a server to refuse, change or forward something, and are only stored here.
+/// Returns warnings about objects that ask a server to reject, change or forward something but are only stored here.
 pub(crate) fn warn_only_stored(kind: &BuiltInKind, write: &ObjectWrite<'_>) -> Vec<String> {
     let warning = || format!("{} is stored, but this server does not enforce it", kind.kind);
     write.subresource.is_empty().then(warning).into_iter().collect()

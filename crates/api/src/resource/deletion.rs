@@ -1,7 +1,7 @@
 //! Decides when an object that is being deleted may be removed.
 //!
 //! **Invariant:** this is the only place that decides. A deletion, a write that removes the last finalizer, and the
-//! server's own changes all ask here, so an object cannot be gone for one and held for another.
+//! server's own changes all use it, so an object cannot be gone for one and held for another.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::object::meta;
 use crate::resource::Resource;
 use crate::resource::strategy::strategy;
 
-/// Returns whether anything but a grace period delays the deletion: a finalizer, or the equivalent of its kind.
+/// Returns whether anything other than a grace period delays the deletion: a finalizer, or the equivalent of its kind.
 pub fn is_held(resource: &Resource, object: &Value) -> bool {
     let is_held_by_kind = || {
         let of_kind = resource.declaration().and_then(|kind| kind.deletion.is_held);
@@ -58,7 +58,7 @@ mod tests {
         check("pods", dying(json!(0), json!([])), json!({}), true);
         check("pods", dying(json!(30), json!([])), json!({}), false);
         check("pods", dying(json!(null), json!([])), json!({}), false);
-        // A namespace has finalizers of its own.
+        // A namespace has its own finalizers.
         check("namespaces", dying(json!(null), json!([])), json!({"finalizers": ["kubernetes"]}), false);
         check("namespaces", dying(json!(null), json!([])), json!({"finalizers": []}), true);
         check("configmaps", dying(json!(0), json!([])), json!({"finalizers": ["kubernetes"]}), true);

@@ -3,11 +3,11 @@
 //!
 //! Reading order: [`Resource`] (the row), [`declaration`] (the declaration of a built-in kind), [`strategy`] (how the
 //! verbs treat it), [`prepare`] (the fields that the server sets), [`value_at`] (how validation reads objects),
-//! [`selectable`] (which fields selectors may name), [`deletion`] (when an object may be removed).
+//! [`selectable`] (the fields that selectors may name), [`deletion`] (when an object may be removed).
 //!
 //! **Invariant:** only the declarations in `kinds` decide which kinds are built in, and their names. Tables of data
-//! about kinds (schema, protobuf, and the kinds of the first edition in the server's `migration`) name kinds again;
-//! their tests compare them with these rows.
+//! about kinds (schema, protobuf, and the kinds of the first edition in the server's `data_migrations`) repeat the
+//! names; their tests compare them with these rows.
 
 pub mod declaration;
 pub mod deletion;
@@ -25,7 +25,7 @@ use self::declaration::{BuiltInKind, SubresourceDeclaration};
 use crate::printing::CustomColumns;
 use crate::schema;
 use crate::status::ResourceName;
-use crate::storage::Storage;
+use crate::storage_identity::ResourceIdentity;
 
 /// One served resource in one version.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub struct Resource {
     pub kind: Box<str>,
     /// Kind of the list; empty means `kind` + `List`.
     pub list_kind: Box<str>,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
     /// Verbs on the resource itself.
     pub verbs: Vec<Box<str>>,
@@ -82,7 +82,7 @@ pub enum KindSource {
     Custom(Arc<CustomKind>),
 }
 
-/// A built-in row. Every request asks for these facts several times, so each is looked up once.
+/// A built-in row. Every request needs these facts several times, so each is looked up only once.
 #[derive(Clone, Debug)]
 pub struct BuiltInRow {
     /// Its declaration.
@@ -114,12 +114,27 @@ pub struct CustomKind {
     pub scale: Option<ScalePaths>,
     /// The version objects are stored in.
     pub storage_version: Box<str>,
+    /// The webhook that converts objects between versions; `None` if only their `apiVersion` changes.
+    pub conversion: Option<Arc<ConversionWebhook>>,
     /// A warning for users of this version; `None` if it is not deprecated.
     pub deprecation_warning: Option<String>,
     /// Whether the definition is being deleted.
     pub is_terminating: bool,
     /// Objects written before this revision may have an earlier schema: they are pruned and defaulted when read.
     pub schema_since: Revision,
+}
+
+/// A webhook that converts the objects of a definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConversionWebhook {
+    /// The name of the definition.
+    pub definition: Box<str>,
+    /// How to reach it.
+    pub client_config: serde_json::Value,
+    /// The versions of `ConversionReview` that it understands, most preferred first.
+    pub review_versions: Vec<Box<str>>,
+    /// The revision of the definition: conversions for an earlier revision may be outdated.
+    pub revision: Revision,
 }
 
 /// The paths of the values that the Scale of a custom kind shows.
@@ -129,7 +144,7 @@ pub struct ScalePaths {
     pub spec_replicas: String,
     /// Path of the current number.
     pub status_replicas: String,
-    /// Path of the selector text, if any.
+    /// Path of the selector string, if any.
     pub label_selector: Option<String>,
 }
 
@@ -195,9 +210,9 @@ impl Resource {
     }
 
     /// Returns where its objects are stored: in one place for all versions, and for the events of both groups.
-    pub fn storage(&self) -> Storage<'_> {
+    pub fn storage(&self) -> ResourceIdentity<'_> {
         match &self.source {
-            KindSource::Custom(_) => Storage::Custom(&self.group, &self.plural),
+            KindSource::Custom(_) => ResourceIdentity::Custom(&self.group, &self.plural),
             KindSource::BuiltIn(known) => known.kind.storage(),
         }
     }
@@ -215,7 +230,7 @@ impl Resource {
         }
     }
 
-    /// Returns the subresource of this name.
+    /// Returns the subresource with this name.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|sub| &*sub.name == name)
     }

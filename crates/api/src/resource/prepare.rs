@@ -1,8 +1,9 @@
-//! Sets the fields of an object that the server decides before the object is validated and stored: statuses cleared
-//! or kept, generated selectors.
+//! Sets the fields that the server decides before an object is validated and stored: statuses cleared or kept,
+//! generated selectors.
 //!
-//! **Invariant:** this runs after the defaults and before validation; what a client may not set is overwritten here,
-//! so validation never sees it. Metadata that every kind has (uid, times, generation) belongs to the generic verbs.
+//! **Invariant:** this runs after the defaults and before validation; fields that a client may not set are overwritten
+//! here, so validation never sees them. Metadata that every kind has (uid, times, generation) belongs to the generic
+//! verbs.
 
 use homeostat_core::Clock;
 use serde_json::{Value, json};
@@ -10,11 +11,11 @@ use serde_json::{Value, json};
 use super::Resource;
 use super::declaration::InitialStatus;
 use super::strategy::strategy;
-use crate::identity::Identity;
 use crate::object::fill::{JsonObject, object_or_insert};
 use crate::status::Status;
+use crate::user_identity::Identity;
 
-/// What preparing an object needs to know beside the object.
+/// What preparation needs besides the object.
 pub struct PrepareContext<'a> {
     /// The clock.
     pub clock: &'a Clock,
@@ -62,7 +63,7 @@ fn clear_status(resource: &Resource, fields: &mut JsonObject) {
 pub fn prepare_for_update(resource: &Resource, new: &mut Value, old: &Value) {
     let Some(fields) = new.as_object_mut() else { return };
     for path in strategy(resource).reset_on_main {
-        keep(fields, old, path);
+        restore_stored_value(fields, old, path);
     }
     if let Some(prepare) = resource.declaration().and_then(|kind| kind.prepare_update) {
         prepare(fields, old);
@@ -70,7 +71,7 @@ pub fn prepare_for_update(resource: &Resource, new: &mut Value, old: &Value) {
 }
 
 /// Restores the stored value at a dotted path.
-pub(crate) fn keep(fields: &mut JsonObject, old: &Value, path: &str) {
+pub(crate) fn restore_stored_value(fields: &mut JsonObject, old: &Value, path: &str) {
     let (parents, name) = path.rsplit_once('.').map_or(("", path), |(parents, name)| (parents, name));
     let mut target = fields;
     let mut source = old;
@@ -86,7 +87,7 @@ pub(crate) fn keep(fields: &mut JsonObject, old: &Value, path: &str) {
 }
 
 /// Returns the current time as Kubernetes writes it: whole seconds, UTC.
-pub(crate) fn now(clock: &Clock) -> Value {
+pub(crate) fn kubernetes_now(clock: &Clock) -> Value {
     clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into()
 }
 

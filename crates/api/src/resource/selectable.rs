@@ -1,7 +1,7 @@
 //! The fields that a field selector may name, and their values.
 //!
-//! Values are compared as text: booleans as `true` and `false`, numbers in decimal, absent ones as the zero of their
-//! type. Selectors are parsed and matched elsewhere.
+//! Values are compared as strings: booleans as `true` and `false`, numbers in decimal, absent values as the zero of
+//! their type. Selectors are parsed and matched elsewhere.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub(crate) enum AbsentValue {
 /// Returns the name under which a field is stored; `None` if the kind does not support the field.
 pub(crate) type FieldAlias = fn(&str) -> Option<Cow<'_, str>>;
 
-/// The fields that selectors of a kind may name, beside the name of objects.
+/// The fields that selectors of a kind may name, besides the object's name.
 pub(crate) struct SelectableFields {
     /// The fields, and the zero of their types.
     pub(crate) fields: &'static [(&'static str, AbsentValue)],
@@ -31,7 +31,7 @@ pub(crate) struct SelectableFields {
     pub(crate) alias: Option<FieldAlias>,
     /// Returns the value of a field that is not stored under its name.
     pub(crate) value: Option<fn(&str, &Value) -> Option<String>>,
-    /// Returns the message about other fields, in the words of kube-apiserver.
+    /// Returns the message about other fields, with kube-apiserver's wording.
     pub(crate) refusal: fn(&str) -> String,
 }
 
@@ -91,7 +91,7 @@ pub fn field(resource: &Resource, name: &str, object: &Value) -> Option<String> 
     Some(shown(name.split('.').fold(object, |value, part| value.get(part).unwrap_or(&Value::Null)), absent))
 }
 
-/// Refuses a field that the kind does not support, in the words of kube-apiserver.
+/// Rejects a field that the kind does not support, with kube-apiserver's wording.
 pub fn check(resource: &Resource, name: &str) -> Result<(), Status> {
     if supported(resource, name).is_some() {
         return Ok(());

@@ -1,6 +1,6 @@
 //! How the generic verbs treat a kind: the aspects of a strategy, and the strategies that several kinds share.
 //!
-//! **Invariant:** a strategy is data. What a kind *does* (defaults, preparation, validation) is declared beside it.
+//! **Invariant:** a strategy is data. What a kind *does* (defaults, preparation, validation) is declared separately.
 
 use serde_json::{Map, Value};
 
@@ -15,13 +15,13 @@ pub enum GenerationRule {
     Absent,
     /// Starts at 1; no update raises it.
     Fixed,
-    /// Rises when anything beside metadata and status changes.
+    /// Rises when anything other than metadata and status changes.
     Content,
-    /// Rises also when annotations change.
+    /// Also rises when annotations change.
     ContentAndAnnotations,
-    /// Rises also when labels change.
+    /// Also rises when labels change.
     ContentAndLabels,
-    /// Rises when anything beside metadata changes: custom kinds without a status subresource.
+    /// Rises when anything other than metadata changes: custom kinds without a status subresource.
     Everything,
 }
 
@@ -47,7 +47,7 @@ fn differs(new: &Value, old: &Value, with_status: bool) -> bool {
         "status" => with_status,
         _ => true,
     };
-    // A list that is never left out is stored as null and may be absent in what a client sent.
+    // A list that is always written is stored as null and may be absent in what a client sent.
     let changed = |from: &Map<String, Value>, to: &Map<String, Value>| {
         from.iter().any(|(name, value)| counts(name) && !value.is_null() && to.get(name) != Some(value))
     };
@@ -68,17 +68,17 @@ pub struct Strategy {
     pub creates_on_update: bool,
     /// When the generation rises.
     pub generation: GenerationRule,
-    /// Whether a delete answers with the object instead of a Status.
+    /// Whether a delete returns the object instead of a Status.
     pub returns_object_on_delete: bool,
     /// Whether a delete honours grace periods.
     pub is_graceful: bool,
-    /// Whether dependents are orphaned if the delete does not say.
+    /// Whether dependents are orphaned if the delete does not specify it.
     pub orphans_by_default: bool,
     /// Whether garbage collection applies.
     pub is_collectable: bool,
     /// How objects may be named.
     pub name: NameRule,
-    /// Dotted paths that the main endpoint keeps as stored, whatever an update contains.
+    /// Dotted paths that the main endpoint keeps as stored, regardless of the update.
     pub reset_on_main: &'static [&'static str],
     /// Dotted paths that the status endpoint keeps as stored.
     pub reset_on_status: &'static [&'static str],

@@ -1,6 +1,6 @@
-//! A value together with its path, so that a check is one line and its error knows the path.
+//! A value together with its path, so that a check is one line and its error includes the path.
 //!
-//! Nothing is allocated for good values: the path is a chain on the stack.
+//! Valid values cause no allocation: the path is a chain on the stack.
 
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ impl<'a> ValueAt<'a> {
         entries.map(|(name, value)| (name.as_str(), ValueAt { value, path: self.path.key(name) }))
     }
 
-    /// Returns the text, empty when absent.
+    /// Returns the string, empty when absent.
     pub(crate) fn text(&self) -> &'a str {
         self.value.as_str().unwrap_or_default()
     }
@@ -108,7 +108,7 @@ impl<'a> ValueAt<'a> {
         is_there
     }
 
-    /// Requires the number not to be negative.
+    /// Rejects a negative number.
     pub(crate) fn must_not_be_negative(&self, errors: &mut Errors) {
         if self.number() < 0 {
             self.invalid("must be greater than or equal to 0", errors);
@@ -129,7 +129,7 @@ impl<'a> ValueAt<'a> {
         }
     }
 
-    /// Requires the text to pass a check, if present.
+    /// Requires the string to pass a check, if present.
     pub(crate) fn must_pass(&self, check: fn(&str) -> Vec<String>, errors: &mut Errors) {
         if self.text().is_empty() {
             return;
@@ -139,14 +139,14 @@ impl<'a> ValueAt<'a> {
         }
     }
 
-    /// Requires the text to be present and to pass a check.
+    /// Requires the string to be present and to pass a check.
     pub(crate) fn must_be_named(&self, check: fn(&str) -> Vec<String>, errors: &mut Errors) {
         if self.must_be_set(errors) {
             self.must_pass(check, errors);
         }
     }
 
-    /// Requires the text to be a qualified name; reports errors at `place`.
+    /// Requires the string to be a qualified name; reports errors at `place`.
     pub(crate) fn must_be_qualified(&self, place: &ValueAt<'_>, errors: &mut Errors) {
         for error_text in names::qualified(self.text()) {
             errors.push(Error::invalid(&place.path, &json!(self.text()), &error_text));
@@ -179,14 +179,14 @@ impl<'a> ValueAt<'a> {
         }
     }
 
-    /// Requires the text to be an IP address.
+    /// Requires the string to be an IP address.
     pub(crate) fn must_be_address(&self, errors: &mut Errors) {
         if self.text().parse::<std::net::IpAddr>().is_err() {
             self.invalid("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)", errors);
         }
     }
 
-    /// Requires the text to be a relative path that does not lead upwards.
+    /// Requires the string to be a relative path that does not lead upwards.
     pub(crate) fn must_descend(&self, errors: &mut Errors) {
         if self.text().starts_with('/') {
             self.invalid("must be a relative path", errors);
@@ -196,7 +196,7 @@ impl<'a> ValueAt<'a> {
         }
     }
 
-    /// Requires the text to be the path of a file in a volume, not one of the node's own files, which begin with two
+    /// Requires the string to be the path of a file in a volume, other than the node's own files, which begin with two
     /// dots.
     pub(crate) fn must_be_a_file_inside(&self, errors: &mut Errors) {
         self.must_descend(errors);
@@ -223,7 +223,7 @@ impl<'a> ValueAt<'a> {
         }
     }
 
-    /// Requires a percentage to be at most a hundred.
+    /// Requires a percentage to be at most 100.
     pub(crate) fn must_not_exceed_all(&self, errors: &mut Errors) {
         if self.percent().is_some_and(|percent| percent > 100) {
             self.invalid("must not be greater than 100%", errors);

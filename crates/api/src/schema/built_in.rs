@@ -1,7 +1,7 @@
 //! The schemas of built-in kinds, built from `facts/schemas.txt` on first use.
 //!
 //! **Invariant:** a type has one [`NamedSchema`] for the life of the process, so recursive types refer to themselves.
-//! Descriptions are dropped: publishing reads them again with [`raw`]. A kind that nobody uses costs nothing.
+//! Descriptions are dropped: publishing reads them again with [`raw`]. An unused kind costs nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
@@ -15,12 +15,12 @@ use super::{NamedSchema, Schema, SchemaRef};
 
 static TYPES: LazyLock<Mutex<BTreeMap<&'static str, &'static NamedSchema>>> = LazyLock::new(Mutex::default);
 
-/// Returns the schema of a built-in kind; `None`: no such kind.
+/// Returns the schema of a built-in kind; `None` if there is no such kind.
 pub fn built_in(group: &str, version: &str, kind: &str) -> Option<SchemaRef> {
     type_lines::position_of_kind(group, version, kind).map(schema_at)
 }
 
-/// Returns the schema of a built-in type by its full name, as `io.k8s.api.apps.v1.Deployment`.
+/// Returns the schema of a built-in type by its full name, such as `io.k8s.api.apps.v1.Deployment`.
 pub fn built_in_type(name: &str) -> Option<SchemaRef> {
     type_lines::position_of_type(name).map(schema_at)
 }
@@ -39,7 +39,7 @@ pub fn type_name(group: &str, version: &str, kind: &str) -> Option<String> {
 
 /// Returns the JSON schemas of a built-in kind and of all types it refers to, with descriptions, by full type name.
 ///
-/// References read `#/components/schemas/<name>`. Built again on each call, so that the texts need not be kept.
+/// References read `#/components/schemas/<name>`. Built again on each call, so that the descriptions need not be kept.
 pub fn raw(group: &str, version: &str, kind: &str) -> Option<Map<String, Value>> {
     type_lines::position_of_kind(group, version, kind).map(|at| type_lines::described_closure([at]))
 }
@@ -81,7 +81,7 @@ pub(super) fn intern(name: &str) -> &'static NamedSchema {
     named
 }
 
-/// Types are filled while the kind that refers to them is built, before anyone can see the reference.
+/// Types are filled while the kind that refers to them is built, before the reference becomes visible.
 fn build(name: &'static str) -> Schema {
     unreachable!("{name} is referred to but was not defined with its kind")
 }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::schema::{ListType, Presence, SchemaType};
 
-    /// Returns whether a kind is a document: bodies of connect verbs are query parameters.
+    /// Returns whether a kind is a document; the bodies of connect verbs are query parameters instead.
     fn is_document(kind: &str) -> bool {
         !kind.ends_with("Options") || kind == "DeleteOptions"
     }

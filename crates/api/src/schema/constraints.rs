@@ -1,7 +1,7 @@
 //! The value constraints of a custom kind's schema, read once from its JSON so that checking a value parses nothing.
 //!
-//! This is a tree beside the structural one: alternatives (`anyOf` …) constrain values but declare nothing. Keywords
-//! that Kubernetes refuses in definitions are not read.
+//! This tree is separate from the structural one: alternatives (`anyOf` …) constrain values but declare nothing.
+//! Keywords that Kubernetes rejects in definitions are ignored.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub struct ValueConstraints {
     pub(super) properties: BTreeMap<Box<str>, ValueConstraints>,
     pub(super) additional: Option<Box<ValueConstraints>>,
     pub(super) items: Option<Box<ValueConstraints>>,
-    /// The keys that identify the items of a list of type map.
+    /// The keys that identify the items of a list with type `map`.
     pub(super) map_keys: Vec<Box<str>>,
     has_expressions: bool,
     has_structure: bool,
@@ -63,7 +63,7 @@ impl JsonType {
     }
 }
 
-/// Constraints on text.
+/// Constraints on strings.
 #[derive(Debug, Default)]
 pub(super) struct TextConstraints {
     pub(super) length_min: Option<u64>,
@@ -80,7 +80,7 @@ pub(super) struct PatternConstraint {
 
 impl PatternConstraint {
     /// Returns whether the text matches, if `spend` allows the steps this takes. A pattern that cannot be compiled
-    /// matches everything: an older server accepted the definition with it.
+    /// matches everything: an older server accepted its definition.
     pub(super) fn is_match(&self, text: &str, spend: impl FnOnce(usize) -> bool) -> bool {
         let matches =
             |compiled: &CompiledPattern| !spend(compiled.steps(text)) || compiled.regex.is_match(text);
@@ -95,7 +95,7 @@ impl PatternConstraint {
     }
 }
 
-/// Constraints on numbers.
+/// Constraints on numeric values.
 #[derive(Debug, Default)]
 pub(super) struct NumberConstraints {
     pub(super) minimum: Option<f64>,
@@ -105,7 +105,7 @@ pub(super) struct NumberConstraints {
     pub(super) multiple_of: Option<f64>,
 }
 
-/// Constraints on how many items or properties there are.
+/// Constraints on the number of items or properties.
 #[derive(Debug, Default)]
 pub(super) struct CountConstraints {
     pub(super) items_min: Option<u64>,
@@ -164,12 +164,12 @@ impl ValueConstraints {
         self.has_structure |= structure;
     }
 
-    /// Returns whether there are typed lists or embedded resources here or below.
+    /// Returns whether this node or any below it has typed lists or embedded resources.
     pub(super) fn has_structure(&self) -> bool {
         self.has_structure
     }
 
-    /// Returns whether there are `x-kubernetes-validations` here or below. They are evaluated elsewhere.
+    /// Returns whether this node or any below it has `x-kubernetes-validations`, which are evaluated elsewhere.
     pub fn has_expressions(&self) -> bool {
         self.has_expressions
     }

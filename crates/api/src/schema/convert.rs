@@ -7,7 +7,7 @@ use super::built_in::intern;
 use super::facts::TypeFacts;
 use super::{IntegerWidth, ObjectSchema, Presence, Property, Schema, SchemaRef, SchemaType};
 
-/// Types whose JSON is decided by code in Kubernetes, not by their fields.
+/// Types whose JSON is determined by code in Kubernetes, not by their fields.
 const SPECIAL: &[(&str, &str)] = &[
     ("io.k8s.apimachinery.pkg.api.resource.Quantity", "quantity"),
     ("io.k8s.apimachinery.pkg.apis.meta.v1.Time", "date-time"),
@@ -21,7 +21,7 @@ const RAW: &[&str] = &[
     "io.k8s.apimachinery.pkg.runtime.RawExtension",
 ];
 
-/// Fields that identify list elements although they may be absent: server-side apply needs their defaults.
+/// Fields that identify list elements even though they may be absent: server-side apply needs their defaults.
 const KEY_DEFAULTS: &[(&str, &str, &str)] = &[
     ("io.k8s.api.core.v1.ContainerPort", "protocol", "TCP"),
     ("io.k8s.api.core.v1.ServicePort", "protocol", "TCP"),
@@ -72,7 +72,7 @@ fn object(owner: &str, json: &Value, facts: &TypeFacts) -> SchemaType {
     SchemaType::Object(object)
 }
 
-/// Converts a field, or (without a name) the items or values of one: those merge as their type says.
+/// Converts a field, or (without a name) the items or values of one, which merge according to their type.
 fn place(owner: &str, field: &str, json: &Value, facts: &TypeFacts) -> Property {
     let target = json["$ref"].as_str().and_then(|path| path.rsplit('/').next());
     let in_place =

@@ -1,7 +1,7 @@
 //! Converts the `openAPIV3Schema` of a definition into a [`Schema`], with the value constraints at the root.
 //!
-//! The root and embedded resources get `apiVersion`, `kind` and `metadata` whatever the definition says, as
-//! Kubernetes implies them. Definitions are validated before: an invalid schema is read leniently here.
+//! The root and embedded resources always get `apiVersion`, `kind` and `metadata`, as Kubernetes implies them.
+//! Definitions are validated earlier: an invalid schema is parsed leniently here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

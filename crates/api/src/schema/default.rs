@@ -1,20 +1,20 @@
 //! Fills in the defaults of a custom kind's schema, and drops nulls that are not allowed.
 //!
 //! A null counts as absent unless its field is nullable: it becomes the default, or is removed. Metadata has no
-//! defaults. Built-in kinds get theirs from code, not from here.
+//! defaults. The defaults of built-in kinds are implemented in code, not here.
 //!
-//! **Invariant:** defaults make an object larger by at most `ADDED_BYTES_MAX`. Otherwise a large default for the
-//! items of a list would make gigabytes of a small body, and again whenever an older object is read.
+//! **Invariant:** defaults make an object larger by at most `ADDED_BYTES_MAX`. Otherwise a large default for the items
+//! of a list would turn a small body into gigabytes, and again whenever an older object is read.
 
 use serde_json::{Map, Value};
 
 use super::{ObjectSchema, Schema, SchemaType};
 use crate::object::memory::{MEMORY_MAX, MemoryBudget, MemoryBudgetExceeded};
 
-/// The maximum memory that defaults may add to one object: as much as a large object takes itself.
+/// The maximum memory that defaults may add to one object: as much as a large object itself takes.
 const ADDED_BYTES_MAX: usize = MEMORY_MAX / 2;
 
-/// Defaults would make the object too large; those that fit the budget are filled in.
+/// Defaults would make the object too large; those that fit into the budget are filled in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
@@ -24,7 +24,7 @@ impl From<MemoryBudgetExceeded> for TooLarge {
     }
 }
 
-/// Fills in defaults, from the outside inward: a default may itself be completed.
+/// Fills in defaults, from the outside in: a default may itself get defaults.
 ///
 /// # Errors
 /// If the defaults would make the object too large.

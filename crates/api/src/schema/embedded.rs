@@ -1,8 +1,8 @@
 //! Whole resources inside custom objects (`x-kubernetes-embedded-resource`): their metadata is typed like that of any
 //! object ([`coerce`]), and they must have kind and apiVersion ([`validate`]).
 //!
-//! Unknown fields of their metadata are pruned before. Only the schema validates their other fields. As in
-//! Kubernetes, an update is refused for errors that existed before.
+//! Unknown fields of their metadata are pruned earlier. Their other fields are validated only by the schema. As in
+//! Kubernetes, an update is rejected even for errors that existed before.
 
 use serde_json::{Map, Value};
 
@@ -20,7 +20,7 @@ const SOME_NAME: &str = "fakename";
 /// What happens to a value of the wrong type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WrongTypePolicy {
-    /// The object is refused.
+    /// The object is rejected.
     Refused,
     /// The value is dropped: it was stored before this was checked.
     Dropped,
@@ -118,7 +118,7 @@ fn metadata(
     Ok(())
 }
 
-/// Decodes field by field, dropping the fields that cannot be decoded. A value that is no metadata at all stays as it
+/// Decodes field by field, dropping the fields that cannot be decoded. A value that is not metadata at all stays as it
 /// is.
 fn drop_mistyped(metadata: &mut Value) {
     let Value::Object(fields) = metadata else { return };

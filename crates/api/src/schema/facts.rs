@@ -1,7 +1,7 @@
 //! Facts about built-in types that the typed API crate does not have: how fields merge, and which fields Kubernetes'
 //! own types write when they are empty.
 //!
-//! The tables are parsed when a type is first built and dropped again: at rest they cost nothing.
+//! The tables are parsed when a type is first built and then dropped, so they take no memory afterwards.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The `format`s that custom kinds may require of text and numbers. Other formats require nothing.
+//! The `format`s that custom kinds may require of strings and numbers. Other formats require nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -15,7 +15,7 @@ pub(super) struct FormatCheck {
     check: fn(&str) -> bool,
 }
 
-/// Formats of text. Dashes in their names are ignored.
+/// Formats of strings. Dashes in their names are ignored.
 const TEXT: &[FormatCheck] = &[
     FormatCheck { name: "bsonobjectid", check: |text| text.len() == 24 && is_hex(text) },
     FormatCheck { name: "uri", check: is_uri },
@@ -69,7 +69,7 @@ impl FormatCheck {
         NUMBER.iter().find(|one| one.name == name).copied()
     }
 
-    /// Returns whether the text, or the decimal spelling of the number, fits.
+    /// Returns whether the text, or the decimal spelling of the number, fits the format.
     pub(super) fn fits(self, text: &str) -> bool {
         (self.check)(text)
     }
@@ -147,7 +147,8 @@ fn is_cidr(text: &str) -> bool {
     is_digits(bits) && bits.parse::<u32>().is_ok_and(|bits| bits <= bits_max)
 }
 
-/// Returns whether the text is an EUI-48, EUI-64 or 20-octet address, in pairs with `:` or `-`, or in fours with `.`.
+/// Returns whether the text is an EUI-48, EUI-64 or 20-octet address, in pairs with `:` or `-` or groups of four with
+/// `.`.
 fn is_mac(text: &str) -> bool {
     let of = |separator: char, digits: usize| {
         let parts: Vec<_> = text.split(separator).collect();
@@ -199,7 +200,7 @@ fn is_isbn13(text: &str) -> bool {
         && digits.iter().enumerate().map(weighted).sum::<u32>() % 10 == 0
 }
 
-/// Returns whether the check digit of a card number (Luhn), over the digits alone, is right.
+/// Returns whether the check digit of a card number (Luhn), computed over its digits alone, is correct.
 fn is_credit_card(text: &str) -> bool {
     let digits: Vec<u32> =
         text.bytes().filter(u8::is_ascii_digit).map(|byte| u32::from(byte - b'0')).collect();

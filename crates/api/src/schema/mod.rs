@@ -25,7 +25,11 @@ pub mod validate;
 
 pub use always_written::add_always_written;
 pub use built_in::{built_in, built_in_type, object_meta, raw, raw_all, type_name};
-pub use cel::{CelData, CelExpression, CelFailure, CelRules, rule_errors as cel_rule_errors};
+pub use cel::{
+    AdmissionScope, AuthorizationAnswer, AuthorizationQuestion, AuthorizationTarget, CelAuthorizer, CelData,
+    CelExpression, CelFailure, CelResultType, CelRules, CheckedKind, ExpressionWarning, ParameterSchema,
+    ResourceTarget, expression_warnings, rule_errors as cel_rule_errors,
+};
 pub use constraints::ValueConstraints;
 pub use custom::custom;
 pub use default::{TooLarge, default, drop_nulls};

@@ -1,4 +1,4 @@
-//! The structure of a schema. Data only: each use of it is a file of its own.
+//! The structure of a schema. Data only: each use of it has its own file.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -34,7 +34,7 @@ pub enum SchemaType {
     Object(ObjectSchema),
     /// A list of items.
     Array(Property),
-    /// Text, with its format (`date-time`, `byte`, `quantity` …) or an empty one.
+    /// A string, with its format (`date-time`, `byte`, `quantity` …), which may be empty.
     String(Box<str>),
     /// A whole number.
     Integer(IntegerWidth),
@@ -42,7 +42,7 @@ pub enum SchemaType {
     Number,
     /// True or false.
     Boolean,
-    /// A whole number or text (`x-kubernetes-int-or-string`).
+    /// A whole number or a string (`x-kubernetes-int-or-string`).
     IntOrString,
 }
 
@@ -89,21 +89,21 @@ impl Property {
 /// When Kubernetes' own types write a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Presence {
-    /// If it was given.
+    /// If it is present.
     #[default]
     Optional,
-    /// If it is not empty: zero, false, empty text, lists and maps are omitted.
+    /// If it is not empty: zero, false, empty strings, lists and maps are omitted.
     OmitEmpty,
-    /// Always: an absent one is written as zero, an object with its own fields likewise.
+    /// Always: an absent field is written as zero, or as an object with its own such fields.
     Always,
-    /// Always: an absent one is written as null.
+    /// Always: an absent field is written as null.
     Null,
 }
 
 /// An inline schema, or a named built-in type that may refer to itself.
 #[derive(Clone, Debug)]
 pub enum SchemaRef {
-    /// In place.
+    /// Defined in place.
     Inline(Arc<Schema>),
     /// By name; built on first use, lives forever.
     Named(&'static NamedSchema),

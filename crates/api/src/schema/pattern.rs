@@ -1,10 +1,10 @@
 //! Compiles the patterns of definitions, which are written for Go's regular expressions, with the regex crate.
 //!
-//! The two agree except for character classes: `\d`, `\w` and `\s` mean ASCII in Go, and `[`, `&` and `~` inside
-//! brackets mean themselves. Nothing here backtracks, so a pattern costs time in proportion to the text.
+//! The two agree except for character classes: `\d`, `\w` and `\s` are ASCII in Go, and `[`, `&` and `~` inside
+//! brackets are literal. Nothing here backtracks, so matching takes time in proportion to the text.
 //!
 //! **Invariant:** a compiled pattern takes at most [`PATTERN_BYTES_MAX`], those of one definition
-//! [`DEFINITION_BYTES_MAX`], and all that are kept [`KEPT_BYTES_MAX`]. Unicode classes are what makes them large:
+//! [`DEFINITION_BYTES_MAX`], and all that are kept [`KEPT_BYTES_MAX`]. Unicode classes make them large:
 //! `\pL{150}` is eight megabytes.
 
 use std::collections::HashMap;
@@ -16,19 +16,19 @@ use regex::{Regex, RegexBuilder};
 /// The maximum length of a pattern's text. The longest in use (IPv6 addresses, cron) have about 2000 characters; each
 /// character can be a Unicode class that takes five kilobytes before it is even compiled.
 const SOURCE_BYTES_MAX: usize = 8 * 1024;
-/// The maximum program size of one pattern: some milliseconds to compile. Those in use take some kilobytes,
+/// The maximum program size of one pattern: a few milliseconds to compile. Patterns in use take a few kilobytes,
 /// `^.{0,1000}$` half of this.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 /// The maximum size of all programs of one definition.
 const DEFINITION_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The maximum memory of compiled patterns that are kept, for all definitions together; others are compiled whenever
-/// they are needed.
+/// The maximum memory of all compiled patterns that are kept, for all definitions together; others are compiled each
+/// time they are needed.
 const KEPT_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The maximum program size of a pattern that comes with a value or in a rule: about a millisecond of work.
 pub(super) const SMALL_BYTES_MAX: usize = 512 * 1024;
 /// The size limits with which a pattern is compiled, smallest first: the size of a program cannot be queried.
 const SIZES: [usize; 6] = [4 * 1024, 16 * 1024, 64 * 1024, 256 * 1024, SMALL_BYTES_MAX, PATTERN_BYTES_MAX];
-/// The maximum memory of the matcher beside the program: a definition holds many patterns.
+/// The maximum memory of the matcher besides the program: a definition holds many patterns.
 const CACHE_BYTES_MAX: usize = 64 * 1024;
 /// A byte of text takes, at worst, one step per this many bytes of program.
 const PROGRAM_BYTES_PER_STEP: usize = 4 * 1024;
@@ -48,7 +48,7 @@ pub(super) struct CompiledPattern {
 }
 
 impl CompiledPattern {
-    /// Returns an upper bound of its program size.
+    /// Returns an upper bound on its program size.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -85,7 +85,7 @@ impl PatternSlot {
             return Err(compiled);
         }
         compiled.is_kept = true;
-        // Another thread may have been faster; then this pattern is dropped and no longer counted.
+        // Another thread may have been faster; in that case this pattern is dropped and no longer counted.
         Ok(self.0.get_or_init(|| compiled))
     }
 }
@@ -105,7 +105,7 @@ impl Default for PatternBudget {
 }
 
 impl PatternBudget {
-    /// Returns the error of a pattern of the definition.
+    /// Returns the error about a pattern of the definition, if any.
     pub(super) fn error_text(&mut self, source: &str) -> Option<String> {
         if source.is_empty() {
             return None;
@@ -129,7 +129,7 @@ impl PatternBudget {
             return Err(exceeded());
         }
         let compiled = compile(source);
-        // A refused pattern took its time, too.
+        // A rejected pattern also took time.
         let bytes = compiled.as_ref().map_or(PATTERN_BYTES_MAX, |compiled| compiled.bytes);
         let left = self.bytes_left.checked_sub(bytes);
         self.bytes_left = left.unwrap_or_default();
@@ -212,7 +212,7 @@ fn translated(source: &str) -> String {
                     }
                 }
             }
-            // A closing bracket right at the start of a class means itself.
+            // A closing bracket right at the start of a class is literal.
             ']' if class_at.is_some_and(|at| at == out.len()) => out.push_str("\\]"),
             ']' => {
                 class_at = None;

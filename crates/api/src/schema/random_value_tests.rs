@@ -1,4 +1,4 @@
-//! Validates random values against real schemas: nothing may panic or contradict itself, whatever a client sends.
+//! Validates random values against real schemas: no input from a client may cause a panic or a contradiction.
 
 use homeostat_core::Entropy;
 use serde_json::{Map, Value, json};

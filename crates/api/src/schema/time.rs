@@ -35,7 +35,7 @@ const PARTS: [(&str, &str); 11] = [
     ("05", "00"),
 ];
 
-/// Returns the time as it is written; `None` if it is written so already.
+/// Returns the time in its canonical form; `None` if it already has that form.
 pub(super) fn normal(text: &str, precision: Precision) -> Result<Option<String>, String> {
     let rest = check_form(text, precision).map_err(|(rest, part)| {
         format!("parsing time {text:?} as {:?}: cannot parse {rest:?} as {part:?}", precision.layout())
@@ -52,7 +52,7 @@ pub(super) fn normal(text: &str, precision: Precision) -> Result<Option<String>,
     }))
 }
 
-/// Checks the form; returns the zone, or the part that could not be parsed and its name.
+/// Checks the format; returns the zone, or the part that could not be parsed and its name.
 fn check_form(text: &str, precision: Precision) -> Result<&str, (&str, &'static str)> {
     let mut rest = text;
     for (name, pattern) in PARTS {

@@ -13,21 +13,22 @@ use serde_json::{Map, Value};
 const SCHEMAS: &str = include_str!("../../facts/schemas.txt");
 const DESCRIPTIONS: &[u8] = include_bytes!("../../facts/descriptions.zz");
 
-/// Larger than the texts are, so that a damaged file is refused instead of filling the memory.
+/// Larger than the descriptions, so that a damaged file is rejected instead of filling the memory.
 const DESCRIPTIONS_BYTES_MAX: usize = 8 << 20;
 
 /// A built-in type.
-pub(super) struct TypeLine {
+pub(super) struct BuiltInType {
     /// Full name: `io.k8s.api.apps.v1.Deployment`.
     pub(super) name: &'static str,
-    /// Group, version and kind, if the type occurs alone in a request or an answer.
+    /// Group, version and kind, if the type occurs on its own in a request or a response.
     pub(super) kind: Option<(&'static str, &'static str, &'static str)>,
     json: &'static str,
 }
 
-static LINES: LazyLock<Vec<TypeLine>> = LazyLock::new(|| SCHEMAS.lines().map(TypeLine::parse).collect());
+static LINES: LazyLock<Vec<BuiltInType>> =
+    LazyLock::new(|| SCHEMAS.lines().map(BuiltInType::parse).collect());
 
-impl TypeLine {
+impl BuiltInType {
     fn parse(line: &'static str) -> Self {
         let mut words = line.splitn(3, ' ');
         let mut word = || words.next().expect("the test that makes the file writes three words to a line");
@@ -48,7 +49,7 @@ fn parse_kind(text: &'static str) -> Option<(&'static str, &'static str, &'stati
 }
 
 /// Returns all types, by name.
-pub(super) fn types() -> &'static [TypeLine] {
+pub(super) fn types() -> &'static [BuiltInType] {
     &LINES
 }
 
@@ -89,8 +90,8 @@ pub(super) fn described_closure(positions: impl IntoIterator<Item = usize>) -> M
     found
 }
 
-/// Replaces the numbers of descriptions by texts. A property may be called `description`, too: its value is no
-/// number.
+/// Replaces the numbers of descriptions with their text. A property may also be called `description`, but its value is
+/// not a number.
 fn describe(schema: &mut Value, texts: &[&[u8]]) {
     match schema {
         Value::Object(fields) => {
@@ -124,7 +125,7 @@ fn collect_references(schema: &Value, open: &mut Vec<&'static str>) {
     }
 }
 
-/// Returns the type's name as the file has it, so that nothing is copied.
+/// Returns the type's name from the file, so that nothing is copied.
 fn referred_type(reference: &str) -> Option<&'static str> {
     let name = reference.rsplit('/').next()?;
     position_of_type(name).map(|at| LINES[at].name)

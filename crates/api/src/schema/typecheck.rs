@@ -1,8 +1,8 @@
-//! Decodes a value into a built-in type as Kubernetes' own types would: wrong types are refused with the text of Go's
-//! decoder, and what those types do not keep is dropped (nulls, empty optional fields, the spelling of times and
+//! Decodes a value into a built-in type as Kubernetes' own types would: wrong types are rejected with the message of
+//! Go's decoder, and what those types do not keep is dropped (nulls, empty optional fields, the spelling of times and
 //! quantities).
 //!
-//! **Invariant:** decoding twice changes nothing. Unknown fields are not seen here: pruning comes first.
+//! **Invariant:** decoding twice changes nothing. Unknown fields do not occur here, because pruning comes first.
 //! [`super::add_always_written`] adds what those types add when they write.
 
 use homeostat_core::quantity::{Quantity, QuantityError};
@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::time::{self, Precision};
 use super::{IntegerWidth, ObjectSchema, Presence, Property, Schema, SchemaRef, SchemaType};
+use crate::decode::build::number as shortest_number;
 use crate::decode::type_name;
 use crate::field::FieldPath;
 use crate::status::Status;
@@ -36,7 +37,7 @@ pub fn restore(schema: &SchemaRef, value: &mut Value) -> Result<(), String> {
         .reference(schema, value)
 }
 
-/// Decodes the `metadata` of a custom object in place; Kubernetes types nothing else of it.
+/// Decodes the `metadata` of a custom object in place; Kubernetes has no types for the rest of it.
 ///
 /// # Errors
 /// What Go's decoder says about the first wrong value.
@@ -71,13 +72,13 @@ pub fn cannot_be_handled(kind: &str, version: &str, why: &str) -> Status {
 struct DecodePosition<'a> {
     /// The type that has this field, without its package.
     owner: &'a str,
-    /// Field names only: Go's decoder drops indexes and keys.
+    /// Only field names: Go's decoder drops indexes and keys.
     path: &'a FieldPath<'a>,
     keeps_empty: bool,
     words: ErrorWording,
 }
 
-/// Whose words are used to refuse a wrong value.
+/// Whose wording is used to reject a wrong value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ErrorWording {
     /// Go's JSON decoder.
@@ -113,10 +114,11 @@ impl DecodePosition<'_> {
             }
             (SchemaType::Integer(width), Value::Number(number)) if fits(*width, number) => Ok(()),
             (SchemaType::IntOrString, Value::Number(number)) if fits(IntegerWidth::Int32, number) => Ok(()),
-            (SchemaType::Any, _)
-            | (SchemaType::Boolean, Value::Bool(_))
-            | (SchemaType::Number, Value::Number(_))
-            | (SchemaType::IntOrString, Value::String(_)) => Ok(()),
+            (SchemaType::Any, _) | (SchemaType::Number, Value::Number(_)) => {
+                shorten_whole_floats(value);
+                Ok(())
+            }
+            (SchemaType::Boolean, Value::Bool(_)) | (SchemaType::IntOrString, Value::String(_)) => Ok(()),
             (_, found) => Err(self.mismatch(schema, name, found)),
         }
     }
@@ -171,7 +173,7 @@ impl DecodePosition<'_> {
             Value::Number(number) if wants_number => format!("number {number}"),
             other => type_name(other).into(),
         };
-        // Types with a decoder of their own know nothing of the field they are in.
+        // Types with their own decoder do not know the field they are in.
         let decodes_itself = matches!(&schema.kind, SchemaType::IntOrString)
             || matches!(&schema.kind, SchemaType::String(format) if matches!(&**format, "date-time" | "micro-time"));
         if self.words == ErrorWording::Converter && !decodes_itself {
@@ -205,7 +207,7 @@ fn cannot_restore(schema: &Schema, found: &Value, wanted: &str) -> String {
         (SchemaType::Object(_), _) => format!("cannot restore struct from: {kind}"),
         (SchemaType::Array(_), _) => format!("cannot restore slice from {kind}"),
         (SchemaType::String(format), _) if &**format == "byte" => format!("cannot restore slice from {kind}"),
-        // Go can convert integers to text and other numbers to integers; JSON cannot.
+        // Go can convert integers to strings and other numbers to integers; JSON cannot.
         (SchemaType::String(_), "int64") | (SchemaType::Integer(_), "float64") => {
             format!("cannot convert {kind} to {wanted}")
         }
@@ -232,7 +234,7 @@ fn formatted(format: &str, text: &mut String) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks base64 text in place, without decoding what may be large; removes line breaks.
+/// Checks base64 text in place, without decoding it, because it may be large; removes line breaks.
 fn base64(text: &mut String) -> Result<(), String> {
     if text.contains(['\n', '\r']) {
         text.retain(|letter| !matches!(letter, '\n' | '\r'));
@@ -247,6 +249,20 @@ fn base64(text: &mut String) -> Result<(), String> {
         None => return Ok(()),
     };
     Err(format!("illegal base64 data at input byte {bad}"))
+}
+
+/// Writes floating point numbers without a fraction as integers, as Go does when it writes what it decoded.
+fn shorten_whole_floats(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            if let Some(shortened) = number.as_f64().and_then(shortest_number) {
+                *value = shortened;
+            }
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(shorten_whole_floats),
+        Value::Object(fields) => fields.values_mut().for_each(shorten_whole_floats),
+        _ => {}
+    }
 }
 
 fn fits(width: IntegerWidth, number: &serde_json::Number) -> bool {

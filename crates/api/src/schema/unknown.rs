@@ -1,8 +1,8 @@
-//! Drops the fields that a schema does not name, and reports them: strict decoding of built-in kinds and pruning of
+//! Drops and reports the fields that a schema does not declare: strict decoding of built-in kinds and pruning of
 //! custom ones use the same code.
 //!
 //! Names are matched exactly. A value of the wrong type is left alone; type checking reports it. Paths are reported
-//! in alphabetical order, because decoding keeps no other.
+//! in alphabetical order, because decoding preserves no other order.
 
 use serde_json::{Map, Value};
 

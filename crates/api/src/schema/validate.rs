@@ -1,11 +1,11 @@
 //! Validates a custom object against the constraints of its kind. The errors are Kubernetes' own, oddities included:
 //! constraints on a whole value are reported without a path (`<nil>`).
 //!
-//! An update may keep what was already wrong: only if there are errors is the old object compared, and then
-//! everything equal to it is skipped. Expressions (`x-kubernetes-validations`) are evaluated elsewhere.
+//! An update may keep what was already wrong: only if there are errors is the old object compared, and then all
+//! unchanged values are skipped. Expressions (`x-kubernetes-validations`) are evaluated elsewhere.
 //!
-//! **Invariant:** a large schema and a large object together cost at most `WORK_MAX` steps, then the object is
-//! refused.
+//! **Invariant:** a large schema and a large object together cost at most `WORK_MAX` steps; then the object is
+//! rejected.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -18,17 +18,17 @@ use super::constraints::{
 use super::{Schema, embedded, list_type};
 use crate::field::{Error, Errors, FieldPath};
 
-/// The largest integer that every JSON reader keeps exactly: 2^53 - 1.
+/// The largest integer that every JSON parser represents exactly: 2^53 - 1.
 const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_991.0;
 const STATUS: &str = "status";
 /// How Kubernetes prints a missing path.
 const NOWHERE: &str = "<nil>";
 
 /// The maximum number of steps to validate one object: about half a second. An object of the largest size has about
-/// 700 000 values, so each may be compared with several constraints; only a schema of thousands of alternatives for
+/// 700 000 values, so each may be compared with several constraints; only a schema with thousands of alternatives for
 /// each item of a long list takes more.
 const WORK_MAX: u64 = 4_000_000;
-/// The error about an object that takes more.
+/// The error about an object that takes more steps.
 const EXHAUSTED: &str = "the object was not validated to its end: with the schema of its kind it takes more work than one \
     request may cause; make the object or the schema smaller";
 
@@ -46,7 +46,7 @@ pub fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Errors {
     errors
 }
 
-/// Validates an object of which only the status is replaced. Kubernetes validates the status alone, and reports paths
+/// Validates an object whose status is replaced. Kubernetes validates only the status, and reports paths
 /// relative to it.
 pub fn validate_status(schema: &Schema, new: &Value, old: &Value) -> Errors {
     let Some(rules) = &schema.rules else { return Errors::new() };
@@ -98,7 +98,7 @@ struct ConstraintValidator<'b> {
 }
 
 impl ConstraintValidator<'_> {
-    /// Takes steps from what is left; returns false if nothing is left.
+    /// Takes steps from the budget; returns false if it is used up.
     fn spend(&self, steps: usize) -> bool {
         let left = self.work.get().saturating_sub(steps as u64);
         self.work.set(left);
@@ -146,7 +146,7 @@ impl ConstraintValidator<'_> {
         if let Some(limits) = &rules.text {
             self.limits(limits, text, path);
         }
-        // Formats of numbers do not apply to text.
+        // Formats of numbers do not apply to strings.
         let is_text = rules.types.is_empty() || rules.types.contains(&JsonType::String);
         if let (true, Some(format)) = (is_text, rules.format)
             && !format.fits(text)
@@ -427,7 +427,7 @@ fn is_multiple(value: f64, factor: f64) -> bool {
     factor <= 0.0 || (if factor < 1.0 { 1.0 / factor * value } else { value / factor }).fract() == 0.0
 }
 
-/// Returns the items of the old list by their keys, if the list has keys; the first of several.
+/// Returns the items of the old list by their keys, if the list has keys; the first one if several share their keys.
 fn by_keys<'a>(
     rules: &ValueConstraints,
     old: Option<&'a Value>,
@@ -443,7 +443,7 @@ fn identity<'a>(rules: &ValueConstraints, item: &'a Value) -> Vec<Option<&'a Val
     rules.map_keys.iter().map(|key| item.get(&**key)).collect()
 }
 
-/// Returns the errors of the alternative with the most satisfied constraints; the first of equals.
+/// Returns the errors of the alternative with the most satisfied constraints; the first one if several are equal.
 fn best_alternative(tried: Vec<ConstraintValidator<'_>>) -> Errors {
     let most = tried.iter().map(|validator| validator.matches).max().unwrap_or_default();
     tried
@@ -453,7 +453,7 @@ fn best_alternative(tried: Vec<ConstraintValidator<'_>>) -> Errors {
         .unwrap_or_default()
 }
 
-/// Returns text as it is, everything else as JSON.
+/// Returns a string as it is, and any other value as JSON.
 fn plain_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,9 +1,9 @@
-//! Makes `facts/schemas.txt` and `facts/descriptions.zz` from the typed API crate and compares them with what is committed.
-//! `UPDATE_EXPECT=1` writes them anew, after an upgrade of that crate.
+//! Generates `facts/schemas.txt` and `facts/descriptions.zz` from the typed API crate and compares them with the
+//! committed files. `UPDATE_EXPECT=1` writes them again, after an upgrade of that crate.
 //!
-//! The types that stand alone in a request or an answer have one row each below, and this is the only place that names them as
-//! Rust types. Everything below them is found by following their schemas. Bodies of connect verbs (`PodExecOptions` …) are query
-//! parameters, not documents, and have no row.
+//! The types that stand alone in a request or a response have one row each below, and this is the only place that names
+//! them as Rust types. All other types are found by following their schemas. Bodies of connect verbs (`PodExecOptions`
+//! …) are query parameters, not documents, and have no row.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -37,10 +37,10 @@ use k8s_openapi::schemars::generate::SchemaSettings;
 use k8s_openapi::schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value};
 
-/// Where references point: the place OpenAPI 3 publishes definitions at.
+/// Where references point: the path under which OpenAPI 3 publishes definitions.
 const DEFINITIONS_PATH: &str = "/components/schemas";
 
-/// The best that the compressor does; the file is made once and read often.
+/// The highest compression level; the file is written once and read often.
 const COMPRESSION_LEVEL: u8 = 10;
 
 /// One type that stands alone.
@@ -48,7 +48,7 @@ struct RootType {
     group: &'static str,
     version: &'static str,
     kind: &'static str,
-    /// Adds the type and all it refers to to the generator's definitions.
+    /// Adds the type and all types it refers to to the generator's definitions.
     generate: fn(&mut SchemaGenerator),
     /// Returns its full name: `io.k8s.api.apps.v1.Deployment`.
     name: fn() -> String,
@@ -117,7 +117,7 @@ const ROOTS: &[RootType] = rows! {
     }
 };
 
-/// The texts of descriptions, each once, and the line each is on.
+/// The texts of descriptions without duplicates, and the line of each.
 #[derive(Default)]
 struct DescriptionTexts {
     lines: Vec<String>,
@@ -125,7 +125,7 @@ struct DescriptionTexts {
 }
 
 impl DescriptionTexts {
-    /// Puts a number in place of each description. A property may be called `description`, too: its value is an object.
+    /// Replaces each description by a number. A property may also be called `description`: then its value is an object.
     fn take_from(&mut self, schema: &mut Value) {
         match schema {
             Value::Object(fields) => {
@@ -160,7 +160,7 @@ fn definitions() -> Map<String, Value> {
     generator.take_definitions(false)
 }
 
-/// Returns the two files as they should be: the lines of types, and the texts before compression.
+/// Returns the expected contents of the two files: the lines of types, and the texts before compression.
 fn generate() -> (String, String) {
     let kinds: BTreeMap<String, String> = ROOTS
         .iter()

@@ -1,3 +1,3 @@
-//! What is committed as data, compared with where it comes from.
+//! Compares committed data with its source.
 
 mod built_in_schemas;

@@ -1,4 +1,4 @@
-//! CertificateApproval: approving a certificate request needs the permission to approve for its signer.
+//! CertificateApproval: approving a certificate request requires the permission to approve for its signer.
 
 use homeostat_api::kinds::certificates::certificate_signing_request::CERTIFICATE_SIGNING_REQUEST;
 use homeostat_api::status::Status;
@@ -20,7 +20,7 @@ fn validate(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status
     }
 }
 
-/// Checks that the user has a permission for the signer of a request, or for all of its domain.
+/// Checks that the user has this permission for the signer of a request, or for the signer's whole domain.
 pub(super) fn check_signer(
     request: &AdmissionRequest<'_>,
     object: &Value,

@@ -1,4 +1,4 @@
-//! CertificateSigning: setting a certificate or the conditions of a request needs the permission to sign for its
+//! CertificateSigning: setting the certificate or the conditions of a request requires the permission to sign for its
 //! signer.
 
 use homeostat_api::kinds::certificates::certificate_signing_request::CERTIFICATE_SIGNING_REQUEST;
@@ -25,7 +25,7 @@ fn validate(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status
     }
 }
 
-/// Returns whether the certificate or its conditions change.
+/// Returns whether the write changes the certificate or the conditions.
 fn is_signed_anew(new: &Value, old: &Value) -> bool {
     ["certificate", "conditions"].iter().any(|field| !is_same(&new["status"][*field], &old["status"][*field]))
 }

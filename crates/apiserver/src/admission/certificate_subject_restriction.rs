@@ -1,4 +1,4 @@
-//! CertificateSubjectRestriction: nobody gets a client certificate of the all-powerful group by a request.
+//! CertificateSubjectRestriction: refuses requests for a client certificate in the group `system:masters`.
 
 use homeostat_api::kinds::certificates::certificate_signing_request::CERTIFICATE_SIGNING_REQUEST;
 use homeostat_api::kinds::pem;

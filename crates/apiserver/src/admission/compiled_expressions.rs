@@ -1,30 +1,34 @@
-//! Compiled expressions of webhooks and policies, kept by their text: compiling takes longer than evaluating.
+//! Caches the compiled expressions of webhooks and policies by their source: compiling takes longer than evaluating.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use homeostat_api::schema::{CelData, CelExpression, CelFailure};
+use homeostat_api::schema::{CelAuthorizer, CelData, CelExpression, CelFailure};
 
-/// The most expressions that are kept. A cluster has some hundred; beyond that all are compiled again.
+/// The maximum number of cached expressions. A cluster has a few hundred; when the cache is full, it is emptied.
 const EXPRESSIONS_MAX: usize = 2000;
 
-/// Compiled expressions by their text.
+/// Compiled expressions by their source.
 #[derive(Debug, Default)]
-pub(super) struct Expressions(Mutex<HashMap<String, CompiledExpression>>);
+pub(super) struct ExpressionCache(Mutex<HashMap<String, CompiledExpression>>);
 
-/// An expression, or why it is none.
+/// A compiled expression, or why it does not compile.
 type CompiledExpression = Arc<Result<CelExpression, String>>;
 
-impl Expressions {
-    /// Evaluates an expression. Its cost is taken from the budget.
+impl ExpressionCache {
+    /// Evaluates an expression and subtracts its cost from the budget. Evaluates nothing once the budget is used up.
     pub(super) fn evaluate(
         &self,
         text: &str,
         variables: &[(&str, CelData)],
+        authorizer: &dyn CelAuthorizer,
         budget: &mut u64,
     ) -> Result<CelData, CelFailure> {
+        if *budget == 0 {
+            return Err(CelFailure::Budget);
+        }
         match &*self.compiled(text) {
-            Ok(expression) => expression.evaluate(variables, budget),
+            Ok(expression) => expression.evaluate(variables, Some(authorizer), budget),
             Err(why) => Err(CelFailure::Error(format!("compilation failed: {why}"))),
         }
     }
@@ -43,7 +47,7 @@ impl Expressions {
     }
 }
 
-/// Returns why an expression has no value, in the words of Kubernetes.
+/// Describes why an expression has no value, with Kubernetes' wording.
 pub(super) fn failure_text(text: &str, failure: &CelFailure) -> String {
     match failure {
         CelFailure::Error(why) => format!("expression '{text}' resulted in error: {why}"),

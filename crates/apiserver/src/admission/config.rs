@@ -1,4 +1,4 @@
-//! Which plugins are on: Kubernetes' defaults, changed by name.
+//! Which plugins are enabled: Kubernetes' defaults, adjusted by name.
 //!
 //! Every name that kube-apiserver v1.36 knows may be disabled. Only a plugin that exists here can be enabled: a server
 //! that pretended to enforce something would be worse than one that refuses to start.
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::PLUGINS;
 use super::pod_security::PodSecurityConfig;
 
-/// The plugins of kube-apiserver that do not exist here. They are off, or have nothing to do.
+/// The plugins of kube-apiserver that this server lacks. They are off by default, or have nothing to do here.
 const OTHERS: [&str; 22] = [
     "AlwaysAdmit",
     "NamespaceAutoProvision",
@@ -36,18 +36,18 @@ const OTHERS: [&str; 22] = [
     "AlwaysDeny",
 ];
 
-/// Why plugins cannot be configured so, in Kubernetes' words where it has some.
+/// Why a plugin configuration is invalid, with Kubernetes' wording where it has one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PluginNameError {
-    /// No plugin of Kubernetes has this name.
+    /// Kubernetes has no plugin of this name.
     #[error("{flag} plugin {name:?} is unknown")]
     Unknown {
-        /// The flag that names it.
+        /// The flag that contains the name.
         flag: &'static str,
         /// The name.
         name: String,
     },
-    /// The same plugins are enabled and disabled.
+    /// The same plugins are both enabled and disabled.
     #[error("[{names}] in enable-admission-plugins and disable-admission-plugins overlapped")]
     Overlapped {
         /// Their names.
@@ -61,7 +61,7 @@ pub enum PluginNameError {
     },
 }
 
-/// The admission plugins of a server.
+/// The configuration of a server's admission plugins.
 #[derive(Clone, Debug, Default)]
 pub struct AdmissionConfig {
     disabled: BTreeSet<String>,
@@ -69,10 +69,10 @@ pub struct AdmissionConfig {
 }
 
 impl AdmissionConfig {
-    /// Returns Kubernetes' default plugins, without those that are disabled.
+    /// Returns Kubernetes' default plugins without the `disabled` ones.
     ///
     /// # Errors
-    /// If a name is unknown, given twice, or enabled without existing here.
+    /// If a name is unknown, is both enabled and disabled, or is enabled but does not exist here.
     pub fn new(enabled: &[String], disabled: &[String]) -> Result<Self, PluginNameError> {
         let exists = |name: &str| PLUGINS.iter().any(|plugin| plugin.name == name);
         let is_known = |name: &str| exists(name) || OTHERS.contains(&name);
@@ -94,16 +94,17 @@ impl AdmissionConfig {
         Ok(Self { disabled, ..Self::default() })
     }
 
-    /// Returns Kubernetes' default plugins without that for ServiceAccounts, as most tests of operators want them.
+    /// Returns Kubernetes' default plugins without ServiceAccount, which suits most operator tests.
     #[must_use]
     pub fn without_service_accounts() -> Self {
         Self { disabled: [super::service_account::PLUGIN.name.to_owned()].into(), ..Self::default() }
     }
 
-    /// Reads the configuration of plugins from an `AdmissionConfiguration`, in YAML or JSON. Only PodSecurity has one.
+    /// Reads the configuration of the plugins from an `AdmissionConfiguration` in YAML or JSON. Only PodSecurity has
+    /// one.
     ///
     /// # Errors
-    /// If it is not such a document, or configures something unknown.
+    /// If the text is not such a document, or configures an unknown plugin.
     pub fn configured(mut self, text: &str) -> Result<Self, String> {
         let document: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
         if document["kind"] != "AdmissionConfiguration" {
@@ -124,7 +125,7 @@ impl AdmissionConfig {
         Ok(self)
     }
 
-    /// Returns whether a plugin is on.
+    /// Returns whether a plugin is enabled.
     pub(super) fn is_enabled(&self, name: &str) -> bool {
         !self.disabled.contains(name)
     }

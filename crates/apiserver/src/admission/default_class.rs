@@ -1,9 +1,9 @@
-//! The choice between several default classes of storage or ingress: the newest, then the first by name.
+//! Chooses among several default storage or ingress classes: the newest wins, then the first by name.
 
 use homeostat_api::object::meta;
 use serde_json::Value;
 
-/// Returns the name of the class that has one of these annotations with the value `true`.
+/// Returns the name of the class on which one of these annotations is `true`.
 pub(super) fn default_class(classes: &[Value], annotations: &[&str]) -> Option<String> {
     let is_default = |class: &&Value| {
         annotations.iter().any(|name| class["metadata"]["annotations"][*name].as_str() == Some("true"))

@@ -14,16 +14,16 @@ pub(super) static PLUGIN: Plugin = Plugin {
     ..Plugin::new("DefaultIngressClass", |resource| is_kind(resource, &INGRESS))
 };
 
-/// The annotation of a default class.
+/// The annotation that marks the default class.
 const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
-/// The annotation by which an Ingress once named its class.
+/// The deprecated annotation that names the class of an Ingress.
 const OLD_CLASS: &str = "kubernetes.io/ingress.class";
 
 fn admit(request: &AdmissionRequest<'_>, ingress: &mut Value) {
     if !request.is_of(&INGRESS) || request.operation != Operation::Create || has_class(ingress) {
         return;
     }
-    if let Some(name) = default_class(&request.load_all(&INGRESS_CLASS, ""), &[IS_DEFAULT]) {
+    if let Some(name) = default_class(&request.load_all(&INGRESS_CLASS), &[IS_DEFAULT]) {
         ingress["spec"]["ingressClassName"] = name.into();
     }
 }

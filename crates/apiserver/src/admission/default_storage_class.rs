@@ -14,10 +14,10 @@ pub(super) static PLUGIN: Plugin = Plugin {
     ..Plugin::new("DefaultStorageClass", |resource| is_kind(resource, &PERSISTENT_VOLUME_CLAIM))
 };
 
-/// The annotations of a default class, the second from before version 1.6.
+/// The annotations that mark the default class. The second one predates version 1.6.
 const IS_DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-/// The annotation by which claims once named their class.
+/// The deprecated annotation that names the class of a claim.
 const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 fn admit(request: &AdmissionRequest<'_>, claim: &mut Value) {
@@ -25,12 +25,12 @@ fn admit(request: &AdmissionRequest<'_>, claim: &mut Value) {
     {
         return;
     }
-    if let Some(name) = default_class(&request.load_all(&STORAGE_CLASS, ""), &IS_DEFAULT) {
+    if let Some(name) = default_class(&request.load_all(&STORAGE_CLASS), &IS_DEFAULT) {
         claim["spec"]["storageClassName"] = name.into();
     }
 }
 
-/// Returns whether the claim names a class, even the empty one.
+/// Returns whether the claim names a class, even if it is the empty one.
 fn has_class(claim: &Value) -> bool {
     !claim["metadata"]["annotations"][OLD_CLASS].is_null() || !claim["spec"]["storageClassName"].is_null()
 }

@@ -1,4 +1,4 @@
-//! DefaultTolerationSeconds: Pods survive a short absence of their node.
+//! DefaultTolerationSeconds: lets Pods stay while their node is briefly unavailable.
 
 use homeostat_api::kinds::core::pod::POD;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ pub(super) static PLUGIN: Plugin = Plugin {
     ..Plugin::new("DefaultTolerationSeconds", |resource| is_kind(resource, &POD))
 };
 
-/// How long a Pod stays on a node that stopped responding, Kubernetes' default.
+/// How long a Pod stays on a node that stopped responding: Kubernetes' default.
 const TOLERATION_S: u32 = 300;
 /// The taints of such a node.
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];

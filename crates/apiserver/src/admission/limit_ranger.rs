@@ -1,4 +1,4 @@
-//! LimitRanger: Pods and claims keep within the LimitRanges of their namespace, and containers get their defaults.
+//! LimitRanger: keeps Pods and claims within the LimitRanges of their namespace, and gives containers their defaults.
 
 use homeostat_api::kinds::core::limit_range::LIMIT_RANGE;
 use homeostat_api::kinds::core::persistent_volume_claim::PERSISTENT_VOLUME_CLAIM;
@@ -12,6 +12,7 @@ use super::plugin::{Mutate, Plugin, Validate};
 use super::pod_resources::{Amounts, parse_amounts, total};
 use super::request::is_kind;
 use super::{AdmissionRequest, Operation};
+use crate::stored::encode;
 
 pub(super) static PLUGIN: Plugin = Plugin {
     mutate: Mutate::Fill(mutate),
@@ -21,62 +22,91 @@ pub(super) static PLUGIN: Plugin = Plugin {
     })
 };
 
-/// Says which defaults were set.
+/// The annotation that lists the defaults that were set.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// The most limits times containers: some hundred times what anybody has. Every limit is compared with every container, and may give
-/// it a default.
+/// The maximum number of limits times containers: about a hundred times more than any cluster has. Every limit is
+/// compared with every container, and may give it a default.
 const WORK_MAX: usize = 50_000;
-/// The most violations that are listed.
+/// The size of all LimitRanges of a namespace that a write is checked against, as stored: about five hundred times what
+/// a cluster has. They are parsed for every Pod, and parsed they take ten times as much.
+const RANGES_BYTES_MAX: usize = 256 * 1024;
+/// The maximum number of violations that are listed.
 const ERRORS_MAX: usize = 100;
 
 fn mutate(request: &AdmissionRequest<'_>, object: &mut Value) {
-    if is_concerned(request) && is_kind(request.resource, &POD) {
-        let ranges = request.load_all(&LIMIT_RANGE, request.namespace);
-        // Too many are refused afterwards.
-        if work(object, &ranges) <= WORK_MAX {
-            for range in &ranges {
-                set_defaults(object, range);
-            }
-        }
+    if !is_concerned(request) || !is_kind(request.resource, &POD) {
+        return;
     }
-}
-
-/// Returns the number of limits times that of containers.
-fn work(pod: &Value, ranges: &[Value]) -> usize {
-    let count = |list: &Value| list.as_array().map_or(0, Vec::len);
-    let containers = count(&pod["spec"]["containers"]) + count(&pod["spec"]["initContainers"]);
-    let entries = |limit: &Value| {
-        let fields = limit.as_object().into_iter().flat_map(|fields| fields.values());
-        1 + fields.filter_map(Value::as_object).map(serde_json::Map::len).sum::<usize>()
-    };
-    let limits = ranges.iter().flat_map(|range| range["spec"]["limits"].as_array().into_iter().flatten());
-    limits.map(entries).sum::<usize>().saturating_mul(containers)
+    // If there is too much to do, `validate` refuses the Pod.
+    let _ = for_each_range(request, object, |object, range| {
+        set_defaults(object, range);
+        Ok(())
+    });
 }
 
 fn validate(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status> {
     if !is_concerned(request) {
         return Ok(());
     }
-    let ranges = request.load_all(&LIMIT_RANGE, request.namespace);
-    if is_kind(request.resource, &POD) && work(object, &ranges) > WORK_MAX {
-        let why = "the LimitRanges of the namespace have too many limits for so many containers";
-        return Err(request.forbidden(object, why));
-    }
-    for range in ranges {
-        let errors = if is_kind(request.resource, &POD) {
-            check_pod(object, &range)
+    let mut amounts = None;
+    let check = |object: &mut &Value, range: &Value| {
+        let mut violations = Violations::default();
+        if is_kind(request.resource, &POD) {
+            check_pod(amounts.get_or_insert_with(|| PodAmounts::parse(object)), range, &mut violations);
         } else {
-            check_claim(object, &range)
-        };
-        if !errors.is_empty() {
-            return Err(request.forbidden(object, &aggregate(errors)));
+            check_claim(object, range, &mut violations);
         }
+        violations.into_result()
+    };
+    for_each_range(request, &mut &*object, check).map_err(|why| request.forbidden(object, &why))
+}
+
+/// Visits the LimitRanges of the request's namespace one after the other, so that only one of them is in memory. Fails
+/// before the first if they are too large, and at the one with which the limits are too many for the Pod.
+fn for_each_range<T: std::borrow::Borrow<Value>>(
+    request: &AdmissionRequest<'_>,
+    object: &mut T,
+    mut visit: impl FnMut(&mut T, &Value) -> Result<(), String>,
+) -> Result<(), String> {
+    let (snapshot, prefix) = (request.snapshot(), LIMIT_RANGE.storage().prefix_in(request.namespace));
+    let bytes = snapshot.range(&prefix, "").map(|entry| entry.bytes.len()).sum::<usize>();
+    if bytes > RANGES_BYTES_MAX {
+        let (bytes, most) = (bytes / 1024, RANGES_BYTES_MAX / 1024);
+        return Err(format!(
+            "the LimitRanges of the namespace are too large: {bytes} KiB, and at most {most} KiB are checked"
+        ));
+    }
+    let containers = if is_kind(request.resource, &POD) { count_containers((*object).borrow()) } else { 0 };
+    let mut work = 0_usize;
+    for entry in snapshot.range(&prefix, "") {
+        let range = encode::parse_entry(entry);
+        work = work.saturating_add(count_entries(&range).saturating_mul(containers));
+        if work > WORK_MAX {
+            return Err(
+                "the LimitRanges of the namespace have too many limits for so many containers".to_owned()
+            );
+        }
+        visit(object, &range)?;
     }
     Ok(())
 }
 
-/// Returns whether limits apply to this write: those of a Pod's containers change only by a resize.
+fn count_containers(pod: &Value) -> usize {
+    let count = |list: &str| pod["spec"][list].as_array().map_or(0, Vec::len);
+    count("containers") + count("initContainers")
+}
+
+/// Returns the number of limits of a LimitRange and of the amounts in them.
+fn count_entries(range: &Value) -> usize {
+    let entries = |limit: &Value| {
+        let fields = limit.as_object().into_iter().flat_map(|fields| fields.values());
+        1 + fields.filter_map(Value::as_object).map(serde_json::Map::len).sum::<usize>()
+    };
+    range["spec"]["limits"].as_array().into_iter().flatten().map(entries).sum()
+}
+
+/// Returns whether limits apply to this write. Those of an existing Pod's containers change only through a resize.
 fn is_concerned(request: &AdmissionRequest<'_>) -> bool {
     if request.old.is_some_and(meta::is_deleting) {
         return false;
@@ -89,12 +119,48 @@ fn is_concerned(request: &AdmissionRequest<'_>) -> bool {
     }
 }
 
-/// Returns several errors as Kubernetes prints them together.
-fn aggregate(mut errors: Vec<String>) -> String {
-    let mut seen = std::collections::HashSet::new();
-    errors.retain(|error| seen.insert(error.clone()));
-    errors.truncate(ERRORS_MAX);
-    if let [one] = &*errors { one.clone() } else { format!("[{}]", errors.join(", ")) }
+/// The different violations of one LimitRange, of which the first [`ERRORS_MAX`] are kept.
+#[derive(Debug, Default)]
+struct Violations(Vec<String>);
+
+impl Violations {
+    fn add(&mut self, violation: Option<String>) {
+        if let Some(violation) = violation
+            && self.0.len() < ERRORS_MAX
+            && !self.0.contains(&violation)
+        {
+            self.0.push(violation);
+        }
+    }
+
+    /// Formats the violations the way Kubernetes does.
+    fn into_result(self) -> Result<(), String> {
+        match &*self.0 {
+            [] => Ok(()),
+            [one] => Err(one.clone()),
+            several => Err(format!("[{}]", several.join(", "))),
+        }
+    }
+}
+
+/// The amounts that a Pod requests and is limited to, parsed once for all limits.
+struct PodAmounts {
+    /// The requests and the limits of each container.
+    containers: Vec<(Amounts, Amounts)>,
+    /// The requests and the limits of the Pod as a whole.
+    total: (Amounts, Amounts),
+}
+
+impl PodAmounts {
+    fn parse(pod: &Value) -> Self {
+        let lists = ["containers", "initContainers"];
+        let containers = lists.iter().flat_map(|list| pod["spec"][*list].as_array().into_iter().flatten());
+        let parse = |container: &Value, which: &str| parse_amounts(&container["resources"][which]);
+        Self {
+            containers: containers.map(|one| (parse(one, "requests"), parse(one, "limits"))).collect(),
+            total: (total(pod, "requests"), total(pod, "limits")),
+        }
+    }
 }
 
 fn limits_of_type<'a>(range: &'a Value, kind: &'static str) -> impl Iterator<Item = &'a Value> {
@@ -110,7 +176,7 @@ fn set_defaults(pod: &mut Value, range: &Value) {
         }
         (list, all)
     });
-    // Limits first, as in Kubernetes: a missing request does not become the default limit.
+    // Limits come first, as in Kubernetes: a missing request does not become the default limit.
     defaults.reverse();
     let mut said = Vec::new();
     for (list, shown) in [("containers", "container"), ("initContainers", "init container")] {
@@ -141,45 +207,38 @@ fn set_if_absent(container: &mut Value, list: &str, name: &str, amount: &Value) 
     true
 }
 
-fn check_pod(pod: &Value, range: &Value) -> Vec<String> {
-    let mut errors = Vec::new();
+fn check_pod(pod: &PodAmounts, range: &Value, violations: &mut Violations) {
     for limit in limits_of_type(range, "Container") {
-        for list in ["containers", "initContainers"] {
-            for container in pod["spec"][list].as_array().into_iter().flatten() {
-                let of = |which: &str| parse_amounts(&container["resources"][which]);
-                check_limit(limit, &of("requests"), &of("limits"), &mut errors);
-            }
+        for amounts in &pod.containers {
+            check_limit(limit, amounts, violations);
         }
     }
     for limit in limits_of_type(range, "Pod") {
-        check_limit(limit, &total(pod, "requests"), &total(pod, "limits"), &mut errors);
+        check_limit(limit, &pod.total, violations);
     }
-    errors
 }
 
-fn check_claim(claim: &Value, range: &Value) -> Vec<String> {
+fn check_claim(claim: &Value, range: &Value, violations: &mut Violations) {
     let requests = parse_amounts(&claim["spec"]["resources"]["requests"]);
-    let mut errors = Vec::new();
     for limit in limits_of_type(range, "PersistentVolumeClaim") {
         for (name, least) in parse_amounts(&limit["min"]) {
             let given = RequestAndLimit::new(&name, &requests, &Amounts::new());
-            errors.extend(check_least(limit, &name, least, &given).err());
+            violations.add(check_least(limit, &name, least, &given).err());
         }
         for (name, most) in parse_amounts(&limit["max"]) {
             let bound = format!("maximum {name} usage per PersistentVolumeClaim is {most}");
-            match requests.get(&name) {
-                None => errors.push(format!("{bound}.  No request is specified")),
+            violations.add(match requests.get(&name) {
+                None => Some(format!("{bound}.  No request is specified")),
                 Some(request) if request.nanos() > most.nanos() => {
-                    errors.push(format!("{bound}, but request is {request}"));
+                    Some(format!("{bound}, but request is {request}"))
                 }
-                Some(_) => {}
-            }
+                Some(_) => None,
+            });
         }
     }
-    errors
 }
 
-/// What is requested and limited of one resource.
+/// The request and the limit for one resource.
 struct RequestAndLimit {
     request: Option<Quantity>,
     limit: Option<Quantity>,
@@ -191,13 +250,14 @@ impl RequestAndLimit {
     }
 }
 
-fn check_limit(limit: &Value, requests: &Amounts, limits: &Amounts, errors: &mut Vec<String>) {
+fn check_limit(limit: &Value, (requests, limits): &(Amounts, Amounts), violations: &mut Violations) {
     type Check = fn(&Value, &str, Quantity, &RequestAndLimit) -> Result<(), String>;
     let checks: [(&str, Check); 3] =
         [("min", check_least), ("max", check_most), ("maxLimitRequestRatio", check_ratio)];
     for (field, check) in checks {
         for (name, bound) in parse_amounts(&limit[field]) {
-            errors.extend(check(limit, &name, bound, &RequestAndLimit::new(&name, requests, limits)).err());
+            let given = RequestAndLimit::new(&name, requests, limits);
+            violations.add(check(limit, &name, bound, &given).err());
         }
     }
 }
@@ -273,7 +333,9 @@ mod tests {
     fn pods_keep_within_their_limits() {
         let check = |limit: Value, resources: Value, expected: &[&str]| {
             let pod = json!({"spec": {"containers": [{"name": "c", "resources": resources}]}});
-            assert_eq!(check_pod(&pod, &range(&limit)), expected);
+            let mut violations = Violations::default();
+            check_pod(&PodAmounts::parse(&pod), &range(&limit), &mut violations);
+            assert_eq!(violations.0, expected);
         };
         let given = json!({"requests": {"cpu": "1"}, "limits": {"cpu": "3"}});
         let of = |kind: &str, field: &str, cpu: &str| json!({"type": kind, field: {"cpu": cpu}});
@@ -294,5 +356,16 @@ mod tests {
             given,
             &["cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000"],
         );
+    }
+
+    #[test]
+    fn violations_are_bounded_while_they_are_collected() {
+        let limits =
+            (0..3 * ERRORS_MAX).map(|at| json!({"type": "Pod", "max": {format!("r{}", at / 2): "1"}}));
+        let range = json!({"spec": {"limits": limits.collect::<Vec<_>>()}});
+        let mut violations = Violations::default();
+        check_pod(&PodAmounts::parse(&json!({})), &range, &mut violations);
+        assert_eq!(violations.0.len(), ERRORS_MAX);
+        assert_eq!(violations.0[1], "maximum r1 usage per Pod is 1.  No limit is specified");
     }
 }

@@ -1,12 +1,12 @@
-//! Admission: parties other than the kind itself that may change or refuse a write.
+//! Admission: plugins, webhooks and policies that may change or refuse a write, in addition to the kind's own rules.
 //!
 //! Reading order: `request` (the information that plugins get about a write), `plugin` (the interface of a plugin),
 //! `config` (which of them are on), then one file per plugin, in the order in which kube-apiserver runs them
 //! (`PLUGINS`).
 //!
-//! **Invariant:** every mutating plugin runs before every validating one, each sort in the order of `PLUGINS`.
-//! **Invariant:** a plugin is only called for resources it is interested in; that is decided once for each row, so a
-//! write pays for the plugins that concern it and for no others.
+//! **Invariant:** every mutating plugin runs before every validating one, each group in the order of `PLUGINS`.
+//! **Invariant:** a plugin is only called for resources it is interested in. This is decided once per row, so a write
+//! pays only for the plugins that apply to it.
 
 mod certificate_approval;
 mod certificate_signing;
@@ -26,6 +26,7 @@ mod policy;
 mod priority;
 mod reinvocation;
 mod request;
+mod request_authorizer;
 mod request_matching;
 mod resource_quota;
 mod runtime_class;
@@ -34,21 +35,19 @@ mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
 mod webhook;
 
-use homeostat_api::resource::Resource;
 use homeostat_api::status::Status;
 use serde_json::Value;
 
 use crate::backend::CommitStep;
 
-use compiled_expressions::Expressions;
+use compiled_expressions::ExpressionCache;
 pub use config::{AdmissionConfig, PluginNameError};
 use plugin::{Mutate, Plugin, Validate};
 use pod_security::PodSecurityConfig;
 pub(crate) use request::{AdmissionRequest, AdmissionWarnings, Operation, ReinvocationState, RequestOptions};
-pub(crate) use resource_quota::recalculate as recalculate_quotas;
-use webhook::WebhookCalls;
+pub(crate) use resource_quota::{limit_quotas, recalculate as recalculate_quotas};
 
-/// All plugins, in the order of kube-apiserver.
+/// All plugins, in kube-apiserver's order.
 static PLUGINS: [&Plugin; 19] = [
     &namespace_lifecycle::PLUGIN,
     &limit_ranger::PLUGIN,
@@ -73,33 +72,29 @@ static PLUGINS: [&Plugin; 19] = [
 
 /// The plugins of a server.
 pub(crate) struct Admission {
-    /// Which plugins are on: a bit for each of [`PLUGINS`].
+    /// Which plugins are enabled: one bit for each of [`PLUGINS`].
     enabled: u32,
+    /// Which plugins do nothing unless webhooks or policies are configured.
+    configured: u32,
     plugins: AdmissionConfig,
-    webhook_calls: WebhookCalls,
-    expressions: Expressions,
+    expressions: ExpressionCache,
 }
 
 impl Admission {
-    /// Creates the admission of a server.
+    /// Creates the admission chain of a server.
     pub(crate) fn new(plugins: AdmissionConfig) -> Self {
         let enabled = mask_of(|plugin| plugins.is_enabled(plugin.name));
-        let (webhook_calls, expressions) = (WebhookCalls::default(), Expressions::default());
-        Self { enabled, plugins, webhook_calls, expressions }
+        let configured = mask_of(|plugin| plugin.needs_configuration);
+        Self { enabled, configured, plugins, expressions: ExpressionCache::default() }
     }
 
-    /// Returns the same plugins for a server over a copy of the store.
+    /// Returns the same plugins, for a server over a copy of the store.
     pub(crate) fn forked(&self) -> Self {
         Self::new(self.plugins.clone())
     }
 
-    /// Returns the calls of webhooks in progress.
-    fn webhook_calls(&self) -> &WebhookCalls {
-        &self.webhook_calls
-    }
-
     /// Returns the compiled expressions of webhooks and policies.
-    fn expressions(&self) -> &Expressions {
+    fn expressions(&self) -> &ExpressionCache {
         &self.expressions
     }
 
@@ -108,12 +103,12 @@ impl Admission {
         &self.plugins.pod_security
     }
 
-    /// Returns whether a plugin is on.
+    /// Returns whether a plugin is enabled.
     pub(crate) fn is_enabled(&self, name: &str) -> bool {
         self.plugins.is_enabled(name)
     }
 
-    /// Lets every mutating plugin change or refuse the object. It is null for a deletion.
+    /// Lets every mutating plugin change or refuse the object, which is null for a deletion.
     pub(crate) async fn mutate(
         &self,
         request: &AdmissionRequest<'_>,
@@ -125,7 +120,7 @@ impl Admission {
     }
 
     async fn mutate_once(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<(), Status> {
-        for plugin in self.concerned(request.resource) {
+        for plugin in self.concerned(request) {
             match plugin.mutate {
                 Mutate::Never => {}
                 Mutate::Fill(fill) => fill(request, object),
@@ -136,13 +131,13 @@ impl Admission {
         Ok(())
     }
 
-    /// Lets every validating plugin refuse the object. It is null for a deletion.
+    /// Lets every validating plugin refuse the object, which is null for a deletion.
     pub(crate) async fn validate(
         &self,
         request: &AdmissionRequest<'_>,
         object: &Value,
     ) -> Result<(), Status> {
-        for plugin in self.concerned(request.resource) {
+        for plugin in self.concerned(request) {
             match plugin.validate {
                 Validate::Never => {}
                 Validate::Now(validate) => validate(request, object)?,
@@ -152,25 +147,29 @@ impl Admission {
         Ok(())
     }
 
-    /// Returns the steps that charge a write to the quotas of its namespace, to be committed with it. This is the last
-    /// of the validating plugins.
-    pub(crate) fn charge_quotas(
+    /// Returns the steps that charge a write to the quotas of its namespace. They are committed together with the
+    /// write. This is the last of the validating plugins.
+    pub(crate) async fn charge_quotas(
         &self,
         request: &AdmissionRequest<'_>,
         object: &Value,
     ) -> Result<Vec<CommitStep>, Status> {
         if self.is_enabled(resource_quota::NAME) {
-            resource_quota::charge(request, object)
+            resource_quota::charge(request, object).await
         } else {
             Ok(Vec::new())
         }
     }
 
-    /// Returns the enabled plugins that are interested in a resource.
-    fn concerned(&self, resource: &Resource) -> impl Iterator<Item = &'static Plugin> + use<> {
+    /// Returns the enabled plugins that are interested in the resource and have something to do.
+    fn concerned(&self, request: &AdmissionRequest<'_>) -> impl Iterator<Item = &'static Plugin> + use<> {
+        let resource = request.resource;
         let interested =
             resource.interested_plugins.get_or_init(|| mask_of(|plugin| (plugin.is_interested)(resource)));
         let mut left = interested & self.enabled;
+        if left & self.configured != 0 && !request.has_configurations() {
+            left &= !self.configured;
+        }
         std::iter::from_fn(move || {
             let at = left.trailing_zeros() as usize;
             left &= left.wrapping_sub(1);
@@ -179,7 +178,7 @@ impl Admission {
     }
 }
 
-/// Returns a bit for each plugin that is meant.
+/// Returns a mask with one bit for each plugin that the predicate accepts.
 fn mask_of(is_meant: impl Fn(&Plugin) -> bool) -> u32 {
     let bits = PLUGINS.iter().enumerate().filter(|(_, plugin)| is_meant(plugin));
     bits.fold(0, |mask, (at, _)| mask | 1 << at)

@@ -1,15 +1,15 @@
-//! NamespaceLifecycle: objects are created in existing namespaces only, none in one that is being deleted, and some
+//! NamespaceLifecycle: objects can only be created in a namespace that exists and is not being deleted, and some
 //! namespaces cannot be deleted.
 //!
-//! The plugin refuses; [`check_create`] also returns the condition under which the write is committed, so that a
-//! namespace that is deleted at the same moment cannot get one more object.
+//! Besides refusing writes, [`check_create`] returns a condition for the commit, so that a namespace that is deleted
+//! at the same moment cannot gain another object.
 
 use homeostat_api::kinds::authorization::local_subject_access_review::LOCAL_SUBJECT_ACCESS_REVIEW;
 use homeostat_api::kinds::core::namespace::NAMESPACE;
 use homeostat_api::object::meta;
 use homeostat_api::resource::Resource;
 use homeostat_api::status::{ResourceName, Status};
-use homeostat_api::storage::Storage;
+use homeostat_api::storage_identity::ResourceIdentity;
 use homeostat_core::Key;
 use homeostat_store::Expect;
 use serde_json::Value;
@@ -33,7 +33,7 @@ pub(crate) const NAME: &str = "NamespaceLifecycle";
 /// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 /// The storage of namespaces.
-const STORAGE: Storage<'static> = NAMESPACE.storage();
+const STORAGE: ResourceIdentity<'static> = NAMESPACE.storage();
 
 /// Returns the key of a namespace.
 pub(crate) fn key(name: &str) -> Key {
@@ -51,7 +51,7 @@ fn admit(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<(), Statu
     }
 }
 
-/// Refuses to delete a namespace that every cluster has.
+/// Refuses to delete a namespace that every cluster needs.
 fn check_delete(request: &AdmissionRequest<'_>) -> Result<(), Status> {
     if is_kind(request.resource, &NAMESPACE) && IMMORTAL.contains(&request.name) {
         return Err(Status::forbidden(
@@ -62,7 +62,7 @@ fn check_delete(request: &AdmissionRequest<'_>) -> Result<(), Status> {
     Ok(())
 }
 
-/// Checks that an object may be created here. Returns the condition that must still hold when it is committed.
+/// Checks that an object may be created here. Returns the condition that must still hold at commit time.
 pub(crate) fn check_create(
     backend: &Backend,
     resource: &Resource,
@@ -77,9 +77,9 @@ pub(crate) fn check_create(
     let Some(entry) = snapshot.get(&key) else {
         return Err(Status::not_found(&ResourceName { group: "", resource: "namespaces", name: namespace }));
     };
-    // The cheap test comes first: only an object that contains the word can be marked.
+    // The cheap test comes first: only an object that contains this word can be marked for deletion.
     let may_end = memchr::memmem::find(&entry.bytes, b"\"deletionTimestamp\"").is_some();
-    if may_end && meta::is_deleting(&encode::decode(entry)) {
+    if may_end && meta::is_deleting(&encode::parse_entry(entry)) {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
         let message = format!("namespace {namespace} is being terminated");

@@ -1,7 +1,7 @@
-//! What an admission plugin is: a name, the resources it is interested in, and what it does in the two stages.
+//! Defines an admission plugin: a name, the resources it is interested in, and what it does in the two stages.
 //!
-//! Plugins are plain functions of the request, the object and the store. Few of them wait for anything; those that do
-//! return a boxed future, the others cost one call.
+//! Plugins are plain functions of the request, the object and the store. The few that wait for something return a
+//! boxed future; the others cost one call.
 
 use futures::future::BoxFuture;
 use homeostat_api::resource::Resource;
@@ -12,10 +12,12 @@ use super::AdmissionRequest;
 
 /// An admission plugin.
 pub(super) struct Plugin {
-    /// Its name, as in `--disable-admission-plugins`.
+    /// The name, as in `--disable-admission-plugins`.
     pub(super) name: &'static str,
-    /// Returns whether it ever looks at objects of a resource, with all their subresources. Asked once for each row.
+    /// Returns whether it ever looks at objects of a resource or their subresources. Called once per row.
     pub(super) is_interested: fn(&Resource) -> bool,
+    /// Whether it does nothing unless webhooks or policies are configured.
+    pub(super) needs_configuration: bool,
     /// What it does in the mutating stage.
     pub(super) mutate: Mutate,
     /// What it does in the validating stage.
@@ -23,32 +25,43 @@ pub(super) struct Plugin {
 }
 
 impl Plugin {
-    /// A plugin that does nothing, to be extended.
+    /// Creates a plugin that does nothing yet.
     pub(super) const fn new(name: &'static str, is_interested: fn(&Resource) -> bool) -> Self {
-        Self { name, is_interested, mutate: Mutate::Never, validate: Validate::Never }
+        Self {
+            name,
+            is_interested,
+            needs_configuration: false,
+            mutate: Mutate::Never,
+            validate: Validate::Never,
+        }
+    }
+
+    /// Creates a plugin that asks the stored webhooks or policies.
+    pub(super) const fn configured(name: &'static str, is_interested: fn(&Resource) -> bool) -> Self {
+        Self { needs_configuration: true, ..Self::new(name, is_interested) }
     }
 }
 
 /// The mutating stage of a plugin.
 #[derive(Clone, Copy)]
 pub(super) enum Mutate {
-    /// It has none.
+    /// The plugin has no mutating stage.
     Never,
-    /// Changes the object, and never refuses it.
+    /// Changes the object but never refuses it.
     Fill(fn(&AdmissionRequest<'_>, &mut Value)),
     /// Changes or refuses the object.
     Now(fn(&AdmissionRequest<'_>, &mut Value) -> Result<(), Status>),
-    /// The same, but may have to wait.
+    /// Changes or refuses the object, and may wait.
     Waiting(for<'a> fn(&'a AdmissionRequest<'a>, &'a mut Value) -> BoxFuture<'a, Result<(), Status>>),
 }
 
 /// The validating stage of a plugin.
 #[derive(Clone, Copy)]
 pub(super) enum Validate {
-    /// It has none.
+    /// The plugin has no validating stage.
     Never,
-    /// Refuses the object, or not.
+    /// Accepts or refuses the object.
     Now(fn(&AdmissionRequest<'_>, &Value) -> Result<(), Status>),
-    /// The same, but may have to wait.
+    /// Accepts or refuses the object, and may wait.
     Waiting(for<'a> fn(&'a AdmissionRequest<'a>, &'a Value) -> BoxFuture<'a, Result<(), Status>>),
 }

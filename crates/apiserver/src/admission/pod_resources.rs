@@ -1,15 +1,15 @@
-//! Amounts of resources, and what a Pod takes of them: the sum over its containers, or the largest of its init
-//! containers, or what it says for the Pod as a whole.
+//! Resource amounts, and how much of each resource a Pod uses: the sum over its containers, the largest of its init
+//! containers, or the amount given for the Pod as a whole.
 
 use std::collections::BTreeMap;
 
 use homeostat_core::quantity::Quantity;
 use serde_json::Value;
 
-/// Amounts by name of resource.
+/// Amounts by resource name.
 pub(super) type Amounts = BTreeMap<String, Quantity>;
 
-/// Parses a map of quantities; leaves out what is none.
+/// Parses a map of quantities, leaving out invalid ones.
 pub(super) fn parse_amounts(list: &Value) -> Amounts {
     let parse = |value: &Value| match value {
         Value::String(text) => text.parse().ok(),
@@ -19,7 +19,7 @@ pub(super) fn parse_amounts(list: &Value) -> Amounts {
     fields.filter_map(|(name, value)| Some((name.clone(), parse(value)?))).collect()
 }
 
-/// Adds amounts.
+/// Adds `more` to `sum`.
 pub(super) fn add(sum: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         sum.entry(name.clone()).and_modify(|sum| *sum = sum.plus(*amount)).or_insert(*amount);
@@ -44,7 +44,7 @@ pub(super) fn total(pod: &Value, which: &str) -> Amounts {
     for container in in_list("containers") {
         add(&mut sum, &of(container));
     }
-    // Sidecars run beside everything that starts after them.
+    // Sidecars keep running alongside everything that starts after them.
     let (mut sidecars, mut starting) = (Amounts::new(), Amounts::new());
     for container in in_list("initContainers") {
         let mut own = of(container);
@@ -63,7 +63,7 @@ pub(super) fn total(pod: &Value, which: &str) -> Amounts {
     sum
 }
 
-/// Returns whether a resource can be given to a Pod as a whole.
+/// Returns whether a resource can be specified for a Pod as a whole.
 fn is_for_pods(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }

@@ -1,4 +1,4 @@
-//! Priority: Pods get the priority of their class, and only one class is the default.
+//! Priority: gives Pods the priority of their class, and allows only one default class.
 
 use homeostat_api::kinds::core::pod::POD;
 use homeostat_api::kinds::scheduling::priority_class::PRIORITY_CLASS;
@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::plugin::{Mutate, Plugin, Validate};
 use super::request::is_kind;
 use super::{AdmissionRequest, Operation};
+use crate::stored::encode;
 
 pub(super) static PLUGIN: Plugin = Plugin {
     mutate: Mutate::Now(set_priority),
@@ -16,7 +17,7 @@ pub(super) static PLUGIN: Plugin = Plugin {
     ..Plugin::new("Priority", |resource| is_kind(resource, &POD) || is_kind(resource, &PRIORITY_CLASS))
 };
 
-/// The fields of a Pod that its class decides.
+/// The fields of a Pod that its class determines.
 const DECIDED: [&str; 2] = ["priority", "preemptionPolicy"];
 
 fn set_priority(request: &AdmissionRequest<'_>, pod: &mut Value) -> Result<(), Status> {
@@ -60,7 +61,7 @@ fn set_priority_of_new(request: &AdmissionRequest<'_>, pod: &mut Value) -> Resul
         .map_err(|why| request.forbidden(pod, &why))
 }
 
-/// Returns the classes that every cluster has, even before they are stored.
+/// Returns a class that every cluster has, even before it is stored.
 fn system_class(name: &str) -> Option<Value> {
     match name {
         "system-cluster-critical" => Some(json!({"value": 2_000_000_000})),
@@ -69,15 +70,19 @@ fn system_class(name: &str) -> Option<Value> {
     }
 }
 
-/// Returns the default class; of several that with the lowest value.
+/// Returns the default class; if there are several, the one with the lowest value.
 fn default_class(request: &AdmissionRequest<'_>) -> Option<Value> {
-    let classes = request.load_all(&PRIORITY_CLASS, "").into_iter();
-    classes
+    let (snapshot, all) = (request.snapshot(), PRIORITY_CLASS.storage().prefix());
+    // The cheap test comes first: only an object that contains these words can be a default.
+    let may_be_default = |bytes: &[u8]| memchr::memmem::find(bytes, b"\"globalDefault\":true").is_some();
+    let entries = snapshot.range(&all, "").filter(|entry| may_be_default(&entry.bytes));
+    entries
+        .map(|entry| encode::parse_entry(entry))
         .filter(|class| class["globalDefault"] == true)
         .min_by_key(|class| class["value"].as_i64().unwrap_or_default())
 }
 
-/// Sets a field to what the class says, and refuses another value.
+/// Sets a field to the value from the class. Refuses a Pod that specifies a different value.
 fn agree(pod: &mut Value, field: &str, computed: &Value, what: &str) -> Result<(), String> {
     let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let said = &pod["spec"][field];

@@ -1,32 +1,33 @@
-//! Reinvocation: mutating plugins run a second time if a webhook changed the object, and webhooks that ask for it are
-//! asked again about changes that came after them.
+//! Reinvocation: mutating plugins run a second time if a webhook changed the object, and webhooks that request it are
+//! called again about changes made after their turn.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// What is known of the first round of mutating plugins, and of the second.
+/// The state of the first and second rounds of mutating plugins.
 #[derive(Debug, Default)]
 pub(super) struct Reinvocation {
     is_second_round: bool,
     is_wanted: bool,
-    /// Those that were asked and want to be asked again about later changes.
+    /// Webhooks that were called and want to be called again about later changes.
     asked: BTreeSet<String>,
-    /// Those whose turn it is in the second round.
+    /// Webhooks to call in the second round.
     again: BTreeSet<String>,
-    /// The object as the webhooks left it.
+    /// The object after the webhooks of the first round.
     left: Option<Value>,
 }
 
 impl Reinvocation {
-    /// Begins the second round, if there has to be one.
+    /// Begins the second round if one is needed. Returns whether it did.
     pub(super) fn begin_second_round(&mut self) -> bool {
         let begins = self.is_wanted && !self.is_second_round;
         self.is_second_round |= begins;
         begins
     }
 
-    /// Notes what other plugins changed since the webhooks of the first round.
+    /// Schedules the waiting webhooks again if other plugins changed the object after the webhooks of the first
+    /// round.
     pub(super) fn begin_webhooks(&mut self, object: &Value) {
         if self.is_second_round && self.left.as_ref().is_some_and(|left| left != object) {
             self.again.append(&mut self.asked);
@@ -39,12 +40,12 @@ impl Reinvocation {
         }
     }
 
-    /// Returns whether this one is not asked in this round.
+    /// Returns whether to skip this webhook in this round.
     pub(super) fn must_skip(&self, id: &str) -> bool {
         self.is_second_round && !self.again.contains(id)
     }
 
-    /// Records an answer. A change is news for every webhook that was asked before.
+    /// Records an answer. A change concerns every webhook that was called before.
     pub(super) fn record_answer(&mut self, id: &str, is_changed: bool, wants_news: bool) {
         if is_changed {
             self.again.append(&mut self.asked);

@@ -1,17 +1,20 @@
-//! The information that plugins get about a write, besides the object: who does what to which resource, and how.
+//! The information that plugins get about a write, apart from the object: who does what to which resource, and how.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use homeostat_api::object::meta;
 use homeostat_api::resource::Resource;
 use homeostat_api::resource::declaration::BuiltInKind;
 use homeostat_api::status::Status;
-use homeostat_api::storage::Storage;
+use homeostat_api::storage_identity::ResourceIdentity;
+use homeostat_core::Prefix;
 use homeostat_store::Snapshot;
 use serde_json::Value;
 
 use super::Admission;
 use super::reinvocation::Reinvocation;
+use super::request_matching::CONFIGURATION_GROUP;
 use crate::auth::Identity;
 use crate::backend::Backend;
 use crate::request::Query;
@@ -28,7 +31,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// Returns its name in rules and reviews.
+    /// Returns its name as in rules and reviews.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -39,7 +42,7 @@ impl Operation {
     }
 }
 
-/// A write that plugins are asked about.
+/// A write, as plugins see it.
 pub(crate) struct AdmissionRequest<'a> {
     pub(crate) backend: &'a Backend,
     pub(crate) admission: &'a Admission,
@@ -57,30 +60,34 @@ pub(crate) struct AdmissionRequest<'a> {
     pub(crate) is_dry_run: bool,
     /// The options of the request.
     pub(crate) options: RequestOptions<'a>,
-    /// Warnings for the client, whatever becomes of the request.
+    /// Warnings for the client, sent whether or not the request succeeds.
     pub(crate) warnings: &'a AdmissionWarnings,
-    /// The slot of the request, which it gives away while it waits for others.
+    /// The slot of the request, which is released while the request waits for webhooks.
     pub(crate) slot: Option<&'a SlotHandle>,
-    /// What is known of earlier rounds of mutating plugins.
+    /// The state of the rounds of mutating plugins.
     pub(crate) state: ReinvocationState,
 }
 
-/// What is known of earlier rounds of mutating plugins.
+/// The state of the rounds of mutating plugins.
 #[derive(Debug, Default)]
 pub(crate) struct ReinvocationState(Mutex<Reinvocation>);
 
 /// The options of a request.
 #[derive(Clone, Copy)]
 pub(crate) enum RequestOptions<'a> {
-    /// Those of a write, in its query.
+    /// The options of a write, from its query.
     Write(&'a Query),
-    /// Those of a deletion, as `DeleteOptions`.
+    /// The `DeleteOptions` of a deletion.
     Delete(&'a Value),
 }
 
-/// Warnings of plugins, each once: a write may be tried several times.
+/// Collects the plugins' warnings and audit annotations. Each warning is kept once, since a write may be tried
+/// several times.
 #[derive(Debug, Default)]
-pub(crate) struct AdmissionWarnings(Mutex<Vec<String>>);
+pub(crate) struct AdmissionWarnings {
+    warnings: Mutex<Vec<String>>,
+    annotations: Mutex<BTreeMap<String, String>>,
+}
 
 impl AdmissionWarnings {
     fn add(&self, warning: String) {
@@ -96,22 +103,27 @@ impl AdmissionWarnings {
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the annotations.
+    pub(crate) fn take_annotations(&self) -> BTreeMap<String, String> {
+        std::mem::take(&mut self.annotations.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl AdmissionRequest<'_> {
-    /// Returns whether this is a write of objects of this kind themselves, not of a subresource.
+    /// Returns whether this writes an object of this kind itself, not a subresource.
     pub(crate) fn is_of(&self, kind: &BuiltInKind) -> bool {
         self.subresource.is_empty() && is_kind(self.resource, kind)
     }
 
-    /// Returns the refusal of this write.
+    /// Returns the status that refuses this write.
     pub(crate) fn forbidden(&self, object: &Value, why: &str) -> Status {
         Status::forbidden(&self.resource.about(self.shown_name(object)), why)
     }
 
-    /// Returns the name that refusals show: a new object may not have one yet.
+    /// Returns the name that refusals show. A new object may not have one yet.
     pub(crate) fn shown_name<'a>(&'a self, object: &'a Value) -> &'a str {
         let generated = || Some(meta::text(object, "generateName")).filter(|name| !name.is_empty());
         let given = || Some(meta::name(object)).filter(|name| !name.is_empty());
@@ -119,7 +131,7 @@ impl AdmissionRequest<'_> {
         on_path.or_else(given).or_else(generated).unwrap_or("Unknown")
     }
 
-    /// Returns what is known of earlier rounds of mutating plugins.
+    /// Returns the state of the rounds of mutating plugins.
     pub(super) fn reinvocation(&self) -> MutexGuard<'_, Reinvocation> {
         self.state.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,25 +141,37 @@ impl AdmissionRequest<'_> {
         self.warnings.add(warning);
     }
 
-    /// Returns the stored objects now.
+    /// Adds an annotation to the audit log. A later value replaces an earlier one, since a write may be tried several
+    /// times.
+    pub(crate) fn annotate(&self, key: String, value: String) {
+        let annotations = &self.warnings.annotations;
+        annotations.lock().unwrap_or_else(PoisonError::into_inner).insert(key, value);
+    }
+
+    /// Returns a snapshot of the store as it is now.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.backend.store.snapshot()
     }
 
-    /// Returns a stored object of a built-in kind.
-    pub(crate) fn load(&self, kind: &BuiltInKind, namespace: &str, name: &str) -> Option<Value> {
-        self.snapshot().get(&kind.storage().key(namespace, name)).map(|entry| encode::decode(entry))
+    /// Returns whether any webhook or policy is stored: one search for all of them, because usually there is none.
+    pub(super) fn has_configurations(&self) -> bool {
+        let all = Prefix::group(CONFIGURATION_GROUP);
+        self.snapshot().range(&all, "").next().is_some()
     }
 
-    /// Returns all stored objects of a built-in kind, those of one namespace if it has any.
-    pub(crate) fn load_all(&self, kind: &BuiltInKind, namespace: &str) -> Vec<Value> {
-        let storage = kind.storage();
-        let prefix = if namespace.is_empty() { storage.prefix() } else { storage.prefix_in(namespace) };
-        self.snapshot().range(&prefix, "").map(|entry| encode::decode(entry)).collect()
+    /// Returns a stored object of a built-in kind.
+    pub(crate) fn load(&self, kind: &BuiltInKind, namespace: &str, name: &str) -> Option<Value> {
+        self.snapshot().get(&kind.storage().key(namespace, name)).map(|entry| encode::parse_entry(entry))
+    }
+
+    /// Returns all stored objects of a cluster-scoped built-in kind, of which there are few, and which few may write.
+    /// Those of a namespace are as many and as large as its users want: visit them one by one.
+    pub(crate) fn load_all(&self, kind: &BuiltInKind) -> Vec<Value> {
+        self.snapshot().range(&kind.storage().prefix(), "").map(|entry| encode::parse_entry(entry)).collect()
     }
 }
 
-/// Returns whether a row serves objects of this kind, in whatever version.
+/// Returns whether a row serves objects of this kind, in any version.
 pub(crate) fn is_kind(resource: &Resource, kind: &BuiltInKind) -> bool {
-    matches!(resource.storage(), Storage::BuiltIn(..)) && resource.storage() == kind.storage()
+    matches!(resource.storage(), ResourceIdentity::BuiltIn(..)) && resource.storage() == kind.storage()
 }

@@ -1,4 +1,4 @@
-//! Which requests webhooks and policies are asked about: rules, selectors, equivalent resources.
+//! Decides which requests webhooks and policies apply to: rules, selectors, equivalent resources.
 
 use std::sync::Arc;
 
@@ -11,15 +11,16 @@ use serde_json::Value;
 use super::AdmissionRequest;
 use super::request::is_kind;
 
-/// The group of the objects that configure admission. Nobody is asked about them: they could never be repaired.
-const CONFIGURATION_GROUP: &str = "admissionregistration.k8s.io";
+/// The group of the objects that configure admission. They bypass webhooks and policies, or a broken configuration
+/// could never be repaired.
+pub(super) const CONFIGURATION_GROUP: &str = "admissionregistration.k8s.io";
 
-/// Returns whether webhooks and policies may ever be asked about a resource.
+/// Returns whether webhooks and policies can apply to a resource.
 pub(super) fn is_admissible(resource: &Resource) -> bool {
     &*resource.group != CONFIGURATION_GROUP
 }
 
-/// Returns the resource that a rule matches: that of the request, or an equivalent one if the policy allows.
+/// Returns the resource that a rule matches: the request's own, or an equivalent one if the match policy allows it.
 pub(super) fn matched_resource(
     request: &AdmissionRequest<'_>,
     rules: &Value,
@@ -76,7 +77,8 @@ pub(super) fn rule_matches(
         && is_named
 }
 
-/// Returns whether the namespace of a request is selected. Other cluster-scoped objects always are.
+/// Returns whether the namespace of a request is selected. Always true for cluster-scoped objects other than
+/// Namespaces.
 pub(super) fn namespace_matches(
     request: &AdmissionRequest<'_>,
     selector: &Value,

@@ -1,4 +1,4 @@
-//! RuntimeClass: the class of a Pod must exist; its overhead and its scheduling constraints become those of the Pod.
+//! RuntimeClass: requires the class of a Pod to exist, and copies its overhead and scheduling constraints to the Pod.
 
 use homeostat_api::kinds::core::pod::POD;
 use homeostat_api::kinds::node::runtime_class::RUNTIME_CLASS;
@@ -64,7 +64,7 @@ fn set_overhead(pod: &mut Value, overhead: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether both name the same resources and the same amount of each.
+/// Returns whether both contain the same resources in the same amounts.
 fn is_same_amount(one: &Value, other: &Value) -> bool {
     if is_zero(Some(one)) && is_zero(Some(other)) {
         return true;
@@ -100,7 +100,7 @@ fn set_scheduling(pod: &mut Value, scheduling: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Keeps the tolerations that no other one includes; the first of equal ones.
+/// Drops the tolerations that another one includes. Of equal ones, keeps the first.
 fn merge_tolerations(all: &[Value]) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::new();
     for (at, one) in all.iter().enumerate() {
@@ -113,7 +113,7 @@ fn merge_tolerations(all: &[Value]) -> Vec<Value> {
     merged
 }
 
-/// Returns whether a toleration tolerates everything that another one does.
+/// Returns whether `larger` tolerates everything that `smaller` does.
 fn includes(larger: &Value, smaller: &Value) -> bool {
     let text = |one: &Value, field: &str| one[field].as_str().unwrap_or_default().to_owned();
     let is_same = |field: &str| text(larger, field) == text(smaller, field);

@@ -1,6 +1,6 @@
-//! ServiceAccount: every Pod has an account, and with it a token and the secrets to pull images.
+//! ServiceAccount: gives every Pod an account, and with it a token and the secrets to pull images.
 //!
-//! Kubernetes waits a while for the account `default`, which a controller creates; here the plugin creates it at once
+//! Kubernetes waits a while for a controller to create the account `default`. Here the plugin creates it immediately
 //! if the namespace does not have it yet, exactly as the background task would.
 
 use futures::future::BoxFuture;
@@ -21,19 +21,19 @@ pub(super) static PLUGIN: Plugin = Plugin {
     ..Plugin::new("ServiceAccount", |resource| is_kind(resource, &POD))
 };
 
-/// The account of Pods that name none.
+/// The account of Pods that do not name one.
 const DEFAULT: &str = "default";
 /// Where containers find their token.
 const TOKEN_FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// The beginning of the name of the volume with the token.
+/// The prefix of the name of the volume with the token.
 const VOLUME_PREFIX: &str = "kube-api-access-";
-/// How long a token is valid: an hour, and seven seconds by which Kubernetes recognizes volumes of this plugin.
+/// The lifetime of a token: an hour plus seven seconds, by which Kubernetes recognizes volumes of this plugin.
 const TOKEN_S: u32 = 3607;
-/// The random letters in the name of the volume.
+/// The number of random letters in the name of the volume.
 const SUFFIX_LETTERS: usize = 5;
-/// Marks a copy of a Pod that its node runs anyway.
+/// Marks a mirror Pod: the copy of a Pod that its node runs on its own.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// Lets Pods of an account use only the secrets that the account names.
+/// Restricts Pods of an account to the secrets that the account names.
 const ENFORCE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 
 fn mutate_boxed<'a>(
@@ -53,7 +53,7 @@ async fn mutate(request: &AdmissionRequest<'_>, pod: &mut Value) -> Result<(), S
     if is_zero(pod["spec"].get("serviceAccountName")) {
         pod["spec"]["serviceAccountName"] = DEFAULT.into();
     }
-    // The deprecated field always says the same.
+    // The deprecated field always has the same value.
     pod["spec"]["serviceAccount"] = pod["spec"]["serviceAccountName"].clone();
     let name = account_name(pod);
     if name == DEFAULT && request.load(&SERVICE_ACCOUNT, request.namespace, DEFAULT).is_none() {
@@ -91,7 +91,7 @@ fn should_mount(account: &Value, pod: &Value) -> bool {
     says(&pod["spec"]).or_else(|| says(account)).unwrap_or(true)
 }
 
-/// Mounts the token into every container that mounts nothing there itself.
+/// Mounts the token into every container that mounts nothing else at its path.
 fn mount_token(pod: &mut Value, generated: &str) {
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
     let mut names = volumes.filter_map(|volume| volume["name"].as_str());
@@ -178,7 +178,8 @@ fn check_mirror(pod: &Value) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Returns the secrets that variables of containers refer to: list, container, variable (none for whole sets), secret.
+/// Returns the secrets that the environment variables of containers refer to: list, container, variable (none for
+/// whole sets), secret.
 fn container_secrets<'a>(
     spec: &'a Value,
     lists: &'a [&'a str],

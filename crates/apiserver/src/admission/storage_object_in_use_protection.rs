@@ -1,4 +1,4 @@
-//! StorageObjectInUseProtection: volumes, claims and their classes get the finalizer that keeps them while in use.
+//! StorageObjectInUseProtection: gives volumes, claims and their classes the finalizer that keeps them while in use.
 
 use homeostat_api::kinds::core::persistent_volume::PERSISTENT_VOLUME;
 use homeostat_api::kinds::core::persistent_volume_claim::PERSISTENT_VOLUME_CLAIM;

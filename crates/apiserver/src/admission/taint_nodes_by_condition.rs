@@ -1,6 +1,6 @@
-//! TaintNodesByCondition: a new Node takes no Pods until it is known to be ready.
+//! TaintNodesByCondition: keeps Pods off a new Node until it is known to be ready.
 //!
-//! The taint is removed by the background task for Nodes, as Kubernetes' controller does.
+//! The background task for Nodes removes the taint, as Kubernetes' controller does.
 
 use homeostat_api::kinds::core::node::NODE;
 use serde_json::{Value, json};

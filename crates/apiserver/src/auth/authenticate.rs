@@ -3,27 +3,31 @@
 //! **Invariant:** credentials that are presented but invalid are refused with 401, even where anonymous requests are
 //! allowed; the first valid credentials decide. Tokens are kept as hashes and compared in constant time.
 
+use std::sync::OnceLock;
+
 use homeostat_api::status::Status;
 use homeostat_core::Clock;
 use http::{HeaderMap, header};
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
+use super::audience_token::AudienceTokens;
 use super::service_account::{AcceptedToken, ISSUER, TokenIssuer};
 use super::{Identity, StaticTokens};
 use crate::refusal_counts::RefusalCounts;
+use crate::refusal_log::RefusalLog;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// The message for a token that belongs to nobody, or not to the requested audience.
+/// The message for a token that is unknown, or not valid for the requested audience.
 const INVALID: &str = "invalid bearer token";
-/// The prefix with which browsers send a token, since they cannot set headers on WebSockets.
+/// The prefix with which browsers send a token, as they cannot set headers on WebSockets.
 const WEBSOCKET_TOKEN_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// What the other end of a connection proved in the TLS handshake.
 #[derive(Clone, Debug, Default)]
-pub enum Peer {
+pub enum ClientCertificateProof {
     /// No certificate.
     #[default]
     Unnamed,
@@ -38,19 +42,23 @@ pub enum Peer {
     Untrusted,
 }
 
-/// Finds out who sent a request.
+/// Determines who sent a request.
 pub struct Authenticator {
     tokens: Vec<([u8; 32], Identity)>,
     issuer: Option<TokenIssuer>,
     allows_anonymous: bool,
     clock: Clock,
-    /// Counts of the requests that the listener refused. They are here because the API shows them, and both parts
-    /// share the authenticator.
+    /// Counts the requests that the listener refused. Kept here because both the listener, which counts
+    /// them, and the API, which shows them, share the authenticator.
     pub(crate) refusals: RefusalCounts,
+    /// The log of those requests, if the API has one.
+    refusal_log: OnceLock<Box<dyn RefusalLog>>,
+    /// Tokens for others than this server.
+    audience_tokens: AudienceTokens,
 }
 
 impl Authenticator {
-    /// Creates an authenticator that knows nobody: everyone is anonymous, and every token is refused.
+    /// Creates an authenticator that knows no users: everyone is anonymous, and every token is refused.
     pub fn new(clock: Clock) -> Self {
         Self {
             tokens: Vec::new(),
@@ -58,7 +66,19 @@ impl Authenticator {
             allows_anonymous: true,
             clock,
             refusals: RefusalCounts::default(),
+            refusal_log: OnceLock::new(),
+            audience_tokens: AudienceTokens::default(),
         }
+    }
+
+    /// Records the requests that the listener refuses in this log. Only the first call has an effect.
+    pub(crate) fn record_refusals(&self, log: Box<dyn RefusalLog>) {
+        let _ = self.refusal_log.set(log);
+    }
+
+    /// Returns the log of requests that the listener refuses.
+    pub(crate) fn refusal_log(&self) -> Option<&dyn RefusalLog> {
+        self.refusal_log.get().map(|log| &**log)
     }
 
     /// Accepts this token as that user. Keeps only its hash.
@@ -74,7 +94,7 @@ impl Authenticator {
         tokens.iter().fold(self, |known, (token, identity)| known.with_token(token, identity.clone()))
     }
 
-    /// Issues and accepts tokens of service accounts.
+    /// Issues and accepts service account tokens.
     #[must_use]
     pub fn with_issuer(mut self, issuer: TokenIssuer) -> Self {
         self.issuer = Some(issuer);
@@ -93,14 +113,18 @@ impl Authenticator {
         self.issuer.as_ref()
     }
 
-    /// Returns the time with which reviews are stamped.
+    /// Returns the current time, for the timestamps of reviews.
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
     /// Returns the user who sent these headers over a connection with this peer.
-    pub fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Identity, Status> {
-        if let Peer::Named { identity, until } = peer
+    pub fn authenticate(
+        &self,
+        peer: &ClientCertificateProof,
+        headers: &HeaderMap,
+    ) -> Result<Identity, Status> {
+        if let ClientCertificateProof::Named { identity, until } = peer
             && self.clock.now() < *until
         {
             return Ok(identity.clone());
@@ -112,19 +136,30 @@ impl Authenticator {
                 .map_err(|_| Status::unauthorized());
         }
         match peer {
-            Peer::Unnamed if self.allows_anonymous => Ok(Identity::anonymous()),
+            ClientCertificateProof::Unnamed if self.allows_anonymous => Ok(Identity::anonymous()),
             _ => Err(Status::unauthorized()),
         }
     }
 
-    /// Returns the owner of a token that is valid for one of the audiences (for this server if there are none).
+    /// Issues a short-lived token with which `identity` shows the audience who they are, as requested by `sender`;
+    /// `None` if tokens are not issued for this audience.
+    pub(crate) fn issue_audience_token(
+        &self,
+        sender: &Identity,
+        identity: &Identity,
+        audience: &str,
+    ) -> Option<String> {
+        self.audience_tokens.issue((sender, identity), audience, self.clock.now())
+    }
+
+    /// Returns the owner of a token that is valid for one of the audiences (for this server if none are given).
     pub fn accept(&self, token: &str, audiences: &[String]) -> Result<AcceptedToken, String> {
-        let ours = [ISSUER.to_owned()];
-        let audiences = if audiences.is_empty() { &ours } else { audiences };
+        let ours = self.issuer.as_ref().map_or_else(|| vec![ISSUER.to_owned()], |it| it.audiences().to_vec());
+        let audiences = if audiences.is_empty() { &*ours } else { audiences };
         let hash = <[u8; 32]>::from(Sha256::digest(token));
         if let Some((_, identity)) = self.tokens.iter().find(|(known, _)| constant_time_eq(known, &hash)) {
-            // Such a token names no audience: it is valid for this server only.
-            let audiences = audiences.iter().filter(|one| *one == ISSUER).cloned().collect::<Vec<_>>();
+            // A static token names no audience: it is valid for this server only.
+            let audiences = audiences.iter().filter(|one| ours.contains(one)).cloned().collect::<Vec<_>>();
             let identity = identity.clone();
             return if audiences.is_empty() {
                 Err(INVALID.into())
@@ -132,17 +167,24 @@ impl Authenticator {
                 Ok(AcceptedToken { identity, audiences })
             };
         }
+        let audience_token = self.audience_tokens.find(&hash, audiences, self.clock.now());
+        if let Some((identity, audience)) = audience_token.filter(|(_, audience)| !ours.contains(audience)) {
+            if self.issuer.as_ref().is_some_and(|issuer| !issuer.is_current(&identity)) {
+                return Err(INVALID.into());
+            }
+            return Ok(AcceptedToken { identity, audiences: vec![audience] });
+        }
         let issuer = self.issuer.as_ref().ok_or(INVALID)?;
         issuer.verify(token, audiences)
     }
 }
 
-/// Compares in constant time, so that the duration does not reveal where the first difference is.
+/// Compares in constant time, so that the duration does not reveal the position of the first difference.
 fn constant_time_eq(left: &[u8; 32], right: &[u8; 32]) -> bool {
     std::hint::black_box(left.iter().zip(right).fold(0, |difference, (a, b)| difference | (a ^ b))) == 0
 }
 
-/// Returns the token in the headers. An empty token, or one of another scheme, counts as none.
+/// Returns the token in the headers. An empty token, or one with a different scheme, counts as none.
 fn bearer_token(headers: &HeaderMap) -> Option<String> {
     let Some(value) = headers.get(header::AUTHORIZATION) else { return websocket_token(headers) };
     let value = String::from_utf8_lossy(value.as_bytes());
@@ -172,7 +214,7 @@ mod tests {
         if let Some(value) = authorization {
             headers.insert(header::AUTHORIZATION, value.parse().unwrap());
         }
-        let found = authenticator().authenticate(&Peer::Unnamed, &headers);
+        let found = authenticator().authenticate(&ClientCertificateProof::Unnamed, &headers);
         assert_eq!(found.map(|who| who.name).map_err(|status| status.code), expected.map(Into::into));
     }
 
@@ -202,17 +244,38 @@ mod tests {
     }
 
     #[test]
+    fn an_audience_token_names_its_user_to_its_audience_and_opens_nothing_here() {
+        let known = authenticator();
+        let jane = Identity { name: "jane".into(), groups: vec!["dev".into()], ..Identity::default() };
+        assert_eq!(known.issue_audience_token(&jane, &jane, ISSUER), None);
+        let token = known.issue_audience_token(&jane, &jane, "homeostat-why/a/web").unwrap();
+        let owner = |audiences: &[&str]| {
+            let audiences = audiences.iter().map(ToString::to_string).collect::<Vec<_>>();
+            known.accept(&token, &audiences).map(|accepted| (accepted.identity.name, accepted.audiences)).ok()
+        };
+        let meant = vec!["homeostat-why/a/web".to_owned()];
+        assert_eq!(owner(&["homeostat-why/a/web"]), Some(("jane".into(), meant)));
+        assert_eq!(owner(&["homeostat-why/a/other"]), None);
+        assert_eq!(owner(&[ISSUER]), None);
+        assert_eq!(owner(&[]), None);
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+        let found = known.authenticate(&ClientCertificateProof::Unnamed, &headers);
+        assert_eq!(found.map_err(|status| status.code).map(|who| who.name), Err(401));
+    }
+
+    #[test]
     fn certificates_count_until_they_expire() {
         let identity = Identity { name: "jane".into(), ..Identity::default() };
-        let named = |until| Peer::Named { identity: identity.clone(), until };
-        let check = |authenticator: &Authenticator, peer: &Peer, expected: Option<&str>| {
+        let named = |until| ClientCertificateProof::Named { identity: identity.clone(), until };
+        let check = |authenticator: &Authenticator, peer: &ClientCertificateProof, expected: Option<&str>| {
             let found = authenticator.authenticate(peer, &HeaderMap::new()).ok().map(|who| who.name);
             assert_eq!(found.as_deref(), expected, "{peer:?}");
         };
         check(&authenticator(), &named(Timestamp::MAX), Some("jane"));
         check(&authenticator(), &named(Timestamp::UNIX_EPOCH), None);
-        check(&authenticator(), &Peer::Untrusted, None);
-        check(&authenticator().without_anonymous(), &Peer::Unnamed, None);
+        check(&authenticator(), &ClientCertificateProof::Untrusted, None);
+        check(&authenticator().without_anonymous(), &ClientCertificateProof::Unnamed, None);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Tells who may approve or sign certificate requests. That takes a permission on the signer in addition to the one
-//! on the request: a user who approves requests for one signer must have no say in those of another.
+//! Decides who may approve or sign certificate requests. This requires a permission for the signer in addition to the
+//! one on the request: a user who approves requests for one signer must have no say over another.
 //!
 //! Permissions name a signer (`example.com/clients`) or all signers of a domain (`example.com/*`).
 

@@ -1,23 +1,23 @@
-//! Prevents privilege escalation: checks that nobody grants permissions that they do not hold.
+//! Prevents privilege escalation: users can only grant permissions that they hold.
 //!
 //! The writer of a role must hold every rule in it, or the verb `escalate` on it; the writer of a binding must hold
 //! every rule of the role that it names, or the verb `bind` on that role. Members of `system:masters` pass.
 
 use homeostat_api::status::{ResourceName, Status};
-use homeostat_api::storage::Storage;
+use homeostat_api::storage_identity::ResourceIdentity;
 use serde_json::Value;
 
 use super::MASTERS;
 use super::permission_coverage::{self, COMPARISONS_MAX, MissingPermissions};
-use super::policy::{GROUP, RoleRef, RuleSet};
+use super::rbac_index::{GROUP, RoleRef, RuleSet};
 use super::rule::{Rule, quoted};
-use super::text_list::TextList;
+use super::rule_strings::RuleStrings;
 use super::{Authorizer, Identity, RequestAttributes};
 
-/// The object being written, identified by where it will be stored: its own content decides nothing.
+/// The object being written, identified by where it will be stored. Its content does not matter.
 pub(crate) struct RoleWrite<'a> {
     /// The storage it is written to.
-    pub(crate) storage: Storage<'a>,
+    pub(crate) storage: ResourceIdentity<'a>,
     /// Namespace, or empty.
     pub(crate) namespace: &'a str,
     /// The name in the path; empty for a POST to a collection.
@@ -34,7 +34,7 @@ impl Authorizer {
         new: &Value,
         old: Option<&Value>,
     ) -> Result<(), Status> {
-        let Storage::BuiltIn(GROUP, resource) = write.storage else { return Ok(()) };
+        let ResourceIdentity::BuiltIn(GROUP, resource) = write.storage else { return Ok(()) };
         if who.is_in(MASTERS) || old.is_some_and(|old| changes_only_owners(new, old)) {
             return Ok(());
         }
@@ -44,14 +44,14 @@ impl Authorizer {
             ("clusterrolebindings", "") => check.check_binding(),
             ("roles", namespace) if !namespace.is_empty() => check.check_role(old),
             ("rolebindings", namespace) if !namespace.is_empty() => check.check_binding(),
-            // This group has no other resources. A future one is reserved to administrators until it has its own
+            // This group has no other resources. A future one is reserved for administrators until it has its own
             // check here.
             _ => Err(check.refusal("only members of system:masters may write this resource")),
         }
     }
 }
 
-/// The check of one write.
+/// The escalation check of one write.
 struct EscalationCheck<'a> {
     authorizer: &'a Authorizer,
     who: &'a Identity,
@@ -100,7 +100,7 @@ impl EscalationCheck<'_> {
         self.authorizer.allows(self.who, &what)
     }
 
-    /// Refuses a writer who does not hold all of these rules, and lists what is missing.
+    /// Refuses a writer who does not hold all of these rules, listing the missing ones.
     fn must_hold(&self, rules: &[&Rule]) -> Result<(), Status> {
         let held = self.authorizer.rules_for(self.who, self.write.namespace);
         let (what, listed) = match permission_coverage::check_coverage(rules, &held) {
@@ -145,14 +145,14 @@ fn has_aggregation_rule(role: &Value) -> bool {
 }
 
 fn full_authority() -> [Rule; 2] {
-    let any = || TextList::from(vec![Box::<str>::from("*")]);
+    let any = || RuleStrings::from(vec![Box::<str>::from("*")]);
     [
         Rule { verbs: any(), api_groups: any(), resources: any(), ..Rule::default() },
         Rule { verbs: any(), non_resource_urls: any(), ..Rule::default() },
     ]
 }
 
-/// Returns whether only the owners change: the garbage collector may then release objects that it could not write
+/// Returns whether only the owners change. The garbage collector may then release objects that it could not write
 /// otherwise.
 fn changes_only_owners(new: &Value, old: &Value) -> bool {
     let rest = |object: &Value| {

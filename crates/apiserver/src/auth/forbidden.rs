@@ -1,10 +1,10 @@
-//! The refusal of an action, word for word as Kubernetes writes it: clients and people match on the text.
+//! The refusal of an action, worded exactly as in Kubernetes: clients and people match on the text.
 
 use homeostat_api::status::{ResourceName, Status};
 
 use super::{Identity, RequestAttributes};
 
-/// Returns the 403 that says who may not do what; `why` is appended unless it is empty.
+/// Returns the 403 status that names the user and the action; `why` is appended unless it is empty.
 pub fn status(who: &Identity, what: &RequestAttributes<'_>, why: &str) -> Status {
     let mut text = escape_markup(&describe_denial(who, what));
     if !why.is_empty() {
@@ -38,7 +38,7 @@ fn describe_denial(who: &Identity, what: &RequestAttributes<'_>) -> String {
     }
 }
 
-/// Escapes characters that a browser could take for markup, as Kubernetes does.
+/// Escapes characters that a browser could interpret as markup, as Kubernetes does.
 fn escape_markup(text: &str) -> String {
     if !text.contains(['&', '<', '>']) {
         return text.to_owned();

@@ -1,11 +1,11 @@
 //! Impersonation: `Impersonate-*` headers become an [`Identity`], if the caller may assume each part of it.
 //!
 //! There are five modes, tried in order. The plain mode, verb `impersonate`, applies to every request. The
-//! constrained modes, `impersonate:MODE`, each apply to one sort of user, and also need `impersonate-on:MODE:VERB` on
-//! the object of the request.
+//! constrained modes, `impersonate:MODE`, each apply to one type of user, and also require `impersonate-on:MODE:VERB`
+//! on the object of the request.
 //!
 //! **Invariant:** every part (user, each group, each extra value, uid) is checked on its own; one refusal refuses the
-//! mode. If no mode allows it, the caller gets the refusal of the first mode that applies to this sort of user.
+//! mode. If no mode allows it, the caller gets the refusal of the first mode that applies to this type of user.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use homeostat_api::status::Status;
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
-use super::policy::SERVICE_ACCOUNT_PREFIX;
+use super::rbac_index::SERVICE_ACCOUNT_PREFIX;
 use super::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED};
 use super::{Authorizer, Identity, RequestAttributes, forbidden};
 
@@ -24,9 +24,9 @@ const GROUP: &str = "authentication.k8s.io";
 /// The prefix of the user names of nodes, and the group of all nodes.
 const NODE_PREFIX: &str = "system:node:";
 const NODES: &str = "system:nodes";
-/// The extra field that says on which node the Pod of a service account runs.
+/// The extra field that names the node on which the Pod of a service account runs.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
-/// From this many groups or extra values on, the check first asks for all of them together.
+/// From this many groups or extra values on, the check first tries all of them together.
 const ASKED_TOGETHER_FROM: usize = 4;
 const EVERY: &str = "*";
 
@@ -60,7 +60,7 @@ impl ImpersonationMode {
         }
     }
 
-    /// Returns whether the mode is for this sort of user.
+    /// Returns whether the mode applies to this type of user.
     fn applies(self, wanted: &Identity, who: &Identity) -> bool {
         let is_name_only = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
         let (account, node) = (service_account(&wanted.name), node_name(&wanted.name));
@@ -130,7 +130,7 @@ struct ImpersonationCheck<'a> {
     authorizer: &'a Authorizer,
 }
 
-/// A part of an identity, as rules name it.
+/// A part of an identity, in the form that rules use.
 #[derive(Clone, Copy, Default)]
 struct IdentityPart<'a> {
     group: &'a str,
@@ -158,7 +158,7 @@ impl ImpersonationCheck<'_> {
         self.check_extra(&wanted.extra)
     }
 
-    /// Checks that the user may do this to the object of the request while impersonating.
+    /// Checks that the user may act on the object of the request while impersonating.
     fn check_request(&self, mode: &str, what: &RequestAttributes<'_>) -> Result<(), Status> {
         let on = |verb: &str| format!("impersonate-on:{mode}:{verb}");
         match *what {
@@ -174,7 +174,7 @@ impl ImpersonationCheck<'_> {
         }
     }
 
-    /// Returns the API group of users and groups: the plain mode is older than the group of authentication.
+    /// Returns the API group of users and groups. The plain mode predates the authentication group.
     fn users_group(&self) -> &'static str {
         if self.mode == ImpersonationMode::Plain { "" } else { GROUP }
     }
@@ -263,7 +263,7 @@ impl<'a> IdentityPart<'a> {
     }
 }
 
-/// Returns what is wrong with an extra field, if anything: the plain mode accepts them all.
+/// Returns what is wrong with an extra field, if anything. The plain mode accepts all of them.
 fn extra_error(key: &str, values: &[String]) -> Option<String> {
     let (domain, path) = key.split_once('/').unwrap_or_default();
     let is_path = |one: char| one.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(one);
@@ -288,7 +288,7 @@ fn extra_error(key: &str, values: &[String]) -> Option<String> {
     }
 }
 
-/// Adds the groups that every user of that sort belongs to.
+/// Adds the groups that every user of this type belongs to.
 fn with_implied_groups(mode: ImpersonationMode, mut wanted: Identity) -> Identity {
     if matches!(mode, ImpersonationMode::AssociatedNode | ImpersonationMode::ArbitraryNode) {
         wanted.groups = vec![NODES.into()];
@@ -321,7 +321,7 @@ pub(super) fn service_account_groups(namespace: &str) -> Vec<String> {
     vec!["system:serviceaccounts".into(), format!("system:serviceaccounts:{namespace}")]
 }
 
-/// Returns the value as Go prints it in the refusal.
+/// Formats the identity as Go prints it in the refusal.
 fn debug_text_of_go(wanted: &Identity) -> String {
     let list = |texts: &[String]| texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", ");
     let groups = match &*wanted.groups {

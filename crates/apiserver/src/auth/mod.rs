@@ -1,37 +1,45 @@
 //! Authentication, impersonation, RBAC and the review APIs.
 //!
-//! Reading order: [`Identity`] and [`RequestAttributes`] (who asks for what), [`rule`] and `policy` (the content of
+//! Reading order: [`Identity`] and [`RequestAttributes`] (who asks for what), `account` (whose limits apply), [`rule`]
+//! and `rbac_index` (the content of
 //! roles), [`Authorizer`] (decisions), `escalation` and `permission_coverage` (who may grant permissions),
-//! `certificate_permissions` (who may approve certificates), [`forbidden`] (the wording of refusals), [`authenticate`]
-//! (who sent a request), `impersonate` (acting as another user), [`service_account`] and [`jwt`] (tokens of programs),
-//! [`review`] (questions that clients may ask about all this).
+//! `certificate_permissions` (who may approve certificates), [`forbidden`] (the wording of refusals),
+//! [`authenticate`] (who sent a request), `impersonate` (acting as another user), [`service_account`], `secret_token`
+//! and [`jwt`] (tokens of programs), `audience_token` (tokens for others than this server), [`review`] (questions that
+//! clients may ask about all this).
 
+mod account;
+mod audience_token;
 pub mod authenticate;
+mod authorizer;
 mod certificate_permissions;
 mod escalation;
 pub mod forbidden;
 mod impersonate;
 pub mod jwt;
 mod permission_coverage;
-mod policy;
-mod rbac;
+mod rbac_index;
 mod request_attributes;
 pub mod review;
 pub mod rule;
+mod rule_strings;
+mod secret_token;
 pub mod service_account;
-mod text_list;
 mod token_file;
 
-pub use authenticate::{Authenticator, Peer};
+pub(crate) use account::account_of;
+pub(crate) use audience_token::{AUDIENCE_PREFIX, LIFETIME as AUDIENCE_TOKEN_LIFETIME};
+pub use authenticate::{Authenticator, ClientCertificateProof};
+pub use authorizer::Authorizer;
 pub(crate) use escalation::RoleWrite;
-pub use homeostat_api::identity::{ANONYMOUS, AUTHENTICATED, Identity, MASTERS, UNAUTHENTICATED};
+pub use homeostat_api::user_identity::{ANONYMOUS, AUTHENTICATED, Identity, MASTERS, UNAUTHENTICATED};
 pub use impersonate::impersonate;
-pub use policy::GROUP as RBAC_GROUP;
-pub(crate) use policy::SERVICE_ACCOUNT_PREFIX;
-pub(crate) use policy::fill_aggregated;
-pub use rbac::Authorizer;
+pub use rbac_index::GROUP as RBAC_GROUP;
+pub(crate) use rbac_index::SERVICE_ACCOUNT_PREFIX;
+pub(crate) use rbac_index::fill_aggregated;
 pub use request_attributes::{Decision, RequestAttributes};
 pub use review::Reviewer;
 pub use rule::Rule;
+pub(crate) use secret_token::SecretToken;
 pub use service_account::TokenIssuer;
 pub use token_file::StaticTokens;

@@ -1,4 +1,4 @@
-//! Finds out which of the permissions that a user wants to grant the user does not hold.
+//! Determines which of the permissions that a user wants to grant the user does not hold.
 //!
 //! A rule permits every combination of its groups, resources, names and verbs: a box. It may be granted if the boxes
 //! of the held rules cover it together. Kubernetes expands the box into its combinations, and sixty entries in each
@@ -10,22 +10,22 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::policy::RuleSet;
+use super::rbac_index::RuleSet;
 use super::rule::{ANY, Rule, path_matches};
-use super::text_list::TextList;
+use super::rule_strings::RuleStrings;
 
 /// How many comparisons of one entry with one held rule a check may take: about 50 ms. The largest roles in use (an
-/// administrator's, granted by a user with a hundred rules) take some 50 000.
+/// administrator's, granted by a user with a hundred rules) take about 50 000.
 pub(super) const COMPARISONS_MAX: usize = 1_000_000;
-/// Bytes of missing permissions listed in a refusal: some 500 permissions, more than anyone reads.
+/// Bytes of missing permissions listed in a refusal: about 500 permissions, more than anyone reads.
 const GAPS_BYTES_MAX: usize = 32 << 10;
 
 /// The permissions that the user lacks.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MissingPermissions {
-    /// These permissions, as refusals list them; never empty.
+    /// These permissions, in the form that refusals list them; never empty.
     Rules(Vec<String>),
-    /// It would take too many comparisons to find out.
+    /// Finding out would take too many comparisons.
     Unknown,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn check_coverage(wanted: &[&Rule], held: &[RuleSet]) -> Result<(), M
         .flat_map(|set| set.iter().flat_map(|part| &**part))
         .map(HeldRule::new)
         .collect::<Vec<_>>();
-    let mut gaps = Gaps::default();
+    let mut gaps = MissingPermissionList::default();
     let mut budget = ComparisonBudget(COMPARISONS_MAX);
     for rule in wanted {
         if gaps.is_full {
@@ -51,7 +51,7 @@ fn find_gaps<'a>(
     rule: &'a Rule,
     held: &[HeldRule<'_>],
     budget: &mut ComparisonBudget,
-    gaps: &mut Gaps<'a>,
+    gaps: &mut MissingPermissionList<'a>,
 ) -> Result<(), OutOfBudget> {
     for path in &rule.non_resource_urls {
         budget.pay(held.iter().map(|one| one.rule.non_resource_urls.len() + 1).sum())?;
@@ -69,7 +69,7 @@ fn find_gaps<'a>(
     wanted.walk(0, &everyone, [&[], &[], &[]], budget, gaps)
 }
 
-/// A held rule, prepared for questions about single entries.
+/// A held rule, prepared for lookups of single entries.
 struct HeldRule<'a> {
     rule: &'a Rule,
     groups: RuleEntries<'a>,
@@ -108,7 +108,8 @@ impl<'a> HeldRule<'a> {
         }
     }
 
-    /// A subresource is also covered by the same subresource of every resource.
+    /// Returns whether the rule covers a resource. A subresource is also covered by the same subresource of every
+    /// resource.
     fn covers_resource(&self, resource: &str) -> bool {
         let of_every = || resource.split_once('/').map(|(_, sub)| format!("{ANY}/{sub}"));
         self.resources.has(resource) || of_every().is_some_and(|every| self.resources.has(&every))
@@ -177,7 +178,7 @@ impl<'a> WantedRule<'a> {
         covering: &[usize],
         before: [&[Option<&'a str>]; VERBS],
         budget: &mut ComparisonBudget,
-        gaps: &mut Gaps<'a>,
+        gaps: &mut MissingPermissionList<'a>,
     ) -> Result<(), OutOfBudget> {
         budget.pay(covering.len() + 1)?;
         let is_covered =
@@ -195,7 +196,7 @@ impl<'a> WantedRule<'a> {
             }
             return Ok(());
         }
-        // Entries that are covered by the same rules have the same result.
+        // Entries that the same rules cover have the same result.
         let mut alike = BTreeMap::<Vec<usize>, Vec<Option<&'a str>>>::new();
         for entry in &self.lists[list] {
             let by = covering.iter().copied().filter(|one| entry.covered_by[*one]).collect();
@@ -222,7 +223,7 @@ fn covers(held: &HeldRule<'_>, list: usize, entry: Option<&str>) -> bool {
 
 struct OutOfBudget;
 
-/// How many comparisons may still be made.
+/// How many comparisons are left.
 struct ComparisonBudget(usize);
 
 impl ComparisonBudget {
@@ -234,20 +235,20 @@ impl ComparisonBudget {
 
 /// Missing permissions; verbs of the same resource and name are kept together.
 #[derive(Default)]
-struct Gaps<'a> {
+struct MissingPermissionList<'a> {
     places: BTreeMap<[Option<&'a str>; VERBS], Vec<&'a str>>,
     paths: Vec<(&'a str, &'a str)>,
     bytes: usize,
-    /// Whether there are more gaps than there is room for. The search stops then.
+    /// Whether there are more gaps than there is room for. If so, the search stops.
     is_full: bool,
 }
 
-impl<'a> Gaps<'a> {
+impl<'a> MissingPermissionList<'a> {
     fn is_empty(&self) -> bool {
         self.places.is_empty() && self.paths.is_empty() && !self.is_full
     }
 
-    /// Reserves room for a text; returns whether there was enough.
+    /// Reserves room for a string; returns whether there was enough.
     fn reserve(&mut self, bytes: usize) -> bool {
         self.bytes += bytes;
         self.is_full |= self.bytes > GAPS_BYTES_MAX;
@@ -279,7 +280,7 @@ impl<'a> Gaps<'a> {
 
     /// Returns the gaps as Kubernetes lists them, sorted.
     fn shown(&self) -> Vec<String> {
-        let list = |entry: Option<&str>| entry.map(Box::from).into_iter().collect::<TextList>();
+        let list = |entry: Option<&str>| entry.map(Box::from).into_iter().collect::<RuleStrings>();
         let boxed = |verbs: &[&str]| verbs.iter().map(|verb| Box::from(*verb)).collect();
         let places = self.places.iter().map(|([group, resource, name], verbs)| Rule {
             api_groups: list(*group),
@@ -397,7 +398,7 @@ mod tests {
             panic!("nothing is held")
         };
         assert!(listed.concat().len() < 2 * GAPS_BYTES_MAX, "{}", listed.concat().len());
-        // Two rules hold everything, and no two entries are alike: each further rule has one more entry of every
+        // Two rules hold everything, and no two entries are alike: each additional rule has one more entry of every
         // list.
         let verbs = texts("v", 200);
         let any = json!(["*"]);
@@ -410,7 +411,7 @@ mod tests {
         assert_eq!(missing(held.into(), wanted(200)), Err(MissingPermissions::Unknown));
     }
 
-    /// The definition: expand everything and compare one by one.
+    /// The definition: expands everything and compares one by one.
     fn missing_by_parts(held: &[Rule], wanted: &[Rule]) -> bool {
         let has = |list: &[Box<str>], entry: &str| list.iter().any(|one| &**one == "*" || &**one == entry);
         let names = |rule: &Rule| match &*rule.resource_names {
@@ -444,7 +445,7 @@ mod tests {
         let some = |letters: &[&str], least: u64| {
             let count = least + entropy.below(letters.len() as u64);
             let pick = || letters[usize::try_from(entropy.below(letters.len() as u64)).unwrap()];
-            (0..count).map(|_| Box::from(pick())).collect::<TextList>()
+            (0..count).map(|_| Box::from(pick())).collect::<RuleStrings>()
         };
         let rule = || Rule {
             verbs: some(&["get", "list", "put", "*"], 1),

@@ -1,7 +1,7 @@
 //! The review APIs: questions about identities and permissions, which are answered but not stored.
 //!
 //! **Invariant:** the answers come from the same [`Authorizer`] and [`Authenticator`] that requests pass through, so
-//! a review never differs from what would happen.
+//! a review always agrees with what would happen.
 
 use homeostat_api::field::{Error, Errors, FieldPath};
 use homeostat_api::kinds::validate::access;
@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use super::{Authenticator, Authorizer, Identity, RequestAttributes};
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
-/// How many bytes of rules one answer lists. Nobody reads the rules of a user with more, and a user may have hundreds
-/// of unread answers.
+/// The maximum size of the rules in one answer, in bytes. No client reads the rules of a user with more, and a user
+/// may have hundreds of unread answers.
 const RULES_BYTES_MAX: usize = 512 << 10;
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
@@ -31,7 +31,7 @@ impl Reviewer<'_> {
     /// Answers a review of this kind (`SelfSubjectAccessReview` …) with this body. `namespace` is the one in the
     /// path.
     pub fn review(&self, kind: &str, namespace: &str, mut body: Value) -> Result<Value, Status> {
-        // Taken, not copied: it may be large, and is sent back with the answer.
+        // Moved, not copied: it may be large, and is sent back with the answer.
         let spec = body.get_mut("spec").filter(|spec| spec.is_object()).map(Value::take);
         let spec = spec.unwrap_or_else(|| json!({}));
         match kind {
@@ -232,7 +232,7 @@ fn metadata_error(body: &Value, allowed: &[&str]) -> Option<Error> {
     Some(Error::invalid(&FieldPath::Root.field("metadata"), metadata, detail).written())
 }
 
-/// Kubernetes leaves out the kind in these refusals; clients see `.authorization.k8s.io "" is invalid`.
+/// Returns the refusal without a kind, as Kubernetes does: clients see `.authorization.k8s.io "" is invalid`.
 fn refuse_invalid(errors: &Errors) -> Result<(), Status> {
     if errors.is_empty() { Ok(()) } else { Err(Status::invalid(AUTHORIZATION, "", "", errors)) }
 }

@@ -8,11 +8,11 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use super::RequestAttributes;
-use super::text_list::TextList;
+use super::rule_strings::RuleStrings;
 
-/// The size of a text in an answer beyond its own bytes: quotes, a comma, and its slot in memory.
+/// The size of a string in an answer beyond its own bytes: quotes, a comma, and its slot in memory.
 const TEXT_BYTES: usize = 24;
-/// The size of a rule in an answer beyond its texts: the names of its lists.
+/// The size of a rule in an answer beyond its strings: the names of its lists.
 const RULE_BYTES: usize = 100;
 /// Matches every verb, group, resource or path.
 pub(super) const ANY: &str = "*";
@@ -22,19 +22,19 @@ pub(super) const ANY: &str = "*";
 #[serde(rename_all = "camelCase", default)]
 pub struct Rule {
     /// The allowed verbs.
-    pub verbs: TextList,
+    pub verbs: RuleStrings,
     /// The API groups it applies to.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub api_groups: TextList,
+    pub api_groups: RuleStrings,
     /// The resources it applies to: `pods`, `pods/log`, `*/scale`, `*`.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub resources: TextList,
+    pub resources: RuleStrings,
     /// The names of objects it applies to; empty means all.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub resource_names: TextList,
+    pub resource_names: RuleStrings,
     /// The other paths it applies to: `/healthz`, `/metrics/*`.
     #[serde(rename = "nonResourceURLs", skip_serializing_if = "<[_]>::is_empty")]
-    pub non_resource_urls: TextList,
+    pub non_resource_urls: RuleStrings,
 }
 
 impl Rule {
@@ -54,8 +54,8 @@ impl Rule {
         }
     }
 
-    /// Returns about how many bytes the rule takes in an answer: its texts, and the overhead of each, even of an
-    /// empty one.
+    /// Returns the approximate size of the rule in an answer, in bytes: its strings, and the overhead of each, even
+    /// of an empty one.
     pub(super) fn bytes(&self) -> usize {
         let Self { verbs, api_groups, resources, resource_names, non_resource_urls } = self;
         let lists = [verbs, api_groups, resources, resource_names, non_resource_urls];
@@ -81,19 +81,19 @@ impl Rule {
     }
 }
 
-/// Formats texts as Go prints a list of quoted strings: `["a" "b"]`.
+/// Formats strings as Go prints a list of quoted strings: `["a" "b"]`.
 pub(super) fn quoted<T: AsRef<str>>(texts: &[T]) -> String {
     let listed = texts.iter().map(|text| format!("{:?}", text.as_ref())).collect::<Vec<_>>();
     format!("[{}]", listed.join(" "))
 }
 
-fn has_or_any(list: &TextList, wanted: &str) -> bool {
+fn has_or_any(list: &RuleStrings, wanted: &str) -> bool {
     list.has(ANY) || list.has(wanted)
 }
 
 /// Returns whether one of the patterns matches the resource.
-fn has_resource(patterns: &TextList, resource: &str, subresource: &str) -> bool {
-    // A review may ask about any text; only a name without a slash can be looked up directly.
+fn has_resource(patterns: &RuleStrings, resource: &str, subresource: &str) -> bool {
+    // A review may contain any string; only a name without a slash can be looked up directly.
     if patterns.is_short() || resource.contains('/') {
         return patterns.iter().any(|one| resource_matches(one, resource, subresource));
     }
@@ -118,8 +118,8 @@ fn resource_matches(pattern: &str, resource: &str, subresource: &str) -> bool {
     }
 }
 
-/// Returns whether the pattern matches the path. A pattern given as a path is matched by itself and by wider
-/// patterns.
+/// Returns whether the pattern matches the path. A pattern that is passed as the path is matched by itself and by
+/// wider patterns.
 pub(super) fn path_matches(pattern: &str, path: &str) -> bool {
     pattern == path || (pattern.ends_with('*') && path.starts_with(pattern.trim_end_matches('*')))
 }

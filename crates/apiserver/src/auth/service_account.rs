@@ -1,12 +1,12 @@
-//! Tokens of service accounts: issued on request, valid until they expire or the object that they are bound to is
+//! Tokens of service accounts: issued on request, and valid until they expire or the object that they are bound to is
 //! gone.
 //!
 //! **Invariant:** a token is accepted only while its account (and the Pod, Secret or Node that it is bound to) is in
 //! the store with the uid that the token names. The signature is checked once per token and remembered; the store is
-//! asked every time.
+//! checked every time.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use homeostat_api::field::{self, FieldPath};
 use homeostat_api::status::{ResourceName, Status};
@@ -20,36 +20,38 @@ use sha2::{Digest as _, Sha256};
 use super::AUTHENTICATED;
 use super::Identity;
 use super::impersonate::service_account_groups;
-use super::jwt::SigningKey;
-use super::policy::SERVICE_ACCOUNT_PREFIX;
+use super::jwt::TokenKeys;
+use super::rbac_index::SERVICE_ACCOUNT_PREFIX;
 use super::rule::quoted;
 
-/// The issuer of the tokens, and their audience unless the request names another.
+/// The issuer of the tokens, and their audience unless the request names a different one.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-/// The path of the public keys, which the discovery document names.
+/// The path of the public keys, named in the discovery document.
 const KEYS_PATH: &str = "/openid/v1/jwks";
 
 const GROUP: &str = "authentication.k8s.io";
-/// The account of a Pod that names none.
+/// The account of a Pod that does not name one.
 const DEFAULT_ACCOUNT: &str = "default";
 const KIND: &str = "TokenRequest";
-/// The default, shortest and longest lifetimes in Kubernetes.
+/// The default, minimum and maximum lifetimes in Kubernetes.
 const LIFETIME_S: i64 = 3600;
 const LIFETIME_S_MIN: i64 = 600;
 const LIFETIME_S_MAX: i64 = 1 << 32;
-/// How many verified signatures are remembered. Checking one again costs some 80 µs and remembering it 300 bytes, and
-/// a process with more live tokens than this is rare; when the memory is full, all are forgotten.
+/// How many verified signatures are remembered. Checking one again costs about 80 µs and remembering it 300 bytes,
+/// and a process with more live tokens than this is rare. When the memory is full, all are forgotten.
 const REMEMBERED_MAX: usize = 4096;
-/// Longer tokens are verified each time: a token names as many audiences as the request did, and remembering
+/// Longer tokens are verified each time: a token names as many audiences as its request did, and remembering
 /// thousands of long ones would take gigabytes.
 const REMEMBERED_BYTES_MAX: usize = 8 << 10;
-/// How long an object still counts after its deletion began, because clocks differ: the leeway of Kubernetes.
+/// How long an object still counts after its deletion began, because clocks differ: Kubernetes' leeway.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
 
 /// Issues and accepts the tokens of service accounts.
 pub struct TokenIssuer {
-    key: SigningKey,
-    store: SharedStore,
+    keys: RwLock<Arc<TokenKeys>>,
+    /// The names of this issuer: the first one is written into tokens, all are accepted, and all are audiences.
+    names: Vec<String>,
+    pub(super) store: SharedStore,
     clock: Clock,
     entropy: Entropy,
     remembered: Mutex<HashMap<[u8; 32], Arc<TokenClaims>>>,
@@ -106,16 +108,41 @@ struct StoredMetadata {
 }
 
 impl TokenIssuer {
-    /// Creates an issuer that signs with this key and looks accounts up in this store.
-    pub fn new(key: SigningKey, store: SharedStore, clock: Clock, entropy: Entropy) -> Self {
-        Self { key, store, clock, entropy, remembered: Mutex::default() }
+    /// Creates an issuer that signs with these keys and looks accounts up in this store.
+    pub fn new(keys: impl Into<TokenKeys>, store: SharedStore, clock: Clock, entropy: Entropy) -> Self {
+        let keys = RwLock::new(Arc::new(keys.into()));
+        Self { keys, names: vec![ISSUER.to_owned()], store, clock, entropy, remembered: Mutex::default() }
+    }
+
+    /// Sets the names of the issuer, if any are given. The default is [`ISSUER`].
+    #[must_use]
+    pub fn named(mut self, names: &[String]) -> Self {
+        if !names.is_empty() {
+            self.names = names.to_vec();
+        }
+        self
+    }
+
+    /// Returns the audiences of tokens for this server.
+    pub(super) fn audiences(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Replaces the keys. Tokens signed with removed keys are refused from now on.
+    pub fn set_keys(&self, keys: TokenKeys) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    pub(super) fn keys(&self) -> Arc<TokenKeys> {
+        Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Answers a `TokenRequest` for the account.
     pub fn request(&self, namespace: &str, name: &str, mut body: Value) -> Result<Value, Status> {
         let snapshot = self.store.snapshot();
         let uid = uid_of(&snapshot, "serviceaccounts", namespace, name)?;
-        complete_request(&mut body, namespace, name, &uid)?;
+        complete_request(&mut body, namespace, name, &uid, &self.names)?;
         let lifetime_s = requested_lifetime(&body)?;
         let (bound_kind, bound) = bound_object(&snapshot, namespace, name, &body)?;
         let now = self.clock.now();
@@ -124,8 +151,8 @@ impl TokenIssuer {
             kubernetes[bound_kind] = bound;
         }
         let expires = now.as_second().saturating_add(lifetime_s);
-        let token = self.key.sign(&json!({
-            "iss": ISSUER, "sub": format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}"),
+        let token = self.keys().signing.sign(&json!({
+            "iss": self.names[0], "sub": format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}"),
             "aud": body["spec"]["audiences"], "iat": now.as_second(), "nbf": now.as_second(), "exp": expires,
             "jti": Uid::random(&self.entropy).as_str(), "kubernetes.io": kubernetes,
         }));
@@ -137,9 +164,11 @@ impl TokenIssuer {
 
     /// Returns the owner of a token that is valid for one of the audiences.
     pub fn verify(&self, token: &str, audiences: &[String]) -> Result<AcceptedToken, String> {
-        let claims = self.claims(token).ok_or("invalid bearer token")?;
+        let Some(claims) = self.claims(token) else {
+            return self.verify_secret_token(token, audiences).ok_or_else(|| "invalid bearer token".into());
+        };
         let now = self.clock.now().as_second();
-        if claims.iss != ISSUER {
+        if !self.names.contains(&claims.iss) {
             return Err("invalid bearer token".into());
         }
         if now >= claims.exp {
@@ -161,19 +190,30 @@ impl TokenIssuer {
         Ok(AcceptedToken { identity: identity(&claims), audiences: meant })
     }
 
-    /// Returns the media type and value of the documents that others need to verify our tokens; `None` for other
-    /// paths. `host` is the address at which the client reached this server.
+    /// Returns the media type and content of the documents with which other programs verify our tokens; `None` for
+    /// other paths. `host` is the address at which the client reached this server.
     pub fn document(&self, path: &str, host: &str) -> Option<(&'static str, Value)> {
         match path {
             "/.well-known/openid-configuration" => Some((
                 "application/json",
-                json!({"issuer": ISSUER, "jwks_uri": format!("https://{host}{KEYS_PATH}"),
+                json!({"issuer": self.names[0], "jwks_uri": format!("https://{host}{KEYS_PATH}"),
                     "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
-                    "id_token_signing_alg_values_supported": ["ES256"]}),
+                    "id_token_signing_alg_values_supported": self.algorithms()}),
             )),
-            KEYS_PATH => Some(("application/jwk-set+json", json!({"keys": [self.key.public_jwk()]}))),
+            KEYS_PATH => Some(("application/jwk-set+json", json!({"keys": self.public_keys()}))),
             _ => None,
         }
+    }
+
+    fn public_keys(&self) -> Vec<Value> {
+        self.keys().verifying.iter().map(super::jwt::VerifyingKey::jwk).collect()
+    }
+
+    /// Returns the algorithms of the keys, without duplicates.
+    fn algorithms(&self) -> Vec<Value> {
+        let mut algorithms: Vec<Value> = self.public_keys().iter().map(|key| key["alg"].clone()).collect();
+        algorithms.dedup();
+        algorithms
     }
 
     fn claims(&self, token: &str) -> Option<Arc<TokenClaims>> {
@@ -182,17 +222,32 @@ impl TokenIssuer {
         if let Some(claims) = remembered().get(&hash) {
             return Some(claims.clone());
         }
-        let claims = self.key.verify(token)?;
+        let keys = self.keys();
+        let claims = keys.verify(token)?;
         let claims = Arc::new(serde_json::from_value::<TokenClaims>(claims).ok()?);
         if token.len() > REMEMBERED_BYTES_MAX {
             return Some(claims);
         }
         let mut remembered = remembered();
+        if !Arc::ptr_eq(&keys, &self.keys()) {
+            // The keys were replaced in the meantime, which emptied the memory.
+            return Some(claims);
+        }
         if remembered.len() >= REMEMBERED_MAX {
             remembered.clear();
         }
         remembered.insert(hash, claims.clone());
         Some(claims)
+    }
+
+    /// Returns whether the identity is not that of a service account, or of one that still exists.
+    pub(super) fn is_current(&self, identity: &Identity) -> bool {
+        let account =
+            identity.name.strip_prefix(SERVICE_ACCOUNT_PREFIX).and_then(|name| name.split_once(':'));
+        // An impersonated account has no uid, and need not exist.
+        let Some((namespace, name)) = account.filter(|_| !identity.uid.is_empty()) else { return true };
+        let stored = stored_metadata(&self.store.snapshot(), "serviceaccounts", namespace, name);
+        stored.is_some_and(|object| object.uid == identity.uid)
     }
 
     fn check_bound(&self, bound: &BoundObjects) -> Result<(), String> {
@@ -255,8 +310,14 @@ fn uid_of(snapshot: &Snapshot, resource: &str, namespace: &str, name: &str) -> R
         .ok_or_else(|| Status::not_found(&ResourceName { group: "", resource, name }))
 }
 
-/// Completes the request with the fields that it may omit, and refuses wrong ones.
-fn complete_request(body: &mut Value, namespace: &str, name: &str, uid: &str) -> Result<(), Status> {
+/// Fills in the fields that the request may omit, and refuses invalid ones.
+fn complete_request(
+    body: &mut Value,
+    namespace: &str,
+    name: &str,
+    uid: &str,
+    audiences: &[String],
+) -> Result<(), Status> {
     if !body.is_object() {
         *body = json!({});
     }
@@ -285,7 +346,7 @@ fn complete_request(body: &mut Value, namespace: &str, name: &str, uid: &str) ->
     body["metadata"]["uid"] = uid.into();
     let spec = &mut body["spec"];
     if spec["audiences"].as_array().is_none_or(Vec::is_empty) {
-        spec["audiences"] = json!([ISSUER]);
+        spec["audiences"] = json!(audiences);
     }
     if spec["expirationSeconds"].is_null() {
         spec["expirationSeconds"] = LIFETIME_S.into();
@@ -321,8 +382,8 @@ fn requested_lifetime(body: &Value) -> Result<i64, Status> {
     Err(Status::invalid(GROUP, KIND, "", &errors))
 }
 
-/// Returns the claim for the object that the token is to be bound to: its name among the claims (empty: none) and its
-/// reference.
+/// Returns the claim for the object that the token is bound to: its name among the claims (empty if there is none)
+/// and its reference.
 fn bound_object(
     snapshot: &Snapshot,
     namespace: &str,
@@ -387,7 +448,8 @@ mod tests {
         let store: SharedStore = Arc::new(Memory::new());
         put(&store, "serviceaccounts", "bot", Some(json!({"metadata": {"uid": "u1"}}))).await;
         put(&store, "secrets", "s", Some(json!({"metadata": {"uid": "u2"}}))).await;
-        let key = SigningKey::from_pkcs8(&SigningKey::generate()).unwrap();
+        let key =
+            crate::auth::jwt::SigningKey::from_pkcs8(&crate::auth::jwt::SigningKey::generate()).unwrap();
         let clock = Clock::virtual_from(Timestamp::from_second(1_800_000_000).unwrap());
         (TokenIssuer::new(key, store.clone(), clock, Entropy::seeded(1)), store)
     }

@@ -5,24 +5,24 @@
 //! token,user,uid,"group1,group2"
 //! ```
 
-use homeostat_api::identity::{AUTHENTICATED, Identity};
+use homeostat_api::user_identity::{AUTHENTICATED, Identity};
 
-/// The least number of values in a line: token, user and uid.
+/// The minimum number of values in a line: token, user and uid.
 const COLUMNS_MIN: usize = 3;
 
-/// Tokens that name their users.
+/// Static tokens and their users.
 #[derive(Clone, Default)]
 pub struct StaticTokens(Vec<(String, Identity)>);
 
 impl std::fmt::Debug for StaticTokens {
-    /// Leaves out the tokens.
+    /// Leaves out the tokens themselves.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_list().entries(self.0.iter().map(|(_, identity)| identity)).finish()
     }
 }
 
 impl StaticTokens {
-    /// Parses the file. The error says which line is wrong, and nothing of what is in it.
+    /// Parses the file. The error names the line that is wrong, but reveals nothing of its content.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut tokens: Vec<(String, Identity)> = Vec::new();
         for (at, line) in text.lines().enumerate() {
@@ -60,7 +60,7 @@ impl StaticTokens {
     }
 }
 
-/// Splits a line at its commas. A value in quotation marks may contain commas, and a quotation mark written twice.
+/// Splits a line at its commas. A value in quotation marks may contain commas, and quotation marks written twice.
 fn split_values(line: &str) -> Result<Vec<String>, &'static str> {
     let mut values = Vec::new();
     let mut rest = line;
@@ -90,7 +90,7 @@ fn split_values(line: &str) -> Result<Vec<String>, &'static str> {
     }
 }
 
-/// Returns the value up to the closing quotation mark, and what follows that.
+/// Returns the value up to the closing quotation mark, and the text after it.
 fn split_quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut rest = text;

@@ -7,13 +7,15 @@ use homeostat_core::{Key, Prefix};
 
 use crate::backend::Backend;
 use crate::verbs::{DeleteOptions, PropagationPolicy, remove};
+use crate::write_history::ServerTask;
 
-/// Enough that many removals share one sync of the disk, few enough that clients' writes find room in the queue.
+/// Enough that many removals share one disk sync, few enough that clients' writes find room in the queue.
 const REMOVALS_AT_ONCE: usize = 64;
 
-/// Deletes everything under a prefix, several objects concurrently: the store makes them durable together.
+/// Deletes everything under a prefix on behalf of a background task, several objects concurrently, so that the store
+/// makes them durable together.
 pub(super) async fn remove_under(
-    backend: &Backend,
+    (backend, task): (&Backend, ServerTask),
     resource: &Resource,
     prefix: &Prefix,
 ) -> Result<(), Status> {
@@ -21,7 +23,7 @@ pub(super) async fn remove_under(
     let snapshot = backend.store.snapshot();
     let keys = snapshot.range(prefix, "").map(|entry| Ok(entry.key.clone())).collect::<Vec<_>>();
     let removed = stream::iter(keys).try_for_each_concurrent(REMOVALS_AT_ONCE, |key: Key| async move {
-        match remove(backend, resource, key.namespace(), key.name(), options).await {
+        match remove((backend, task), resource, (key.namespace(), key.name()), options).await {
             Ok(_) => Ok(()),
             Err(status) if status.code == 404 => Ok(()),
             Err(status) => Err(status),

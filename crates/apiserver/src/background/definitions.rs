@@ -13,8 +13,9 @@ use homeostat_core::Prefix;
 use super::bulk_deletion::remove_under;
 use crate::backend::Backend;
 use crate::definition_lifecycle;
-use crate::server_changes::rewrite;
+use crate::server_changes::update_stored_object;
 use crate::stored::encode;
+use crate::write_history::ServerTask;
 
 /// Reconciles a definition.
 pub(super) async fn reconcile(backend: &Backend, name: &str) -> Result<(), Status> {
@@ -23,7 +24,7 @@ pub(super) async fn reconcile(backend: &Backend, name: &str) -> Result<(), Statu
     let Some(entry) = snapshot.get(&key) else {
         return definition_lifecycle::reconsider_names(backend).await;
     };
-    let definition = encode::decode(entry);
+    let definition = encode::parse_entry(entry);
     if !meta::is_deleting(&definition) {
         return definition_lifecycle::establish(backend, &key).await;
     }
@@ -36,17 +37,23 @@ pub(super) async fn reconcile(backend: &Backend, name: &str) -> Result<(), Statu
     let table = backend.registry.table();
     let definitions = table.built_in(&CUSTOM_RESOURCE_DEFINITION);
     let now = backend.now_text();
-    rewrite(backend, definitions, &key, |object| mark_emptying(object, &now)).await?;
+    update_stored_object((backend, ServerTask::Definitions), definitions, &key, |object| {
+        mark_emptying(object, &now);
+    })
+    .await?;
     if remove_all(backend, &resource, &all).await? {
         backend.notices.set_resource_ending(&all, None);
-        rewrite(backend, definitions, &key, |object| mark_emptied(object, &now)).await?;
+        update_stored_object((backend, ServerTask::Definitions), definitions, &key, |object| {
+            mark_emptied(object, &now);
+        })
+        .await?;
     }
     Ok(())
 }
 
 /// Deletes every object of a resource; returns whether all are gone.
 async fn remove_all(backend: &Backend, resource: &Resource, prefix: &Prefix) -> Result<bool, Status> {
-    remove_under(backend, resource, prefix).await?;
+    remove_under((backend, ServerTask::Definitions), resource, prefix).await?;
     let is_empty = backend.store.snapshot().range(prefix, "").next().is_none();
     Ok(is_empty)
 }

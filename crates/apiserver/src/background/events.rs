@@ -8,6 +8,8 @@ use serde_json::Value;
 use crate::backend::Backend;
 use crate::stored::encode;
 use crate::verbs::{DeleteOptions, remove};
+use crate::write_history::ServerTask;
+use crate::yielding_work::YieldingWork;
 
 /// Deletes events that are too old.
 pub(super) async fn delete_expired(backend: &Backend) {
@@ -16,11 +18,19 @@ pub(super) async fn delete_expired(backend: &Backend) {
     let snapshot = backend.store.snapshot();
     let Ok(ttl) = SignedDuration::try_from(TIME_TO_LIVE) else { return };
     let before = backend.clock.now() - ttl;
+    let mut work = YieldingWork::default();
     for entry in snapshot.range(&resource.storage().prefix(), "") {
-        if last_written(&encode::decode(entry)).is_some_and(|at| at < before) {
+        work.add(entry.bytes.len()).await;
+        if last_written(&encode::parse_entry(entry)).is_some_and(|at| at < before) {
             let options = DeleteOptions::default();
-            // An event that is already gone is fine, and a busy store is asked again in a minute.
-            let _ = remove(backend, resource, entry.key.namespace(), entry.key.name(), &options).await;
+            // An event that is already gone is fine, and a busy store is tried again in a minute.
+            let _ = remove(
+                (backend, ServerTask::EventExpiry),
+                resource,
+                (entry.key.namespace(), entry.key.name()),
+                &options,
+            )
+            .await;
         }
     }
 }

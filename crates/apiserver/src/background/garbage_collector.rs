@@ -1,8 +1,8 @@
-//! Garbage collection: deletes dependents with their owners, or orphans them, as the deletion of the owner asked.
+//! Garbage collection: deletes or orphans dependents, as the deletion of their owner requests.
 //!
 //! For a dependent, each owner is solid (it exists), dangling (it is gone) or waiting (it is being deleted after its
-//! dependents). A solid owner keeps the dependent alive; otherwise it is deleted in the way that its own finalizers
-//! ask for.
+//! dependents). A solid owner keeps the dependent alive. Without one, the dependent is deleted with the propagation
+//! that its own finalizers request.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,11 +15,12 @@ use serde_json::Value;
 
 use super::storage_in_use;
 use crate::backend::{Backend, key_of};
-use crate::background_notices::Notice;
+use crate::background_queue::BackgroundNotice;
 use crate::registry::ResourceTable;
-use crate::server_changes::rewrite;
+use crate::server_changes::update_stored_object;
 use crate::stored::encode;
 use crate::verbs::{DeleteOptions, FOREGROUND, ORPHAN, PropagationPolicy, remove};
+use crate::write_history::ServerTask;
 
 /// Reconciles an object that has owners or is marked for deletion.
 pub(super) async fn reconcile(backend: &Backend, key: &Key) -> Result<(), Status> {
@@ -36,20 +37,20 @@ pub(super) async fn reconcile(backend: &Backend, key: &Key) -> Result<(), Status
     decide_dependent(backend, key, &object).await
 }
 
-/// Notifies everything that depends on an object that is gone or has left its owner.
+/// Notifies everything that depended on an object that is gone or has left its owner.
 pub(super) fn notify_dependents(backend: &Backend, uid: &str) {
     for key in backend.notices.dependents(uid) {
-        backend.notices.leave(Notice::Object(key));
+        backend.notices.leave(BackgroundNotice::Object(key));
     }
-    // The owner may have waited for the dependent that left.
+    // The owner may have been waiting for the dependent that left.
     backend.notices.leave_waiting_owner(uid);
 }
 
 fn load(backend: &Backend, key: &Key) -> Option<Value> {
-    backend.store.snapshot().get(key).map(|entry| encode::decode(entry))
+    backend.store.snapshot().get(key).map(|entry| encode::parse_entry(entry))
 }
 
-/// Removes the owner from its dependents, then lets it go.
+/// Removes the owner from its dependents, then releases the owner.
 async fn orphan_dependents(backend: &Backend, key: &Key, uid: &str) -> Result<(), Status> {
     for dependent in backend.notices.dependents(uid) {
         drop_owners(backend, &dependent, &[uid.to_owned()]).await?;
@@ -57,7 +58,7 @@ async fn orphan_dependents(backend: &Backend, key: &Key, uid: &str) -> Result<()
     remove_finalizer(backend, key, ORPHAN).await
 }
 
-/// Lets an owner that is deleted after its dependents go once no blocking dependent is left.
+/// Releases an owner that is deleted after its dependents, once no blocking dependent is left.
 async fn wait_for_dependents(backend: &Backend, key: &Key, uid: &str) -> Result<(), Status> {
     backend.notices.set_waiting_owner(uid, Some(key));
     let mut is_blocked = false;
@@ -68,7 +69,7 @@ async fn wait_for_dependents(backend: &Backend, key: &Key, uid: &str) -> Result<
         }
         is_blocked |= blocks_owner(&object, uid);
         if !meta::is_deleting(&object) {
-            backend.notices.leave(Notice::Object(dependent));
+            backend.notices.leave(BackgroundNotice::Object(dependent));
         }
     }
     if is_blocked {
@@ -98,7 +99,7 @@ enum OwnerState {
     Waiting,
 }
 
-/// Decides what becomes of a dependent.
+/// Decides what happens to a dependent.
 async fn decide_dependent(backend: &Backend, key: &Key, object: &Value) -> Result<(), Status> {
     let table = backend.registry.table();
     let mut lookup = OwnerLookup { backend, table: &table, found: HashMap::new() };
@@ -138,14 +139,16 @@ async fn decide_dependent(backend: &Backend, key: &Key, object: &Value) -> Resul
         uid: Some(meta::uid(object).into()),
         ..DeleteOptions::default()
     };
-    match remove(backend, &resource, key.namespace(), key.name(), &options).await {
+    match remove((backend, ServerTask::GarbageCollector), &resource, (key.namespace(), key.name()), &options)
+        .await
+    {
         Ok(_) => Ok(()),
         Err(status) if matches!(status.code, 404 | 409) => Ok(()),
         Err(status) => Err(status),
     }
 }
 
-/// Breaks a ring of owners that wait for each other, by no longer blocking.
+/// Breaks a cycle of owners that wait for each other, by making this one stop blocking.
 async fn unblock_cycle(backend: &Backend, key: &Key, object: &Value) -> Result<(), Status> {
     let is_cycle = backend.notices.dependents(meta::uid(object)).iter().any(|dependent| {
         load(backend, dependent)
@@ -156,7 +159,7 @@ async fn unblock_cycle(backend: &Backend, key: &Key, object: &Value) -> Result<(
     }
     let table = backend.registry.table();
     let Some(resource) = resource_of(&table, key) else { return Ok(()) };
-    rewrite(backend, &resource, key, |object| {
+    update_stored_object((backend, ServerTask::GarbageCollector), &resource, key, |object| {
         let owners = object["metadata"]["ownerReferences"].as_array_mut().into_iter().flatten();
         for owner in owners {
             if let Some(owner) = owner.as_object_mut() {
@@ -185,8 +188,8 @@ impl ReferencedOwner {
     }
 }
 
-/// Looks up owners. Each object is read once, however many references name it: it may be large, and the references
-/// many.
+/// Looks up owners. Reads each object once, no matter how many references name it: objects may be large, and
+/// references numerous.
 struct OwnerLookup<'a> {
     backend: &'a Backend,
     table: &'a ResourceTable,
@@ -200,7 +203,7 @@ impl OwnerLookup<'_> {
             Some((group, version)) => (group, version),
             None => ("", text_field(owner, "apiVersion")),
         };
-        // A kind that is not served in this version cannot be looked up: nothing is decided about its objects.
+        // A kind that is not served in this version cannot be looked up, so nothing is decided about its objects.
         let Some(resource) = self.table.by_kind(group, version, text_field(owner, "kind")) else {
             return OwnerState::Solid;
         };
@@ -231,7 +234,7 @@ async fn drop_owners(backend: &Backend, key: &Key, uids: &[String]) -> Result<()
     let uids = uids.iter().map(String::as_str).collect::<HashSet<_>>();
     let table = backend.registry.table();
     let Some(resource) = resource_of(&table, key) else { return Ok(()) };
-    rewrite(backend, &resource, key, |object| {
+    update_stored_object((backend, ServerTask::GarbageCollector), &resource, key, |object| {
         let metadata = meta::metadata(object);
         if let Some(Value::Array(owners)) = metadata.get_mut("ownerReferences") {
             owners.retain(|owner| !uids.contains(text_field(owner, "uid")));
@@ -247,7 +250,7 @@ async fn drop_owners(backend: &Backend, key: &Key, uids: &[String]) -> Result<()
 pub(super) async fn remove_finalizer(backend: &Backend, key: &Key, finalizer: &str) -> Result<(), Status> {
     let table = backend.registry.table();
     let Some(resource) = resource_of(&table, key) else { return Ok(()) };
-    rewrite(backend, &resource, key, |object| {
+    update_stored_object((backend, ServerTask::GarbageCollector), &resource, key, |object| {
         let left = meta::finalizers(object).filter(|one| *one != finalizer).map(Into::into).collect();
         meta::set_finalizers(object, left);
     })

@@ -1,13 +1,14 @@
-//! Nodes: the taint that keeps Pods away follows the condition of the Node, as Kubernetes' controller has it.
+//! Nodes: the taint that keeps Pods away follows the condition of the Node, as in Kubernetes' controller.
 //!
-//! Admission gives a new Node the taint of one that is not ready. A Node that says nothing about itself keeps it.
+//! Admission gives a new Node the taint of one that is not ready. A Node that reports no condition keeps it.
 
 use homeostat_api::kinds::core::node::NODE;
 use homeostat_api::status::Status;
 use serde_json::{Value, json};
 
 use crate::backend::Backend;
-use crate::server_changes::rewrite;
+use crate::server_changes::update_stored_object;
+use crate::write_history::ServerTask;
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
@@ -15,10 +16,16 @@ const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// Reconciles the taints of a Node.
 pub(super) async fn reconcile(backend: &Backend, name: &str) -> Result<(), Status> {
     let table = backend.registry.table();
-    rewrite(backend, table.built_in(&NODE), &NODE.storage().key("", name), set_taint).await
+    update_stored_object(
+        (backend, ServerTask::Nodes),
+        table.built_in(&NODE),
+        &NODE.storage().key("", name),
+        set_taint,
+    )
+    .await
 }
 
-/// Sets the taint that belongs to the Node's condition, and removes the other one.
+/// Sets the taint that matches the Node's condition, and removes the other one.
 fn set_taint(node: &mut Value) {
     let conditions = node["status"]["conditions"].as_array();
     let ready = conditions.and_then(|all| all.iter().find(|one| one["type"] == "Ready"));

@@ -1,4 +1,4 @@
-//! Quotas: keeps their status true. Writes charge them by themselves; this counts again what became less.
+//! Quotas: keeps their status accurate. Writes charge quotas themselves; this task recounts usage that decreased.
 
 use homeostat_api::status::Status;
 

@@ -16,7 +16,7 @@ const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 
 /// The values that some of the objects contain.
 #[derive(Clone, Debug, Default)]
-pub struct Config {
+pub struct BootstrapConfig {
     /// The address on which the server listens; `None` if it is embedded and has no socket.
     pub address: Option<SocketAddr>,
     /// The CA's certificate, PEM; empty if there is none.
@@ -24,7 +24,7 @@ pub struct Config {
 }
 
 /// Returns all of them with their keys, in an order in which they can be created one by one.
-pub fn default_objects(config: &Config) -> Vec<(Key, Value)> {
+pub fn default_objects(config: &BootstrapConfig) -> Vec<(Key, Value)> {
     let mut objects = NAMESPACES.map(namespace_object).to_vec();
     objects.extend(roles::default_roles());
     objects.extend(priority_classes());
@@ -56,8 +56,8 @@ fn priority_classes() -> impl Iterator<Item = (Key, Value)> {
     })
 }
 
-/// Returns the two priority levels and flow schemas that Kubernetes insists on. They are shown, not enforced:
-/// `serve::limits` applies.
+/// Returns the two mandatory priority levels and flow schemas of Kubernetes. They are shown but not enforced;
+/// `serve::limits` applies instead.
 fn flow_control() -> Vec<(Key, Value)> {
     let group = "flowcontrol.apiserver.k8s.io";
     let level = |name: &str, spec: Value| {
@@ -95,8 +95,8 @@ fn flow_control() -> Vec<(Key, Value)> {
     ]
 }
 
-/// Returns the Service by which programs in the cluster find the API, and its endpoints. The background tasks create
-/// them again when they are deleted.
+/// Returns the Service by which programs in the cluster find the API, and its endpoints. The background tasks
+/// re-create them when they are deleted.
 pub(super) fn api_server(address: Option<SocketAddr>) -> Vec<(Key, Value)> {
     let labels = json!({"component": "apiserver", "provider": "kubernetes"});
     let port = address.map_or(443, |address| address.port());
@@ -136,7 +136,7 @@ fn endpoint_objects(address: SocketAddr) -> [(Key, Value); 2] {
     ]
 }
 
-/// Returns the ConfigMap from which servers that delegate authentication to us learn whom we trust.
+/// Returns the ConfigMap that tells servers that delegate authentication to us which clients we trust.
 fn delegated_authentication(ca_pem: &str) -> (Key, Value) {
     let name = "extension-apiserver-authentication";
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn every_object_is_of_a_served_kind_and_agrees_with_its_key() {
-        let config = Config { address: Some(([127, 0, 0, 1], 6443).into()), ca_pem: "PEM".into() };
+        let config = BootstrapConfig { address: Some(([127, 0, 0, 1], 6443).into()), ca_pem: "PEM".into() };
         let rows = homeostat_api::kinds::built_in_rows();
         let mut seen = BTreeSet::new();
         for (key, object) in default_objects(&config) {

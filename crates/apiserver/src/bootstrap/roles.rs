@@ -1,6 +1,6 @@
 //! The default roles and bindings of every cluster: facts about the v1.36 API, in `facts/roles.json`.
 //!
-//! In the file, lists are words in one text, the core group is `core`, and `into`/`gathers` name the aggregation
+//! In the file, a list is a string of words, the core group is `core`, and `into`/`gathers` name the aggregation
 //! labels. Roles of controllers that do not run here are left out.
 
 use homeostat_core::Key;
@@ -48,9 +48,9 @@ struct Rule {
 struct Binding {
     name: String,
     namespace: String,
-    /// Kind and name.
+    /// The kind and name.
     role: String,
-    /// Kind and name each; for a ServiceAccount, namespace and name.
+    /// The kind and name of each; for a ServiceAccount, its namespace and name.
     subjects: Vec<String>,
 }
 
@@ -140,7 +140,7 @@ fn new_object(kind: &str, namespace: &str, name: &str) -> Value {
 mod tests {
     use std::sync::Arc;
 
-    use homeostat_api::storage::Storage;
+    use homeostat_api::storage_identity::ResourceIdentity;
     use homeostat_store::memory::Memory;
     use homeostat_store::{Expect, Op, SharedStore, Txn, Value as Stored};
 
@@ -236,8 +236,11 @@ mod tests {
                 "rules": [{"apiGroups": [""], "resources": [resource], "verbs": [verb]}]})
         };
         let check = |resource: &str, new: &Value, expected: Option<&str>| {
-            let write =
-                RoleWrite { storage: Storage::BuiltIn(RBAC_GROUP, resource), namespace: "a", name: "" };
+            let write = RoleWrite {
+                storage: ResourceIdentity::BuiltIn(RBAC_GROUP, resource),
+                namespace: "a",
+                name: "",
+            };
             let found = authorizer.check_role_write(&ann, &write, new, None);
             assert_eq!(found.err().map(|status| status.message).as_deref(), expected);
         };

@@ -1,5 +1,5 @@
-//! Writes the default objects of a cluster: creates the missing ones and corrects the server's address; everything
-//! else is for its owner to change.
+//! Writes the default objects of a cluster: creates the missing ones and corrects the server's address. Everything
+//! else in them may be changed by their owner.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use homeostat_core::{Key, Revision};
 use homeostat_store::{Entry, Error, Expect, Op, Txn};
 use serde_json::Value;
 
-use super::objects::{self, Config};
+use super::objects::{self, BootstrapConfig};
 use crate::backend::{Backend, expect_unchanged};
 use crate::new_object_metadata::stamp_new;
 use crate::stored::encode;
-use crate::{api_services, history_progress};
+use crate::{api_services, idle_revision_bump};
 
-/// Fields that hold the address of this server: valid only until the next start.
+/// Fields that hold the address of this server, which is only valid until the next start.
 const ADDRESS_FIELDS: [&str; 4] = ["subsets", "endpoints", "ports", "addressType"];
 
 /// Writes the default objects. The background tasks have not started yet, and read everything when they do.
 ///
-/// In an empty store the revisions up to this point are compacted before a client can ask for them, as in every
+/// In an empty store, the revisions up to this point are compacted before a client can request them, as in every
 /// server that has run for a while: a watch from revision 1 must list first.
-pub(crate) async fn write(backend: &Backend, config: &Config) -> Result<(), Error> {
+pub(crate) async fn write(backend: &Backend, config: &BootstrapConfig) -> Result<(), Error> {
     let is_new = backend.store.snapshot().revision() == Revision::ZERO;
     if is_new {
-        history_progress::advance(backend).await?;
+        idle_revision_bump::advance(backend).await?;
     }
     write_missing(backend, config).await?;
     if is_new {
@@ -36,7 +36,7 @@ pub(crate) async fn write(backend: &Backend, config: &Config) -> Result<(), Erro
     Ok(())
 }
 
-async fn write_missing(backend: &Backend, config: &Config) -> Result<(), Error> {
+async fn write_missing(backend: &Backend, config: &BootstrapConfig) -> Result<(), Error> {
     let objects = objects::default_objects(config)
         .into_iter()
         .filter_map(|(key, object)| bootstrap_step(backend, key, object));
@@ -50,8 +50,8 @@ async fn write_missing(backend: &Backend, config: &Config) -> Result<(), Error> 
     Ok(())
 }
 
-/// Creates those of the API server's own objects that are gone.
-pub(crate) async fn restore_api_server(backend: &Backend, config: &Config) -> Result<(), Error> {
+/// Re-creates the API server's own objects that are gone.
+pub(crate) async fn restore_api_server(backend: &Backend, config: &BootstrapConfig) -> Result<(), Error> {
     for (key, object) in objects::api_server(config.address) {
         let Some((key, Expect::Absent, op)) = bootstrap_step(backend, key, object) else { continue };
         match backend.commit(key, None::<&Arc<Entry>>, op).await {
@@ -69,11 +69,11 @@ fn bootstrap_step(backend: &Backend, key: Key, mut object: Value) -> Option<(Key
     let snapshot = backend.store.snapshot();
     let Some(stored) = snapshot.get(&key) else {
         stamp_new(backend, row, key.namespace(), &mut object);
-        let value = encode::encode(row, &object);
+        let value = encode::encode_stored_version(row, &object);
         return Some((key, Expect::Absent, Op::Put(value)));
     };
-    let corrected = with_current_address(row, encode::decode(stored), object)?;
-    let value = encode::encode(row, &corrected);
+    let corrected = with_current_address(row, encode::parse_entry(stored), object)?;
+    let value = encode::encode_stored_version(row, &corrected);
     (!encode::is_same(stored, &value)).then(|| (key, Expect::At(stored.revision), Op::Put(value)))
 }
 

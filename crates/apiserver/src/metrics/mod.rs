@@ -25,7 +25,8 @@ use crate::body::Body;
 use crate::refusal_counts::{CODES, code_index};
 use crate::request::{ResourcePath, Verb};
 
-/// How many sets of labels are kept apart; further ones are counted together. Built-in kinds alone use a few hundred.
+/// How many sets of labels are counted separately; further ones are counted together. Built-in kinds alone use a few
+/// hundred.
 const SERIES_MAX: usize = 4096;
 /// Upper bounds of durations, in milliseconds, as in kube-apiserver.
 const BOUNDS_MS: [u64; 23] = [
@@ -40,7 +41,7 @@ const PATHS: [&str; 7] =
 #[derive(Default)]
 struct RequestSeries {
     codes: [AtomicU64; CODES.len() + 1],
-    /// How many requests took at most as long as the bound, and longer than the one before.
+    /// How many requests took at most this bound, and longer than the previous one.
     buckets: [AtomicU64; BOUNDS_MS.len() + 1],
     sum_us: AtomicU64,
     /// Open watches.
@@ -139,7 +140,7 @@ impl Metrics {
         Self { started, series: RwLock::default(), reads: AtomicI64::new(0), writes: AtomicI64::new(0) }
     }
 
-    /// Counts one more request in flight, except a watch, which may last forever.
+    /// Counts another request in flight, except for a watch, which may last forever.
     pub(crate) fn begin_request(&self, verb: Option<Verb>) -> Option<InFlightRequest<'_>> {
         let gauge = match verb {
             Some(Verb::Watch) => return None,
@@ -150,7 +151,7 @@ impl Metrics {
         Some(InFlightRequest(gauge))
     }
 
-    /// Counts an answered request and returns its body: that of a watch counts as open until it is dropped.
+    /// Counts an answered request and returns its body. The body of a watch counts as open until it is dropped.
     pub(crate) fn end_request(&self, labels: &RequestLabels, code: u16, took: Duration, body: Body) -> Body {
         let series = self.series(&labels.text);
         series.codes[code_index(code)].fetch_add(1, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 /// The unit in which Linux reports processor time to programs; the same on every machine.
 const TICKS_PER_S: f64 = 100.0;
 
-/// Returns figures with name, type and help text.
+/// Returns the figures with name, type and help text.
 pub(super) fn process_figures() -> Vec<(&'static str, &'static str, &'static str, f64)> {
     let rows = [
         ("process_resident_memory_bytes", "gauge", "Memory in use.", resident_bytes()),

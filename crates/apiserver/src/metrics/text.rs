@@ -5,12 +5,12 @@ use std::fmt::{Display, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use homeostat_api::storage::Storage;
+use homeostat_api::storage_identity::ResourceIdentity;
 use homeostat_store::Snapshot;
 
 use super::{BOUNDS_MS, Metrics, RequestSeries, process};
 use crate::health;
-use crate::history_progress;
+use crate::idle_revision_bump;
 use crate::refusal_counts::{RefusalCounts, codes};
 
 /// The media type of the text.
@@ -132,8 +132,8 @@ fn write_open_watches(out: &mut String, all: &BTreeMap<Box<str>, Arc<RequestSeri
 fn write_stored_objects(out: &mut String, snapshot: &Snapshot) {
     let mut counts = BTreeMap::<(&str, &str), u64>::new();
     let mut bytes = 0;
-    for entry in snapshot.iter().filter(|entry| entry.key.resource() != history_progress::RESOURCE) {
-        let storage = Storage::of_key(&entry.key);
+    for entry in snapshot.iter().filter(|entry| entry.key.resource() != idle_revision_bump::RESOURCE) {
+        let storage = ResourceIdentity::of_key(&entry.key);
         *counts.entry((storage.group(), storage.plural())).or_default() += 1;
         bytes += entry.bytes.len() as u64;
     }

@@ -1,16 +1,16 @@
-//! Which form and encoding of an answer a request accepts.
+//! Determines which form and encoding of an answer a request accepts.
 
 use homeostat_api::negotiate::{self, AnswerPreferences, EndpointForms, OfferedForms, Representation};
 use homeostat_api::resource::Resource;
+use homeostat_api::response_forms;
 use homeostat_api::status::Status;
-use homeostat_api::table;
 use http::header;
 use http::request::Parts;
 
 use super::{ResourcePath, Verb};
 
-/// Returns how to show a refusal: as requested, or as JSON if that is impossible. A refusal has no other form than
-/// its own, and can be encoded where a custom object cannot.
+/// Returns how to show a refusal: as requested, or as JSON if that is impossible. A refusal has only its own form,
+/// and can be encoded where a custom object cannot.
 pub(crate) fn refusal_representation(parts: &Parts) -> Representation {
     let endpoint = EndpointForms { forms: OfferedForms::Plain, is_custom: false, is_collection: true };
     negotiate::representation(&accept_headers(parts), endpoint).unwrap_or_default()
@@ -24,7 +24,7 @@ pub(crate) fn negotiate_representation(
     path: &ResourcePath,
 ) -> Result<Representation, Status> {
     let endpoint = EndpointForms {
-        forms: table::forms(resource, Some(&*path.subresource).filter(|name| !name.is_empty())),
+        forms: response_forms::forms(resource, Some(&*path.subresource).filter(|name| !name.is_empty())),
         is_custom: resource.is_custom(),
         is_collection: path.name.is_empty(),
     };
@@ -34,7 +34,7 @@ pub(crate) fn negotiate_representation(
     }
 }
 
-/// Returns the headers and options by which the client says which answers it accepts.
+/// Returns the headers and options that describe which answers the client accepts.
 pub(crate) fn accept_headers(parts: &Parts) -> AnswerPreferences<'_> {
     AnswerPreferences {
         accept: text_header(parts, &header::ACCEPT),
@@ -43,7 +43,7 @@ pub(crate) fn accept_headers(parts: &Parts) -> AnswerPreferences<'_> {
     }
 }
 
-/// Returns a header, if it is present and a text.
+/// Returns a header, if it is present and valid text.
 pub(crate) fn text_header<'a>(parts: &'a Parts, name: &header::HeaderName) -> Option<&'a str> {
     parts.headers.get(name).and_then(|value| value.to_str().ok())
 }

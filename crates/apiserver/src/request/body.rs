@@ -1,4 +1,4 @@
-//! The body of a request from any source, read as a whole and within its limit.
+//! The body of a request from any source, read as a whole and limited in size.
 
 use bytes::{Buf as _, Bytes};
 use homeostat_api::status::Status;
@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use crate::limits::{BODY_LATE_TIME, BODY_TIME, RETRY_AFTER_S};
 
-/// The largest request body, as in Kubernetes: an object may be half of that.
+/// The largest request body, as in Kubernetes. An object may be half as large.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// Why a body did not arrive.
@@ -17,10 +17,10 @@ pub enum BodyError {
     /// It took too long.
     #[error("the request body did not arrive within {} s", BODY_TIME.as_secs())]
     TooSlow,
-    /// It was late, and another request needed its slot.
-    #[error("the request body did not arrive within {} s, and other requests needed its slot", BODY_LATE_TIME.as_secs())]
+    /// It was late, and another request needed its slot or its memory.
+    #[error("the request body did not arrive within {} s, and other requests needed its slot or its memory", BODY_LATE_TIME.as_secs())]
     Evicted,
-    /// The bodies of this user, or of all users, take as much memory as they may.
+    /// The bodies of this user, or of all users, already use as much memory as they may.
     #[error("too many bytes of request bodies are held, please try again later")]
     NoRoom,
     /// The connection broke, or the data is not HTTP.

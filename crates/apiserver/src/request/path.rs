@@ -1,6 +1,6 @@
-//! The grammar of paths: what a path of the API names.
+//! The grammar of paths: what an API path names.
 //!
-//! As in Kubernetes, a path is percent-decoded first and split then, so an encoded slash separates like a plain one,
+//! As in Kubernetes, a path is percent-decoded first and then split, so an encoded slash separates like a plain one,
 //! for rules and routes alike. Whether the resource exists, and whether a name is valid, is decided elsewhere.
 
 use std::borrow::Cow;
@@ -28,11 +28,11 @@ pub(crate) enum PathTarget {
     GroupVersion(String, String),
     /// Any other path, left to its own handler.
     Other,
-    /// A path that is never valid, whatever is served.
+    /// A path that is never valid, regardless of what is served.
     Nowhere,
 }
 
-/// A resource, one of its objects, or a subresource of that.
+/// A resource, one of its objects, or a subresource of an object.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResourcePath {
     pub(crate) group: String,
@@ -41,8 +41,8 @@ pub(crate) struct ResourcePath {
     pub(crate) resource: String,
     pub(crate) name: String,
     pub(crate) subresource: String,
-    /// Whether more segments follow the subresource.
-    pub(crate) has_more: bool,
+    /// The path below the subresource: empty, or with a leading slash.
+    pub(crate) rest: String,
     /// Whether it uses the old `/watch/` prefix.
     pub(crate) is_watch: bool,
 }
@@ -82,7 +82,7 @@ impl PathTarget {
             return Self::Nowhere;
         }
         let segments = path.trim_matches('/').split('/').collect::<Vec<_>>();
-        match segments.as_slice() {
+        let mut target = match segments.as_slice() {
             ["api"] => Self::CoreVersions,
             ["apis"] => Self::Groups,
             ["apis", group] => Self::Group((*group).to_owned()),
@@ -91,8 +91,24 @@ impl PathTarget {
             ["api", version, rest @ ..] => parse_resource("", version, rest),
             ["apis", group, version, rest @ ..] => parse_resource(group, version, rest),
             _ => Self::Other,
+        };
+        if let Self::Resource(resource) = &mut target
+            && !resource.subresource.is_empty()
+        {
+            resource.rest = path_below_subresource(path, resource).to_owned();
         }
+        target
     }
+}
+
+/// Returns what follows the subresource, with its slashes as they came.
+fn path_below_subresource<'a>(path: &'a str, resource: &ResourcePath) -> &'a str {
+    let root = if resource.group.is_empty() { 2 } else { 3 };
+    let is_in_namespace = !resource.namespace.is_empty();
+    let segments = root + 2 * usize::from(is_in_namespace) + usize::from(resource.is_watch) + 3;
+    let start = path.len() - path.trim_start_matches('/').len();
+    let mut slashes = path[start..].match_indices('/');
+    slashes.nth(segments - 1).map_or("", |(at, _)| &path[start + at..])
 }
 
 /// Decodes the path of a request. Bytes that are not UTF-8 become replacement characters, which no name contains.
@@ -121,7 +137,7 @@ fn parse_resource(group: &str, version: &str, rest: &[&str]) -> PathTarget {
         resource: part(0),
         name: part(1),
         subresource: part(2),
-        has_more: rest.len() > 3,
+        rest: String::new(),
         is_watch,
     })
 }
@@ -183,6 +199,21 @@ mod tests {
         let PathTarget::Resource(long) = PathTarget::parse("/api/v1/namespaces/a/pods/p/proxy/x/y") else {
             panic!("is a resource path")
         };
-        assert!(long.has_more && long.subresource == "proxy");
+        assert_eq!((&*long.subresource, &*long.rest), ("proxy", "/x/y"));
+    }
+
+    #[test]
+    fn what_follows_a_subresource_keeps_its_slashes() {
+        let check = |path: &str, expected: &str| {
+            let PathTarget::Resource(found) = PathTarget::parse(path) else {
+                panic!("{path} is a resource path")
+            };
+            assert_eq!((&*found.subresource, &*found.rest), ("proxy", expected), "{path}");
+        };
+        check("/api/v1/namespaces/a/pods/p/proxy", "");
+        check("/api/v1/namespaces/a/pods/p/proxy/", "/");
+        check("/api/v1/namespaces/a/pods/p/proxy/x//y/", "/x//y/");
+        check("/api/v1/nodes/n/proxy/x", "/x");
+        check("/apis/g.io/v1/namespaces/a/things/p/proxy/x", "/x");
     }
 }

@@ -3,7 +3,7 @@
 use homeostat_api::negotiate::parameters;
 use homeostat_api::status::Status;
 
-/// The decoded query string. As in Go, the first value of a name counts.
+/// The decoded query string. As in Go, the first value of a name wins.
 #[derive(Debug, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
 
@@ -13,22 +13,22 @@ impl Query {
         Self(pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
     }
 
-    /// Returns the value of an option, empty if it is absent.
+    /// Returns the value of an option; empty if it is absent.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(one, _)| one == name).map_or("", |(_, value)| value)
     }
 
-    /// Returns whether the option is given.
+    /// Returns whether the option is present.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(one, _)| one == name)
     }
 
-    /// Returns the value of an option, if it is given.
+    /// Returns the value of an option, if it is present.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(one, _)| one == name).map(|(_, value)| &**value)
     }
 
-    /// Returns the value as a whole number, if the option is given. As in Go, an empty value is not a number.
+    /// Returns the value as a whole number, if the option is present. As in Go, an empty value is not a number.
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, Status> {
         let parse = |text: &str| {
             let refusal =
@@ -43,7 +43,7 @@ impl Query {
         self.0.iter().filter(move |(one, _)| one == name).map(|(_, value)| &**value)
     }
 
-    /// Returns a switch as Go converts it: an option without a value, or with any text but `false` and `0`, is true.
+    /// Returns a boolean option as Go converts it: true if it has no value, or any value other than `false` and `0`.
     pub(crate) fn flag(&self, name: &str) -> bool {
         self.value(name).is_some_and(|text| text != "0" && !text.eq_ignore_ascii_case("false"))
     }

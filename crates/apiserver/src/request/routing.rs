@@ -1,7 +1,7 @@
 //! Finds the resource of a path, and checks that it has the requested verb.
 //!
-//! Built-in and custom kinds refuse differently, since different parts of Kubernetes serve them: a built-in group
-//! refuses an unknown route with a `Status`, a path that no definition serves counts as unknown.
+//! Built-in and custom kinds word their refusals differently, because different parts of Kubernetes serve them: a
+//! built-in group refuses an unknown route with a `Status`, while a path that no definition serves counts as unknown.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use http::Method;
 use super::{ResourcePath, Verb};
 use crate::registry::ResourceTable;
 
-/// The subresource below which paths continue.
-const PROXY: &str = "proxy";
+/// The subresource under which paths continue.
+pub(crate) const PROXY: &str = "proxy";
 
 /// Returns the resource of a path.
 pub(crate) fn find_resource(table: &ResourceTable, path: &ResourcePath) -> Result<Arc<Resource>, Status> {
@@ -22,13 +22,13 @@ pub(crate) fn find_resource(table: &ResourceTable, path: &ResourcePath) -> Resul
     found.map(Arc::clone).ok_or_else(|| not_served(table, path))
 }
 
-/// Returns a Status for a built-in group, and the refusal of unknown paths for others.
+/// Returns a Status for a built-in group, or the refusal of an unknown path for any other group.
 fn not_served(table: &ResourceTable, path: &ResourcePath) -> Status {
     let is_built_in = table.rows.iter().any(|row| *row.group == *path.group && !row.is_custom());
     if is_built_in { Status::no_such_resource() } else { Status::no_such_path() }
 }
 
-/// Returns the verb of a request, or refuses one that the resource does not have.
+/// Returns the verb of a request, or refuses a verb that the resource does not have.
 pub(crate) fn check_verb(
     resource: &Resource,
     path: &ResourcePath,
@@ -52,7 +52,7 @@ pub(crate) fn check_verb(
 
 fn check_built_in(resource: &Resource, path: &ResourcePath, verb: Verb) -> Result<(), Status> {
     let is_misplaced = is_misplaced(resource, path, verb);
-    let is_too_long = path.has_more && path.subresource != PROXY;
+    let is_too_long = !path.rest.trim_matches('/').is_empty() && path.subresource != PROXY;
     if is_too_long || (is_misplaced && !path.name.is_empty()) {
         return Err(Status::no_such_resource());
     }
@@ -66,7 +66,8 @@ fn check_built_in(resource: &Resource, path: &ResourcePath, verb: Verb) -> Resul
     if is_misplaced || !resource.allows(verb.name()) { Err(Status::method_not_allowed()) } else { Ok(()) }
 }
 
-/// A name in the path of a create is ignored, and so are the segments after a subresource.
+/// Checks a request for a custom resource. A name in the path of a create is ignored, and so are segments after a
+/// subresource.
 fn check_custom(resource: &Resource, path: &ResourcePath, verb: Verb) -> Result<(), Status> {
     if is_misplaced(resource, path, verb) {
         return Err(Status::no_such_path());
@@ -78,7 +79,7 @@ fn check_custom(resource: &Resource, path: &ResourcePath, verb: Verb) -> Result<
             None => Err(Status::not_found(&resource.about(&path.name))),
         };
     }
-    // A definition that is being deleted accepts no new objects, which create checks itself; existing objects can
+    // A definition that is being deleted accepts no new objects, which `create` checks itself; existing objects can
     // still be changed.
     let is_terminating = resource.custom().is_some_and(|custom| custom.is_terminating);
     if !resource.allows(verb.name()) && !is_terminating {
@@ -95,7 +96,7 @@ fn is_misplaced(resource: &Resource, path: &ResourcePath, verb: Verb) -> bool {
     resource.namespaced && path.namespace.is_empty() && !matches!(verb, Verb::List | Verb::Watch)
 }
 
-/// Refuses a name that is `.` or `..` or contains a percent sign, and a namespace that is one of the dots.
+/// Refuses a name that is `.` or `..` or contains a percent sign, and a namespace that is `.` or `..`.
 fn check_segments(path: &ResourcePath, verb: Verb) -> Result<(), Status> {
     if verb == Verb::Create && path.subresource.is_empty() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! The option `timeout`: how long the client waits for an answer. Requests end by our own limit, so this only refuses
-//! invalid values.
+//! The option `timeout`: how long the client waits for an answer. Requests end according to our own limit, so this
+//! only refuses invalid values.
 
 use homeostat_api::status::Status;
 
@@ -19,7 +19,7 @@ pub(crate) fn check_timeout(text: &str) -> Result<(), Status> {
     }
 }
 
-/// Returns Go's error for a text that is not one of its durations.
+/// Returns Go's error for a string that is not a valid duration.
 fn duration_error(text: &str) -> Option<String> {
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     if rest == "0" {

@@ -1,11 +1,11 @@
-//! Limits the memory of answers that wait for clients to read them.
+//! Limits the memory of answers that clients have not read yet.
 //!
 //! Tables and protobuf lists are built as a whole, other lists piece by piece; a piece stays until the client has
-//! read it. An unfinished list also retains its objects, which cost nothing as long as they are the stored ones.
+//! read it. An unfinished list also retains its objects, which cost nothing while they are still the stored ones.
 //!
 //! **Invariant:** all waiting answers together stay below [`UNSENT_BYTES_MAX`], and those of one user below
-//! [`USER_UNSENT_BYTES_MAX`], unless it is a single answer. A client that does not read leaves memory for everyone
-//! else.
+//! [`USER_UNSENT_BYTES_MAX`], except for a single larger answer. A client that does not read leaves memory for all
+//! others.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,14 +27,13 @@ pub(crate) struct UserAnswerMemory {
 }
 
 impl UserAnswerMemory {
-    /// Returns the same bytes, which count until they are sent or dropped; `None` if there is no memory for them.
+    /// Returns the same bytes, counted until they are sent or dropped; `None` if there is no memory for them.
     pub(super) fn reserve_bytes(&self, bytes: Bytes) -> Option<Bytes> {
         let reservation = self.reserve(bytes.len())?;
         Some(Bytes::from_owner(CountedBytes { bytes, _reservation: reservation }))
     }
 
-    /// Returns the same body, which counts until its last byte is sent or dropped; `None` if there is no memory for
-    /// it.
+    /// Returns the same body, counted until its last byte is sent or dropped; `None` if there is no memory for it.
     pub(super) fn reserve_body(&self, body: Body) -> Option<Body> {
         let Body::Full(bytes) = body else { return Some(body) };
         if bytes.len() < UNSENT_BYTES_SMALL {
@@ -63,7 +62,7 @@ impl UserAnswerMemory {
     }
 }
 
-/// The bytes that wait.
+/// The bytes of waiting answers.
 #[derive(Debug, Default)]
 struct AnswerMemoryUse {
     all: usize,
@@ -99,7 +98,7 @@ impl Drop for AnswerMemoryReservation {
     }
 }
 
-/// Splits the bytes without copying: a connection takes one piece after the other as it can send them.
+/// Splits the bytes without copying. A connection takes one piece after another as it can send them.
 fn split_into_pieces(bytes: &Bytes) -> VecDeque<Bytes> {
     let starts = (0..bytes.len()).step_by(PIECE_BYTES);
     starts.map(|start| bytes.slice(start..bytes.len().min(start + PIECE_BYTES))).collect()

@@ -1,8 +1,9 @@
-//! Watches whether the client of a connection reads its answers.
+//! Monitors whether the client of a connection reads its answers.
 //!
 //! **Invariant:** an answer of which less than [`limits::STALL_BYTES`] was read in [`limits::STALL_TIME`] ends its
-//! connection and frees its memory; so does a list for whose outdated objects there is no memory. Time that the
-//! server itself takes does not count. Watches and logs are exempt: they have nothing to send most of the time.
+//! connection and frees its memory; so does a list whose outdated objects exceed the available memory. Time that the
+//! server itself takes does not count. Watches and logs are exempt, because they have nothing to send most of the
+//! time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +17,7 @@ use super::answer_memory::{AnswerMemoryReservation, UserAnswerMemory};
 use crate::body::RetainedObjects;
 use crate::limits;
 
-/// The answers of one connection that are not completely sent.
+/// The answers of one connection that have not been sent completely.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerProgress {
     answers: Mutex<UnsentAnswers>,
@@ -34,7 +35,7 @@ struct UnsentAnswers {
 struct UnsentAnswer {
     /// When the client last read enough of it.
     moved_at: Instant,
-    /// How many bytes were read since.
+    /// How many bytes were read since then.
     bytes: usize,
     /// Whether it waits for the server to produce its next piece.
     is_being_made: bool,
@@ -73,7 +74,7 @@ impl fmt::Debug for ListResponseInProgress {
 }
 
 impl UnsentAnswer {
-    /// Returns when it must be checked.
+    /// Returns when the list must be checked.
     fn due_at(&self) -> Instant {
         let stalls_at = self.moved_at + limits::STALL_TIME;
         self.list.as_ref().map_or(stalls_at, |list| stalls_at.min(list.check_at))
@@ -85,7 +86,7 @@ impl UnsentAnswer {
 }
 
 impl AnswerProgress {
-    /// Adds one more answer to send.
+    /// Adds another answer to send.
     pub(super) fn begin(self: &Arc<Self>, list: Option<ListResponseInProgress>) -> AnswerInProgress {
         let is_list = list.is_some();
         let mut answers = self.answers();
@@ -100,7 +101,7 @@ impl AnswerProgress {
         AnswerInProgress { progress: Arc::clone(self), number }
     }
 
-    /// Waits until the client has not read an answer for too long, or an answer needs more memory than there is.
+    /// Waits until the client has not read an answer for too long, or an answer needs more memory than is available.
     pub(super) async fn stalled(&self) {
         loop {
             let now = Instant::now();
@@ -136,7 +137,7 @@ impl AnswerProgress {
         }
         drop(answers);
         due.into_iter().all(|(number, kept)| {
-            // Outside the lock: it takes some time.
+            // Outside the lock, because it takes some time.
             let bytes = kept.outdated_bytes();
             let mut answers = self.answers();
             let Some(list) = answers.all.get_mut(&number).and_then(|answer| answer.list.as_mut()) else {
@@ -166,7 +167,7 @@ impl AnswerInProgress {
         }
     }
 
-    /// Records whether its next piece is being produced.
+    /// Records whether the next piece is being produced.
     pub(super) fn set_being_made(&self, is_being_made: bool) {
         if let Some(answer) = self.progress.answers().all.get_mut(&self.number) {
             if answer.is_being_made {

@@ -1,15 +1,19 @@
 //! Limits the memory of request bodies.
 //!
-//! A body is counted piece by piece while it arrives, and until its request is answered: that is how long it is kept.
+//! A body is counted piece by piece as it arrives, and until its request is answered, which is how long it is kept. A
+//! body that is late loses its memory when another one needs it, as its request loses its slot.
 //!
-//! **Invariant:** the bodies of one user stay below [`USER_BODIES_BYTES_MAX`], those of all users below
-//! [`BODIES_BYTES_MAX`]. Administrators have memory of their own, so that nobody's bodies can lock them out.
+//! **Invariant:** the bodies of one account stay below [`USER_BODIES_BYTES_MAX`], those of all users below
+//! [`BODIES_BYTES_MAX`]. Administrators have separate memory, so that no user's bodies can lock them out. Bodies that
+//! never end lock nobody out.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::auth::{Identity, MASTERS};
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::{Identity, MASTERS, account_of};
 use crate::limits::{BODIES_BYTES_MAX, USER_BODIES_BYTES_MAX};
 
 /// The memory of all request bodies.
@@ -20,27 +24,48 @@ pub(crate) struct BodyMemory(Arc<Mutex<BodyMemoryUse>>);
 struct BodyMemoryUse {
     users: usize,
     administrators: usize,
-    by_user: HashMap<Arc<str>, usize>,
+    by_account: HashMap<Arc<str>, usize>,
+    /// The bodies that are late, in the order in which they became late.
+    late: BTreeMap<u64, (Arc<HeldBody>, CancellationToken)>,
+    next_late: u64,
+}
+
+/// A body in memory.
+#[derive(Debug)]
+struct HeldBody {
+    account: Arc<str>,
+    is_administrator: bool,
+    /// Only changed under the lock, and so is `was_evicted`.
+    bytes: AtomicUsize,
+    /// Whether its memory was given to another body.
+    was_evicted: AtomicBool,
 }
 
 /// The memory of one body, until dropped.
 #[derive(Debug)]
 pub(crate) struct BodyMemoryReservation {
     bodies: BodyMemory,
-    user: Arc<str>,
-    is_administrator: bool,
-    bytes: AtomicUsize,
+    body: Arc<HeldBody>,
+}
+
+/// A body that is late, until dropped.
+#[derive(Debug)]
+pub(crate) struct LateBodyMemory {
+    bodies: BodyMemory,
+    number: u64,
+    eviction: CancellationToken,
 }
 
 impl BodyMemory {
-    /// Creates the reservation of a body of which nothing has arrived yet.
+    /// Creates the reservation for a body of which nothing has arrived yet.
     pub(crate) fn open(&self, identity: &Identity) -> BodyMemoryReservation {
-        BodyMemoryReservation {
-            bodies: self.clone(),
-            user: (*identity.name).into(),
+        let body = HeldBody {
+            account: account_of(identity).into(),
             is_administrator: identity.is_in(MASTERS),
             bytes: AtomicUsize::new(0),
-        }
+            was_evicted: AtomicBool::new(false),
+        };
+        BodyMemoryReservation { bodies: self.clone(), body: Arc::new(body) }
     }
 
     fn held(&self) -> MutexGuard<'_, BodyMemoryUse> {
@@ -48,34 +73,104 @@ impl BodyMemory {
     }
 }
 
+impl BodyMemoryUse {
+    fn all_mut(&mut self, is_administrator: bool) -> &mut usize {
+        if is_administrator { &mut self.administrators } else { &mut self.users }
+    }
+
+    /// Makes room for more bytes of a body, with the memory of late ones if necessary: of the same account if its
+    /// share is full, otherwise of any.
+    fn make_room(&mut self, body: &HeldBody, bytes: usize) -> bool {
+        let own = |late: &HeldBody| late.account == body.account;
+        loop {
+            let theirs = self.by_account.get(&body.account).copied().unwrap_or_default() + bytes;
+            let has_room = if theirs > USER_BODIES_BYTES_MAX {
+                self.evict_late(body, own)
+            } else if *self.all_mut(body.is_administrator) + bytes > BODIES_BYTES_MAX {
+                self.evict_late(body, |_| true)
+            } else {
+                return true;
+            };
+            if !has_room {
+                return false;
+            }
+        }
+    }
+
+    /// Frees the memory of the body that has been late for the longest among these, other than `body` itself; returns
+    /// false if there is none.
+    fn evict_late(&mut self, body: &HeldBody, is_meant: impl Fn(&HeldBody) -> bool) -> bool {
+        let is_other = |late: &HeldBody| {
+            late.is_administrator == body.is_administrator && !std::ptr::eq(late, body) && is_meant(late)
+        };
+        let late = self.late.iter().find(|(_, (late, _))| is_other(late));
+        let Some(number) = late.map(|(number, _)| *number) else { return false };
+        let Some((late, eviction)) = self.late.remove(&number) else { return false };
+        late.was_evicted.store(true, Ordering::Relaxed);
+        self.free(&late);
+        eviction.cancel();
+        true
+    }
+
+    fn free(&mut self, body: &HeldBody) {
+        let bytes = body.bytes.swap(0, Ordering::Relaxed);
+        if bytes == 0 {
+            return;
+        }
+        *self.all_mut(body.is_administrator) -= bytes;
+        match self.by_account.get_mut(&body.account) {
+            Some(theirs) if *theirs > bytes => *theirs -= bytes,
+            _ => drop(self.by_account.remove(&body.account)),
+        }
+    }
+}
+
 impl BodyMemoryReservation {
-    /// Reserves memory for more bytes; returns false if there is none.
+    /// Reserves memory for more bytes; returns false if there is none, or if the body has lost its memory.
     pub(crate) fn grow(&self, bytes: usize) -> bool {
         let mut held = self.bodies.held();
-        let theirs = held.by_user.get(&self.user).copied().unwrap_or_default() + bytes;
-        let all = if self.is_administrator { held.administrators } else { held.users } + bytes;
-        let fits = theirs <= USER_BODIES_BYTES_MAX && all <= BODIES_BYTES_MAX;
-        if fits {
-            *(if self.is_administrator { &mut held.administrators } else { &mut held.users }) = all;
-            held.by_user.insert(Arc::clone(&self.user), theirs);
-            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.was_evicted() || !held.make_room(&self.body, bytes) {
+            return false;
         }
-        fits
+        *held.all_mut(self.body.is_administrator) += bytes;
+        *held.by_account.entry(Arc::clone(&self.body.account)).or_default() += bytes;
+        self.body.bytes.fetch_add(bytes, Ordering::Relaxed);
+        true
+    }
+
+    /// Returns whether the memory was given to another body.
+    pub(crate) fn was_evicted(&self) -> bool {
+        self.body.was_evicted.load(Ordering::Relaxed)
+    }
+
+    /// Records that the body is late.
+    pub(crate) fn mark_late(&self) -> LateBodyMemory {
+        let eviction = CancellationToken::new();
+        let mut held = self.bodies.held();
+        let number = held.next_late;
+        held.next_late += 1;
+        held.late.insert(number, (Arc::clone(&self.body), eviction.clone()));
+        drop(held);
+        LateBodyMemory { bodies: self.bodies.clone(), number, eviction }
+    }
+}
+
+impl LateBodyMemory {
+    /// Waits until another body needs the memory.
+    pub(crate) async fn evicted(&self) {
+        self.eviction.cancelled().await;
+    }
+}
+
+impl Drop for LateBodyMemory {
+    fn drop(&mut self) {
+        self.bodies.held().late.remove(&self.number);
     }
 }
 
 impl Drop for BodyMemoryReservation {
     fn drop(&mut self) {
-        let bytes = self.bytes.load(Ordering::Relaxed);
-        if bytes == 0 {
-            return;
-        }
-        let mut held = self.bodies.held();
-        *(if self.is_administrator { &mut held.administrators } else { &mut held.users }) -= bytes;
-        match held.by_user.get_mut(&self.user) {
-            Some(theirs) if *theirs > bytes => *theirs -= bytes,
-            _ => drop(held.by_user.remove(&self.user)),
-        }
+        self.bodies.held().free(&self.body);
     }
 }
 
@@ -106,6 +201,38 @@ mod tests {
         drop(held);
         assert_eq!(fill(&bodies, &names[19]).len(), USER_BODIES_BYTES_MAX / (2 * MIB));
         let held = bodies.held();
-        assert!(held.by_user.is_empty() && held.users == 0 && held.administrators == 0);
+        assert!(held.by_account.is_empty() && held.users == 0 && held.administrators == 0);
+    }
+
+    #[test]
+    fn service_accounts_of_a_namespace_share_the_memory_of_one_user() {
+        let bodies = BodyMemory::default();
+        let accounts = ["a", "b", "c"].map(|name| user(&format!("system:serviceaccount:team:{name}")));
+        let held = accounts.each_ref().map(|who| fill(&bodies, who));
+        assert_eq!(held.iter().map(Vec::len).sum::<usize>(), USER_BODIES_BYTES_MAX / (2 * MIB));
+        assert!(!fill(&bodies, &user("joe")).is_empty());
+    }
+
+    #[test]
+    fn a_late_body_loses_its_memory_to_the_same_account_or_when_all_is_taken_to_anyone() {
+        let bodies = BodyMemory::default();
+        let names = ["jane", "joe", "jim"].map(user);
+        let [jane, joe, jim] = names.each_ref().map(|who| fill(&bodies, who));
+        assert!(fill(&bodies, &user("new")).is_empty(), "all memory is taken");
+        let joe_late = joe[0].mark_late();
+        assert!(fill(&bodies, &names[0]).is_empty(), "a share is not widened by others");
+        let new = fill(&bodies, &user("new"));
+        assert_eq!(new.len(), 1, "one body was late");
+        assert!(joe_late.eviction.is_cancelled() && joe[0].was_evicted() && !joe[0].grow(1));
+        let jane_late = jane[0].mark_late();
+        assert!(!jane[0].grow(1) && !jane[0].was_evicted(), "a body does not make room for itself");
+        assert_eq!(fill(&bodies, &names[0]).len(), 1);
+        assert!(jane_late.eviction.is_cancelled());
+        let arrived = jim[0].mark_late();
+        drop(arrived);
+        assert!(bodies.held().late.is_empty(), "a body that has arrived is no longer late");
+        drop((jane, joe, jim, new, jane_late, joe_late));
+        let held = bodies.held();
+        assert!(held.by_account.is_empty() && held.users == 0 && held.late.is_empty());
     }
 }

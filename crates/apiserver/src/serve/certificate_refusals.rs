@@ -1,16 +1,16 @@
 //! Logs why a client certificate was refused: the client only gets a 401, as in Kubernetes.
 //!
-//! **Invariant:** at most one line per [`PAUSE`], whatever clients present; the refusals in between are counted in
-//! the next line.
+//! **Invariant:** at most one line per [`PAUSE`], no matter what clients present; the refusals in between are counted
+//! in the next line.
 
 use std::sync::{Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 
 /// The pause between two lines: short enough for a user who tries a certificate and reads the log, long enough that a
-/// client that retries without end does not fill it.
+/// client that retries endlessly does not fill it.
 const PAUSE: SignedDuration = SignedDuration::from_secs(10);
-/// The length of the logged subject: a name and a group or two. The client chooses the rest.
+/// The maximum length of the logged subject: a name and a group or two. The client chooses the rest.
 const SUBJECT_CHARS_MAX: usize = 100;
 
 /// The log of refused certificates.

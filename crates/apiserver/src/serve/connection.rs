@@ -4,6 +4,7 @@
 //! stop, a connection finishes the answers in progress, accepts no new request and closes.
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -15,37 +16,37 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::answer_progress::AnswerProgress;
 use super::connections::{Connection, Connections};
+use super::credential_reload::{ReloadableTls, TlsState};
 use super::request_filter::RequestFilter;
 use super::sliced_writes::SlicedWrites;
-use super::tls::{ClientTrust, HTTP2};
-use crate::auth::Peer;
+use super::tls::HTTP2;
+use crate::auth::ClientCertificateProof;
 use crate::limits;
 
-/// How plain HTTP begins: the first five bytes are what Go looks at.
+/// How plain HTTP begins: the first five bytes, which are what Go checks.
 const PLAIN_STARTS: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
 const PLAIN_ANSWER: &[u8] =
     b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
-/// More than the headers of any client; larger bodies are not waited for.
+/// More than the headers of any client. The rest of a larger request is not read.
 const PLAIN_REQUEST_BYTES_MAX: usize = 8 * 1024;
 
 /// The client of a connection, and what is known about it.
 pub(crate) struct ConnectedClient {
-    pub(super) peer: Peer,
+    pub(super) peer: ClientCertificateProof,
+    pub(super) address: Option<IpAddr>,
     pub(super) progress: Arc<AnswerProgress>,
     pub(super) connection: Arc<Connection>,
 }
 
 /// The parts that all connections share.
-pub(crate) struct ConnectionContext {
-    pub(crate) acceptor: TlsAcceptor,
-    pub(crate) client_trust: ClientTrust,
+pub(crate) struct ConnectionServer {
+    pub(crate) tls: Arc<ReloadableTls>,
     pub(crate) filter: Arc<RequestFilter>,
     /// The requests of HTTP/2 connections, which run concurrently, and the tasks that discard refused bodies.
     pub(crate) tasks: TaskTracker,
@@ -53,19 +54,22 @@ pub(crate) struct ConnectionContext {
     pub(super) connections: Connections,
 }
 
-impl ConnectionContext {
+impl ConnectionServer {
     /// Serves the connection until either side ends it.
     pub(crate) async fn serve(self: Arc<Self>, stream: TcpStream, connection: Connection) {
-        // Answers are written as a whole; waiting to fill packets would only delay them.
+        // Answers are written as a whole, so waiting to fill packets would only delay them.
         if stream.set_nodelay(true).is_err() {
             return;
         }
-        let Some(stream) = self.handshake_in_time(stream, &connection).await else { return };
+        let address = stream.peer_addr().ok().map(|address| address.ip());
+        let tls = self.tls.current();
+        let Some(stream) = self.handshake_in_time(&tls, stream, &connection).await else { return };
         let (_, session) = stream.get_ref();
         let progress = Arc::new(AnswerProgress::default());
         let connection = Arc::new(connection);
         let client = Arc::new(ConnectedClient {
-            peer: self.client_trust.peer(session.peer_certificates()),
+            peer: tls.client_trust.peer(session.peer_certificates()),
+            address,
             progress: Arc::clone(&progress),
             connection: Arc::clone(&connection),
         });
@@ -91,22 +95,14 @@ impl ConnectionContext {
     /// Runs the TLS handshake; returns `None` if it fails or takes too long.
     async fn handshake_in_time(
         &self,
+        tls: &TlsState,
         stream: TcpStream,
         connection: &Connection,
     ) -> Option<TlsStream<TcpStream>> {
         tokio::select! {
-            greeted = tokio::time::timeout(limits::HANDSHAKE_TIME, self.handshake(stream)) => greeted.ok()?.ok(),
+            greeted = tokio::time::timeout(limits::HANDSHAKE_TIME, handshake(tls, stream)) => greeted.ok()?.ok(),
             () = connection.slot_requested() => None,
         }
-    }
-
-    async fn handshake(&self, mut stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        let mut first = [0];
-        stream.peek(&mut first).await?;
-        if first[0].is_ascii_uppercase() {
-            return Err(refuse_plain(&mut stream).await);
-        }
-        self.acceptor.accept(stream).await
     }
 
     async fn serve_http1(
@@ -164,9 +160,19 @@ impl ConnectionContext {
     }
 }
 
-/// Tells a client that forgot the `s` of `https` so, in the words of Go's server. No TLS record begins with a letter.
+async fn handshake(tls: &TlsState, mut stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    let mut first = [0];
+    stream.peek(&mut first).await?;
+    if first[0].is_ascii_uppercase() {
+        return Err(refuse_plain(&mut stream).await);
+    }
+    tls.acceptor.accept(stream).await
+}
+
+/// Answers a client that forgot the `s` of `https`, with the wording of Go's server. No TLS record begins with a
+/// letter.
 async fn refuse_plain(stream: &mut TcpStream) -> io::Error {
-    // Unread data would make the client lose the answer when the connection closes.
+    // If data is left unread, the client loses the answer when the connection closes.
     let mut request = [0; PLAIN_REQUEST_BYTES_MAX];
     let answered = async {
         let length = stream.read(&mut request).await?;

@@ -3,11 +3,11 @@
 //!
 //! A connection is unauthenticated until a client proves its identity on it.
 //!
-//! **Invariant:** unauthenticated connections never lock anyone out: their number is limited, and they are the first to
-//! be closed, even with requests in progress, starting with the address that has most of them. Users together leave
-//! room for unauthenticated connections and administrators, and neither one user nor the users of one address can take
-//! all of theirs; so an administrator always gets in. Of the authenticated connections only idle ones are closed, the
-//! longest idle first.
+//! **Invariant:** unauthenticated connections never lock anyone out: their number is limited, and they are the first
+//! to be closed, even with requests in progress, starting with the address that has the most. Users together leave
+//! room for unauthenticated connections and administrators, and neither one user nor the users of one address can
+//! take all of the users' connections; an administrator can therefore always connect. Of the authenticated
+//! connections only idle ones are closed, starting with the longest idle.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::{ANONYMOUS, Identity, MASTERS, SERVICE_ACCOUNT_PREFIX};
+use crate::auth::{ANONYMOUS, Identity, MASTERS, account_of};
 use crate::limits;
 
 /// All connections.
@@ -31,8 +31,8 @@ struct ConnectionTable {
     open: Mutex<OpenConnections>,
 }
 
-/// The open connections. Those that were asked to close stay in `all` until they are gone, and are counted nowhere
-/// else.
+/// The open connections. Those that were asked to close stay in `all` until they are gone, but are not counted
+/// anywhere else.
 #[derive(Debug, Default)]
 struct OpenConnections {
     next: u64,
@@ -83,17 +83,17 @@ pub(crate) struct ActiveRequest {
 #[derive(Debug)]
 pub(crate) struct UnsentRefusal(Arc<ConnectionState>);
 
-/// This user has too many connections already.
+/// The user already has too many connections.
 #[derive(Debug)]
 pub(crate) struct TooManyConnections;
 
 impl Connections {
-    /// Allows this many connections.
+    /// Creates a table for this many connections.
     pub(crate) fn new(most: usize) -> Self {
         Self(Arc::new(ConnectionTable { most, started: Instant::now(), open: Mutex::default() }))
     }
 
-    /// Accepts one more connection, for which another may be closed; returns `None` if there is no room.
+    /// Accepts another connection, for which one may be closed; returns `None` if there is no room.
     pub(crate) fn accept(&self, peer: IpAddr) -> Option<Connection> {
         let peer = network_of(peer);
         let mut open = self.open();
@@ -102,7 +102,8 @@ impl Connections {
         } else if open.all.len() - open.closing >= self.0.most {
             open.close_unauthenticated().or_else(|| open.close_idle(|_| true))?;
         }
-        // A connection that was asked to close is gone in a moment. If not, the file descriptors run out next.
+        // A connection that was asked to close is usually gone in a moment. If not, the file descriptors would run
+        // out next.
         if open.all.len() >= self.0.most + limits::CLOSING_MAX {
             return None;
         }
@@ -150,7 +151,7 @@ impl ConnectionState {
 }
 
 impl OpenConnections {
-    /// Closes an unauthenticated connection: the oldest of the address that has most of them.
+    /// Closes an unauthenticated connection: the oldest one of the address that has the most.
     fn close_unauthenticated(&mut self) -> Option<()> {
         let (peer, _) = self.unauthenticated_by_peer.iter().max_by_key(|(_, count)| **count)?;
         let is_meant = |state: &&Arc<ConnectionState>| {
@@ -179,7 +180,7 @@ impl OpenConnections {
         chosen.must_close.cancel();
     }
 
-    /// Removes it from the counts.
+    /// Removes the connection from the counts.
     fn forget(&mut self, state: &ConnectionState) {
         match state.user.get() {
             None => {
@@ -195,7 +196,7 @@ impl OpenConnections {
         }
     }
 
-    /// Makes room for one more connection of this account from this address, by closing an idle one if needed.
+    /// Makes room for another connection of this account from this address, by closing an idle one if necessary.
     fn make_room_for(&mut self, account: &str, peer: IpAddr, most: usize) -> Result<(), TooManyConnections> {
         let is_theirs = |state: &ConnectionState| state.account().is_some_and(|one| **one == *account);
         if self.by_account.get(account).is_some_and(|count| *count >= limits::USER_SHARE.of(most)) {
@@ -211,7 +212,7 @@ impl OpenConnections {
 }
 
 impl Connection {
-    /// Waits until the connection must close: another one needs its slot, or nobody authenticated in time.
+    /// Waits until the connection must close: another one needs its slot, or its client did not authenticate in time.
     pub(crate) async fn close_requested(&self) {
         let unknown = async {
             tokio::time::sleep(limits::UNAUTHENTICATED_TIME).await;
@@ -242,7 +243,7 @@ impl Connection {
     }
 
     /// Counts a refusal on an unauthenticated connection; returns `None` if the client has left too many unread. A
-    /// client that continues all the same is disconnected.
+    /// client that continues anyway is disconnected.
     pub(super) fn refuse(&self) -> Option<UnsentRefusal> {
         let unread = self.state.refusals.fetch_add(1, Ordering::Relaxed);
         let refusal = UnsentRefusal(Arc::clone(&self.state));
@@ -258,7 +259,7 @@ impl Connection {
         None
     }
 
-    /// Records who uses the connection. Refuses a user who has too many connections already.
+    /// Records who uses the connection. Refuses a user who already has too many connections.
     pub(crate) fn authenticate_as(&self, identity: &Identity) -> Result<(), TooManyConnections> {
         if self.is_authenticated() || identity.name == ANONYMOUS {
             return Ok(());
@@ -317,15 +318,7 @@ impl Drop for UnsentRefusal {
     }
 }
 
-/// Returns the account that limits apply to: a user, or all service accounts of a namespace, since a user who may
-/// create one may create many.
-pub(super) fn account_of(identity: &Identity) -> &str {
-    let is_service_account = identity.name.starts_with(SERVICE_ACCOUNT_PREFIX);
-    let end = identity.name.rfind(':').filter(|_| is_service_account);
-    &identity.name[..end.unwrap_or(identity.name.len())]
-}
-
-/// Returns the network that an address belongs to: in IPv6, one customer has a whole network.
+/// Returns the network that an address belongs to. In IPv6, one customer has a whole network.
 fn network_of(address: IpAddr) -> IpAddr {
     const NETWORK_BITS: u32 = 64;
     match address.to_canonical() {
@@ -350,7 +343,7 @@ mod tests {
         connection.state.must_close.is_cancelled()
     }
 
-    /// Opens as many connections of this user from there as possible, each with a request in progress.
+    /// Opens as many connections of this user from this address as possible, each with a request in progress.
     fn fill(connections: &Connections, last: u8, name: &str) -> Vec<(Connection, ActiveRequest)> {
         let known = || {
             let connection =

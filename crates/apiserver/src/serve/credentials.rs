@@ -1,12 +1,16 @@
 //! The credentials of the server: its own CA, the serving certificate, the administrator's credentials, and the key
 //! that signs service account tokens. They are created at the first start, kept, and renewed before they expire.
 //!
-//! **Invariant:** every file is readable by its owner only, is written as a whole or not at all, and is replaced only
-//! if it is missing, empty, about to expire or belongs to another key; an existing file that cannot be read is an
-//! error and is not overwritten.
+//! **Invariant:** every file is readable only by its owner, is written as a whole or not at all, and is replaced only
+//! if it is missing, empty, about to expire or belongs to a different key. An existing file that cannot be read is an
+//! error and is not overwritten. The key of an existing CA is never replaced: that would invalidate every
+//! certificate.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -20,18 +24,20 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::extensions::GeneralName;
 
-use super::{Error, client_certificate, files};
-use crate::auth::jwt::SigningKey;
+use super::external_credentials::ExternalCredentials;
+use super::{Error, files};
+use crate::auth::jwt::{SigningKey, TokenKeys};
+use crate::certificates::authority::CertificateAuthority;
+use crate::certificates::client_certificate;
 
-/// Lifetimes in days. The CA outlives any installation; the others are renewed at a restart.
+/// Lifetimes in days. The CA outlives any installation; the other certificates are renewed in time.
 const CA_DAYS: i64 = 3650;
 const LEAF_DAYS: i64 = 365;
-/// Certificates are renewed this long before they expire, so that a server restarted monthly never serves an expired
-/// one.
+/// How long before they expire certificates are renewed, by a running server or at the next start.
 const RENEW_DAYS: i64 = 30;
-/// Random words in the administrator's token: 256 bits.
+/// The number of random words in the administrator's token: 256 bits.
 const TOKEN_WORDS: usize = 4;
-/// Names of every API server, inside a cluster and outside.
+/// The names of every API server, inside a cluster and outside.
 const NAMES: [&str; 5] = [
     "localhost",
     "kubernetes",
@@ -54,24 +60,42 @@ pub struct CertificateNames {
 pub enum CredentialStorage {
     /// In memory: they are lost with the process.
     Memory,
-    /// In files of this folder.
+    /// In files in this folder.
     Folder(PathBuf),
+    /// In files that another program writes, and that are only read.
+    Given(ExternalCredentials),
 }
 
 /// The credentials of the server.
 pub struct Credentials {
     /// The CA's certificate, PEM.
     pub ca_pem: String,
-    /// The administrator's bearer token.
+    /// The administrator's bearer token; empty if there is none.
     pub admin_token: String,
-    ca: Issuer<'static, KeyPair>,
-    serving: CertificateAndKey,
-    service_account_key: Vec<u8>,
-    clock: Clock,
+    /// The CA certificates that issue trusted client certificates, PEM; may be empty.
+    pub(super) client_ca_pem: String,
+    pub(super) serving: CertificateAndKey,
+    pub(super) token_keys: TokenKeyTexts,
+    /// The CA of this server; `None` if certificates are issued elsewhere.
+    pub(super) ca: Option<Arc<Issuer<'static, KeyPair>>>,
+    pub(super) clock: Clock,
+    /// The contents of the files, if credentials are kept in memory.
+    pub(super) in_memory: BTreeMap<String, String>,
+}
+
+/// The keys of service account tokens, and the names of their issuer.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct TokenKeyTexts {
+    /// The signing key, PEM.
+    pub(super) signing: String,
+    /// Additional keys whose tokens are accepted, PEM.
+    pub(super) others: Vec<String>,
+    /// The names of the issuer; empty for the default one.
+    pub(super) issuers: Vec<String>,
 }
 
 /// A certificate and its key, PEM.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct CertificateAndKey {
     /// The certificate.
     pub certificate: String,
@@ -88,9 +112,25 @@ impl Credentials {
         clock: Clock,
         entropy: &Entropy,
     ) -> Result<Self, Error> {
+        Self::load_after(storage, names, clock, entropy, None)
+    }
+
+    /// Like [`load`](Self::load), but in a server that is already running, with what its credentials kept in memory.
+    pub(super) fn load_after(
+        storage: &CredentialStorage,
+        names: &CertificateNames,
+        clock: Clock,
+        entropy: &Entropy,
+        earlier: Option<BTreeMap<String, String>>,
+    ) -> Result<Self, Error> {
+        if let CredentialStorage::Given(given) = storage {
+            return given.load(names, clock);
+        }
         let now = clock.now();
-        let files = CredentialFiles { storage, now };
-        let ca_key = files.key("ca.key")?;
+        let has_started = earlier.is_some();
+        let in_memory = RefCell::new(earlier.unwrap_or_default());
+        let files = CredentialFiles { storage, now, has_started, in_memory };
+        let ca_key = files.ca_key()?;
         let nameless = CertificateNames::default();
         let (ca_pem, is_new) = files.certificate("ca.crt", &ca_key, &nameless, false, || {
             ca_params(now)?.self_signed(&ca_key).map(|made| made.pem())
@@ -106,9 +146,18 @@ impl Credentials {
         if !is_token(token.trim()) {
             return Err(files.broken("admin.token", &"a token has letters, digits and -._~+/= only"));
         }
-        let service_account_key = files.service_account_key()?;
-        let made = Self { ca_pem, admin_token: token.trim().into(), ca, serving, service_account_key, clock };
+        let mut made = Self {
+            client_ca_pem: ca_pem.clone(),
+            ca_pem,
+            admin_token: token.trim().into(),
+            serving,
+            token_keys: files.token_keys()?,
+            ca: Some(Arc::new(ca)),
+            clock,
+            in_memory: BTreeMap::new(),
+        };
         made.keep_admin_certificate(&files, is_new)?;
+        made.in_memory = files.in_memory.into_inner();
         Ok(made)
     }
 
@@ -119,7 +168,7 @@ impl Credentials {
         Ok(CertificateAndKey { certificate, key: key.serialize_pem() })
     }
 
-    /// Returns the serving certificate and its key, as rustls takes them.
+    /// Returns the serving certificate and its key, in the form that rustls expects.
     pub fn serving(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Error> {
         let chain = CertificateDer::pem_slice_iter(self.serving.certificate.as_bytes())
             .collect::<Result<Vec<_>, _>>()
@@ -129,25 +178,48 @@ impl Credentials {
         Ok((chain, key))
     }
 
-    /// Returns the CA's certificate, as rustls takes it.
+    /// Returns the CA's certificate, in the form that rustls expects.
     pub fn ca_certificate(&self) -> Result<CertificateDer<'static>, Error> {
         CertificateDer::from_pem_slice(self.ca_pem.as_bytes())
             .map_err(|error| Error::broken("ca.crt", &error))
     }
 
-    /// Returns the key that signs service account tokens.
-    pub fn service_account_key(&self) -> Result<SigningKey, Error> {
-        SigningKey::from_pkcs8(&self.service_account_key)
-            .ok_or_else(|| Error::broken("sa.key", &"not a P-256 key in PKCS#8"))
+    /// Returns the CA certificates that issue trusted client certificates.
+    pub(super) fn client_cas(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
+        CertificateDer::pem_slice_iter(self.client_ca_pem.as_bytes())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| Error::broken("the certificates of the client CA", &error))
+    }
+
+    /// Returns the CA as a signer of certificate requests; `None` if certificates are issued elsewhere.
+    pub(super) fn authority(&self) -> Result<Option<CertificateAuthority>, Error> {
+        let Some(ca) = &self.ca else { return Ok(None) };
+        Ok(Some(CertificateAuthority::new(Arc::clone(ca), self.ca_expiry()?)))
+    }
+
+    /// Returns when the CA's certificate expires, in seconds since 1970.
+    pub(super) fn ca_expiry(&self) -> Result<i64, Error> {
+        let der = self.ca_certificate()?;
+        let (_, certificate) =
+            x509_parser::parse_x509_certificate(&der).map_err(|error| Error::broken("ca.crt", &error))?;
+        Ok(certificate.validity().not_after.timestamp())
+    }
+
+    /// Returns the keys of service account tokens.
+    pub fn token_keys(&self) -> Result<TokenKeys, Error> {
+        TokenKeys::from_pem(&self.token_keys.signing, &self.token_keys.others)
+            .map_err(|why| Error::broken("the keys of service account tokens", &why))
     }
 
     fn client_certificate(&self, user: &str, groups: &[&str], key: &KeyPair) -> Result<String, rcgen::Error> {
-        client_certificate::issue(&client_params(self.clock.now(), LEAF_DAYS)?, key, &self.ca, user, groups)
+        let ca = self.ca.as_ref().ok_or(rcgen::Error::RemoteKeyError)?;
+        client_certificate::issue(&client_params(self.clock.now(), LEAF_DAYS)?, key, ca, user, groups)
     }
 
-    /// Keeps a certificate for those who prefer it to the token. Only on disk: nobody could read it in memory.
+    /// Stores a certificate for administrators who prefer it to the token. Only on disk: it could not be read from
+    /// memory.
     fn keep_admin_certificate(&self, kept: &CredentialFiles<'_>, must_renew: bool) -> Result<(), Error> {
-        if matches!(kept.storage, CredentialStorage::Memory) {
+        if !matches!(kept.storage, CredentialStorage::Folder(_)) {
             return Ok(());
         }
         let key = kept.key("admin.key")?;
@@ -166,8 +238,8 @@ pub struct IssuedUser {
     pub ca_pem: String,
 }
 
-/// Issues a certificate for a user and its groups with the CA in this folder, which must exist. A server may be running: nothing
-/// in the folder is changed.
+/// Issues a certificate for a user and its groups with the CA in this folder, which must exist. A server may be
+/// running: nothing in the folder is changed.
 pub fn issue_user(
     folder: &Path,
     user: &str,
@@ -177,7 +249,10 @@ pub fn issue_user(
 ) -> Result<IssuedUser, Error> {
     let read = |name: &str| {
         let path = folder.join(name);
-        std::fs::read_to_string(&path).map_err(|source| Error::File { path, source })
+        std::fs::read_to_string(&path).map_err(|source| match source.kind() {
+            std::io::ErrorKind::NotFound => Error::NoAuthority { path },
+            _ => Error::File { path, source },
+        })
     };
     let broken = |name: &str, why: &dyn std::fmt::Display| {
         Error::broken(&folder.join(name).display().to_string(), why)
@@ -199,6 +274,10 @@ pub fn issue_user(
 struct CredentialFiles<'a> {
     storage: &'a CredentialStorage,
     now: Timestamp,
+    /// Whether a server is already using them. In that case an administrator may be replacing the files one by one,
+    /// so a missing or mismatched file is an error and is not re-created.
+    has_started: bool,
+    in_memory: RefCell<BTreeMap<String, String>>,
 }
 
 impl CredentialFiles<'_> {
@@ -210,17 +289,38 @@ impl CredentialFiles<'_> {
         make: impl FnOnce() -> Result<String, rcgen::Error>,
     ) -> Result<(String, bool), Error> {
         let CredentialStorage::Folder(folder) = self.storage else {
-            return make().map(|made| (made, true)).map_err(Error::Certificate);
+            let kept = self.in_memory.borrow().get(name).filter(|kept| is_usable(kept)).cloned();
+            if let Some(kept) = kept {
+                return Ok((kept, false));
+            }
+            let fresh = make().map_err(Error::Certificate)?;
+            self.in_memory.borrow_mut().insert(name.to_owned(), fresh.clone());
+            return Ok((fresh, true));
         };
         let path = folder.join(name);
-        if let Some(kept) = read_private(&path)?
-            && is_usable(&kept)
-        {
-            return Ok((kept, false));
+        match read_private(&path)? {
+            Some(kept) if is_usable(&kept) => return Ok((kept, false)),
+            None if self.has_started => {
+                return Err(Error::File { path, source: std::io::ErrorKind::NotFound.into() });
+            }
+            _ => {}
         }
         let fresh = make().map_err(Error::Certificate)?;
         files::write_private(&path, fresh.as_bytes())?;
         Ok((fresh, true))
+    }
+
+    /// Returns the key of the CA. Fails if only the key is gone: a new one would invalidate every certificate.
+    fn ca_key(&self) -> Result<KeyPair, Error> {
+        if let CredentialStorage::Folder(folder) = self.storage {
+            let (certificate, key) = (folder.join("ca.crt"), folder.join("ca.key"));
+            let is_there =
+                |path: &Path| std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0);
+            if is_there(&certificate) && !is_there(&key) {
+                return Err(Error::LostKey { key, certificate });
+            }
+        }
+        self.key("ca.key")
     }
 
     fn key(&self, name: &str) -> Result<KeyPair, Error> {
@@ -236,33 +336,48 @@ impl CredentialFiles<'_> {
         must_renew: bool,
         make: impl FnOnce() -> Result<String, rcgen::Error>,
     ) -> Result<(String, bool), Error> {
+        if let CredentialStorage::Folder(folder) = self.storage
+            && self.has_started
+            && let Some(kept) = read_private(&folder.join(name))?
+            && !belongs_to_key(&kept, key)
+        {
+            return Err(self.broken(name, &"it does not belong to its key"));
+        }
         self.text(name, |pem| !must_renew && is_certificate_usable(pem, key, names, self.now), make)
     }
 
-    fn service_account_key(&self) -> Result<Vec<u8>, Error> {
+    /// Returns the token keys: the one in `sa.key` signs, and those in `sa-previous.pem`, if it exists, are also
+    /// accepted.
+    fn token_keys(&self) -> Result<TokenKeyTexts, Error> {
         let make = || {
             let key = KeyPair::try_from(SigningKey::generate().as_slice())?;
             Ok(key.serialize_pem())
         };
-        let (pem, _) = self.text("sa.key", |_| true, make)?;
-        KeyPair::from_pem(&pem).map(|key| key.serialize_der()).map_err(|error| self.broken("sa.key", &error))
+        let (signing, _) = self.text("sa.key", |_| true, make)?;
+        let others = match self.storage {
+            CredentialStorage::Folder(folder) => read_private(&folder.join("sa-previous.pem"))?,
+            _ => None,
+        };
+        let others: Vec<String> = others.into_iter().collect();
+        TokenKeys::from_pem(&signing, &others).map_err(|why| self.broken("sa.key", &why))?;
+        Ok(TokenKeyTexts { signing, others, issuers: Vec::new() })
     }
 
     fn broken(&self, name: &str, why: &dyn std::fmt::Display) -> Error {
         let path = match self.storage {
-            CredentialStorage::Memory => name.into(),
             CredentialStorage::Folder(folder) => folder.join(name).display().to_string(),
+            CredentialStorage::Memory | CredentialStorage::Given(_) => name.into(),
         };
         Error::broken(&path, why)
     }
 }
 
-/// Returns whether the text can be sent as a bearer token.
+/// Returns whether the string can be sent as a bearer token.
 fn is_token(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte))
 }
 
-/// Returns the contents of a file, and closes it to other users.
+/// Returns the contents of a file, and removes the permissions of other users.
 fn read_private(path: &Path) -> Result<Option<String>, Error> {
     files::close_to_others(path)?;
     match std::fs::read_to_string(path) {
@@ -270,6 +385,14 @@ fn read_private(path: &Path) -> Result<Option<String>, Error> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Error::File { path: path.into(), source }),
     }
+}
+
+/// Returns whether the text is a certificate for this key.
+fn belongs_to_key(pem: &str, key: &KeyPair) -> bool {
+    CertificateDer::from_pem_slice(pem.as_bytes()).is_ok_and(|der| {
+        x509_parser::parse_x509_certificate(&der)
+            .is_ok_and(|(_, certificate)| certificate.public_key().raw == key.subject_public_key_info())
+    })
 }
 
 /// Returns whether the certificate belongs to this key, outlives the renewal margin and has all names.
@@ -299,7 +422,7 @@ fn is_certificate_usable(pem: &str, key: &KeyPair, names: &CertificateNames, now
 fn certificate_params(now: Timestamp, days: i64) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = rcgen::DistinguishedName::new();
-    // One day back: clocks differ, and the library's dates are whole days.
+    // Valid from one day ago: clocks differ, and the library's dates are whole days.
     let [year, month, day] = date_parts(now - SignedDuration::from_hours(24));
     params.not_before = rcgen::date_time_ymd(year, month_or_day(month), month_or_day(day));
     let [year, month, day] = date_parts(now + SignedDuration::from_hours(24 * days));
@@ -331,7 +454,10 @@ fn leaf_params(
     Ok(params)
 }
 
-fn serving_params(now: Timestamp, names: &CertificateNames) -> Result<CertificateParams, rcgen::Error> {
+pub(super) fn serving_params(
+    now: Timestamp,
+    names: &CertificateNames,
+) -> Result<CertificateParams, rcgen::Error> {
     let mut params = leaf_params(now, LEAF_DAYS, ExtendedKeyUsagePurpose::ServerAuth)?;
     params.distinguished_name.push(DnType::CommonName, "homeostat");
     for name in NAMES.into_iter().chain(names.hosts.iter().map(String::as_str)) {

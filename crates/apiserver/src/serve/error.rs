@@ -1,4 +1,4 @@
-//! Errors that prevent the server from starting. Once it serves, a bad client affects only its own connection.
+//! Errors that prevent the server from starting. Once it is serving, a bad client affects only its own connection.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {source}; choose another with --listen, port 0 takes any free one")]
     Bind {
         /// The address.
@@ -30,6 +30,27 @@ pub enum Error {
         path: String,
         /// What is wrong with it.
         reason: String,
+    },
+    /// The key of the CA is gone, but its certificate is not.
+    #[error(
+        "{} is missing, but {} is there: with a new key, every certificate and kubeconfig issued so far would become \
+         invalid. Restore the key from a backup; or, to begin anew with another authority, remove the certificate, too",
+        key.display(), certificate.display()
+    )]
+    LostKey {
+        /// Where the key should be.
+        key: PathBuf,
+        /// The certificate.
+        certificate: PathBuf,
+    },
+    /// The folder has no CA that could issue certificates.
+    #[error(
+        "there is no {}: this is not the data folder of a server that has run; name that folder with --data-dir",
+        path.display()
+    )]
+    NoAuthority {
+        /// The missing file.
+        path: PathBuf,
     },
     /// A certificate could not be created.
     #[error("cannot create a certificate: {0}")]

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use super::Error;
 
-/// The owner reads and writes, nobody else.
+/// Only the owner may read and write.
 const FILE_MODE: u32 = 0o600;
-/// The owner enters, nobody else.
+/// Only the owner may enter.
 const FOLDER_MODE: u32 = 0o700;
 
 /// Writes the file under a temporary name, makes it durable, and moves it into place; creates missing folders. A file
-/// that already has these contents is not written: then a start needs no space on the disk.
+/// that already has these contents is not written, so that a start needs no disk space.
 pub(crate) fn write_private(path: &Path, contents: &[u8]) -> Result<(), Error> {
     if is_private(path) && fs::read(path).is_ok_and(|found| found == contents) {
         return Ok(());
@@ -42,13 +42,13 @@ pub(crate) fn close_to_others(path: &Path) -> Result<(), Error> {
     fs::set_permissions(path, fs::Permissions::from_mode(FILE_MODE)).map_err(failed)
 }
 
-/// Returns whether this is a regular file closed to other users.
+/// Returns whether this is a regular file that other users cannot access.
 fn is_private(path: &Path) -> bool {
     fs::symlink_metadata(path)
         .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o777 == FILE_MODE)
 }
 
-/// Creates the folder and its missing parents, closed to other users. An existing folder is left unchanged.
+/// Creates the folder and its missing parents, inaccessible to other users. An existing folder is left unchanged.
 pub(crate) fn create_private_folder(folder: &Path) -> Result<(), Error> {
     DirBuilder::new()
         .recursive(true)
@@ -64,7 +64,7 @@ fn temporary_path(path: &Path) -> PathBuf {
 }
 
 fn write_fresh(path: &Path, contents: &[u8]) -> io::Result<()> {
-    // A file left by a crash under the same process id may have any mode: start from nothing.
+    // A file left by a crash under the same process id may have any mode: start afresh.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -1,12 +1,12 @@
-//! The file that tells clients where the server is and who they are. It contains a secret: mode 0600.
+//! The file that tells clients where the server is and who they are. It contains a secret, so its mode is 0600.
 //!
-//! **Invariant:** the entries of others in the file are unchanged afterwards, or nothing is written.
+//! **Invariant:** other entries in the file stay unchanged, or nothing is written.
 
 use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use homeostat_api::decode::{self, BodyFormat, DuplicateKeyReport};
+use homeostat_api::decode::{self, DuplicateKeyReport, TextFormat};
 
 use serde_json::{Map, Value};
 
@@ -19,20 +19,20 @@ const DEFAULT_NAMESPACE: &str = "default";
 /// The lists of named entries in the file.
 const LISTS: [&str; 3] = ["clusters", "contexts", "users"];
 
-/// Boolean fields; every other field outside of extensions is a text.
+/// Boolean fields. Every other field outside of extensions is a string.
 const SWITCHES: [&str; 4] =
     ["colors", "disable-compression", "insecure-skip-tls-verify", "provideClusterInfo"];
-/// The field in which programs keep data of their own.
+/// The field in which programs keep their own data.
 const EXTENSIONS: &str = "extensions";
 
-/// Writes the file: as a whole or not at all, readable by its owner only. Everything else in it stays: other
-/// clusters, users and contexts, and a namespace chosen for our context.
+/// Writes the file as a whole or not at all, readable only by its owner. Everything else in it stays: other clusters,
+/// users and contexts, and a namespace chosen for our context.
 pub fn write(path: &Path, server: &str, ca_pem: &str, token: &str) -> Result<(), Error> {
     let ours = text(server, ca_pem, token);
-    // Follows a link, if it leads anywhere.
+    // Follows a link, unless it is dangling.
     let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let failed = |source| Error::File { path: path.clone(), source };
-    // Nothing is kept of a pipe or a missing file.
+    // There is nothing to keep from a pipe or a missing file.
     let found = match std::fs::metadata(path) {
         Ok(found) if found.is_file() => std::fs::read_to_string(path).map_err(failed)?,
         _ => String::new(),
@@ -44,7 +44,7 @@ pub fn write(path: &Path, server: &str, ca_pem: &str, token: &str) -> Result<(),
     files::write_private(path, merged.unwrap_or(ours).as_bytes())
 }
 
-/// Returns `found` with our current entries; `None` if it contains nothing else.
+/// Returns `found` with our current entries; `None` if it contains no others.
 fn merge_entries(found: &str, ours: &str) -> Result<Option<String>, String> {
     let (mut kept, mut fresh) = (parse_kubeconfig(found)?, parse_kubeconfig(ours)?);
     if kept.is_null() {
@@ -80,7 +80,7 @@ fn merge_entries(found: &str, ours: &str) -> Result<Option<String>, String> {
     serde_saphyr::to_string(&kept).map(Some).map_err(|error| error.to_string())
 }
 
-/// Parses the first document, as kubectl does. Refuses text that would be lost.
+/// Parses the first document, as kubectl does. Refuses content that would be lost.
 fn parse_kubeconfig(text: &str) -> Result<Value, String> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Ok(Value::Null);
@@ -91,7 +91,7 @@ fn parse_kubeconfig(text: &str) -> Result<Value, String> {
     if text.lines().skip_while(is_before).any(is_separator) {
         return Err("it has more than one document".to_owned());
     }
-    let decoded = decode::body(text.as_bytes(), BodyFormat::Yaml, DuplicateKeyReport::Collect)
+    let decoded = decode::body(text.as_bytes(), TextFormat::Yaml, DuplicateKeyReport::Collect)
         .map_err(|status| status.message)?;
     match decoded.duplicates.first() {
         Some(twice) => Err(format!("it has {twice} twice")),
@@ -99,7 +99,7 @@ fn parse_kubeconfig(text: &str) -> Result<Value, String> {
     }
 }
 
-/// Refuses unquoted texts that parse as a number or a boolean, since they would be written back as such.
+/// Refuses unquoted strings that parse as a number or a boolean, since they would be written back as such.
 fn check_scalars(name: &str, value: &Value) -> Result<(), String> {
     let is_wrong = match value {
         Value::Number(_) => true,
@@ -123,7 +123,7 @@ fn our_namespace(contexts: Option<&Value>) -> Value {
     namespace.filter(Value::is_string).unwrap_or_else(|| DEFAULT_NAMESPACE.into())
 }
 
-/// Returns the file's text. The administrator is identified by a token: it works with every client, costs no
+/// Returns the text of the file. The administrator is identified by a token: it works with every client and costs no
 /// signature per connection, and a request without it is anonymous, which a certificate would prevent.
 pub fn text(server: &str, ca_pem: &str, token: &str) -> String {
     text_of(server, ca_pem, &format!("token: {token}"))

@@ -10,19 +10,19 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
 use super::Error;
-use super::connection::ConnectionContext;
+use super::connection::ConnectionServer;
 use crate::limits;
 
-/// A server that may open hardly any files still answers a few clients.
+/// A server that can open hardly any files still answers a few clients.
 const CONNECTIONS_MIN: usize = 16;
 
-/// Starts to listen. Port 0 takes any free one.
+/// Starts to listen. Port 0 selects any free port.
 pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
     let listen = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // A restart must not wait for the connections of the last run to expire; a port in use is still refused.
+        // A restart must not wait for connections of the previous run to expire; a port in use is still refused.
         socket.set_reuseaddr(true)?;
-        // Accepted sockets inherit it: a client that vanished is detected even if nothing is sent to it.
+        // Accepted sockets inherit this: a client that vanished is detected even if nothing is sent to it.
         socket.set_keepalive(true)?;
         socket.bind(address)?;
         socket.listen(limits::BACKLOG)
@@ -30,9 +30,9 @@ pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
     listen().map_err(|source| Error::Bind { address, source })
 }
 
-/// Serves until the stop token is cancelled, then ends watches, finishes answers in progress and returns, at the
-/// latest after [`limits::DRAIN_TIME`]. Dropping the future cuts all connections.
-pub(crate) async fn run(listener: TcpListener, context: Arc<ConnectionContext>) {
+/// Serves until the stop token is cancelled, then ends watches, finishes answers in progress and returns, after
+/// [`limits::DRAIN_TIME`] at the latest. Dropping the future cuts all connections.
+pub(crate) async fn run(listener: TcpListener, context: Arc<ConnectionServer>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -64,13 +64,13 @@ pub(crate) async fn run(listener: TcpListener, context: Arc<ConnectionContext>) 
     if drained.await.is_err() {
         tracing::warn!("{} connections did not end in time; cutting them", connections.len());
         connections.shutdown().await;
-        // Their requests end with them: the streams that they answer are gone.
+        // Their requests end with them, because the streams to answer on are gone.
         context.tasks.wait().await;
     }
 }
 
 /// Returns how many connections the process has file descriptors for, with some to spare. Raises the soft limit for
-/// them, as far as the hard one allows.
+/// them as far as the hard limit allows.
 pub(super) fn connections_max() -> usize {
     let wanted = (limits::CONNECTIONS_MAX + limits::DESCRIPTORS_RESERVED) as u64;
     let limit = getrlimit(Resource::Nofile);

@@ -1,11 +1,12 @@
 //! The addresses and the name of this machine, for the certificate of a server that listens on all addresses.
 //!
 //! Linux lists all addresses in `/proc`; on other systems only the source addresses of outgoing packets are found.
-//! Nothing is sent, and whatever cannot be found is left out: another address can always be given with `--listen`.
+//! Nothing is sent, and addresses that cannot be found are left out: another one can always be given with `--listen`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
-/// Addresses for documentation (RFC 5737, RFC 3849): nobody is there, and the route to them is the default route.
+/// Addresses for documentation (RFC 5737, RFC 3849): they belong to no machine, and the route to them is the default
+/// route.
 const DOCUMENTATION_ADDRESSES: [(&str, &str); 2] =
     [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
 
@@ -22,7 +23,7 @@ impl AddressFamily {
     }
 }
 
-/// Returns the addresses of this machine that others can use.
+/// Returns the addresses of this machine that other machines can use.
 pub(super) fn local_addresses() -> Vec<IpAddr> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let mut addresses = local_v4(&read("/proc/net/fib_trie"));
@@ -34,8 +35,8 @@ pub(super) fn local_addresses() -> Vec<IpAddr> {
     addresses
 }
 
-/// Returns the address of this machine that others most likely use: the source of outgoing packets, or any that is
-/// not loopback.
+/// Returns the address of this machine that other machines most likely use: the source of outgoing packets, or any
+/// that is not loopback.
 pub(super) fn outward_address(family: AddressFamily) -> Option<IpAddr> {
     let is_meant = |address: &IpAddr| {
         AddressFamily::of_address(*address) == family
@@ -63,7 +64,7 @@ fn source_address(from: &str, to: &str) -> Option<IpAddr> {
     socket.local_addr().ok().map(|address| address.ip())
 }
 
-/// Reads the routing table, which names each address in one line and its type in the next.
+/// Parses the routing table, which has each address on one line and its type on the next.
 fn local_v4(table: &str) -> Vec<IpAddr> {
     let mut last = None;
     let mut found = Vec::new();
@@ -77,7 +78,7 @@ fn local_v4(table: &str) -> Vec<IpAddr> {
     found
 }
 
-/// Reads a table with one address per line, in 32 digits.
+/// Parses a table with one address per line, as 32 digits.
 fn local_v6(table: &str) -> impl Iterator<Item = IpAddr> {
     table.lines().filter_map(|line| {
         let digits = line.split_whitespace().next().filter(|digits| digits.len() == 32)?;
@@ -85,7 +86,7 @@ fn local_v6(table: &str) -> impl Iterator<Item = IpAddr> {
     })
 }
 
-/// Returns whether the address is valid only together with an interface.
+/// Returns whether the address is only valid together with an interface.
 fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }

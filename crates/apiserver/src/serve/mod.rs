@@ -3,37 +3,42 @@
 //! Reading order: [`crate::limits`] (how much one client may use), [`tls`](self) and [`kubeconfig`] (mutual trust of
 //! clients and server), `request_filter` (what each request passes: `request_slots` for concurrent requests,
 //! `body_memory` for their bodies, `answer_memory` for unsent answers), `connection` and `listener` (moving bytes;
-//! `connections` decides which connections are accepted and closed, `answer_progress` watches how fast clients read,
-//! `sliced_writes` speeds up TLS).
+//! `connections` decides which connections are accepted and closed, `answer_progress` monitors how fast clients read,
+//! `sliced_writes` speeds up TLS). `credential_reload` replaces certificates and keys while the server runs.
 //!
 //! **Invariant:** nothing here knows what a request asks for; nothing in the API knows how it arrived.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use homeostat_api::kinds::core::service::API_SERVER_ADDRESS;
 use homeostat_core::{Clock, Entropy};
 use homeostat_store::SharedStore;
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::credential_reload::{CredentialReloader, CredentialSource, ReloadableTls};
 use self::machine_addresses::AddressFamily;
 use crate::auth::{Authenticator, Identity, StaticTokens, TokenIssuer};
+use crate::certificates::authority::CertificateAuthority;
 
 mod answer_memory;
 mod answer_progress;
 mod body_memory;
 mod certificate_refusals;
-mod client_certificate;
+mod compression;
 mod connection;
 mod connections;
+mod credential_reload;
 mod credentials;
 mod error;
+mod external_credentials;
 pub(crate) mod files;
+mod gzip;
 pub mod kubeconfig;
 mod listener;
 mod machine_addresses;
@@ -45,9 +50,13 @@ mod sliced_writes;
 mod tls;
 mod x509_version_1;
 
+pub(crate) use compression::Compression;
+pub use compression::ResponseCompression;
 pub use credentials::{CertificateNames, CredentialStorage, Credentials, IssuedUser, issue_user};
 pub use error::Error;
+pub use external_credentials::{ExternalCredentials, ServingFiles};
 pub use request_body::RequestBody;
+pub(crate) use request_filter::ClientAddress;
 pub use request_filter::{ConnectionLoss, Handler};
 pub(crate) use request_slots::SlotHandle;
 
@@ -56,11 +65,11 @@ pub use crate::request::BodyError;
 /// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The address to listen on; port 0 takes any free one.
+    /// The address to listen on. Port 0 selects any free port.
     pub listen: SocketAddr,
     /// Where credentials are stored.
     pub storage: CredentialStorage,
-    /// Where the kubeconfig is written.
+    /// Where to write the kubeconfig; nowhere if empty.
     pub kubeconfig: PathBuf,
     /// The clock.
     pub clock: Clock,
@@ -68,29 +77,42 @@ pub struct Config {
     pub entropy: Entropy,
 }
 
-/// A server that listens and has its credentials, but does not answer yet.
+/// A server that listens and has its credentials, but does not answer requests yet.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     kubeconfig: PathBuf,
     credentials: Credentials,
-    clock: Clock,
-    entropy: Entropy,
+    source: CredentialSource,
+    reload_interval: Duration,
     tokens: StaticTokens,
+    authority: Option<Arc<CertificateAuthority>>,
 }
 
 impl Server {
-    /// Takes the port, creates or loads the credentials and writes the kubeconfig.
+    /// Takes the port, creates or loads the credentials, and writes the kubeconfig.
     pub fn bind(config: Config) -> Result<Self, Error> {
         let listener = listener::bind(config.listen)?;
         let address =
             listener.local_addr().map_err(|source| Error::Bind { address: config.listen, source })?;
+        let Config { storage, kubeconfig, clock, entropy, .. } = config;
         let names = certificate_names(config.listen.ip());
-        let credentials = Credentials::load(&config.storage, &names, config.clock, &config.entropy)?;
-        let Config { kubeconfig, clock, entropy, .. } = config;
-        kubeconfig::write(&kubeconfig, &url(address), &credentials.ca_pem, &credentials.admin_token)?;
+        let credentials = Credentials::load(&storage, &names, clock, &entropy)?;
+        if !kubeconfig.as_os_str().is_empty() {
+            kubeconfig::write(&kubeconfig, &url(address), &credentials.ca_pem, &credentials.admin_token)?;
+        }
         let tokens = StaticTokens::default();
-        Ok(Self { listener, address, kubeconfig, credentials, clock, entropy, tokens })
+        let source = CredentialSource { storage, names, clock, entropy };
+        let reload_interval = source.interval();
+        let authority = credentials.authority()?.map(Arc::new);
+        Ok(Self { listener, address, kubeconfig, credentials, source, reload_interval, tokens, authority })
+    }
+
+    /// Sets how often credential files are re-read. The default is every ten seconds.
+    #[must_use]
+    pub fn reload_every(mut self, interval: Duration) -> Self {
+        self.reload_interval = interval;
+        self
     }
 
     /// Also accepts these tokens, each as its user.
@@ -105,12 +127,13 @@ impl Server {
         self.address
     }
 
-    /// Returns the address at which clients on this machine reach it.
+    /// Returns the address at which clients on this machine reach the server.
     pub fn reached_at(&self) -> SocketAddr {
         local_address(self.address)
     }
 
-    /// Returns the address at which others reach it: one of the machine's own if it listens on all of them.
+    /// Returns the address at which other machines reach the server: one of this machine's own if it listens on all
+    /// of them.
     pub fn advertised(&self) -> SocketAddr {
         let mut address = self.address;
         let family = AddressFamily::of_address(address.ip());
@@ -132,20 +155,30 @@ impl Server {
         &self.kubeconfig
     }
 
+    /// Returns the signer of certificate requests; `None` if certificates are issued elsewhere.
+    pub fn authority(&self) -> Option<Arc<CertificateAuthority>> {
+        self.authority.clone()
+    }
+
     /// Returns the credentials.
     pub fn credentials(&self) -> &Credentials {
         &self.credentials
     }
 
-    /// Returns an authenticator that knows the administrator's token, the configured ones and the service accounts in the store.
-    /// Certificates of our CA are checked per connection.
+    /// Returns an authenticator that knows the administrator's token, the configured tokens and the service accounts
+    /// in the store. Certificates issued by our CA are checked per connection.
     pub fn authenticator(&self, store: SharedStore) -> Result<Authenticator, Error> {
-        let key = self.credentials.service_account_key()?;
-        let issuer = TokenIssuer::new(key, store, self.clock, self.entropy.clone());
-        Ok(Authenticator::new(self.clock)
-            .with_token(&self.credentials.admin_token, Identity::admin())
-            .with_tokens(&self.tokens)
-            .with_issuer(issuer))
+        let CredentialSource { clock, entropy, .. } = &self.source;
+        let keys = self.credentials.token_keys()?;
+        let issuer = TokenIssuer::new(keys, store, *clock, entropy.clone())
+            .named(&self.credentials.token_keys.issuers);
+        let authenticator = Authenticator::new(*clock).with_tokens(&self.tokens).with_issuer(issuer);
+        let admin_token = &self.credentials.admin_token;
+        Ok(if admin_token.is_empty() {
+            authenticator
+        } else {
+            authenticator.with_token(admin_token, Identity::admin())
+        })
     }
 
     /// Answers requests until `stop` is cancelled, then ends watches, finishes requests in progress and returns.
@@ -155,7 +188,7 @@ impl Server {
         authenticator: Arc<Authenticator>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, Result<(), Error>> {
-        // Erased and boxed here, so that it is compiled here and not in every program that serves.
+        // Type-erased and boxed here, so that it is compiled here and not in every program that serves.
         self.run_boxed(Arc::new(handler), authenticator, stop)
     }
 
@@ -175,10 +208,17 @@ impl Server {
         stop: CancellationToken,
     ) -> Result<(), Error> {
         let tasks = TaskTracker::new();
-        let context = connection::ConnectionContext {
+        let tls = Arc::new(ReloadableTls::new(&self.credentials)?);
+        let reloader = CredentialReloader {
+            source: self.source,
+            interval: self.reload_interval,
+            tls: Arc::clone(&tls),
+            authenticator: Arc::clone(&authenticator),
+            authority: self.authority,
+        };
+        let context = connection::ConnectionServer {
             connections: connections::Connections::new(listener::connections_max()),
-            acceptor: TlsAcceptor::from(tls::server_config(&self.credentials)?),
-            client_trust: tls::ClientTrust::new(&self.credentials, self.clock)?,
+            tls,
             filter: Arc::new(request_filter::RequestFilter::new(
                 handler,
                 authenticator,
@@ -188,12 +228,17 @@ impl Server {
             tasks,
             stop,
         };
-        listener::run(self.listener, Arc::new(context)).await;
+        // The reloader never ends on its own; it ends with the listener.
+        tokio::select! {
+            () = listener::run(self.listener, Arc::new(context)) => {}
+            () = reloader.run(self.credentials) => {}
+        }
         Ok(())
     }
 }
 
-/// Returns the names for the certificate: the addresses on which the server listens, which may be all of them.
+/// Returns the names for the certificate: the addresses on which the server listens, which may be all of the
+/// machine's.
 fn certificate_names(listened: IpAddr) -> CertificateNames {
     let mut addresses =
         vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST), API_SERVER_ADDRESS.into()];

@@ -1,9 +1,9 @@
-//! The incoming body of a request: it has a deadline, so that a trickle of bytes holds no resources for long.
+//! The incoming body of a request. It has a deadline, so that a trickle of bytes cannot hold resources for long.
 //!
-//! A refused body (the request was refused before it was read) is read to its end and discarded, within limits: an
-//! HTTP/1.1 client that is still sending when the connection closes never sees the refusal.
+//! An unread body (the request was refused first) is read to its end and discarded, within limits: an HTTP/1.1 client
+//! that is still sending when the connection closes never sees the refusal.
 //!
-//! The size is not limited here: the code that collects the body does that, and answers 413 in the API's own words.
+//! The size is not limited here: the code that collects the body does that, and answers 413 with the API's wording.
 
 use std::fmt;
 use std::pin::Pin;
@@ -27,22 +27,22 @@ use crate::request::BodyError;
 
 /// The body of a request.
 pub struct RequestBody {
-    /// Taken when dropped before its end.
+    /// Taken if the body is dropped before its end.
     incoming: Option<Incoming>,
     /// The slot of its request.
     handle: Option<SlotHandle>,
-    /// The memory that its bytes count against.
+    /// The memory that the body's bytes count against.
     memory: Option<Arc<BodyMemoryReservation>>,
-    /// Runs from the first time that the body made us wait.
+    /// Starts when the body first makes us wait.
     deadline: Option<BoxFuture<'static, BodyError>>,
-    /// The owner of the task that discards an unread body; `None` if that is not necessary.
+    /// The owner of the task that discards an unread body; `None` if none needs to be discarded.
     discard_tasks: Option<TaskTracker>,
 }
 
 impl RequestBody {
     /// Wraps the body of a request; `discard_tasks` owns the tasks that discard unread bodies.
     pub(crate) fn new(request: Request<Incoming>, discard_tasks: &TaskTracker) -> Request<Self> {
-        // HTTP/2 refuses single streams, and a client that waits to be asked for the body has not sent it.
+        // HTTP/2 refuses single streams, and a client that waits for `100 Continue` has not sent the body.
         let is_at_risk = request.version() <= Version::HTTP_11
             && !request.body().is_end_stream()
             && !request.headers().contains_key(header::EXPECT);
@@ -56,12 +56,21 @@ impl RequestBody {
         })
     }
 
-    /// Sets the reservation that its bytes count against.
+    /// Sets the reservation that the body's bytes count against.
     pub(crate) fn count_in(&mut self, memory: Option<Arc<BodyMemoryReservation>>) {
         self.memory = memory;
     }
 
-    /// Sets the slot that it loses when it is late.
+    /// Discards a body that nobody will read, before its request waits for anything. In HTTP/2, a client could otherwise
+    /// leave a whole window of bytes in each stream.
+    pub(crate) fn discard(&mut self) {
+        let Some(incoming) = self.incoming.take() else { return };
+        if let Some(discard_tasks) = self.discard_tasks.take() {
+            discard_tasks.spawn(discard_unread(incoming));
+        }
+    }
+
+    /// Sets the slot that the request loses when its body is late.
     pub(crate) fn occupy(&mut self, slot: Option<&RequestSlot>) {
         self.handle = slot.filter(|_| !self.is_end_stream()).map(RequestSlot::handle);
     }
@@ -74,18 +83,29 @@ impl fmt::Debug for RequestBody {
 }
 
 /// Waits until the body is too late, and returns the error.
-async fn wait_until_too_late(handle: Option<SlotHandle>) -> BodyError {
+async fn wait_until_too_late(
+    handle: Option<SlotHandle>,
+    memory: Option<Arc<BodyMemoryReservation>>,
+) -> BodyError {
     let end = Instant::now() + BODY_TIME;
     tokio::time::sleep(BODY_LATE_TIME).await;
     let late = handle.map(SlotHandle::mark_late);
-    let evicted = async {
+    let late_memory = memory.map(|memory| memory.mark_late());
+    let slot_evicted = async {
         match &late {
             Some(late) => late.evicted().await,
             None => std::future::pending().await,
         }
     };
+    let memory_evicted = async {
+        match &late_memory {
+            Some(late) => late.evicted().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
-        () = evicted => BodyError::Evicted,
+        () = slot_evicted => BodyError::Evicted,
+        () = memory_evicted => BodyError::Evicted,
         () = tokio::time::sleep_until(end) => BodyError::TooSlow,
     }
 }
@@ -104,7 +124,7 @@ async fn discard_unread(incoming: Incoming) {
     let limited = Limited::new(incoming, UNREAD_BODY_BYTES_MAX);
     let mut limited = std::pin::pin!(limited);
     let all = async { while let Some(Ok(_)) = limited.frame().await {} };
-    // Whether it reached the end or not, the connection is done with it.
+    // Whether or not it reached the end, the connection is done with it.
     let _ = tokio::time::timeout(UNREAD_BODY_TIME, all).await;
 }
 
@@ -129,16 +149,18 @@ impl Body for RequestBody {
             }
             Poll::Ready(None) => {
                 self.incoming = None;
-                // The body is complete and no longer late. If the request lost its slot earlier, another request owns
-                // it now.
+                // The body is complete and no longer late. If the request lost its slot or memory earlier, another
+                // request owns it now.
                 self.deadline = None;
-                let was_evicted = self.handle.take().is_some_and(|handle| handle.was_evicted());
+                let was_evicted = self.handle.take().is_some_and(|handle| handle.was_evicted())
+                    || self.memory.as_ref().is_some_and(|memory| memory.was_evicted());
                 Poll::Ready(was_evicted.then_some(Err(BodyError::Evicted)))
             }
             Poll::Pending => {
                 let body = &mut *self;
-                let deadline =
-                    body.deadline.get_or_insert_with(|| wait_until_too_late(body.handle.clone()).boxed());
+                let deadline = body.deadline.get_or_insert_with(|| {
+                    wait_until_too_late(body.handle.clone(), body.memory.clone()).boxed()
+                });
                 deadline.poll_unpin(cx).map(|error| Some(Err(error)))
             }
         }

@@ -1,18 +1,21 @@
-//! The filter that every request passes before the API sees it: authenticates it, limits concurrent requests and
-//! memory, and limits its time.
+//! The filter that every request passes before the API sees it: authenticates it, and limits concurrency, memory and
+//! time.
 //!
 //! **Invariant:** a panic in the API is a 500 for that request only; long-running requests (watches, followed logs,
-//! exec) take their slots from each other and none from short ones.
+//! exec) compete for slots only with each other, never with short ones.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use homeostat_api::status::Status;
-use http::{HeaderValue, Method, Request, Response, header};
+use http::{HeaderValue, Method, Request, Response, Version, header};
 use hyper::body::{Body as _, Incoming};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
@@ -21,20 +24,22 @@ use super::answer_memory::{AnswerMemory, UserAnswerMemory};
 use super::answer_progress::ListResponseInProgress;
 use super::body_memory::BodyMemory;
 use super::connection::ConnectedClient;
-use super::connections::{ActiveRequest, account_of};
+use super::connections::{ActiveRequest, Connection};
 use super::request_body::RequestBody;
-use super::request_slots::RequestSlots;
+use super::request_slots::{RequestSlot, RequestSlots};
 use super::response_body::{AnswerResources, RefusalResources, ResponseBody};
-use crate::auth::{Authenticator, Identity, MASTERS};
+use crate::auth::{Authenticator, Identity, MASTERS, account_of};
 use crate::body::Body;
 use crate::limits::{
-    ANSWER_TIME, BODY_BYTES_MAX, READS_MAX, REFUSAL_BYTES, RETRY_AFTER_S, USER_READS_MAX, USER_WATCHES_MAX,
-    USER_WRITES_MAX, WATCHES_MAX, WRITES_MAX,
+    ANSWER_TIME, BODY_BYTES_MAX, READS_MAX, REFUSAL_BYTES, RETRY_AFTER_S, STREAMS_TOTAL_MAX, UPGRADE_TIME,
+    USER_READS_MAX, USER_STREAMS_MAX, USER_WATCHES_MAX, USER_WRITES_MAX, WATCHES_MAX, WRITES_MAX,
 };
-use crate::request::{PathTarget, Query, Verb, decode_path};
+use crate::refusal_log::RequestHead;
+use crate::request::{PathTarget, Query, Verb, decode_path, verb_of_request};
+use crate::streams::upgrade::{Upgrade, UpgradePossible};
 
-/// What is served: the API, or anything that answers requests like it. Finds an [`Identity`](crate::auth::Identity)
-/// in the extensions of each request.
+/// Anything that answers requests: the API, or a stand-in. Finds an [`Identity`](crate::auth::Identity) in the
+/// extensions of each request.
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request.
     fn handle(&self, request: Request<RequestBody>) -> BoxFuture<'static, Response<Body>>;
@@ -53,16 +58,17 @@ where
     }
 }
 
-/// An extension of a handler's answer: it is not sent, and its connection breaks instead (in HTTP/2, its stream). For
-/// simulated faults.
+/// An extension of a handler's answer: the answer is not sent, and its connection (in HTTP/2, its stream) breaks
+/// instead. For simulated faults.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLoss;
 
-/// The limits of one sort of users: slots by class of request, and memory for answers.
+/// The limits for one group of users: slots by class of request, and memory for answers.
 struct RequestLimits {
     reads: Arc<RequestSlots>,
     writes: Arc<RequestSlots>,
     watches: Arc<RequestSlots>,
+    streams: Arc<RequestSlots>,
     /// The memory of answers that wait to be read.
     answer_memory: AnswerMemory,
 }
@@ -73,6 +79,7 @@ impl RequestLimits {
             reads: RequestSlots::new(USER_READS_MAX, READS_MAX),
             writes: RequestSlots::new(USER_WRITES_MAX, WRITES_MAX),
             watches: RequestSlots::new(USER_WATCHES_MAX, WATCHES_MAX),
+            streams: RequestSlots::new(USER_STREAMS_MAX, STREAMS_TOTAL_MAX),
             answer_memory: AnswerMemory::default(),
         }
     }
@@ -81,7 +88,8 @@ impl RequestLimits {
         match class {
             RequestClass::Read => &self.reads,
             RequestClass::Write => &self.writes,
-            RequestClass::Watch | RequestClass::Connection => &self.watches,
+            RequestClass::Watch => &self.watches,
+            RequestClass::Connection => &self.streams,
         }
     }
 }
@@ -91,7 +99,7 @@ pub(crate) struct RequestFilter {
     handler: Arc<dyn Handler>,
     authenticator: Arc<Authenticator>,
     users: RequestLimits,
-    /// Administrators have limits of their own: nobody can lock them out.
+    /// Administrators have separate limits, so that no user can lock them out.
     administrators: RequestLimits,
     body_memory: BodyMemory,
     tasks: TaskTracker,
@@ -111,13 +119,18 @@ impl RequestFilter {
         Self { handler, authenticator, users, administrators, body_memory, tasks, stop }
     }
 
-    /// Answers one request of a connection with this client. Gives up if the client leaves too many refusals unread.
+    /// Answers one request of a connection from this client. Gives up if the client leaves too many refusals unread.
     pub(crate) async fn answer(
         &self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         client: &ConnectedClient,
     ) -> Result<Response<ResponseBody>, h2::Error> {
         let active_request = client.connection.begin();
+        let upgrade =
+            request.headers().contains_key(header::UPGRADE).then(|| hyper::upgrade::on(&mut request));
+        if upgrade.is_some() && request.version() == Version::HTTP_11 {
+            request.extensions_mut().insert(UpgradePossible);
+        }
         let mut request = RequestBody::new(request, &self.tasks);
         let class = RequestClass::classify(request.method(), request.uri().path(), request.uri().query());
         let identity = match self.identify(&request, client) {
@@ -125,19 +138,36 @@ impl RequestFilter {
             Err(refusal) => return self.refuse(*refusal, client, None, active_request),
         };
         let memory = self.limits_of(&identity).answer_memory.for_user(account_of(&identity));
-        let Some(slot) = self.limits_of(&identity).slots(class).take(&identity.name) else {
-            return self.refuse(too_many_requests(), client, Some(&memory), active_request);
+        let Some(slot) = self.limits_of(&identity).slots(class).take(account_of(&identity)) else {
+            let refusal = too_many_requests();
+            self.record_limited(&request, client, &identity, &refusal);
+            return self.refuse(refusal, client, Some(&memory), active_request);
         };
-        // Kept until the answer is ready: the handler may keep the body until then.
+        if upgrade.is_none() && matches!(*request.method(), Method::GET | Method::HEAD) {
+            request.body_mut().discard();
+        }
+        // Kept until the answer is ready, because the handler may keep the body until then.
         let has_body = !request.body().is_end_stream();
         let body_reservation = has_body.then(|| Arc::new(self.body_memory.open(&identity)));
         request.body_mut().occupy(Some(&slot));
         request.body_mut().count_in(body_reservation.clone());
         request.extensions_mut().insert(slot.handle());
         request.extensions_mut().insert(identity);
+        if let Some(address) = client.address {
+            request.extensions_mut().insert(ClientAddress(address));
+        }
         let response = self.handle(request, class).await;
         drop(body_reservation);
-        let (head, body) = response.into_parts();
+        let (mut head, body) = response.into_parts();
+        if let (Some(accepted), Some(upgraded)) = (head.extensions.remove::<Upgrade>(), upgrade) {
+            let resources = StreamResources {
+                _slot: slot,
+                _active_request: active_request,
+                connection: Arc::clone(&client.connection),
+            };
+            self.tasks.spawn(run_upgraded(upgraded, accepted, resources, self.stop.clone()));
+            return Ok(Response::from_parts(head, ResponseBody::new(body, &self.stop, None)));
+        }
         if head.extensions.get::<ConnectionLoss>().is_some() {
             return Err(h2::Reason::INTERNAL_ERROR.into());
         }
@@ -149,7 +179,7 @@ impl RequestFilter {
             _ => None,
         };
         let in_progress = (!class.is_long_running()).then(|| client.progress.begin(list));
-        let memory = matches!(body, Body::List(..) | Body::Stream(_)).then_some(memory);
+        let memory = matches!(body, Body::List(..) | Body::Stream(_) | Body::Proxied(_)).then_some(memory);
         let resources = AnswerResources {
             in_progress,
             _slot: Some(slot),
@@ -160,33 +190,42 @@ impl RequestFilter {
         Ok(Response::from_parts(head, ResponseBody::new(body, &self.stop, Some(resources))))
     }
 
-    /// Returns the user who sent the request, or the refusal.
+    /// Returns the user who sent the request, or a refusal, which is recorded.
     fn identify(
         &self,
         request: &Request<RequestBody>,
         client: &ConnectedClient,
     ) -> Result<Identity, Box<Response<Body>>> {
-        let identity = self
-            .authenticator
-            .authenticate(&client.peer, request.headers())
-            .map_err(|status| Box::new(refusal_response(&status)))?;
-        if client.connection.authenticate_as(&identity).is_err() {
-            let mut response = too_many_requests();
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-            return Err(Box::new(response));
-        }
-        if request.body().size_hint().lower() > BODY_BYTES_MAX {
-            let text = format!("Request entity too large: limit is {BODY_BYTES_MAX}");
-            return Err(Box::new(refusal_response(&Status::too_large(text))));
-        }
+        let identity =
+            self.authenticator.authenticate(&client.peer, request.headers()).map_err(|status| {
+                let refusal = refusal_response(&status);
+                if let Some(log) = self.authenticator.refusal_log() {
+                    log.record_unauthenticated(RequestHead::of(request, client.address), &refusal);
+                }
+                Box::new(refusal)
+            })?;
+        admit(request, client, &identity)
+            .inspect_err(|refusal| self.record_limited(request, client, &identity, refusal))?;
         Ok(identity)
+    }
+
+    fn record_limited(
+        &self,
+        request: &Request<RequestBody>,
+        client: &ConnectedClient,
+        identity: &Identity,
+        refusal: &Response<Body>,
+    ) {
+        if let Some(log) = self.authenticator.refusal_log() {
+            log.record_limited(RequestHead::of(request, client.address), identity, refusal);
+        }
     }
 
     fn limits_of(&self, identity: &Identity) -> &RequestLimits {
         if identity.is_in(MASTERS) { &self.administrators } else { &self.users }
     }
 
-    /// Sends a refusal, which takes memory until it is read; resets the stream if there is none.
+    /// Sends a refusal, which takes memory until it is read. Resets the stream if there is no memory.
     fn refuse(
         &self,
         response: Response<Body>,
@@ -242,15 +281,62 @@ impl RequestFilter {
     }
 }
 
-/// The class of a request, which decides its limits. It is derived by the same parser that the API uses, so that no
-/// request can pass for another class.
+/// Refuses an authenticated request whose connection or body exceeds a limit.
+fn admit(
+    request: &Request<RequestBody>,
+    client: &ConnectedClient,
+    identity: &Identity,
+) -> Result<(), Box<Response<Body>>> {
+    if client.connection.authenticate_as(identity).is_err() {
+        let mut response = too_many_requests();
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        return Err(Box::new(response));
+    }
+    if request.body().size_hint().lower() > BODY_BYTES_MAX {
+        let text = format!("Request entity too large: limit is {BODY_BYTES_MAX}");
+        return Err(Box::new(refusal_response(&Status::too_large(text))));
+    }
+    Ok(())
+}
+
+/// The resources that an upgraded connection holds until its end.
+struct StreamResources {
+    _slot: RequestSlot,
+    _active_request: ActiveRequest,
+    connection: Arc<Connection>,
+}
+
+/// Runs another protocol on a connection once the client has received the answer, until either side or the server
+/// ends it.
+async fn run_upgraded(
+    upgraded: OnUpgrade,
+    accepted: Upgrade,
+    resources: StreamResources,
+    stop: CancellationToken,
+) {
+    let run = async {
+        match tokio::time::timeout(UPGRADE_TIME, upgraded).await {
+            Ok(Ok(connection)) => accepted.run(Box::new(TokioIo::new(connection))).await,
+            Ok(Err(error)) => tracing::debug!(%error, "a connection did not change its protocol"),
+            Err(_) => tracing::debug!("a connection did not change its protocol in time"),
+        }
+    };
+    tokio::select! {
+        () = run => {}
+        () = stop.cancelled() => {}
+        () = resources.connection.close_requested() => {}
+    }
+}
+
+/// The class of a request, which determines its limits. It is derived with the same parser that the API uses, so that
+/// no request can pass for a different class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestClass {
     Read,
     Write,
-    /// Lasts as long as the client wants, and takes its slot from other watches.
+    /// A watch or a followed log: lasts as long as the client wants, and has separate slots.
     Watch,
-    /// A connection to a Pod, or a followed log; it shares the slots of watches.
+    /// A connection to a container.
     Connection,
 }
 
@@ -262,12 +348,16 @@ impl RequestClass {
         let Ok(decoded) = decode_path(path) else { return Self::of_method(method) };
         let PathTarget::Resource(path) = PathTarget::parse(&decoded) else { return Self::of_method(method) };
         let query = Query::parse(query);
-        if Verb::of_request(method, &path, &query) == Some(Verb::Watch) && path.subresource.is_empty() {
+        if verb_of_request(method, &path, &query) == Some(Verb::Watch) && path.subresource.is_empty() {
             return Self::Watch;
         }
         let is_followed = path.subresource == "log" && *method == Method::GET && query.flag("follow");
         let is_connection = matches!(&*path.subresource, "attach" | "exec" | "portforward" | "proxy");
-        if is_followed || is_connection { Self::Connection } else { Self::of_method(method) }
+        match (is_followed, is_connection) {
+            (true, _) => Self::Watch,
+            (_, true) => Self::Connection,
+            _ => Self::of_method(method),
+        }
     }
 
     /// Returns the class of a request that is not long-running.
@@ -281,7 +371,11 @@ impl RequestClass {
     }
 }
 
-/// Returns whether the request needs a closer look. Most requests are short, and the API parses them soon enough.
+/// The address of the client of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientAddress(pub(crate) IpAddr);
+
+/// Returns whether the request needs a closer look. Most requests are short, and the API parses them anyway.
 fn may_be_long_running(path: &str, query: &str) -> bool {
     const WORDS: [&str; 5] = ["/watch/", "/attach", "/exec", "/portforward", "/proxy"];
     let is_encoded = path.contains('%') || query.contains(['%', '+']);
@@ -301,7 +395,7 @@ fn refusal_response(status: &Status) -> Response<Body> {
     response
 }
 
-/// kube-apiserver's filter answers in plain text; clients look at the code and the header.
+/// Answers in plain text, as kube-apiserver's filter does; clients look at the code and the header.
 fn too_many_requests() -> Response<Body> {
     let mut response = Response::new(Body::from("Too many requests, please try again later.\n".to_owned()));
     *response.status_mut() = http::StatusCode::TOO_MANY_REQUESTS;
@@ -342,7 +436,7 @@ mod tests {
         check("/api/v1/namespaces/a/pods/x/status?watch=1", RequestClass::Read);
         check("/version?watch=1", RequestClass::Read);
         check("/api/v1/namespaces/a/pods/x/log", RequestClass::Read);
-        check("/api/v1/namespaces/a/pods/x/log?follow=true", RequestClass::Connection);
+        check("/api/v1/namespaces/a/pods/x/log?follow=true", RequestClass::Watch);
         check("/api/v1/namespaces/a/pods/x/exec", RequestClass::Connection);
         check("/api/v1/namespaces/a/pods/log", RequestClass::Read);
         check("/apis/apps/v1/namespaces/a/deployments/x/scale", RequestClass::Read);

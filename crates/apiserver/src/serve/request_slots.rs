@@ -1,10 +1,10 @@
-//! Limits the concurrent requests of all users together and of each user.
+//! Limits the number of concurrent requests, per user and in total.
 //!
 //! A request keeps its slot until its answer is sent, so unread answers also count. Only a request whose body is late
 //! loses its slot when another request needs one, and gets a refusal of fixed size.
 //!
-//! **Invariant:** no user ever has more slots than their share. So a user who fills it, by many requests or by unread
-//! answers, leaves slots for everyone else; bodies that never end lock nobody out.
+//! **Invariant:** no user ever has more slots than their share. A user who fills it, with many requests or with
+//! unread answers, therefore leaves slots for all others, and endless bodies block no other client.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,12 +57,12 @@ pub(crate) struct LateBody {
 }
 
 impl RequestSlots {
-    /// Creates slots: the number for one user, and the total.
+    /// Creates slots: `share` for one user, `all` in total.
     pub(crate) fn new(share: usize, all: usize) -> Arc<Self> {
         Arc::new(Self { share, all, taken: Mutex::default() })
     }
 
-    /// Takes a slot for this user: a free one, or that of a request whose body is late.
+    /// Takes a slot for this user: a free one, or one from a request whose body is late.
     pub(crate) fn take(self: &Arc<Self>, user: &str) -> Option<RequestSlot> {
         let mut taken = self.taken();
         let is_share_full = taken.by_user.get(user).is_some_and(|count| *count >= self.share);
@@ -102,7 +102,7 @@ impl TakenSlots {
         true
     }
 
-    /// Frees the slot, unless it was given away before.
+    /// Frees the slot, unless it was already given to another request.
     fn free(&mut self, owner: &SlotOwner) {
         // Only ever changed under the lock.
         if owner.was_evicted.swap(true, Ordering::Relaxed) {

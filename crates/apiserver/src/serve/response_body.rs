@@ -1,7 +1,7 @@
 //! The outgoing body of an answer: joins small pieces into large writes, and ends endless bodies at shutdown.
 //!
 //! A list consists of thousands of shared pieces, and a busy watch produces many in quick succession; each would
-//! become a frame and a TLS record of its own. Joining copies them once, which is far cheaper than a record each.
+//! become its own frame and TLS record. Joining copies them once, which is far cheaper than a record for each.
 //!
 //! **Invariant:** a piece never waits for a later one: everything ready is sent when nothing more is ready. The
 //! resources of an answer are held until its last byte is sent, not until the connection has buffered it.
@@ -18,7 +18,7 @@ use super::answer_memory::{AnswerMemoryReservation, UserAnswerMemory};
 use super::answer_progress::AnswerInProgress;
 use super::connections::{ActiveRequest, UnsentRefusal};
 use super::request_slots::RequestSlot;
-use crate::body::{Body, PIECE_BYTES};
+use crate::body::{Body, BrokenAnswer, PIECE_BYTES};
 use crate::limits::{JOINED_BYTES, PIECE_BYTES_SMALL};
 
 /// The body of an answer.
@@ -28,6 +28,8 @@ pub(crate) struct ResponseBody {
     rest: Bytes,
     stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     is_done: bool,
+    /// Why it ended early, until that is reported.
+    broken: Option<BrokenAnswer>,
     resources: Option<Arc<AnswerResources>>,
 }
 
@@ -39,7 +41,7 @@ pub(crate) struct AnswerResources {
     pub(crate) _active_request: ActiveRequest,
     /// The resources of a refusal.
     pub(crate) _refusal: RefusalResources,
-    /// The memory against which pieces count that are produced one by one, while they wait to be read.
+    /// The memory charged for pieces that are produced one by one, while they wait to be read.
     pub(crate) memory: Option<UserAnswerMemory>,
 }
 
@@ -52,7 +54,7 @@ pub(crate) struct RefusalResources {
     pub(crate) _memory: Option<AnswerMemoryReservation>,
 }
 
-/// A part of an answer that is being sent; it keeps the resources of the answer.
+/// A part of an answer that is being sent, which keeps the resources of the answer.
 struct AnswerPart {
     bytes: Bytes,
     resources: Arc<AnswerResources>,
@@ -74,14 +76,22 @@ impl Drop for AnswerPart {
 
 /// Why an answer ends before it is complete.
 #[derive(Debug, thiserror::Error)]
-#[error("the user leaves too many bytes of answers unread; the rest of this answer is dropped")]
-pub(crate) struct AnswerGivenUp;
+pub(crate) enum IncompleteAnswer {
+    /// Nobody reads it.
+    #[error("the user leaves too many bytes of answers unread; the rest of this answer is dropped")]
+    Unread,
+    /// Whoever answers broke off.
+    #[error(transparent)]
+    Broken(BrokenAnswer),
+}
 
 impl ResponseBody {
-    /// Creates a body that ends when `stop` is cancelled, if it would not end by itself.
+    /// Creates a body. One that would not end by itself ends when `stop` is cancelled.
     pub(crate) fn new(body: Body, stop: &CancellationToken, resources: Option<AnswerResources>) -> Self {
-        let stop = matches!(body, Body::Stream(_)).then(|| Box::pin(stop.clone().cancelled_owned()));
-        Self { body, rest: Bytes::new(), stop, is_done: false, resources: resources.map(Arc::new) }
+        let stop = matches!(body, Body::Stream(_) | Body::Proxied(_))
+            .then(|| Box::pin(stop.clone().cancelled_owned()));
+        let resources = resources.map(Arc::new);
+        Self { body, rest: Bytes::new(), stop, is_done: false, broken: None, resources }
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -89,7 +99,13 @@ impl ResponseBody {
             return Poll::Ready(None);
         }
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
-            let piece = frame.and_then(|Ok(frame)| frame.into_data().ok());
+            let piece = match frame {
+                Some(Err(error)) => {
+                    self.broken = Some(error);
+                    None
+                }
+                frame => frame.and_then(|frame| frame.ok()?.into_data().ok()),
+            };
             self.is_done = piece.is_none();
             return Poll::Ready(piece);
         }
@@ -115,12 +131,12 @@ impl ResponseBody {
         }
     }
 
-    /// Ends the answer for lack of memory: a watch just ends, and can be opened again; anything else is aborted, so
-    /// that it does not look complete.
-    fn give_up(&mut self) -> Option<Result<Frame<Bytes>, AnswerGivenUp>> {
+    /// Ends the answer for lack of memory. A watch just ends, and can be reopened; anything else is aborted, so that
+    /// it does not look complete.
+    fn give_up(&mut self) -> Option<Result<Frame<Bytes>, IncompleteAnswer>> {
         self.is_done = true;
         let is_short = self.resources.as_ref().is_some_and(|resources| resources.in_progress.is_some());
-        is_short.then_some(Err(AnswerGivenUp))
+        is_short.then_some(Err(IncompleteAnswer::Unread))
     }
 
     fn note_being_made(&self, is_being_made: bool) {
@@ -156,17 +172,19 @@ impl ResponseBody {
 
 impl http_body::Body for ResponseBody {
     type Data = Bytes;
-    type Error = AnswerGivenUp;
+    type Error = IncompleteAnswer;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, AnswerGivenUp>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, IncompleteAnswer>>> {
         let body = self.get_mut();
         if body.rest.is_empty() {
             let polled = body.poll_piece(cx);
             body.note_being_made(polled.is_pending());
-            let Some(first) = std::task::ready!(polled) else { return Poll::Ready(None) };
+            let Some(first) = std::task::ready!(polled) else {
+                return Poll::Ready(body.broken.take().map(|error| Err(IncompleteAnswer::Broken(error))));
+            };
             let piece = body.join(first, cx);
             match body.reserve_memory(piece) {
                 Some(piece) => body.rest = piece,
@@ -177,7 +195,7 @@ impl http_body::Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && (self.is_done || self.body.is_end_stream())
+        self.rest.is_empty() && self.broken.is_none() && (self.is_done || self.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -1,9 +1,9 @@
 //! A connection that passes its writes to TLS in small slices.
 //!
-//! TLS copies what it encrypts, record by record. glibc copies large blocks by a single instruction (`rep movsb`),
+//! TLS copies what it encrypts, record by record. glibc copies large blocks with a single instruction (`rep movsb`),
 //! which takes several times as long as its vector loop on some processors (AMD's Zen 3 and 4), depending on the
-//! alignment of the blocks; it always copies small ones by the loop. For a list of 10 MB that copy was a quarter of
-//! the server's time.
+//! alignment of the blocks; it always copies small ones with the loop. For a list of 10 MB that copy took a quarter
+//! of the server's time.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Below the size that glibc considers large, on every processor (at least 2 112 bytes).
 const SLICE_BYTES: usize = 2048;
-/// Slices of one write: twice what TLS accepts in one call.
+/// The maximum number of slices per write: twice what TLS accepts in one call.
 const SLICES_MAX: usize = 64;
 
 /// A stream that passes its writes on in small slices.

@@ -1,5 +1,5 @@
-//! TLS in the manner of kube-apiserver: client certificates are requested, not required; one of an unknown CA does
-//! not fail the handshake but turns the request into a 401.
+//! TLS as in kube-apiserver: client certificates are requested, not required; one from an unknown CA does not fail
+//! the handshake but turns the request into a 401.
 //!
 //! **Invariant:** a client that presents a certificate has proved that it holds its key; whether we trust the
 //! certificate is decided once per connection in [`ClientTrust::peer`], never during the handshake.
@@ -25,21 +25,21 @@ use super::Credentials;
 use super::Error;
 use super::certificate_refusals::CertificateRefusalLog;
 use super::x509_version_1;
-use crate::auth::{AUTHENTICATED, Identity, Peer};
+use crate::auth::{AUTHENTICATED, ClientCertificateProof, Identity};
 
-/// The names of both protocols in the handshake.
+/// The protocol names in the handshake.
 pub(crate) const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
-/// Session tickets sent after a full handshake: one is enough, a resuming client gets a new one.
+/// The number of session tickets sent after a full handshake: one is enough, since a resuming client gets a new one.
 const TICKETS: usize = 1;
-/// Why a valid certificate names no user.
+/// The reason for refusing a valid certificate that names no user.
 const NAMELESS: &str = "its subject has no common name (CN), which is the user's name";
 
 /// Returns the TLS configuration of the server.
 pub(crate) fn server_config(credentials: &Credentials) -> Result<Arc<ServerConfig>, Error> {
     let (chain, key) = credentials.serving()?;
     let provider = Arc::new(crypto_provider());
-    let verifier = Arc::new(AcceptAnyCertificate::new(provider.clone(), &credentials.ca_certificate()?)?);
+    let verifier = Arc::new(AcceptAnyCertificate::new(provider.clone(), &credentials.client_cas()?)?);
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(Error::Tls)?
@@ -53,17 +53,18 @@ pub(crate) fn server_config(credentials: &Credentials) -> Result<Arc<ServerConfi
     Ok(Arc::new(config))
 }
 
-/// Prefers AES-128: as safe here, a quarter faster on large lists than AES-256, and Go's own choice.
+/// Prefers AES-128: equally safe here, a quarter faster than AES-256 on large lists, and Go's own choice.
 fn crypto_provider() -> CryptoProvider {
     let mut provider = ring::default_provider();
     provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
     provider
 }
 
-/// Decides which user a presented certificate names.
+/// Determines which user a presented certificate names.
 pub(crate) struct ClientTrust {
-    verifier: Arc<dyn ClientCertVerifier>,
-    ca: CertificateDer<'static>,
+    /// `None` if no client certificate is trusted.
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+    authorities: Vec<CertificateDer<'static>>,
     algorithms: WebPkiSupportedAlgorithms,
     clock: Clock,
     refusals: CertificateRefusalLog,
@@ -73,17 +74,21 @@ impl ClientTrust {
     pub(crate) fn new(credentials: &Credentials, clock: Clock) -> Result<Self, Error> {
         let provider = crypto_provider();
         let algorithms = provider.signature_verification_algorithms;
-        let ca = credentials.ca_certificate()?;
-        let verifier = ca_verifier(Arc::new(provider), &ca)?;
-        Ok(Self { verifier, ca, algorithms, clock, refusals: CertificateRefusalLog::default() })
+        let authorities = credentials.client_cas()?;
+        let verifier = ca_verifier(Arc::new(provider), &authorities)?;
+        Ok(Self { verifier, authorities, algorithms, clock, refusals: CertificateRefusalLog::default() })
     }
 
     /// Returns what these certificates prove about the client.
-    pub(crate) fn peer(&self, presented: Option<&[CertificateDer<'_>]>) -> Peer {
-        let Some([leaf, intermediates @ ..]) = presented else { return Peer::Unnamed };
+    pub(crate) fn peer(&self, presented: Option<&[CertificateDer<'_>]>) -> ClientCertificateProof {
+        let Some([leaf, intermediates @ ..]) = presented else { return ClientCertificateProof::Unnamed };
         let now = self.clock.now();
         let certificate = x509_parser::parse_x509_certificate(leaf).ok().map(|(_, certificate)| certificate);
         let verified = match &certificate {
+            // As in Go, a certificate may be its own authority.
+            Some(certificate) if self.authorities.iter().any(|authority| authority == leaf) => {
+                verify_dates(certificate, now)
+            }
             Some(certificate) if x509_version_1::is_version_1(certificate) => {
                 self.verify_version_1(certificate, now)
             }
@@ -93,7 +98,7 @@ impl ClientTrust {
         verified.and_then(|()| name()).unwrap_or_else(|reason| {
             let subject = certificate.map(|certificate| certificate.subject().to_string());
             self.refusals.log_refusal(now, &subject.unwrap_or_default(), &reason);
-            Peer::Untrusted
+            ClientCertificateProof::Untrusted
         })
     }
 
@@ -105,19 +110,44 @@ impl ClientTrust {
     ) -> Result<(), String> {
         let seconds = std::time::Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
         let seen_at = UnixTime::since_unix_epoch(seconds);
-        let verified = self.verifier.verify_client_cert(leaf, intermediates, seen_at);
-        verified.map(|_| ()).map_err(|error| error.to_string())
+        let verifier = self.verifier.as_ref().ok_or("this server trusts no client certificates")?;
+        let outcome = verifier.verify_client_cert(leaf, intermediates, seen_at);
+        outcome.map(|_| ()).map_err(|error| error.to_string())
     }
 
     fn verify_version_1(&self, certificate: &X509Certificate<'_>, now: Timestamp) -> Result<(), String> {
-        let (_, ca) = x509_parser::parse_x509_certificate(&self.ca).map_err(|error| error.to_string())?;
-        x509_version_1::verify(certificate, &ca, now.as_second(), &self.algorithms).map_err(Into::into)
+        let mut verified = Err("this server trusts no client certificates".to_owned());
+        for authority in &self.authorities {
+            let (_, ca) =
+                x509_parser::parse_x509_certificate(authority).map_err(|error| error.to_string())?;
+            verified = x509_version_1::verify(certificate, &ca, now.as_second(), &self.algorithms)
+                .map_err(Into::into);
+            if verified.is_ok() {
+                break;
+            }
+        }
+        verified
     }
 }
 
-/// Returns the user of a certificate: its common name, the last one if there are several, as in Go; every
-/// organization is a group. Returns `None` without a common name.
-fn peer_of(certificate: &X509Certificate<'_>) -> Option<Peer> {
+/// Checks that a certificate that is trusted by itself is valid now and, if it states its purpose, that it is for
+/// clients.
+fn verify_dates(certificate: &X509Certificate<'_>, now: Timestamp) -> Result<(), String> {
+    let validity = certificate.validity();
+    if !(validity.not_before.timestamp()..=validity.not_after.timestamp()).contains(&now.as_second()) {
+        return Err("it is not valid at this time".to_owned());
+    }
+    match certificate.extended_key_usage() {
+        Ok(Some(usage)) if !usage.value.client_auth && !usage.value.any => {
+            Err("it is not a certificate for clients".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the user of a certificate: its common name (the last one if there are several, as in Go), with every
+/// organization as a group. Returns `None` if there is no common name.
+fn peer_of(certificate: &X509Certificate<'_>) -> Option<ClientCertificateProof> {
     let text =
         |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| attribute.as_str().map(str::to_owned).ok();
     let subject = certificate.subject();
@@ -126,21 +156,26 @@ fn peer_of(certificate: &X509Certificate<'_>) -> Option<Peer> {
     groups.push(AUTHENTICATED.into());
     let until = certificate.validity().not_after.timestamp();
     let until = Timestamp::from_second(until).unwrap_or(Timestamp::MAX);
-    Some(Peer::Named { identity: Identity { name, groups, ..Identity::default() }, until })
+    Some(ClientCertificateProof::Named { identity: Identity { name, groups, ..Identity::default() }, until })
 }
 
+/// Returns a verifier for certificates that these authorities issued; `None` if there are none.
 fn ca_verifier(
     provider: Arc<CryptoProvider>,
-    ca: &CertificateDer<'static>,
-) -> Result<Arc<dyn ClientCertVerifier>, Error> {
+    authorities: &[CertificateDer<'static>],
+) -> Result<Option<Arc<dyn ClientCertVerifier>>, Error> {
+    if authorities.is_empty() {
+        return Ok(None);
+    }
     let mut roots = RootCertStore::empty();
-    roots.add(ca.clone()).map_err(Error::Tls)?;
-    WebPkiClientVerifier::builder_with_provider(roots.into(), provider)
-        .build()
-        .map_err(|error| Error::broken("ca.crt", &error))
+    for authority in authorities {
+        roots.add(authority.clone()).map_err(Error::Tls)?;
+    }
+    let built = WebPkiClientVerifier::builder_with_provider(roots.into(), provider).build();
+    built.map(|verifier| Some(verifier as _)).map_err(|error| Error::broken("ca.crt", &error))
 }
 
-/// Lets every certificate pass the handshake if the client holds its key.
+/// Lets every certificate pass the handshake, provided that the client holds its key.
 #[derive(Debug)]
 struct AcceptAnyCertificate {
     provider: Arc<CryptoProvider>,
@@ -148,8 +183,9 @@ struct AcceptAnyCertificate {
 }
 
 impl AcceptAnyCertificate {
-    fn new(provider: Arc<CryptoProvider>, ca: &CertificateDer<'static>) -> Result<Self, Error> {
-        let hints = ca_verifier(provider.clone(), ca)?.root_hint_subjects().to_vec();
+    fn new(provider: Arc<CryptoProvider>, authorities: &[CertificateDer<'static>]) -> Result<Self, Error> {
+        let verifier = ca_verifier(provider.clone(), authorities)?;
+        let hints = verifier.map(|verifier| verifier.root_hint_subjects().to_vec()).unwrap_or_default();
         Ok(Self { provider, hints })
     }
 }
@@ -194,7 +230,7 @@ impl ClientCertVerifier for AcceptAnyCertificate {
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
         verify_tls13_signature(message, certificate, signature, algorithms).or_else(|error| {
-            // Certificates of version 1, which webpki cannot parse, prove their key all the same.
+            // Certificates of version 1, which webpki cannot parse, can still prove possession of their key.
             let Ok((_, read)) = x509_parser::parse_x509_certificate(certificate) else { return Err(error) };
             let key = SubjectPublicKeyInfoDer::from(read.public_key().raw);
             verify_tls13_signature_with_raw_key(message, &key, signature, algorithms)

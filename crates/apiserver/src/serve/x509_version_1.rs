@@ -1,7 +1,7 @@
 //! Verifies certificates of X.509 version 1, which `openssl x509 -req` creates without an extension file.
 //!
-//! webpki supports version 3 only; kube-apiserver accepts both. A certificate of version 1 does not name its purpose,
-//! so it is valid for a client, as in Go. It must be signed by the CA itself: chains are left to webpki.
+//! webpki supports version 3 only; kube-apiserver accepts both. A certificate of version 1 does not state its
+//! purpose, so it is valid for a client, as in Go. It must be signed by the CA itself: chains are left to webpki.
 
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use x509_parser::prelude::{X509Certificate, X509Version};
@@ -29,7 +29,7 @@ pub(super) fn verify(
     if now > validity.not_after.timestamp() {
         return Err("it has expired");
     }
-    // The signed part also names the algorithm; the one outside it must not differ.
+    // The signed part also names the algorithm, which must match the one outside it.
     if certificate.tbs_certificate.signature != certificate.signature_algorithm {
         return Err("its signature uses another algorithm than it names");
     }
@@ -59,7 +59,7 @@ fn is_signed_by(
     })
 }
 
-/// Returns the identifier of an algorithm as webpki writes it: the DER of its parts, without the sequence around them.
+/// Returns the identifier of an algorithm as webpki writes it: the DER of its parts, without the enclosing sequence.
 fn algorithm_identifier(algorithm: &AlgorithmIdentifier<'_>) -> Option<Vec<u8>> {
     let oid = algorithm.algorithm.as_bytes();
     let mut der = vec![0x06, u8::try_from(oid.len()).ok().filter(|length| *length < 0x80)?];
@@ -104,7 +104,7 @@ mo/zJKlDCWYYhCljRwwyk+63r7HumiIVAiA1TJ80Xpdnw5xyt/sOeEXenWvBbHqj
 Ywvk+naHiGJqiA==
 -----END CERTIFICATE-----
 ";
-    /// A CA of the same name with another key.
+    /// A CA of the same name with a different key.
     const OTHER_CA: &str = "-----BEGIN CERTIFICATE-----
 MIIBcTCCARegAwIBAgIUcCOOY2r0h8Ww8tzeN7n1aznWfV4wCgYIKoZIzj0EAwIw
 DTELMAkGA1UEAwwCY2EwIBcNMjYxMTE3MTUwNjUwWhgPMjEyNTA2MTExNTA2NTBa
@@ -116,7 +116,7 @@ CgYIKoZIzj0EAwIDSAAwRQIgdg+GRMgqHVeMpIa31DkZxaGXXGz26oaABlDAAbOd
 MfsCIQDCPtd9yuzIVxVkRCzUXTWR6rRMrYEROUeso8eT2kV1NA==
 -----END CERTIFICATE-----
 ";
-    /// Within the validity of both.
+    /// A time at which both are valid.
     const NOW: i64 = 1_800_000_000;
 
     fn read(text: &str) -> Pem {

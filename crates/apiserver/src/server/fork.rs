@@ -1,20 +1,23 @@
-//! Copies of a server, for the simulator: every schedule starts from the same state, and none must see what another did.
+//! Copies of a server, for the simulator: every schedule starts from the same state, and none must see the effects of
+//! another.
 //!
-//! **Invariant:** what two copies share never changes: rows of kinds, and the entries of the store.
+//! **Invariant:** copies share only what never changes: rows of kinds, and the entries of the store.
 
 use std::sync::{Arc, Mutex};
 
 use homeostat_core::{Clock, Entropy};
-use homeostat_store::SharedStore;
+use homeostat_store::{Event, SharedStore};
 
-use super::{ApiServer, BackgroundWorker, ExpensiveRequests, Metrics, ServerState};
+use super::{
+    ApiServer, BackgroundWorker, Compression, ExpensiveRequests, Metrics, ResponseCompression, ServerState,
+};
 
 impl ApiServer {
-    /// Returns a server over a copy of this server's store, taken while `background` had nothing to do. It shares what is expensive to
-    /// make and nothing that changes, so a simulator can have thousands a second.
+    /// Returns a server over a copy of this server's store, taken while `background` had nothing to do. It shares
+    /// what is expensive to create and nothing that changes, so a simulator can create thousands per second.
     ///
     /// # Errors
-    /// When the copy cannot be watched.
+    /// If the copy cannot be watched.
     pub fn fork(
         &self,
         background: &BackgroundWorker,
@@ -31,7 +34,18 @@ impl ApiServer {
             authenticator: Arc::clone(&self.shared.authenticator),
             expensive: ExpensiveRequests::new(),
             documents: Mutex::new(None),
+            // Events in a simulation are not events of this server.
+            audit: None,
+            compression: Compression::new(ResponseCompression::Never),
         });
         Ok((Self { shared, identity: self.identity.clone() }, background))
+    }
+
+    /// Observes changes that the owner of the store has repeated there. Another copy of this server made them when it
+    /// answered a request, so this one has not seen them yet. Triggers the same follow-up work as a commit.
+    pub fn observe_repeated(&self, changes: &[Arc<Event>]) {
+        for change in changes {
+            self.shared.backend.observe_change(&change.key, change.old.as_ref(), change.new.as_ref());
+        }
     }
 }

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
-use homeostat_api::encode::{self, Encoded};
+use homeostat_api::encode::{self, UnrevisionedObject};
 use homeostat_api::resource::Resource;
 use homeostat_store::Entry;
 use serde_json::Value;
 
 use super::labels_and_owners::LabelsAndOwners;
 
-/// The tag of an entry that gets defaults whenever it is read; see [`Encoded::needs_defaults`]. Other entries have 0.
+/// The tag of an entry that gets defaults whenever it is read; see [`UnrevisionedObject::needs_defaults`]. Other
+/// entries have 0.
 pub(crate) const NEEDS_DEFAULTS: u8 = 1;
+
+/// The tag of an entry that is not stored: a webhook converted it, and it contains exactly what its version shows.
+pub(crate) const CONVERTED: u8 = 2;
 
 /// Returns whether an entry gets defaults whenever it is read.
 pub(super) fn needs_defaults(entry: &Entry) -> bool {
@@ -18,12 +22,12 @@ pub(super) fn needs_defaults(entry: &Entry) -> bool {
 }
 
 /// Encodes an object for the store. Ignores its `metadata.resourceVersion`: the store writes it.
-pub(crate) fn encode(resource: &Resource, object: &Value) -> homeostat_store::Value {
+pub(crate) fn encode_stored_version(resource: &Resource, object: &Value) -> homeostat_store::Value {
     stored_value(encode::encode(resource, object), object)
 }
 
 /// Returns the value of an encoded object.
-pub(super) fn stored_value(encoded: Encoded, object: &Value) -> homeostat_store::Value {
+pub(super) fn stored_value(encoded: UnrevisionedObject, object: &Value) -> homeostat_store::Value {
     let hole = u32::try_from(encoded.hole).expect("objects are far below 4 GiB");
     let view = Arc::new(LabelsAndOwners::from_object(object));
     let tag = if encoded.needs_defaults { NEEDS_DEFAULTS } else { 0 };
@@ -31,11 +35,11 @@ pub(super) fn stored_value(encoded: Encoded, object: &Value) -> homeostat_store:
 }
 
 /// Returns the object of an entry.
-pub(crate) fn decode(entry: &Entry) -> Value {
+pub(crate) fn parse_entry(entry: &Entry) -> Value {
     serde_json::from_slice(&entry.bytes).expect("the server stores only what it encoded")
 }
 
-/// Returns whether this encoding equals the stored entry, revision aside.
+/// Returns whether this encoding equals the stored entry, apart from the revision.
 pub(crate) fn is_same(entry: &Entry, value: &homeostat_store::Value) -> bool {
     let (Some((from, to)), Some(hole)) = (entry.digits, value.hole) else { return false };
     let (from, to, hole) = (from as usize, to as usize, hole as usize);
@@ -59,11 +63,11 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": data},
                 "metadata": {"name": "x", "uid": "u", "resourceVersion": "old"}})
         };
-        let value = encode(row, &object("b"));
+        let value = encode_stored_version(row, &object("b"));
         let entry = Entry::new(CONFIG_MAP.storage().key("d", "x"), Revision::new(42), &value);
-        assert_eq!(decode(&entry)["metadata"]["resourceVersion"], "42");
+        assert_eq!(parse_entry(&entry)["metadata"]["resourceVersion"], "42");
         assert!(is_same(&entry, &value));
-        assert!(!is_same(&entry, &encode(row, &object("c"))));
+        assert!(!is_same(&entry, &encode_stored_version(row, &object("c"))));
         assert!(!is_same(&entry, &homeostat_store::Value { tag: NEEDS_DEFAULTS, ..value }));
     }
 }

@@ -7,27 +7,61 @@ use bytes::Bytes;
 use homeostat_api::encode;
 use homeostat_api::negotiate::{self, AnswerEncoding, ObjectForm, Representation};
 use homeostat_api::protobuf;
+use homeostat_api::response_forms::{FormRenderer, ListMeta};
 use homeostat_api::status::Status;
-use homeostat_api::table::{FormRenderer, ListMeta};
 use homeostat_store::Entry;
-use http::{HeaderValue, Response, header};
+use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::{Value, json};
 
-use super::Call;
+use super::AuthorizedRequest;
 use super::list_items::ListItems;
 use crate::body::Body;
+use crate::request::Verb;
 use crate::stored::convert;
+use crate::streams::messages::{self, LOG_PROTOCOLS, MessageForm};
+use crate::streams::upgrade::Upgrade;
+use crate::streams::websocket::handshake;
 
-/// The most characters of all warnings of one answer together; beyond that, each is cut and the last are left out, as
-/// in Kubernetes.
+/// The maximum length of all warnings of one answer together. Beyond that, each is truncated and the last ones are
+/// left out, as in Kubernetes.
 const WARNINGS_CHARS_MAX: usize = 4096;
-/// The most warnings: clients refuse answers with more than a hundred headers (Python's library does).
+/// The maximum number of warnings: some clients (such as Python's library) refuse answers with more than a hundred
+/// headers.
 const WARNINGS_MAX: usize = 64;
-/// The length of a single warning when all together are too long.
+/// The maximum length of a single warning if all of them together are too long.
 const WARNING_CHARS_MAX: usize = 256;
 
-/// The media type of protobuf answers.
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+/// A client's request to receive a body as WebSocket messages.
+pub(super) struct MessageHandshake {
+    headers: HeaderMap,
+    is_watch: bool,
+}
+
+impl MessageHandshake {
+    /// Returns the subprotocol. Watches have none of their own and accept the first one that the client names, as in
+    /// kube-apiserver.
+    fn choose_protocol(&self) -> Result<String, String> {
+        if self.is_watch {
+            return Ok(handshake::first_protocol(&self.headers).to_owned());
+        }
+        handshake::choose_protocol(&self.headers, &LOG_PROTOCOLS).map(ToOwned::to_owned)
+    }
+}
+
+impl AuthorizedRequest {
+    /// Returns the handshake of a client that watches or reads a log over a WebSocket.
+    pub(super) fn message_handshake(&self) -> Option<MessageHandshake> {
+        if !self.can_upgrade || !handshake::is_websocket(&self.headers) {
+            return None;
+        }
+        let headers = self.headers.clone();
+        match (self.verb, &*self.path.subresource) {
+            (Verb::Watch, "") => Some(MessageHandshake { headers, is_watch: true }),
+            (Verb::Get, "log") => Some(MessageHandshake { headers, is_watch: false }),
+            _ => None,
+        }
+    }
+}
 
 /// The answer of a verb.
 pub(crate) struct Answer {
@@ -35,25 +69,54 @@ pub(crate) struct Answer {
     content_type: &'static str,
     body: Body,
     warnings: Vec<String>,
+    /// A complete response to send instead: one that switches the protocol.
+    response: Option<Box<Response<Body>>>,
 }
 
 impl Answer {
     /// Creates an answer from ready bytes.
     pub(crate) fn body(code: u16, content_type: &'static str, body: Body) -> Self {
-        Self { code, content_type, body, warnings: Vec::new() }
+        Self { code, content_type, body, warnings: Vec::new(), response: None }
     }
 
-    /// Answers with a stored object: its bytes, unless another form is requested.
-    pub(super) fn entry(call: &Call, code: u16, entry: &Arc<Entry>) -> Result<Self, Status> {
+    /// Creates an answer from a whole response.
+    pub(super) fn response(response: Response<Body>) -> Self {
+        Self { response: Some(Box::new(response)), ..Self::body(200, "", Body::Empty) }
+    }
+
+    /// Sends the body as WebSocket messages, if the client requests it.
+    pub(super) fn into_messages(self, handshake: &MessageHandshake) -> Result<Self, Status> {
+        let protocol = match handshake.choose_protocol() {
+            Ok(protocol) => protocol,
+            Err(words) => return Ok(Self::body(403, "text/plain; charset=utf-8", words.into())),
+        };
+        let Some(response) = handshake::accept(&handshake.headers, &protocol) else {
+            return Err(Status::bad_request("the WebSocket handshake is not complete".to_owned()));
+        };
+        let form = if !handshake.is_watch {
+            MessageForm::of_log(&protocol)
+        } else if self.content_type.contains("protobuf") {
+            MessageForm::Binary
+        } else {
+            MessageForm::TextLines
+        };
+        let pieces = self.body.into_pieces();
+        Ok(Self::response(Upgrade::attach(response, move |connection| {
+            Box::pin(messages::run(connection, pieces, form))
+        })))
+    }
+
+    /// Answers with a stored object: its bytes, unless a different form is requested.
+    pub(super) fn entry(call: &AuthorizedRequest, code: u16, entry: &Arc<Entry>) -> Result<Self, Status> {
         if call.wants_bytes() {
             let bytes = convert::bytes(&call.resource, entry);
             return Ok(Self::body(code, "application/json", Body::Full(bytes)));
         }
-        Self::object(call, code, &convert::decode(&call.resource, entry))
+        Self::object(call, code, &convert::decode_in_version(&call.resource, entry))
     }
 
     /// Answers with an object that is not stored in this form.
-    pub(super) fn object(call: &Call, code: u16, object: &Value) -> Result<Self, Status> {
+    pub(super) fn object(call: &AuthorizedRequest, code: u16, object: &Value) -> Result<Self, Status> {
         if call.wants_bytes() {
             let bytes = encode::plain(&call.resource, object);
             return Ok(Self::body(code, "application/json", Body::Full(bytes.into())));
@@ -67,8 +130,8 @@ impl Answer {
         }
     }
 
-    /// Answers with JSON bytes of another form, in the requested encoding.
-    fn formed(call: &Call, code: u16, bytes: Vec<u8>) -> Self {
+    /// Answers with the JSON bytes of a different form, in the requested encoding.
+    fn formed(call: &AuthorizedRequest, code: u16, bytes: Vec<u8>) -> Self {
         if call.accepted.media != AnswerEncoding::Json || call.accepted.pretty {
             let value = serde_json::from_slice::<Value>(&bytes).expect("our own JSON");
             return Self::value(call, code, &value);
@@ -76,8 +139,8 @@ impl Answer {
         Self::body(code, "application/json", bytes.into())
     }
 
-    /// Answers with a value as it is.
-    pub(super) fn value(call: &Call, code: u16, value: &Value) -> Self {
+    /// Answers with a value, unchanged.
+    pub(super) fn value(call: &AuthorizedRequest, code: u16, value: &Value) -> Self {
         Self::encoded(code, value, call.accepted)
     }
 
@@ -86,14 +149,14 @@ impl Answer {
         if accepted.media == AnswerEncoding::Protobuf
             && let Some(bytes) = protobuf::encode(value)
         {
-            return Self::body(code, PROTOBUF, bytes.into());
+            return Self::body(code, protobuf::CONTENT_TYPE, bytes.into());
         }
         let bytes = Bytes::from(negotiate::encode(value, &accepted));
         Self::body(code, accepted.media.content_type(), Body::Full(bytes))
     }
 
-    /// Answers with a list in another form than that of its objects, in the requested encoding.
-    pub(super) fn items(call: &Call, items: ListItems) -> Self {
+    /// Answers with a list in a form other than that of its objects, in the requested encoding.
+    pub(super) fn items(call: &AuthorizedRequest, items: ListItems) -> Self {
         match call.accepted.media {
             AnswerEncoding::Json if !call.accepted.pretty => {
                 Self::body(200, "application/json", items.into_body())
@@ -102,8 +165,8 @@ impl Answer {
         }
     }
 
-    /// Answers with a list of objects that does not consist of stored bytes.
-    pub(super) fn list(call: &Call, items: Vec<Value>, meta: &ListMeta<'_>) -> Self {
+    /// Answers with a list of objects that are not sent as stored bytes.
+    pub(super) fn list(call: &AuthorizedRequest, items: Vec<Value>, meta: &ListMeta<'_>) -> Self {
         let resource = &call.resource;
         let items = items.into_iter().map(|item| without_type(call, item)).collect::<Vec<_>>();
         let mut metadata = serde_json::to_value(meta).expect("a list's metadata always encodes");
@@ -123,6 +186,9 @@ impl Answer {
 
     /// Returns the response.
     pub(crate) fn into_response(self) -> Response<Body> {
+        if let Some(response) = self.response {
+            return *response;
+        }
         let mut response = Response::new(self.body);
         *response.status_mut() = http::StatusCode::from_u16(self.code).expect("answers use real codes");
         let headers = response.headers_mut();
@@ -135,8 +201,8 @@ impl Answer {
     }
 }
 
-impl Call {
-    /// Returns how to show objects in the requested form; `None` means as they are.
+impl AuthorizedRequest {
+    /// Returns how to show objects in the requested form; `None` if they are shown as they are.
     pub(super) fn view(&self) -> Option<FormRenderer> {
         let subresource = Some(&*self.path.subresource).filter(|name| !name.is_empty());
         FormRenderer::new(&self.resource, subresource, self.accepted.form)
@@ -154,7 +220,7 @@ impl Call {
 }
 
 /// Removes the kind and version, which items of built-in lists do not have.
-fn without_type(call: &Call, mut item: Value) -> Value {
+fn without_type(call: &AuthorizedRequest, mut item: Value) -> Value {
     if !call.resource.is_custom()
         && let Some(map) = item.as_object_mut()
     {
@@ -164,7 +230,7 @@ fn without_type(call: &Call, mut item: Value) -> Value {
     item
 }
 
-/// Adds a warning to a response. As in Kubernetes, one with control characters is left out.
+/// Adds a warning to a response. As in Kubernetes, a warning with control characters is left out.
 pub(crate) fn add_warning(response: &mut Response<Body>, warning: &str) {
     if warning.chars().any(char::is_control) {
         return;
@@ -175,7 +241,7 @@ pub(crate) fn add_warning(response: &mut Response<Body>, warning: &str) {
     }
 }
 
-/// Returns each warning once, shortened to the limits.
+/// Returns the warnings without duplicates, shortened to the limits.
 fn shorten_warnings(warnings: Vec<String>) -> Vec<String> {
     let mut seen = HashSet::new();
     let mut kept = warnings;
@@ -195,7 +261,7 @@ fn shorten_warnings(warnings: Vec<String>) -> Vec<String> {
     shortened.take_while(is_within).collect()
 }
 
-/// Adds warnings to the result, success or failure, before those that it already has.
+/// Prepends warnings to those of the result, be it a success or a failure.
 pub(super) fn add_warnings(
     result: Result<Answer, Status>,
     mut warnings: Vec<String>,

@@ -1,4 +1,4 @@
-//! Decodes a body into an object: of the right kind, without unknown fields, with defaults.
+//! Decodes a body into an object of the right kind, without unknown fields and with defaults.
 
 use std::collections::HashSet;
 
@@ -12,22 +12,22 @@ use homeostat_api::schema;
 use homeostat_api::status::Status;
 use serde_json::Value;
 
-use super::Call;
+use super::AuthorizedRequest;
 use super::options::Strictness;
 use super::patched_type;
 use super::pipeline::ObjectDraft;
 use crate::normalize_object::normalize;
 
-/// The file in which Kubernetes registers its types, as its refusals name it.
+/// The file in which Kubernetes registers its types, as named in its refusals.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 
-/// The start of the refusal of a configuration that is not YAML, and the stage in which that was found.
+/// The beginning of the refusal of a configuration that is not YAML, and the stage in which this is detected.
 const NOT_YAML: &str = "error decoding YAML: ";
 const CONVERTING: &str = "error converting YAML to JSON: ";
 
 /// Decodes the object in a request body.
 pub(super) fn decode_object(
-    call: &Call,
+    call: &AuthorizedRequest,
     bytes: &[u8],
     strictness: Strictness,
 ) -> Result<ObjectDraft, Status> {
@@ -59,7 +59,7 @@ pub(super) fn decode_object(
     Ok(ObjectDraft { object, warnings, has_managers: false })
 }
 
-/// Removes duplicate owners and returns a warning about them. `when` is the wording of Kubernetes for patches.
+/// Removes duplicate owners and returns a warning about them. `when` is Kubernetes' wording for patches.
 fn drop_equal_owners(object: &mut Value, when: &str) -> Option<String> {
     let owners = object.get_mut("metadata")?.get_mut("ownerReferences")?.as_array_mut()?;
     if owners.len() < 2 {
@@ -86,15 +86,18 @@ fn drop_equal_owners(object: &mut Value, when: &str) -> Option<String> {
 
 /// Reads a body of the version and kind expected here, in any encoding. Custom kinds do not support protobuf.
 pub(super) fn read_body(
-    call: &Call,
+    call: &AuthorizedRequest,
     bytes: &[u8],
     wants_duplicates: bool,
     (api_version, kind): (&str, &str),
 ) -> Result<decode::DecodedBody, Status> {
     let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media = match negotiate::body_encoding(content_type)? {
-        BodyEncoding::Json => decode::BodyFormat::Json,
-        BodyEncoding::Yaml => decode::BodyFormat::Yaml,
+        BodyEncoding::Json if call.resource.is_custom() && *kind == *call.resource.kind => {
+            decode::TextFormat::Json
+        }
+        BodyEncoding::Json => decode::TextFormat::TypedJson,
+        BodyEncoding::Yaml => decode::TextFormat::Yaml,
         BodyEncoding::Protobuf if call.resource.is_custom() && kind != "DeleteOptions" => {
             return Err(negotiate::unsupported_body());
         }
@@ -108,7 +111,7 @@ pub(super) fn read_body(
 
 /// Reads a document that is not an object of the resource (options, a Scale, a review) and decodes it into its type.
 pub(super) fn decode_document(
-    call: &Call,
+    call: &AuthorizedRequest,
     bytes: &[u8],
     (api_version, kind): (&str, &str),
 ) -> Result<Value, Status> {
@@ -117,9 +120,9 @@ pub(super) fn decode_document(
     Ok(value)
 }
 
-/// Decodes such a document as strictly as the client asks for, and returns warnings about it.
+/// Decodes such a document as strictly as the client requests, and returns warnings about it.
 pub(super) fn decode_document_strictly(
-    call: &Call,
+    call: &AuthorizedRequest,
     bytes: &[u8],
     (api_version, kind): (&str, &str),
     strictness: Strictness,
@@ -149,15 +152,15 @@ pub(super) fn decode_into_type(value: &mut Value, (api_version, kind): (&str, &s
 pub(super) struct PatchOrigin<'a> {
     /// Problems found in the patch itself.
     pub(super) problems: &'a [String],
-    /// Whether it was a strategic patch. Those are not decoded from JSON.
+    /// Whether it was a strategic patch. The results of those are not decoded from JSON.
     pub(super) is_strategic: bool,
-    /// What refusals show of it; `None` means the object.
+    /// What refusals show of the patch; `None` means the resulting object.
     pub(super) shown: Option<&'a dyn Fn() -> String>,
 }
 
 /// Decodes the result of a patch.
 pub(super) fn decode_patched(
-    call: &Call,
+    call: &AuthorizedRequest,
     mut object: Value,
     strictness: Strictness,
     origin: PatchOrigin<'_>,
@@ -165,7 +168,7 @@ pub(super) fn decode_patched(
     let of_type = patched_type::check_type(call, &mut object, origin.is_strategic);
     let result = match of_type {
         Ok(dropped) => judge_patched(call, &mut object, strictness, (origin, dropped)),
-        Err(patched_type::TypeRefusal { status, dropped, is_decoded }) => {
+        Err(patched_type::PatchedTypeError { status, dropped, is_decoded }) => {
             let problems = origin.problems.iter().cloned().chain(dropped).collect();
             match judge_problems(problems, strictness, "") {
                 Ok(warnings) if is_decoded => return Err(status.warned(warnings)),
@@ -210,7 +213,7 @@ pub(super) fn patched_document(
 }
 
 fn judge_patched(
-    call: &Call,
+    call: &AuthorizedRequest,
     object: &mut Value,
     strictness: Strictness,
     (origin, dropped): (PatchOrigin<'_>, Vec<String>),
@@ -226,7 +229,7 @@ fn judge_patched(
     judge_problems(problems, strictness, "")
 }
 
-/// Refuses a patch whose result cannot be decoded, as a whole.
+/// Refuses a patch as a whole because its result cannot be decoded.
 fn bad_result(object: &Value, origin: PatchOrigin<'_>, status: &Status) -> Status {
     if status.code != 400 {
         return status.clone();
@@ -244,10 +247,14 @@ pub(super) struct AppliedConfiguration {
 }
 
 impl AppliedConfiguration {
-    pub(super) fn parse(call: &Call, bytes: &[u8], strictness: Strictness) -> Result<Self, Status> {
+    pub(super) fn parse(
+        call: &AuthorizedRequest,
+        bytes: &[u8],
+        strictness: Strictness,
+    ) -> Result<Self, Status> {
         let mut decoded = decode::body(
             bytes,
-            decode::BodyFormat::Yaml,
+            decode::TextFormat::Yaml,
             DuplicateKeyReport::collect_if(strictness != Strictness::Ignore),
         )
         .map_err(|status| Status::bad_request(format!("{NOT_YAML}{CONVERTING}{}", status.message)))?;
@@ -269,7 +276,7 @@ impl AppliedConfiguration {
         Ok(Self { object, complaints: decoded.strict_errors(Vec::new()) })
     }
 
-    /// Judges the text, once its content is known to fit.
+    /// Reports the problems of the text, once its content is known to be valid.
     pub(super) fn judge(&self, strictness: Strictness) -> Result<Vec<String>, Status> {
         match strictness {
             Strictness::Strict if !self.complaints.is_empty() => {
@@ -297,7 +304,7 @@ fn cannot_be_handled(resource: &Resource) -> String {
     format!("{kind} in version {:?} cannot be handled as a {kind}: ", &*resource.version)
 }
 
-/// Refuses, warns or ignores the problems, depending on the strictness.
+/// Refuses, warns about or ignores the problems, depending on the strictness.
 fn judge_problems(problems: Vec<String>, strictness: Strictness, intro: &str) -> Result<Vec<String>, Status> {
     match strictness {
         Strictness::Strict if !problems.is_empty() => {
@@ -309,7 +316,7 @@ fn judge_problems(problems: Vec<String>, strictness: Strictness, intro: &str) ->
     }
 }
 
-/// Checks that the body is of the kind that this endpoint serves. Built-in kinds may omit it.
+/// Checks that the body has the kind that this endpoint serves. Built-in kinds may omit it.
 fn check_type(resource: &Resource, object: &mut Value) -> Result<(), Status> {
     let expected = resource.api_version();
     let Some(map) = object.as_object_mut() else {
@@ -331,12 +338,12 @@ fn check_type(resource: &Resource, object: &mut Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Returns why a body of this type does not fit the resource: the type is unknown, of another kind, or of another
-/// version of the same kind.
+/// Returns why a body of this type does not fit the resource: its type is unknown, is a different kind, or is a
+/// different version of the same kind.
 pub(super) fn wrong_type(resource: &Resource, api_version: &str, kind: &str) -> String {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let intro = format!("{kind} in version {version:?} cannot be handled as a {}: ", resource.kind);
-    // Kubernetes still knows versions that it no longer serves.
+    // Kubernetes still recognizes versions that it no longer serves.
     let is_old = version.contains("beta") || version.contains("alpha");
     let single = kind.strip_suffix("List").unwrap_or(kind);
     if !is_old && schema::built_in(group, version, single).is_none() {

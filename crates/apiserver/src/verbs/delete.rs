@@ -1,4 +1,4 @@
-//! Delete: removes an object, or marks it while finalizers, dependents or a grace period hold it.
+//! Delete: removes an object, or marks it for deletion while finalizers, dependents or a grace period hold it.
 
 use std::sync::Arc;
 
@@ -15,10 +15,11 @@ use serde_json::{Value, json};
 
 use super::decode_body::decode_document;
 use super::pipeline::admit_deletion;
-use super::{Answer, Call};
+use super::{Answer, AuthorizedRequest};
 use crate::backend::{Backend, commit_refusal};
 use crate::stored::convert;
 use crate::stored::encode;
+use crate::write_history::ServerTask;
 
 /// Holds an owner until its dependents are gone.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
@@ -27,7 +28,7 @@ pub(crate) const ORPHAN: &str = "orphan";
 /// The grace period of a Pod that specifies none.
 const POD_GRACE_S: i64 = 30;
 
-/// The file in which Kubernetes registers the options of requests, as its refusals name it.
+/// The file in which Kubernetes registers the options of requests, as named in its refusals.
 const OPTIONS_SCHEME: &str = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
 
 /// What happens to dependents.
@@ -46,7 +47,7 @@ pub(crate) struct DeleteOptions {
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
     pub(crate) is_dry_run: bool,
-    /// Whether it said `orphanDependents: false`. Then the answer says if the object still exists.
+    /// Whether the request contains `orphanDependents: false`. The answer then says whether the object still exists.
     pub(crate) must_report_if_kept: bool,
     /// The options as they were sent, for admission.
     pub(crate) sent: Value,
@@ -54,12 +55,12 @@ pub(crate) struct DeleteOptions {
 
 impl DeleteOptions {
     /// Parses the options of a request: its body, or its query if there is no body.
-    pub(super) fn parse(call: &Call, body: &[u8]) -> Result<Self, Status> {
+    pub(super) fn parse(call: &AuthorizedRequest, body: &[u8]) -> Result<Self, Status> {
         let options = if body.is_empty() { Self::query_json(call)? } else { Self::body_json(call, body)? };
         Self::from_json(&options)
     }
 
-    fn body_json(call: &Call, body: &[u8]) -> Result<Value, Status> {
+    fn body_json(call: &AuthorizedRequest, body: &[u8]) -> Result<Value, Status> {
         let options = decode_document(call, body, ("v1", "DeleteOptions"))?;
         if let Some(kind) = options["kind"].as_str()
             && !kind.is_empty()
@@ -73,7 +74,7 @@ impl DeleteOptions {
         Ok(options)
     }
 
-    fn query_json(call: &Call) -> Result<Value, Status> {
+    fn query_json(call: &AuthorizedRequest) -> Result<Value, Status> {
         let query = &call.query;
         let mut options = json!({});
         if let Some(policy) = query.value("propagationPolicy") {
@@ -85,7 +86,7 @@ impl DeleteOptions {
         if let Some(seconds) = query.number("gracePeriodSeconds")? {
             options["gracePeriodSeconds"] = seconds.into();
         }
-        // The query names the fields of the preconditions without their parent.
+        // In the query, the fields of the preconditions have no parent.
         for name in ["uid", "resourceVersion"] {
             if let Some(text) = query.value(name).filter(|text| !text.is_empty()) {
                 options["preconditions"][name] = text.into();
@@ -140,7 +141,7 @@ impl DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// Returns warnings about effects that users who did not set these options may not expect.
+    /// Returns warnings about effects that may surprise users who did not set these options.
     pub(super) fn warnings(&self, resource: &Resource) -> Vec<String> {
         if self.policy.is_some() {
             return Vec::new();
@@ -150,7 +151,7 @@ impl DeleteOptions {
     }
 }
 
-/// Checks that the object of this name may be deleted.
+/// Checks that the object with this name may be deleted.
 fn check_delete(resource: &Resource, name: &str) -> Result<(), Status> {
     let Some(protected) = resource.declaration().map(|kind| kind.protected) else { return Ok(()) };
     if protected.names.contains(&name) {
@@ -163,28 +164,23 @@ fn check_delete(resource: &Resource, name: &str) -> Result<(), Status> {
 pub(crate) enum DeletionOutcome {
     /// Deleted: the last state, and the revision of the deletion.
     Gone(Arc<Entry>, Revision),
-    /// Marked, and still there.
+    /// Marked for deletion, and still there.
     Marked(Arc<Entry>),
-    /// What a dry run would have left.
+    /// The state that a dry run would have left.
     DryRun(Value),
 }
 
 /// Deletes the object that the path names.
-pub(super) async fn delete(call: &Call, body: &[u8]) -> Result<Answer, Status> {
+pub(super) async fn delete(call: &AuthorizedRequest, body: &[u8]) -> Result<Answer, Status> {
     let options = DeleteOptions::parse(call, body)?;
     check_delete(&call.resource, &call.path.name)?;
-    let before = call.backend.store.snapshot().get(&call.key()).cloned();
     let removed = remove_admitted(call, &call.path.namespace, &call.path.name, &options).await?;
-    match &removed {
-        DeletionOutcome::Marked(entry) => call.record_write(before.as_ref(), Some(entry)),
-        DeletionOutcome::Gone(entry, _) if !options.is_dry_run => call.record_write(Some(entry), None),
-        DeletionOutcome::Gone(..) | DeletionOutcome::DryRun(_) => {}
-    }
     let held = if options.must_report_if_kept { 202 } else { 200 };
     let answer = match removed {
-        DeletionOutcome::Marked(entry) => Answer::entry(call, held, &entry),
-        DeletionOutcome::DryRun(object) => Answer::object(call, held, &object),
+        DeletionOutcome::Marked(entry) => Answer::entry(call, held, &call.converted(&entry).await?),
+        DeletionOutcome::DryRun(object) => Answer::object(call, held, &in_version(call, object).await?),
         DeletionOutcome::Gone(entry, revision) if call.strategy().returns_object_on_delete => {
+            let entry = call.converted(&entry).await?;
             let mut object = last_state(call, &entry, revision);
             if call.strategy().is_graceful && meta::is_deleting(&object) {
                 mark_for_deletion(&call.backend, &call.resource, &mut object, 0);
@@ -192,20 +188,32 @@ pub(super) async fn delete(call: &Call, body: &[u8]) -> Result<Answer, Status> {
             Answer::object(call, 200, &object)
         }
         DeletionOutcome::Gone(entry, _) => {
-            Ok(Answer::value(call, 200, &success_status(call, &encode::decode(&entry))))
+            Ok(Answer::value(call, 200, &success_status(call, &encode::parse_entry(&entry))))
         }
     };
     answer.map(|answer| answer.warned(options.warnings(&call.resource)))
 }
 
+/// Converts a stored object to the version of the request.
+async fn in_version(call: &AuthorizedRequest, object: Value) -> Result<Value, Status> {
+    if object["apiVersion"] == *call.resource.api_version() {
+        return Ok(object);
+    }
+    if !call.has_converter() {
+        return Ok(homeostat_api::convert::to_version(&call.resource, object));
+    }
+    let conversions = &call.backend.conversions;
+    conversions.object(&call.resource, &call.resource.version, object, call.slot.as_ref()).await
+}
+
 /// Returns the last state of the object, at the revision of its deletion.
-pub(super) fn last_state(call: &Call, entry: &Entry, revision: Revision) -> Value {
-    let mut object = convert::decode(&call.resource, entry);
+pub(super) fn last_state(call: &AuthorizedRequest, entry: &Entry, revision: Revision) -> Value {
+    let mut object = convert::decode_in_version(&call.resource, entry);
     meta::set(&mut object, "resourceVersion", Some(revision.to_string().into()));
     object
 }
 
-fn success_status(call: &Call, object: &Value) -> Value {
+fn success_status(call: &AuthorizedRequest, object: &Value) -> Value {
     let details = Details {
         name: call.path.name.clone(),
         group: call.resource.group.to_string(),
@@ -216,33 +224,65 @@ fn success_status(call: &Call, object: &Value) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details.to_json()})
 }
 
-/// Deletes one object for a client, if admission has no objection.
+/// Deletes one object for a client, unless admission refuses.
 pub(super) async fn remove_admitted(
-    call: &Call,
+    call: &AuthorizedRequest,
     namespace: &str,
     name: &str,
     options: &DeleteOptions,
 ) -> Result<DeletionOutcome, Status> {
-    remove_for((&call.backend, &call.resource), (namespace, name), options, Some(call)).await
+    remove_for((&call.backend, &call.resource), (namespace, name), options, DeletionInitiator::Client(call))
+        .await
 }
 
-/// Deletes one object without asking admission: for the background tasks, and after it was asked about an eviction.
+/// Deletes a Pod for a client without consulting admission, which already reviewed the eviction.
+pub(super) async fn remove_evicted(
+    call: &AuthorizedRequest,
+    options: &DeleteOptions,
+) -> Result<DeletionOutcome, Status> {
+    let object = (call.path.namespace.as_str(), call.path.name.as_str());
+    remove_for((&call.backend, &call.resource), object, options, DeletionInitiator::Evicter(call)).await
+}
+
+/// Deletes one object for a background task, without consulting admission.
 pub(crate) async fn remove(
-    backend: &Backend,
+    (backend, task): (&Backend, ServerTask),
     resource: &Resource,
-    namespace: &str,
-    name: &str,
+    object: (&str, &str),
     options: &DeleteOptions,
 ) -> Result<DeletionOutcome, Status> {
-    remove_for((backend, resource), (namespace, name), options, None).await
+    remove_for((backend, resource), object, options, DeletionInitiator::Task(task)).await
 }
 
-/// The only way in which objects are deleted. Admission is asked about deletions for a `call`.
+/// Who deletes an object.
+#[derive(Clone, Copy)]
+enum DeletionInitiator<'a> {
+    /// A client. Admission reviews the deletion.
+    Client(&'a AuthorizedRequest),
+    /// A client that evicts a Pod.
+    Evicter(&'a AuthorizedRequest),
+    /// The server itself.
+    Task(ServerTask),
+}
+
+impl DeletionInitiator<'_> {
+    /// Records in the history that the object was deleted or marked for deletion.
+    fn record(self, backend: &Backend, resource: &Resource, before: &Arc<Entry>, after: Option<&Arc<Entry>>) {
+        match self {
+            Self::Client(call) | Self::Evicter(call) => call.record_write(Some(before), after),
+            Self::Task(task) => {
+                backend.writes.record_own(task, resource, (Some(before), after), backend.clock.now());
+            }
+        }
+    }
+}
+
+/// Deletes an object. This is the only way in which objects are deleted.
 async fn remove_for(
     (backend, resource): (&Backend, &Resource),
     (namespace, name): (&str, &str),
     options: &DeleteOptions,
-    call: Option<&Call>,
+    remover: DeletionInitiator<'_>,
 ) -> Result<DeletionOutcome, Status> {
     let key = crate::backend::key_of(resource, namespace, name);
     loop {
@@ -250,8 +290,10 @@ async fn remove_for(
         let entry = snapshot.get(&key).ok_or_else(|| Status::not_found(&resource.about(name)))?;
         let object = convert::decode_stored(resource, entry);
         check_preconditions(resource, &object, entry, options)?;
-        if let Some(call) = call {
-            admit_deletion(call, name, &convert::decode(resource, entry), &options.sent).await?;
+        if let DeletionInitiator::Client(call) = remover {
+            let shown = call.converted(entry).await?;
+            let shown = convert::decode_in_version(resource, &shown);
+            admit_deletion(call, name, &shown, &options.sent).await?;
         }
         let (op, marked) = plan_deletion(backend, resource, &object, options);
         let is_last_mark = marked
@@ -270,6 +312,7 @@ async fn remove_for(
                 if is_last_mark {
                     continue;
                 }
+                remover.record(backend, resource, entry, left.as_ref());
                 let gone = || DeletionOutcome::Gone(Arc::clone(entry), committed.revision);
                 return Ok(left.map_or_else(gone, DeletionOutcome::Marked));
             }
@@ -306,7 +349,7 @@ pub(super) fn check_preconditions(
     Ok(())
 }
 
-/// Returns the write of a deletion (`None` if nothing changes) and, if the object stays, its new state.
+/// Returns the write that carries out a deletion (`None` if nothing changes) and, if the object stays, its new state.
 fn plan_deletion(
     backend: &Backend,
     resource: &Resource,
@@ -317,7 +360,7 @@ fn plan_deletion(
     let begin = resource.declaration().and_then(|kind| kind.deletion.begin);
     if let Some(begin) = begin.filter(|_| !meta::is_deleting(object)) {
         begin(&mut marked, &backend.now_text());
-        return (Some(Op::Put(encode::encode(resource, &marked))), Some(marked));
+        return (Some(Op::Put(encode::encode_stored_version(resource, &marked))), Some(marked));
     }
     meta::set_finalizers(&mut marked, finalizers_after(resource, object, options.policy));
     let grace_s = grace_period(resource, object, options.grace_s);
@@ -329,7 +372,7 @@ fn plan_deletion(
     if marked == *object {
         return (None, Some(marked));
     }
-    let value = encode::encode(resource, &marked);
+    let value = encode::encode_stored_version(resource, &marked);
     (Some(Op::Put(value)), Some(marked))
 }
 
@@ -338,7 +381,7 @@ fn mark_for_deletion(backend: &Backend, resource: &Resource, object: &mut Value,
     let old_grace_s = object["metadata"]["deletionGracePeriodSeconds"].as_i64();
     let rules = resource.declaration().map(|kind| kind.deletion);
     if rules.is_some_and(|rules| rules.begin.is_some()) && old_grace_s.is_none() {
-        // An object that began with a mark of its own has no grace period until it is deleted again.
+        // An object whose deletion began with its kind's own mark has no grace period until it is deleted again.
         meta::set(object, "deletionGracePeriodSeconds", Some(0.into()));
         return;
     }
@@ -359,12 +402,12 @@ fn mark_for_deletion(backend: &Backend, resource: &Resource, object: &mut Value,
     }
 }
 
-/// Adds the seconds, up to the largest timestamp: a period may be any number that a client can write.
+/// Adds the seconds, up to the maximum timestamp: a period may be any number that a client can write.
 fn add_seconds(at: Timestamp, seconds: i64) -> Timestamp {
     at.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
 }
 
-/// Returns when the first deletion was requested: the mark minus its grace period. `None` if the mark is the largest
+/// Returns when the first deletion was requested: the mark minus its grace period. `None` if the mark is the maximum
 /// timestamp, which does not reveal it.
 fn requested_at(object: &Value, grace_s: Option<i64>) -> Option<Timestamp> {
     let at = meta::text(object, "deletionTimestamp").parse::<Timestamp>().ok()?;

@@ -4,15 +4,15 @@ use homeostat_api::status::Status;
 
 use super::delete::{DeleteOptions, remove_admitted};
 use super::list::SelectedEntries;
-use super::{Answer, Call};
+use super::{Answer, AuthorizedRequest};
 
-/// Deletes the objects that a list with the same options would return, and answers with that list, in their last
+/// Deletes the objects that a list with the same options would return, and answers with that list, showing their last
 /// state.
-pub(super) async fn delete_collection(call: &Call, body: &[u8]) -> Result<Answer, Status> {
+pub(super) async fn delete_collection(call: &AuthorizedRequest, body: &[u8]) -> Result<Answer, Status> {
     if call.resource.namespaced && call.path.namespace.is_empty() {
         return Err(Status::method_not_allowed());
     }
-    let chosen = SelectedEntries::to_delete(call)?;
+    let chosen = SelectedEntries::to_delete(call).await?;
     let options = DeleteOptions::parse(call, body)?;
     for key in chosen.entries.iter().map(|entry| &entry.key) {
         match remove_admitted(call, key.namespace(), key.name(), &options).await {

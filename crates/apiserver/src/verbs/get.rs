@@ -3,19 +3,19 @@
 use homeostat_api::status::Status;
 use homeostat_core::Revision;
 
-use super::{Answer, Call};
+use super::{Answer, AuthorizedRequest};
 
 /// Reads one object.
-pub(super) fn get(call: &Call) -> Result<Answer, Status> {
+pub(super) async fn get(call: &AuthorizedRequest) -> Result<Answer, Status> {
     check_revision_reached(call, call.query.get("resourceVersion"))?;
     let snapshot = call.backend.store.snapshot();
     let entry = snapshot.get(&call.key()).ok_or_else(|| call.not_found())?;
-    Answer::entry(call, 200, entry)
+    Answer::entry(call, 200, &call.converted(entry).await?)
 }
 
 /// Checks the requested revision. Every read shows the newest state, so any past revision is satisfied; a future one
 /// is refused.
-pub(super) fn check_revision_reached(call: &Call, asked: &str) -> Result<(), Status> {
+pub(super) fn check_revision_reached(call: &AuthorizedRequest, asked: &str) -> Result<(), Status> {
     if asked.is_empty() {
         return Ok(());
     }
@@ -27,7 +27,7 @@ pub(super) fn check_revision_reached(call: &Call, asked: &str) -> Result<(), Sta
 /// Parses a resourceVersion: digits and nothing else, not even a sign.
 ///
 /// # Errors
-/// Returns the message of Kubernetes for a text that is not a number.
+/// Returns Kubernetes' message for a string that is not a number.
 pub(super) fn parse_revision(text: &str) -> Result<Revision, String> {
     let digits = text.parse::<Revision>().ok().filter(|_| !text.starts_with('+'));
     digits.ok_or_else(|| {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use homeostat_api::field::{Error, Errors, FieldPath};
+use homeostat_api::response_forms::ListMeta;
 use homeostat_api::status::Status;
-use homeostat_api::table::ListMeta;
 use homeostat_core::{Key, Revision};
 use homeostat_store::{Entry, Error as StoreError, Snapshot};
 use serde_json::{Value, json};
@@ -12,13 +12,16 @@ use serde_json::{Value, json};
 use super::get::revision_too_large;
 use super::list_items::ListItems;
 use super::request_selectors::RequestSelectors;
-use super::{Answer, Call};
+use super::{Answer, AuthorizedRequest};
 use crate::continue_token::{ContinueToken, TokenSnapshot};
 use crate::stored::convert;
 
+/// How many entries are passed to a converter at a time. If they are large, each call contains fewer.
+const CONVERTED_CHUNK: usize = 500;
+
 /// Lists the objects that match the path and the selectors.
-pub(super) fn list(call: &Call) -> Result<Answer, Status> {
-    SelectedEntries::select(call, &ListRequest::parse(call)?)?.answer(call)
+pub(super) async fn list(call: &AuthorizedRequest) -> Result<Answer, Status> {
+    SelectedEntries::select(call, &ListRequest::parse(call)?).await?.answer(call)
 }
 
 /// The entries that a request selects at one moment, and the metadata of their list.
@@ -28,20 +31,24 @@ pub(super) struct SelectedEntries {
 }
 
 impl SelectedEntries {
-    /// Selects the objects for a deletion of the collection. It lists in pages of its own, and a version named for a
-    /// page must match exactly unless another match is requested.
-    pub(super) fn to_delete(call: &Call) -> Result<Self, Status> {
+    /// Selects the objects for a deletion of the collection. This lists in its own pages, and a version given for a
+    /// page must match exactly unless a different match is requested.
+    pub(super) async fn to_delete(call: &AuthorizedRequest) -> Result<Self, Status> {
         let mut request = ListRequest::parse(call)?;
         request.is_exact |= call.query.get("resourceVersionMatch").is_empty();
-        Self::select(call, &request)
+        Self::select(call, &request).await
     }
 
-    fn select(call: &Call, request: &ListRequest) -> Result<Self, Status> {
+    async fn select(call: &AuthorizedRequest, request: &ListRequest) -> Result<Self, Status> {
         let selection = RequestSelectors::parse(call)?;
         let (snapshot, after) = request.snapshot(call)?;
         let left = request.token.as_ref().and_then(|token| token.left);
         let from = (after.as_deref().unwrap_or_default(), left);
-        let page = ListPage::read(call, &selection, &snapshot, from, request.limit);
+        let page = if call.has_converter() {
+            Box::pin(ListPage::read_converted(call, &selection, &snapshot, from, request.limit)).await?
+        } else {
+            ListPage::read(call, &selection, &snapshot, from, request.limit)
+        };
         if page.next.is_some() {
             call.backend.store.pin(&snapshot);
         }
@@ -50,7 +57,7 @@ impl SelectedEntries {
     }
 
     /// Answers with the list, in the requested form.
-    pub(super) fn answer(self, call: &Call) -> Result<Answer, Status> {
+    pub(super) fn answer(self, call: &AuthorizedRequest) -> Result<Answer, Status> {
         let Self { entries, head } = self;
         if call.wants_bytes() {
             let body = ListItems::stored(call, &head, entries).into_body();
@@ -64,7 +71,7 @@ impl SelectedEntries {
         if let Some(view) = call.view() {
             return Ok(Answer::items(call, ListItems::viewed(call, view, &meta, entries)?));
         }
-        let items = entries.iter().map(|entry| convert::decode(&call.resource, entry)).collect();
+        let items = entries.iter().map(|entry| convert::decode_in_version(&call.resource, entry)).collect();
         Ok(Answer::list(call, items, &meta))
     }
 }
@@ -78,7 +85,7 @@ struct ListRequest {
 }
 
 impl ListRequest {
-    fn parse(call: &Call) -> Result<Self, Status> {
+    fn parse(call: &AuthorizedRequest) -> Result<Self, Status> {
         let query = &call.query;
         let (revision, matching) = (query.get("resourceVersion"), query.get("resourceVersionMatch"));
         check_match(query.has("sendInitialEvents"), revision, matching, query.get("continue"))?;
@@ -98,7 +105,7 @@ impl ListRequest {
                     .map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))?,
             ),
         };
-        // Any version is served from the newest state, where Kubernetes ignores the limit.
+        // Requests for "any version" are served from the newest state, where Kubernetes ignores the limit.
         let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0);
         let limit = limit.filter(|_| revision != Some(Revision::ZERO) || matching == "Exact");
         let is_exact = matching == "Exact" || (matching.is_empty() && limit.is_some());
@@ -106,7 +113,7 @@ impl ListRequest {
     }
 
     /// Returns the snapshot to list, and the key to start after.
-    fn snapshot(&self, call: &Call) -> Result<(Snapshot, Option<String>), Status> {
+    fn snapshot(&self, call: &AuthorizedRequest) -> Result<(Snapshot, Option<String>), Status> {
         let store = &call.backend.store;
         if let Some(token) = &self.token {
             return token_snapshot(call, token);
@@ -121,7 +128,7 @@ impl ListRequest {
     }
 }
 
-fn snapshot_at(call: &Call, revision: Revision) -> Result<Snapshot, Status> {
+fn snapshot_at(call: &AuthorizedRequest, revision: Revision) -> Result<Snapshot, Status> {
     call.backend.store.snapshot_at(revision).map_err(|error| match error {
         StoreError::Compacted { .. } => {
             Status::expired("The resourceVersion for the provided list is too old.")
@@ -131,12 +138,15 @@ fn snapshot_at(call: &Call, revision: Revision) -> Result<Snapshot, Status> {
     })
 }
 
-/// Returns the separator between the prefix and a name where there are no namespaces. Tokens leave it out.
-fn no_namespace(call: &Call) -> &'static str {
+/// Returns the separator between the prefix and a name if there are no namespaces. Tokens omit it.
+fn no_namespace(call: &AuthorizedRequest) -> &'static str {
     if call.resource.namespaced { "" } else { "/" }
 }
 
-fn token_snapshot(call: &Call, token: &ContinueToken) -> Result<(Snapshot, Option<String>), Status> {
+fn token_snapshot(
+    call: &AuthorizedRequest,
+    token: &ContinueToken,
+) -> Result<(Snapshot, Option<String>), Status> {
     let after = format!("{}{}{}", call.prefix(), no_namespace(call), token.start);
     let TokenSnapshot::At(revision) = token.position else {
         return Ok((call.backend.store.snapshot(), Some(after)));
@@ -194,7 +204,7 @@ struct ListPage {
 
 impl ListPage {
     fn read(
-        call: &Call,
+        call: &AuthorizedRequest,
         selection: &RequestSelectors,
         snapshot: &Snapshot,
         (after, left): (&str, Option<usize>),
@@ -219,8 +229,49 @@ impl ListPage {
     }
 }
 
+impl ListPage {
+    /// Reads a page of objects that a webhook converts. Selectors apply to its results, so entries are converted
+    /// until enough of them match.
+    async fn read_converted(
+        call: &AuthorizedRequest,
+        selection: &RequestSelectors,
+        snapshot: &Snapshot,
+        (after, left): (&str, Option<usize>),
+        limit: Option<usize>,
+    ) -> Result<Self, Status> {
+        let prefix = call.prefix();
+        let wanted = limit.map_or(usize::MAX, |limit| limit + 1);
+        let (mut entries, mut after) = (Vec::new(), after.to_owned());
+        while entries.len() < wanted {
+            let chunk: Vec<_> =
+                snapshot.range(&prefix, &after).take(CONVERTED_CHUNK.min(wanted)).cloned().collect();
+            let Some(last) = chunk.last() else { break };
+            last.key.as_str().clone_into(&mut after);
+            let converted = call.converted_all(chunk).await?;
+            entries.extend(converted.into_iter().filter(|entry| selection.matches(entry)));
+        }
+        let Some(limit) = limit.filter(|limit| entries.len() > *limit) else {
+            return Ok(Self { entries, next: None, remaining: 0 });
+        };
+        entries.truncate(limit);
+        let next = entries.last().map(|entry| entry.key.clone());
+        let remaining = match (left, &next) {
+            _ if selection.has_selectors() => 1,
+            (Some(left), _) => left.saturating_sub(entries.len()).max(1),
+            (None, Some(next)) => snapshot.range(&prefix, next.as_str()).count(),
+            (None, None) => 0,
+        };
+        Ok(Self { entries, next, remaining })
+    }
+}
+
 /// Returns the metadata of the list.
-fn list_metadata(call: &Call, selection: &RequestSelectors, snapshot: &Snapshot, page: &ListPage) -> Value {
+fn list_metadata(
+    call: &AuthorizedRequest,
+    selection: &RequestSelectors,
+    snapshot: &Snapshot,
+    page: &ListPage,
+) -> Value {
     let mut metadata = json!({ "resourceVersion": snapshot.revision().to_string() });
     if let Some(next) = &page.next {
         let start = next.as_str()[call.prefix().as_str().len() + no_namespace(call).len()..].to_owned();

@@ -1,13 +1,13 @@
 //! The items of a list, written while they are sent, between the head and the tail of the list.
 //!
-//! Objects are shown as they are stored, by copying their bytes, or in another form (tables, bare metadata).
+//! Objects are shown as they are stored, by copying their bytes, or in a different form (tables, metadata only).
 //!
-//! **Invariant:** a list of any length costs one piece at a time: an object that is shown in another form is parsed
-//! when its turn comes and then dropped, and a large one that is shown as it is stored is not copied. A client that
-//! stops reading holds the stored objects and one piece; the size of those that were changed in the meantime is known
-//! ([`RetainedObjects`]). No piece occupies the thread for more than some milliseconds: it ends after a certain amount
-//! of work ([`PIECE_WORK_MAX`]), other tasks run before the next, and a large object that must be parsed is a piece of
-//! its own, made outside of the serving threads.
+//! **Invariant:** a list of any length costs one piece at a time: an object that is shown in a different form is
+//! parsed when its turn comes and then dropped, and a large one that is shown as it is stored is not copied. A client
+//! that stops reading holds the stored objects and one piece; the size of those that were changed in the meantime is
+//! known ([`RetainedObjects`]). No piece occupies the thread for more than a few milliseconds: it ends after a
+//! certain amount of work ([`PIECE_WORK_MAX`]), other tasks run before the next, and a large object that must be
+//! parsed becomes a separate piece, produced outside the serving threads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,23 +15,23 @@ use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use homeostat_api::encode;
 use homeostat_api::resource::Resource;
+use homeostat_api::response_forms::{FormRenderer, ListMeta};
 use homeostat_api::status::Status;
-use homeostat_api::table::{FormRenderer, ListMeta};
 use homeostat_store::{Entry, SharedStore};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Call, text_cost};
+use super::{AuthorizedRequest, text_cost};
 use crate::body::{Body, PIECE_BYTES, RetainedObjects};
-use crate::expensive::{EXPENSIVE_BYTES, UserQueue};
+use crate::expensive_requests::{EXPENSIVE_BYTES, UserQueue};
 use crate::stored::convert;
 
-/// By how much the last item of a piece usually exceeds it: saves the last growth of the buffer.
+/// By how much the last item of a piece usually exceeds it. This saves the last growth of the buffer.
 const EXCESS_BYTES: usize = 4096;
-/// The work after which a piece ends however short it is, in parsed bytes: some five milliseconds. Rows may be much
-/// shorter than their objects.
+/// The work after which a piece ends no matter how short it is, in parsed bytes: about five milliseconds. Rows may be
+/// much shorter than their objects.
 pub(super) const PIECE_WORK_MAX: usize = 512 * 1024;
-/// Bytes that are parsed in about the time of one evaluation step.
+/// The number of bytes that are parsed in about the time of one evaluation step.
 const BYTES_PER_STEP: usize = 8;
 
 /// A list that is being sent.
@@ -50,7 +50,7 @@ pub(super) struct ListItems {
     queue: UserQueue,
 }
 
-/// The part of a list that is not sent yet.
+/// The part of a list that has not been sent yet.
 struct UnsentItems {
     objects: Mutex<UnsentObjects>,
     store: SharedStore,
@@ -58,7 +58,7 @@ struct UnsentItems {
 
 struct UnsentObjects {
     entries: std::vec::IntoIter<Arc<Entry>>,
-    /// The one that is sent without being copied.
+    /// The entry that is being sent without being copied.
     current: Option<Arc<Entry>>,
 }
 
@@ -97,7 +97,7 @@ enum ItemForm {
 
 impl ListItems {
     /// Lists the objects as they are, with `head` as the metadata.
-    pub(super) fn stored(call: &Call, head: &Value, entries: Vec<Arc<Entry>>) -> Self {
+    pub(super) fn stored(call: &AuthorizedRequest, head: &Value, entries: Vec<Arc<Entry>>) -> Self {
         let (kind, api_version) = (call.resource.list_kind(), call.resource.api_version());
         let (start, end, prefix) = if call.resource.is_custom() {
             let start = format!(r#"{{"apiVersion":"{api_version}","items":["#);
@@ -110,9 +110,9 @@ impl ListItems {
         Self::new(call, entries, ItemForm::Stored { prefix }, start.into_bytes(), end)
     }
 
-    /// Lists the objects in another form. Refuses a form that lists do not have.
+    /// Lists the objects in a different form. Refuses a form that does not exist for lists.
     pub(super) fn viewed(
-        call: &Call,
+        call: &AuthorizedRequest,
         view: FormRenderer,
         meta: &ListMeta<'_>,
         entries: Vec<Arc<Entry>>,
@@ -126,7 +126,13 @@ impl ListItems {
         Ok(Self::new(call, entries, ItemForm::View { view, now }, start, end))
     }
 
-    fn new(call: &Call, entries: Vec<Arc<Entry>>, shown: ItemForm, start: Vec<u8>, end: String) -> Self {
+    fn new(
+        call: &AuthorizedRequest,
+        entries: Vec<Arc<Entry>>,
+        shown: ItemForm,
+        start: Vec<u8>,
+        end: String,
+    ) -> Self {
         Self {
             resource: Arc::clone(&call.resource),
             left: Arc::new(UnsentItems {
@@ -144,7 +150,7 @@ impl ListItems {
         }
     }
 
-    /// Returns the body: a small one immediately, a large one as pieces made while it is sent.
+    /// Returns the body: a small one immediately, a large one as pieces that are produced while it is sent.
     pub(super) fn into_body(mut self) -> Body {
         let first = self.piece();
         if self.is_done {
@@ -178,13 +184,13 @@ impl ListItems {
         match self.left.first().filter(|entry| self.uncopied.is_empty() && self.is_large(entry)) {
             Some(entry) => {
                 let (cost, queue) = (text_cost(&entry.bytes), self.queue.clone());
-                Some(queue.make(cost, || self.piece()).await)
+                Some(queue.run_when_permitted(cost, || self.piece()).await)
             }
             None => Some(self.piece()),
         }
     }
 
-    /// Returns whether parsing this object is too much work for the serving threads.
+    /// Returns whether parsing this object is too much work for a serving thread.
     fn is_large(&self, entry: &Entry) -> bool {
         entry.bytes.len() >= EXPENSIVE_BYTES && self.shown.is_parsed(&self.resource, entry)
     }
@@ -231,7 +237,7 @@ impl ItemForm {
         }
     }
 
-    /// Returns the bytes of a large item that is shown as it is stored; writes what comes before them.
+    /// Returns the bytes of a large item that is shown as it is stored, after writing what precedes them.
     fn uncopied(&self, piece: &mut Vec<u8>, resource: &Resource, entry: &Entry) -> Option<Bytes> {
         let Self::Stored { prefix } = self else { return None };
         if entry.bytes.len() < PIECE_BYTES || !convert::is_current(resource, entry) {
@@ -242,7 +248,7 @@ impl ItemForm {
         Some(bytes)
     }
 
-    /// Writes an item, and returns how much work it was.
+    /// Writes an item, and returns how much work it took.
     fn item_into(&self, piece: &mut Vec<u8>, resource: &Resource, entry: &Entry) -> usize {
         match self {
             Self::Stored { prefix } if convert::is_current(resource, entry) => {
@@ -254,7 +260,7 @@ impl ItemForm {
                 entry.bytes.len()
             }
             Self::View { view, now } => {
-                let steps = view.item_into(piece, &convert::decode(resource, entry), *now);
+                let steps = view.item_into(piece, &convert::decode_in_version(resource, entry), *now);
                 entry.bytes.len() + steps * BYTES_PER_STEP
             }
         }

@@ -1,24 +1,24 @@
-//! `pods/log`: finds the container, checks the options, then lets the node that runs the Pod read the log.
+//! `pods/log`: finds the container, checks the options, then reads the log through the node that runs the Pod.
 
 use homeostat_api::field::{Error, Errors, FieldPath};
 use homeostat_api::kinds::core::node::NODE;
 use homeostat_api::object::meta;
 use homeostat_api::status::Status;
-use homeostat_core::log::{LogRefusal, LogRequest};
+use homeostat_core::container_log::{LogRefusal, LogRequest};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{Answer, Call};
+use super::{Answer, AuthorizedRequest};
 use crate::backend::key_of;
 use crate::body::Body;
 use crate::request::Query;
 use crate::stored::encode;
 
 /// Answers with the log of one container.
-pub(super) async fn log(call: &Call) -> Result<Answer, Status> {
+pub(super) async fn log(call: &AuthorizedRequest) -> Result<Answer, Status> {
     let pod = {
         let snapshot = call.backend.store.snapshot();
-        encode::decode(snapshot.get(&call.key()).ok_or_else(|| call.not_found())?)
+        encode::parse_entry(snapshot.get(&call.key()).ok_or_else(|| call.not_found())?)
     };
     let mut request = parse_options(&call.query, &call.path.name, call.backend.clock.now())?;
     request.pod = meta::uid(&pod).into();
@@ -40,7 +40,7 @@ fn plain_text_answer(body: Body) -> Answer {
     Answer::body(200, "text/plain", body)
 }
 
-/// Parses the options of the query, as Kubernetes checks them.
+/// Parses the options of the query, with the same checks as Kubernetes.
 fn parse_options(query: &Query, pod: &str, now: Timestamp) -> Result<LogRequest, Status> {
     let mut errors = Errors::new();
     let tail = number_option(query, "tailLines", 0, &mut errors)?;
@@ -54,7 +54,7 @@ fn parse_options(query: &Query, pod: &str, now: Timestamp) -> Result<LogRequest,
         return Err(Status::invalid("", "PodLogOptions", pod, &errors));
     }
     let since = match since_seconds {
-        // A time before the epoch is no limit.
+        // A time before the epoch means no limit.
         Some(seconds) => i64::try_from(seconds)
             .ok()
             .and_then(|seconds| now.checked_sub(SignedDuration::from_secs(seconds)).ok()),
@@ -102,7 +102,7 @@ fn time_option(query: &Query) -> Result<Option<Timestamp>, Status> {
 }
 
 /// Returns the requested container.
-pub(super) fn requested_container(call: &Call, pod: &Value) -> Result<String, Status> {
+pub(super) fn requested_container(call: &AuthorizedRequest, pod: &Value) -> Result<String, Status> {
     let (asked, name) = (call.query.get("container"), &call.path.name);
     let all = ["initContainers", "containers", "ephemeralContainers"]
         .map(|list| container_names(pod, list))
@@ -123,8 +123,8 @@ fn container_names<'a>(pod: &'a Value, list: &str) -> Vec<&'a str> {
     pod["spec"][list].as_array().into_iter().flatten().filter_map(|one| one["name"].as_str()).collect()
 }
 
-/// Returns the refusal for a node whose Pods nobody here runs.
-fn node_unreachable(call: &Call, node: &str) -> Status {
+/// Returns the refusal for a node that no source here runs.
+pub(super) fn node_unreachable(call: &AuthorizedRequest, node: &str) -> Status {
     let table = call.backend.registry.table();
     let nodes = table.built_in(&NODE);
     if call.backend.store.snapshot().get(&key_of(nodes, "", node)).is_none() {
@@ -133,7 +133,7 @@ fn node_unreachable(call: &Call, node: &str) -> Status {
     Status::unavailable(format!("cannot reach the node {node:?}: this server does not run it"))
 }
 
-fn log_refusal(call: &Call, pod: &Value, container: &str, refusal: LogRefusal) -> Status {
+fn log_refusal(call: &AuthorizedRequest, pod: &Value, container: &str, refusal: LogRefusal) -> Status {
     let name = &call.path.name;
     match refusal {
         LogRefusal::NotStarted => Status::bad_request(match state_of(pod, container) {
@@ -150,7 +150,8 @@ fn log_refusal(call: &Call, pod: &Value, container: &str, refusal: LogRefusal) -
     }
 }
 
-/// Returns the state of a container that is not running, from the Pod's status: what it waits for, or why it ended.
+/// Returns the state of a container that is not running, from the Pod's status: what it is waiting for, or why it
+/// ended.
 fn state_of<'a>(pod: &'a Value, container: &str) -> Option<(&'static str, &'a str)> {
     const LISTS: [&str; 3] = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
     let mut all = LISTS.iter().flat_map(|list| pod["status"][*list].as_array().into_iter().flatten());

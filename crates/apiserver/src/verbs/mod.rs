@@ -1,4 +1,4 @@
-//! One verb per file. A [`Call`] is an authorized request for one resource; each verb turns it into an [`Answer`].
+//! One verb per file. A [`AuthorizedRequest`] is an authorized request for one resource; each verb turns it into an [`Answer`].
 //!
 //! Shared by the writing verbs: [`decode_body`] (from body to object), [`pipeline`] (everything that follows, in
 //! order). Shared by all: [`answer`] (from object to response in the requested form).
@@ -8,6 +8,7 @@ mod create;
 mod decode_body;
 mod delete;
 mod delete_collection;
+mod exec_attach_port_forward;
 mod get;
 mod list;
 mod list_items;
@@ -17,6 +18,7 @@ mod patch;
 mod patched_type;
 mod pipeline;
 mod pod_actions;
+mod proxy;
 mod request_selectors;
 mod review;
 mod scale;
@@ -45,21 +47,22 @@ pub(crate) use review::ReviewRequest;
 use crate::admission::{Admission, AdmissionWarnings};
 use crate::auth::Identity;
 use crate::backend::{Backend, key_of};
-use crate::expensive::{EXPENSIVE_BYTES, RequestCost, UserQueue};
+use crate::expensive_requests::{EXPENSIVE_BYTES, RequestCost, UserQueue};
 use crate::request::{Query, ResourcePath, Verb};
 use crate::serve::SlotHandle;
 use crate::stored::convert;
-use crate::write_history::{KeptWrite, agent_text, verb_name};
+use crate::streams::http_proxy::ProxiedRequest;
+use crate::write_history::{RecordedWrite, agent_text, verb_name};
 
-/// The memory of smaller texts is not worth computing: a hundred times their size at worst.
+/// For smaller texts, it is not worth computing the memory: it is a hundred times their size at worst.
 const SMALL_BYTES: usize = 4 * 1024;
-/// The largest memory that a list is charged for: it must wait until it runs alone.
+/// The maximum memory that a list is charged for: such a list must wait until it runs alone.
 const LIST_MEMORY_MAX: usize = 64 * 1024 * 1024;
-/// Longer lists are expensive if each object is parsed: some milliseconds of work.
+/// Longer lists are expensive if each object is parsed: a few milliseconds of work.
 const EXPENSIVE_LIST_LENGTH: usize = 1000;
 
 /// An authorized request for one resource.
-pub(crate) struct Call {
+pub(crate) struct AuthorizedRequest {
     pub(crate) backend: Arc<Backend>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) resource: Arc<Resource>,
@@ -68,19 +71,25 @@ pub(crate) struct Call {
     pub(crate) who: Identity,
     pub(crate) headers: HeaderMap,
     pub(crate) accepted: Representation,
-    /// What it does.
+    /// The verb of the request.
     pub(crate) verb: Verb,
-    /// Whether each attempt is expensive. Then there are few.
+    /// Whether its connection can switch to another protocol.
+    pub(crate) can_upgrade: bool,
+    /// Whether the server keeps an audit log.
+    pub(crate) has_audit_log: bool,
+    /// Whether each attempt is expensive. If so, there are only a few.
     pub(crate) is_expensive: bool,
-    /// Warnings of admission for the client, whatever becomes of the request.
+    /// Warnings from admission for the client, sent whether or not the request succeeds.
     pub(crate) warnings: Arc<AdmissionWarnings>,
     /// Its slot among the requests in flight, if it came over the network.
     pub(crate) slot: Option<SlotHandle>,
+    /// The request as it came, if it is passed on to a Pod.
+    pub(crate) proxied: Option<ProxiedRequest>,
     /// The queue for expensive work that is done while the answer is sent.
     pub(crate) queue: UserQueue,
 }
 
-impl Call {
+impl AuthorizedRequest {
     /// Returns the key of the object that the path names.
     fn key(&self) -> Key {
         key_of(&self.resource, &self.path.namespace, &self.path.name)
@@ -100,9 +109,11 @@ impl Call {
         strategy(&self.resource)
     }
 
-    /// Returns the cost of the request: of the body and the object that it changes, or of the objects of a list.
+    /// Returns the cost of the request: that of its body and the object it changes, or that of the objects of a list.
     pub(crate) fn cost(&self, body: &Bytes) -> RequestCost {
         match self.verb {
+            // It waits for others, and must not do so in a place of the queue.
+            _ if self.proxied.is_some() => return RequestCost::default(),
             Verb::Get => return self.get_cost(),
             Verb::List => return self.list_cost(),
             Verb::Watch => return RequestCost::default(),
@@ -115,7 +126,7 @@ impl Call {
         RequestCost { bytes: own.bytes.max(stored.bytes), memory: own.memory + stored.memory }
     }
 
-    /// Returns the cost of an object that is not sent as it is stored.
+    /// Returns the cost of reading an object that is not sent as it is stored.
     fn get_cost(&self) -> RequestCost {
         let snapshot = self.backend.store.snapshot();
         let Some(entry) = snapshot.get(&self.key()).filter(|entry| entry.bytes.len() >= SMALL_BYTES) else {
@@ -130,12 +141,13 @@ impl Call {
 
     /// Returns the cost of a list whose objects are parsed, or that is built as a whole before it is sent.
     fn list_cost(&self) -> RequestCost {
-        let is_whole = self.accepted.media != AnswerEncoding::Json || self.accepted.pretty;
+        let is_encoded = self.accepted.media != AnswerEncoding::Json || self.accepted.pretty;
+        let is_whole = is_encoded || self.has_converter();
         let is_selected = self.query.has("labelSelector") || self.query.has("fieldSelector");
         if !(is_whole || is_selected) {
             return RequestCost::default();
         }
-        // Labels are kept beside the objects; everything else requires parsing them.
+        // Labels are kept next to the objects; everything else requires parsing them.
         let are_parsed = is_whole || request_selectors::looks_into_objects(self.query.get("fieldSelector"));
         let snapshot = self.backend.store.snapshot();
         let (mut count, mut bytes) = (0, 0);
@@ -156,18 +168,18 @@ impl Call {
         }
     }
 
-    /// Checks that the user may create the object, which a write that creates needs, whatever its verb.
+    /// Checks that the user may create the object. A write that creates requires this regardless of its verb.
     fn check_may_create(&self) -> Result<(), Status> {
         let attributes = self.path.attributes(Verb::Create.name(), &self.path.name);
         self.backend.authorizer.authorize(&self.who, &attributes)
     }
 
-    /// Keeps who wrote the object, and its states before and after.
+    /// Records who wrote the object, and its states before and after.
     fn record_write(&self, before: Option<&Arc<Entry>>, after: Option<&Arc<Entry>>) {
         let Some(stored) = after.or(before).map(|entry| &entry.key) else { return };
-        // As the API calls it: custom objects are stored under a name that their definition alone has.
+        // The name that the API uses: custom objects are stored under a name that is unique to their definition.
         let target = Key::new(&self.resource.group, &self.resource.plural, stored.namespace(), stored.name());
-        self.backend.writes.record(KeptWrite {
+        self.backend.writes.record(RecordedWrite {
             at: self.backend.clock.now(),
             user: self.who.name.clone(),
             agent: agent_text(self.headers.get(http::header::USER_AGENT)),
@@ -181,19 +193,56 @@ impl Call {
         });
     }
 
+    /// Returns an entry as this version shows it, converted by the webhook of its definition if necessary.
+    async fn converted(&self, entry: &Arc<Entry>) -> Result<Arc<Entry>, Status> {
+        if !self.has_converter() {
+            return Ok(Arc::clone(entry));
+        }
+        let converted = self.converted_all(vec![Arc::clone(entry)]).await?;
+        Ok(converted.into_iter().next().unwrap_or_else(|| Arc::clone(entry)))
+    }
+
+    /// Returns entries as this version shows them.
+    async fn converted_all(&self, entries: Vec<Arc<Entry>>) -> Result<Vec<Arc<Entry>>, Status> {
+        // Boxed: hardly any call has a converter, and without the box every call would be as large as if it had one.
+        Box::pin(self.backend.conversions.entries(&self.resource, entries, self.slot.as_ref())).await
+    }
+
+    /// Returns whether a webhook converts the objects of this resource.
+    fn has_converter(&self) -> bool {
+        self.resource.custom().is_some_and(|custom| custom.conversion.is_some())
+    }
+
+    /// Encodes an object of this version for the store.
+    async fn stored_value(&self, object: &serde_json::Value) -> Result<homeostat_store::Value, Status> {
+        if !self.has_converter() {
+            return Ok(convert::encode_from_version(&self.resource, object));
+        }
+        Box::pin(self.backend.conversions.encode(&self.resource, object, self.slot.as_ref())).await
+    }
+
     fn not_found(&self) -> Status {
         Status::not_found(&self.resource.about(&self.path.name))
     }
 
-    /// Runs its verb.
+    /// Runs the verb of the call.
     pub(crate) async fn run(self, body: Bytes) -> Result<Answer, Status> {
+        let handshake = self.message_handshake();
+        let answer = self.run_verb(body).await?;
+        match handshake {
+            Some(handshake) => answer.into_messages(&handshake),
+            None => Ok(answer),
+        }
+    }
+
+    async fn run_verb(self, body: Bytes) -> Result<Answer, Status> {
         if !self.path.subresource.is_empty() {
             return subresource::handle_subresource(self, body).await;
         }
         match (self.verb, self.path.name.is_empty()) {
-            (Verb::List, _) => list::list(&self),
+            (Verb::List, _) => list::list(&self).await,
             (Verb::Watch, _) => watch::watch(self),
-            (Verb::Get, _) => get::get(&self),
+            (Verb::Get, _) => get::get(&self).await,
             (Verb::Create, false) if self.resource.is_custom() => create::create(&self, &body).await,
             (Verb::Create, true)
                 if self.resource.declaration().is_some_and(|kind| kind.post == PostAction::BindPod) =>
@@ -210,7 +259,7 @@ impl Call {
     }
 }
 
-/// Returns the cost of processing a text.
+/// Returns the cost of processing a JSON text.
 fn text_cost(text: &[u8]) -> RequestCost {
     let memory = if text.len() < SMALL_BYTES { 0 } else { memory_of_json(text) };
     RequestCost { bytes: text.len(), memory }

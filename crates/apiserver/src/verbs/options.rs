@@ -5,9 +5,9 @@ use homeostat_api::negotiate::PatchType;
 use homeostat_api::status::Status;
 use serde_json::json;
 
-use super::Call;
+use super::AuthorizedRequest;
 
-/// The longest name of a field manager that Kubernetes accepts.
+/// The maximum length of a field manager's name in Kubernetes.
 const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
 /// What happens to unknown fields and duplicate keys.
@@ -28,13 +28,14 @@ pub(super) struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Parses and checks them; `kind` names the options object in a refusal.
-    pub(super) fn parse(call: &Call, kind: &str) -> Result<Self, Status> {
+    /// Parses and checks the options; `kind` names the options object in a refusal.
+    pub(super) fn parse(call: &AuthorizedRequest, kind: &str) -> Result<Self, Status> {
         Self::checked(call, kind, Errors::new())
     }
 
-    /// Parses and checks those of a patch: an apply must name its field manager, and only an apply can be forced.
-    pub(super) fn parse_patch(call: &Call, kind: PatchType) -> Result<Self, Status> {
+    /// Parses and checks the options of a patch: an apply must name its field manager, and only an apply can be
+    /// forced.
+    pub(super) fn parse_patch(call: &AuthorizedRequest, kind: PatchType) -> Result<Self, Status> {
         let root = FieldPath::Root;
         let mut errors = Errors::new();
         let is_apply = kind == PatchType::Apply;
@@ -47,7 +48,7 @@ impl WriteOptions {
         Self::checked(call, "PatchOptions", errors)
     }
 
-    fn checked(call: &Call, kind: &str, mut errors: Errors) -> Result<Self, Status> {
+    fn checked(call: &AuthorizedRequest, kind: &str, mut errors: Errors) -> Result<Self, Status> {
         let root = FieldPath::Root;
         let manager = call.query.get("fieldManager");
         check_manager(manager, &mut errors);
@@ -91,7 +92,7 @@ fn check_manager(manager: &str, errors: &mut Errors) {
 }
 
 /// Returns the named manager, or the client's user agent up to the first slash.
-fn manager_name(call: &Call, named: &str) -> String {
+fn manager_name(call: &AuthorizedRequest, named: &str) -> String {
     if !named.is_empty() {
         return named.to_owned();
     }

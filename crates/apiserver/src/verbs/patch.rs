@@ -14,10 +14,9 @@ use super::decode_body::{self, AppliedConfiguration, PatchOrigin};
 use super::options::WriteOptions;
 use super::pipeline::{self, ObjectDraft, OnMissing};
 use super::update::{OTHER_NAMESPACE, check_names};
-use super::{Answer, Call};
+use super::{Answer, AuthorizedRequest};
 
-/// The field order in which Kubernetes shows the result of a patch: fields that were not touched are in the order of
-/// their type.
+/// The field order in which Kubernetes shows the result of a patch: untouched fields are in the order of their type.
 static RESULT: FieldOrder = FieldOrder { names: &[], inside: &[("metadata", &METADATA)], below: None };
 static METADATA: FieldOrder = FieldOrder {
     names: &[
@@ -49,15 +48,15 @@ static OWNER: FieldOrder =
 static BY_NAME: FieldOrder = FieldOrder { names: &[], inside: &[], below: None };
 
 /// Applies the body to the object that the path names.
-pub(super) async fn patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
+pub(super) async fn patch(call: &AuthorizedRequest, body: &[u8]) -> Result<Answer, Status> {
     let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = negotiate::patch_type(content_type, call.resource.is_custom())?;
     let options = WriteOptions::parse_patch(call, kind)?;
     if kind == PatchType::Apply {
         return apply_patch(call, &options, body).await;
     }
-    let (patch, problems) = Patch::parse(kind, body)?;
-    pipeline::change(call, &options, OnMissing::Refuse, |old| {
+    let (patch, problems) = Patch::parse(kind, !call.resource.is_custom(), body)?;
+    pipeline::write_with_retries(call, &options, OnMissing::Refuse, |old| {
         let mut object = old.clone();
         patch.apply(call, &mut object)?;
         let shown = || patch.shown(call, old);
@@ -70,7 +69,7 @@ pub(super) async fn patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     .await
 }
 
-/// A parsed patch, applied as often as the write is retried.
+/// A parsed patch, which is applied again each time the write is retried.
 pub(super) enum Patch {
     Json(json::JsonPatch),
     Merge(Value),
@@ -78,10 +77,15 @@ pub(super) enum Patch {
 }
 
 impl Patch {
-    /// Parses a patch, and returns the problems that strict validation would report.
-    pub(super) fn parse(kind: PatchType, body: &[u8]) -> Result<(Self, Vec<String>), Status> {
-        let decoded = decode::body(body, decode::BodyFormat::Json, decode::DuplicateKeyReport::Collect)
-            .map_err(|status| match kind {
+    /// Parses a patch of an object with or without a type, and returns the problems that strict validation would
+    /// report. A strategic patch is not decoded into a type, so any whole number will do there.
+    pub(super) fn parse(kind: PatchType, is_typed: bool, body: &[u8]) -> Result<(Self, Vec<String>), Status> {
+        let format = match kind {
+            PatchType::Json | PatchType::Merge if is_typed => decode::TextFormat::TypedJson,
+            _ => decode::TextFormat::Json,
+        };
+        let decoded =
+            decode::body(body, format, decode::DuplicateKeyReport::Collect).map_err(|status| match kind {
                 PatchType::Merge => Status::bad_request(format!("error decoding patch: {}", status.message)),
                 _ => status,
             })?;
@@ -100,13 +104,13 @@ impl Patch {
         Ok((patch, problems))
     }
 
-    /// Returns the text for a refusal: a strategic patch itself, for others their result.
-    fn shown(&self, call: &Call, old: &Value) -> String {
+    /// Returns the text that a refusal shows: a strategic patch itself, or the result of any other patch.
+    fn shown(&self, call: &AuthorizedRequest, old: &Value) -> String {
         if let Self::Strategic(patch) = self {
             return GoPrinted(patch).to_string();
         }
         let mut result = old.clone();
-        // It was applied to the same object before.
+        // This succeeded before, on the same object.
         let _ = self.apply(call, &mut result);
         if call.resource.is_custom() {
             return result.to_string();
@@ -114,7 +118,7 @@ impl Patch {
         serde_json::to_string(&OrderedJson(&result, &RESULT)).expect("JSON values can be written")
     }
 
-    pub(super) fn apply(&self, call: &Call, object: &mut Value) -> Result<(), Status> {
+    pub(super) fn apply(&self, call: &AuthorizedRequest, object: &mut Value) -> Result<(), Status> {
         match self {
             Self::Json(patch) => patch.apply(object),
             Self::Merge(patch) => merge::apply(object, patch),
@@ -127,8 +131,8 @@ impl Patch {
     }
 }
 
-/// Checks that a patch does not turn the object into another one.
-fn check_identity(call: &Call, new: &Value, old: &Value) -> Result<(), Status> {
+/// Checks that a patch does not turn the object into a different one.
+fn check_identity(call: &AuthorizedRequest, new: &Value, old: &Value) -> Result<(), Status> {
     if meta::name(new).is_empty() {
         return check_names(call, new);
     }
@@ -147,13 +151,17 @@ fn check_identity(call: &Call, new: &Value, old: &Value) -> Result<(), Status> {
 /// The origin of an applied object: its problems were reported before it was merged.
 const APPLIED: PatchOrigin<'_> = PatchOrigin { problems: &[], is_strategic: false, shown: None };
 
-/// Runs a server-side apply, which also creates.
-async fn apply_patch(call: &Call, options: &WriteOptions, body: &[u8]) -> Result<Answer, Status> {
+/// Runs a server-side apply, which also creates missing objects.
+async fn apply_patch(
+    call: &AuthorizedRequest,
+    options: &WriteOptions,
+    body: &[u8],
+) -> Result<Answer, Status> {
     let config = AppliedConfiguration::parse(call, body, options.strictness)?;
     let draft_of_missing = || draft_of_missing(call, options, &config);
     let creates = call.path.subresource.is_empty();
     let on_missing = if creates { OnMissing::Create(&draft_of_missing) } else { OnMissing::Refuse };
-    pipeline::change(call, options, on_missing, |old| {
+    pipeline::write_with_retries(call, options, on_missing, |old| {
         let object = merge_configuration(call, options, Some(old), &config.object)?;
         let warnings = config.judge(options.strictness)?;
         let draft = decode_body::decode_patched(call, object, options.strictness, APPLIED)?;
@@ -171,7 +179,7 @@ fn apply_draft(draft: ObjectDraft, mut warnings: Vec<String>) -> ObjectDraft {
 
 /// Returns the draft that an apply creates if there is no object.
 fn draft_of_missing(
-    call: &Call,
+    call: &AuthorizedRequest,
     options: &WriteOptions,
     config: &AppliedConfiguration,
 ) -> Result<ObjectDraft, Status> {
@@ -193,7 +201,7 @@ fn draft_of_missing(
 
 /// Returns the object with the configuration applied to it.
 pub(super) fn merge_configuration(
-    call: &Call,
+    call: &AuthorizedRequest,
     options: &WriteOptions,
     old: Option<&Value>,
     config: &Value,

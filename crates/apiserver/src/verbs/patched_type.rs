@@ -1,10 +1,10 @@
-//! The type of the object that a patch produced. A patch may name any apiVersion and kind; the result depends on how
+//! The type of the object that a patch produced. A patch may name any apiVersion and kind; the outcome depends on how
 //! the patch is applied and which part of Kubernetes serves the kind, as recorded from Kubernetes.
 //!
-//! * A strategic patch is applied to the typed object, so these texts make no difference.
+//! * A strategic patch is applied to the typed object, so these fields make no difference.
 //! * Other results are decoded again. A version that is no longer served is still understood; no version means
 //!   Kubernetes' internal one, in which no field has its JSON name.
-//! * Custom objects are decoded whatever they say, but refused; a write of their status keeps the stored type.
+//! * Custom objects are decoded regardless of their type, but refused; a write of their status keeps the stored type.
 
 use homeostat_api::decode;
 use homeostat_api::field;
@@ -13,30 +13,31 @@ use homeostat_api::resource::declaration::BuiltInKind;
 use homeostat_api::status::Status;
 use serde_json::Value;
 
-use super::Call;
+use super::AuthorizedRequest;
 use super::decode_body::wrong_type;
 use super::update::check_names;
 
-/// Why an object is not of a type that can be written here, and which fields were removed before that was found.
-pub(super) struct TypeRefusal {
+/// Why an object does not have a type that can be written here, and which fields were removed before that was
+/// detected.
+pub(super) struct PatchedTypeError {
     pub(super) status: Box<Status>,
     pub(super) dropped: Vec<String>,
-    /// Whether it could be decoded all the same. Then the refusal does not concern the patch.
+    /// Whether it could be decoded anyway. If so, the refusal does not concern the patch.
     pub(super) is_decoded: bool,
 }
 
-impl From<Status> for TypeRefusal {
+impl From<Status> for PatchedTypeError {
     fn from(status: Status) -> Self {
         Self { status: Box::new(status), dropped: Vec::new(), is_decoded: false }
     }
 }
 
-/// Converts the object to the resource's type, or refuses it. Returns problems about the fields that it removed.
+/// Converts the object to the resource's type, or refuses it. Returns the problems with the fields that it removed.
 pub(super) fn check_type(
-    call: &Call,
+    call: &AuthorizedRequest,
     object: &mut Value,
     is_strategic: bool,
-) -> Result<Vec<String>, TypeRefusal> {
+) -> Result<Vec<String>, PatchedTypeError> {
     if object.is_array() {
         let why = r#"couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
         return Err(Status::bad_request(why).into());
@@ -79,7 +80,7 @@ fn check_texts(object: &Value, is_strategic: bool) -> Result<(), Status> {
     Ok(())
 }
 
-fn check_built_in(call: &Call, object: &mut Value) -> Result<(), TypeRefusal> {
+fn check_built_in(call: &AuthorizedRequest, object: &mut Value) -> Result<(), PatchedTypeError> {
     let resource = &call.resource;
     let api_version = text_field(object, "apiVersion");
     let kind = Some(text_field(object, "kind")).filter(|kind| !kind.is_empty()).unwrap_or(&resource.kind);
@@ -90,7 +91,7 @@ fn check_built_in(call: &Call, object: &mut Value) -> Result<(), TypeRefusal> {
             dropped.sort();
         }
         let status = check_names(call, &Value::Null).expect_err("no name is given");
-        return Err(TypeRefusal { status: Box::new(status), dropped, is_decoded: true });
+        return Err(PatchedTypeError { status: Box::new(status), dropped, is_decoded: true });
     }
     if (api_version == resource.api_version() || is_old_version(resource, api_version))
         && kind == &*resource.kind
@@ -106,7 +107,7 @@ fn is_old_version(resource: &Resource, api_version: &str) -> bool {
     resource.declaration().is_some_and(is_old)
 }
 
-fn check_custom(call: &Call, object: &mut Value) -> Result<Vec<String>, TypeRefusal> {
+fn check_custom(call: &AuthorizedRequest, object: &mut Value) -> Result<Vec<String>, PatchedTypeError> {
     let resource = &call.resource;
     if text_field(object, "kind").is_empty() {
         return Err(Status::bad_request(format!("Object 'Kind' is missing in '{object}'")).into());
@@ -129,7 +130,7 @@ fn check_custom(call: &Call, object: &mut Value) -> Result<Vec<String>, TypeRefu
     }
     match invalid_type(resource, object) {
         None => Ok(dropped),
-        Some(status) => Err(TypeRefusal { status: Box::new(status), dropped, is_decoded: true }),
+        Some(status) => Err(PatchedTypeError { status: Box::new(status), dropped, is_decoded: true }),
     }
 }
 
@@ -147,8 +148,8 @@ fn invalid_type(resource: &Resource, object: &Value) -> Option<Status> {
     (!errors.is_empty()).then(|| Status::invalid(group, text_field(object, "kind"), name, &errors))
 }
 
-/// Returns whether it is of a version that the definition of this resource does not have. No field of such a version
-/// is known.
+/// Returns whether the object has a version that the definition of this resource does not have. No field of such a
+/// version is known.
 pub(super) fn is_other_version(resource: &Resource, object: &Value) -> bool {
     let Some(custom) = resource.custom() else { return false };
     let version =
@@ -156,7 +157,7 @@ pub(super) fn is_other_version(resource: &Resource, object: &Value) -> bool {
     version.is_some_and(|(_, version)| *version != *resource.version && !custom.schemas.contains_key(version))
 }
 
-/// Removes every field but the metadata, and returns a problem for each.
+/// Removes every field except the metadata, and returns a problem for each.
 pub(super) fn drop_unknown(object: &mut Value) -> Vec<String> {
     let Some(fields) = object.as_object_mut() else { return Vec::new() };
     let is_known = |name: &str| matches!(name, "apiVersion" | "kind" | "metadata");

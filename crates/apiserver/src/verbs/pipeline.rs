@@ -7,23 +7,23 @@
 //! | convert | reads the stored object in the version of the request | [`crate::stored::convert`] |
 //! | merge | merges patch, configuration, Scale or subresource with the stored object | the verb, [`merge`] |
 //! | default | adds defaults to the merged object | [`super::decode_body`] |
-//! | identify | removes server-set fields from a new object, keeps their stored values in a changed one | [`metadata`] |
+//! | identify | removes server-set fields from a new object, keeps stored values in a changed one | [`metadata`] |
 //! | record managers | records field managers (server-side apply does that while it merges) | [`field_managers`] |
 //! | admit (mutate) | lets admission change or refuse the object | [`admit::mutate`] |
-//! | prepare | sets name, uid and time of a new object, and the fields that the kind decides | [`metadata`], [`prepare`] |
+//! | prepare | sets name, uid and time of a new object, and fields that the kind sets | [`metadata`], [`prepare`] |
 //! | validate | validates the whole object; allocates addresses for a valid one | [`validate`], [`prepare`] |
 //! | admit (validate) | lets admission refuse the object, unchanged | [`admit::validate`] |
 //! | charge | charges quotas, as steps of the commit | [`admit::charge_quotas`] |
 //! | encode, commit | commits if the stored object is unchanged; otherwise starts over from it | [`commit`] |
 //! | answer | sends the stored bytes, and all warnings | [`super::answer`] |
 //!
-//! The order is that of Kubernetes: its handlers decode, merge, record managers and run mutating admission; its generic
-//! store prepares, validates, warns, runs validating admission and commits. A retry also starts at the stored object
-//! there.
+//! The order is that of Kubernetes: its handlers decode, merge, record managers and run mutating admission; its
+//! generic store prepares, validates, warns, runs validating admission and commits. There too, a retry starts from
+//! the stored object.
 //!
-//! **Invariant:** no stage before the commit has an effect outside of the object, except for the addresses allocated to
-//! a Service, which are freed if it is not written. **Invariant:** the loops end because each failed attempt means that
-//! another write succeeded.
+//! **Invariant:** no stage before the commit has an effect outside the object, except for the addresses allocated to
+//! a Service, which are freed if it is not written. **Invariant:** the loops end because each failed attempt means
+//! that another write succeeded.
 
 mod admit;
 mod commit;
@@ -44,15 +44,15 @@ use serde_json::Value;
 
 use super::answer::add_warnings;
 use super::options::WriteOptions;
-use super::{Answer, Call};
+use super::{Answer, AuthorizedRequest};
 use crate::new_object_metadata;
 use crate::stored::convert;
 
 pub(super) use admit::{admit_deletion, admit_document};
 pub(super) use metadata::wrong_uid;
 
-/// How often an expensive change is retried after another write came first: Kubernetes' limit for patches. Cheap ones
-/// are retried until they succeed: each retry means that another write has succeeded.
+/// How often an expensive change is retried after another write came first: Kubernetes' limit for patches. Cheap
+/// changes are retried until they succeed, because each retry means that another write has succeeded.
 const EXPENSIVE_RETRIES_MAX: usize = 5;
 /// How often a generated name is tried, as in Kubernetes.
 const GENERATE_ATTEMPTS_MAX: u32 = 8;
@@ -61,7 +61,7 @@ const GENERATE_ATTEMPTS_MAX: u32 = 8;
 pub(super) struct ObjectDraft {
     /// The object.
     pub(super) object: Value,
-    /// Warnings for the client, whatever the result of the write.
+    /// Warnings for the client, regardless of the result of the write.
     pub(super) warnings: Vec<String>,
     /// Whether the object already records its field managers. Server-side apply does that while it merges.
     pub(super) has_managers: bool,
@@ -73,17 +73,17 @@ impl ObjectDraft {
     }
 }
 
-/// What happens to a change of a missing object.
+/// What happens when the object to change does not exist.
 pub(super) enum OnMissing<'a> {
-    /// It is refused.
+    /// The change is refused.
     Refuse,
-    /// It creates this object.
+    /// The change creates this object.
     Create(&'a (dyn Fn() -> Result<ObjectDraft, Status> + Send + Sync)),
 }
 
-/// Writes a new object, under a generated name if it asks for one.
+/// Writes a new object, under a generated name if it requests one.
 pub(super) async fn create(
-    call: &Call,
+    call: &AuthorizedRequest,
     options: &WriteOptions,
     mut draft: ObjectDraft,
 ) -> Result<Answer, Status> {
@@ -91,9 +91,9 @@ pub(super) async fn create(
     add_warnings(insert_under_any_name(call, options, draft).await, warnings)
 }
 
-/// Writes the result of `make` on the stored object, and retries until no other write came between.
-pub(super) async fn change(
-    call: &Call,
+/// Writes the result of `make` on the stored object, and retries until no other write intervenes.
+pub(super) async fn write_with_retries(
+    call: &AuthorizedRequest,
     options: &WriteOptions,
     on_missing: OnMissing<'_>,
     make: impl Fn(&Value) -> Result<ObjectDraft, Status> + Send + Sync,
@@ -106,7 +106,8 @@ pub(super) async fn change(
         let snapshot = call.backend.store.snapshot();
         let (written, warnings) = match (snapshot.get(&key), &on_missing) {
             (Some(entry), _) => {
-                let old = convert::decode(&call.resource, entry);
+                let shown = call.converted(entry).await?;
+                let old = convert::decode_in_version(&call.resource, &shown);
                 let mut draft = make(&old)?;
                 let warnings = std::mem::take(&mut draft.warnings);
                 (replace(call, options, entry, old, draft).await, warnings)
@@ -127,7 +128,11 @@ pub(super) async fn change(
 }
 
 /// Runs a new object through the stages up to mutating admission, once for all attempts at a name.
-async fn begin(call: &Call, options: &WriteOptions, draft: ObjectDraft) -> Result<Value, Status> {
+async fn begin(
+    call: &AuthorizedRequest,
+    options: &WriteOptions,
+    draft: ObjectDraft,
+) -> Result<Value, Status> {
     let ObjectDraft { mut object, has_managers, .. } = draft;
     metadata::check_new(call, &object)?;
     new_object_metadata::clear(&mut object);
@@ -135,17 +140,18 @@ async fn begin(call: &Call, options: &WriteOptions, draft: ObjectDraft) -> Resul
         field_managers::record(call, None, &mut object, &options.manager);
     }
     admit::mutate(call, options, &mut object, None).await?;
-    // Admission may set these no more than a client may.
+    // Like clients, admission may not set these fields.
     new_object_metadata::clear(&mut object);
     Ok(object)
 }
 
-/// Writes a new object, retrying until a generated name is free if it asks for one.
+/// Writes a new object. If it requests a generated name, retries until that name is free.
 async fn insert_under_any_name(
-    call: &Call,
+    call: &AuthorizedRequest,
     options: &WriteOptions,
     draft: ObjectDraft,
 ) -> Result<Answer, Status> {
+    let has_revision = metadata::has_revision(call, &draft.object);
     let mut object = begin(call, options, draft).await?;
     let is_generated = metadata::wants_name(&object);
     let template = is_generated.then(|| object.clone());
@@ -154,7 +160,7 @@ async fn insert_under_any_name(
             metadata::generate_name(call, &mut object);
         }
         let name = meta::name(&object).to_owned();
-        match insert(call, options, object).await? {
+        match insert(call, options, object, has_revision).await? {
             Some(answer) => return Ok(answer),
             None if is_generated && attempt < GENERATE_ATTEMPTS_MAX => {
                 object = template.clone().expect("kept for generated names");
@@ -165,28 +171,36 @@ async fn insert_under_any_name(
     unreachable!("the loop ends by returning")
 }
 
-/// Writes a new object under the name in the path; returns `None` if the object exists by now.
+/// Writes a new object under the name in the path; returns `None` if the object already exists by then.
 async fn insert_missing(
-    call: &Call,
+    call: &AuthorizedRequest,
     options: &WriteOptions,
     draft: ObjectDraft,
 ) -> Result<Option<Answer>, Status> {
     let object = begin(call, options, draft).await?;
-    insert(call, options, object).await
+    insert(call, options, object, false).await
 }
 
 /// Runs the remaining stages of a new object; returns `None` if its name is taken.
-async fn insert(call: &Call, options: &WriteOptions, mut object: Value) -> Result<Option<Answer>, Status> {
+async fn insert(
+    call: &AuthorizedRequest,
+    options: &WriteOptions,
+    mut object: Value,
+    has_revision: bool,
+) -> Result<Option<Answer>, Status> {
     let (resource, namespace) = (&call.resource, &*call.path.namespace);
     new_object_metadata::stamp(&call.backend, resource, namespace, &mut object);
     let warnings = finish(call, options, &mut object, None).await?;
+    if has_revision && !options.is_dry_run {
+        return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
+    }
     let written = commit::insert(call, options, object).await?;
     Ok(written.map(|answer| answer.warned(warnings)))
 }
 
-/// Runs the stages of a changed object; returns `None` if another write came between.
+/// Runs the stages of a changed object; returns `None` if another write intervened.
 async fn replace(
-    call: &Call,
+    call: &AuthorizedRequest,
     options: &WriteOptions,
     entry: &Arc<Entry>,
     old: Value,
@@ -207,7 +221,7 @@ async fn replace(
 
 /// Runs the stages between mutating admission and the commit. Returns the warnings of the kind.
 async fn finish(
-    call: &Call,
+    call: &AuthorizedRequest,
     options: &WriteOptions,
     object: &mut Value,
     old: Option<&Value>,

@@ -1,4 +1,4 @@
-//! Actions on a Pod rather than changes of it: binding it to a node, evicting it.
+//! Actions on a Pod that are not plain changes to it: binding it to a node, evicting it.
 
 use std::slice;
 use std::sync::{Arc, OnceLock};
@@ -14,28 +14,30 @@ use homeostat_store::{Error as StoreError, Op, Snapshot};
 use serde_json::Value;
 
 use super::decode_body::decode_document;
-use super::delete::{DeleteOptions, check_preconditions, remove};
+use super::delete::{DeleteOptions, check_preconditions, remove_evicted};
 use super::options::WriteOptions;
 use super::pipeline::{self, ObjectDraft, OnMissing, admit_document};
 use super::update::OTHER_NAMESPACE;
-use super::{Answer, Call};
+use super::{Answer, AuthorizedRequest};
 use crate::admission::Operation;
 use crate::backend::commit_refusal;
-use crate::server_changes::rewrite;
+use crate::server_changes::update_stored_object;
 use crate::stored::encode;
 use crate::stored::labels_and_owners::LabelsAndOwners;
+use crate::write_history::ServerTask;
+use crate::yielding_work::YieldingWork;
 
 /// Runs a binding or an eviction.
-pub(super) async fn bind_or_evict(call: &Call, body: &[u8]) -> Result<Answer, Status> {
+pub(super) async fn bind_or_evict(call: &AuthorizedRequest, body: &[u8]) -> Result<Answer, Status> {
     let expected =
         if call.path.subresource == "binding" { ("v1", "Binding") } else { ("policy/v1", "Eviction") };
     let body = decode_document(call, body, expected)?;
     run_named(call, &body, expected.1).await
 }
 
-/// Binds the Pod that a Binding posted without a Pod's path is named after: the old way to bind, except that it
-/// ignores the uid.
-pub(super) async fn bind_named(mut call: Call, body: &[u8]) -> Result<Answer, Status> {
+/// Binds a Pod with a Binding that was posted without a Pod's path, and has the name of the Pod. This is the old way
+/// to bind, except that it ignores the uid.
+pub(super) async fn bind_named(mut call: AuthorizedRequest, body: &[u8]) -> Result<Answer, Status> {
     let mut binding = decode_document(&call, body, ("v1", "Binding"))?;
     meta::set(&mut binding, "uid", None);
     let table = call.backend.registry.table();
@@ -45,7 +47,7 @@ pub(super) async fn bind_named(mut call: Call, body: &[u8]) -> Result<Answer, St
     run_named(&call, &binding, "Binding").await
 }
 
-async fn run_named(call: &Call, body: &Value, kind: &str) -> Result<Answer, Status> {
+async fn run_named(call: &AuthorizedRequest, body: &Value, kind: &str) -> Result<Answer, Status> {
     let options = WriteOptions::parse(call, "CreateOptions")?;
     let namespace = meta::namespace(body);
     if !namespace.is_empty() && namespace != &*call.path.namespace {
@@ -61,7 +63,7 @@ async fn run_named(call: &Call, body: &Value, kind: &str) -> Result<Answer, Stat
         subresource::check_binding(body)?;
         let clock = call.backend.clock;
         let bind = |pod: &Value| subresource::bind(pod, body, &clock).map(ObjectDraft::new);
-        pipeline::change(call, &options, OnMissing::Refuse, bind).await?;
+        pipeline::write_with_retries(call, &options, OnMissing::Refuse, bind).await?;
     } else {
         let mut wanted = DeleteOptions::from_json(&body["deleteOptions"])?;
         wanted.is_dry_run |= options.is_dry_run;
@@ -70,14 +72,14 @@ async fn run_named(call: &Call, body: &Value, kind: &str) -> Result<Answer, Stat
     Ok(Answer::value(call, 201, &subresource::done()))
 }
 
-/// Evicts the Pod if its budgets allow it; retries if it changed in between and the decision held only for the state
-/// that was read.
-async fn evict(call: &Call, asked: &DeleteOptions) -> Result<(), Status> {
+/// Evicts the Pod if its budgets allow it. Retries if the Pod changed in between and the decision only held for the
+/// state that was read.
+async fn evict(call: &AuthorizedRequest, asked: &DeleteOptions) -> Result<(), Status> {
     loop {
         let snapshot = call.backend.store.snapshot();
         let entry = snapshot.get(&call.key()).ok_or_else(|| call.not_found())?;
-        let pod = encode::decode(entry);
-        let (keys, budgets) = budgets_of_pod(call, &snapshot, &LabelsAndOwners::from_entry(entry));
+        let pod = encode::parse_entry(entry);
+        let (keys, budgets) = budgets_of_pod(call, &snapshot, &LabelsAndOwners::from_entry(entry)).await;
         let cost = subresource::cost(&pod, &budgets, &call.backend.clock)?;
         let mut options = asked.clone();
         let is_any_version = asked.resource_version.is_none();
@@ -102,20 +104,36 @@ async fn evict(call: &Call, asked: &DeleteOptions) -> Result<(), Status> {
     }
 }
 
-/// Returns the budgets that select the Pod, with their keys.
-fn budgets_of_pod(call: &Call, snapshot: &Snapshot, pod: &LabelsAndOwners) -> (Vec<Key>, Vec<Value>) {
+/// Returns the budgets that select the Pod, with their keys: two of them at most, since an eviction with more than one is
+/// refused.
+async fn budgets_of_pod(
+    call: &AuthorizedRequest,
+    snapshot: &Snapshot,
+    pod: &LabelsAndOwners,
+) -> (Vec<Key>, Vec<Value>) {
     let prefix = POD_DISRUPTION_BUDGET.storage().prefix_in(&call.path.namespace);
-    let budgets = snapshot.range(&prefix, "").map(|entry| (entry.key.clone(), encode::decode(entry)));
     let selects = |budget: &Value| {
         LabelSelector::from_json(&budget["spec"]["selector"])
             .is_ok_and(|selector| selector.matches(|key| pod.label(key)))
     };
-    budgets.filter(|(_, budget)| selects(budget)).unzip()
+    let (mut keys, mut budgets, mut work) = (Vec::new(), Vec::new(), YieldingWork::default());
+    for entry in snapshot.range(&prefix, "") {
+        let budget = encode::parse_entry(entry);
+        if selects(&budget) {
+            keys.push(entry.key.clone());
+            budgets.push(budget);
+        }
+        if budgets.len() == 2 {
+            break;
+        }
+        work.add(entry.bytes.len()).await;
+    }
+    (keys, budgets)
 }
 
-/// Takes the disruption from the budget. Another request may have spent it since: it is checked again under the
-/// write.
-async fn spend_budget(call: &Call, pod: &Value, key: &Key) -> Result<(), Status> {
+/// Takes the disruption from the budget. Another request may have used it up in the meantime, so it is checked again
+/// as part of the write.
+async fn spend_budget(call: &AuthorizedRequest, pod: &Value, key: &Key) -> Result<(), Status> {
     let table = call.backend.registry.table();
     let resource = table.built_in(&POD_DISRUPTION_BUDGET);
     let refusal = OnceLock::new();
@@ -125,28 +143,28 @@ async fn spend_budget(call: &Call, pod: &Value, key: &Key) -> Result<(), Status>
             Ok(_) => {}
             Err(status) => refusal.set(status).unwrap_or_default(),
         };
-    rewrite(&call.backend, resource, key, spend).await?;
+    update_stored_object((&call.backend, ServerTask::Evictions), resource, key, spend).await?;
     refusal.into_inner().map_or(Ok(()), Err)
 }
 
 /// Deletes the Pod, after recording in it that it was evicted.
-async fn delete_evicted(call: &Call, mut options: DeleteOptions) -> Result<(), Status> {
+async fn delete_evicted(call: &AuthorizedRequest, mut options: DeleteOptions) -> Result<(), Status> {
     if !options.is_dry_run {
         let revision = note_eviction(call, &options).await?;
-        // That record is our own write, not a conflict.
+        // That record is our own write, so it is not a conflict.
         options.resource_version = options.resource_version.map(|_| revision.to_string());
     }
-    remove(&call.backend, &call.resource, &call.path.namespace, &call.path.name, &options).await.map(|_| ())
+    remove_evicted(call, &options).await.map(drop)
 }
 
-async fn note_eviction(call: &Call, options: &DeleteOptions) -> Result<Revision, Status> {
+async fn note_eviction(call: &AuthorizedRequest, options: &DeleteOptions) -> Result<Revision, Status> {
     loop {
         let snapshot = call.backend.store.snapshot();
         let entry = snapshot.get(&call.key()).ok_or_else(|| call.not_found())?;
-        let mut pod = encode::decode(entry);
+        let mut pod = encode::parse_entry(entry);
         check_preconditions(&call.resource, &pod, entry, options)?;
         subresource::note_eviction(&mut pod, &call.backend.clock);
-        let value = encode::encode(&call.resource, &pod);
+        let value = encode::encode_stored_version(&call.resource, &pod);
         if encode::is_same(entry, &value) {
             return Ok(entry.revision);
         }

@@ -10,13 +10,13 @@ use homeostat_api::status::Status;
 use homeostat_core::selector::{FieldSelector, LabelSelector};
 use homeostat_store::Entry;
 
-use super::Call;
+use super::AuthorizedRequest;
 use crate::stored::convert;
 use crate::stored::encode;
 use crate::stored::labels_and_owners::LabelsAndOwners;
 
-/// The most keys and values in the selectors of one request. Programs use some dozen; a URL has room for twenty
-/// thousand.
+/// The maximum number of keys and values in the selectors of one request. Programs use a few dozen; a URL has room
+/// for twenty thousand.
 const SELECTOR_TERMS_MAX: usize = 1000;
 
 /// The selectors of one request.
@@ -28,7 +28,7 @@ pub(super) struct RequestSelectors {
 }
 
 impl RequestSelectors {
-    pub(super) fn parse(call: &Call) -> Result<Self, Status> {
+    pub(super) fn parse(call: &AuthorizedRequest) -> Result<Self, Status> {
         let labels = call.query.get("labelSelector");
         let labels = (!labels.is_empty())
             .then(|| LabelSelector::parse(labels).map_err(|error| Status::bad_request(error.to_string())))
@@ -39,7 +39,7 @@ impl RequestSelectors {
         Ok(Self { resource: Arc::clone(&call.resource), labels, fields, name: call.path.name.clone() })
     }
 
-    /// Returns whether it selects everything under the prefix.
+    /// Returns whether everything under the prefix is selected.
     pub(super) fn is_everything(&self) -> bool {
         self.labels.is_none() && self.fields.is_none() && self.name.is_empty()
     }
@@ -77,8 +77,8 @@ impl RequestSelectors {
                 _ => {}
             }
             let decoded = || match self.resource.custom() {
-                Some(_) => convert::decode(&self.resource, entry),
-                None => encode::decode(entry),
+                Some(_) => convert::decode_in_version(&self.resource, entry),
+                None => encode::parse_entry(entry),
             };
             selectable::field(&self.resource, field, object.get_or_init(decoded)).unwrap_or_default().into()
         };
@@ -90,12 +90,12 @@ impl RequestSelectors {
     }
 }
 
-/// Returns whether this field selector names anything but the parts of a key.
+/// Returns whether this field selector names anything other than the parts of a key.
 pub(super) fn looks_into_objects(fields: &str) -> bool {
     !fields.is_empty() && fields.split(',').any(|term| !term.trim_start().starts_with("metadata.name"))
 }
 
-/// Refuses selectors that would make every object, and every event of a watch, expensive.
+/// Refuses selectors that would make processing every object, and every event of a watch, expensive.
 fn check_length(labels: Option<&LabelSelector>, fields: Option<&FieldSelector>) -> Result<(), Status> {
     let labels = labels.map(LabelSelector::requirements).unwrap_or_default();
     let values: usize = labels.iter().map(|requirement| 1 + requirement.values().len()).sum();

@@ -1,25 +1,25 @@
-//! Reviews and tokens: questions that are answered and not stored.
+//! Reviews and tokens: questions that are answered but not stored.
 
 use homeostat_api::resource::declaration::{PostAction, SubresourceDeclaration};
 use homeostat_api::status::Status;
 use serde_json::Value;
 
 use super::decode_body::decode_document;
-use super::{Answer, Call};
+use super::{Answer, AuthorizedRequest};
 use crate::auth::Reviewer;
 
-/// A question that is answered and not stored.
+/// A question that is answered but not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReviewRequest {
-    /// A request for a token of a ServiceAccount.
+    /// A request for a ServiceAccount token.
     Token,
     /// A question about identities or permissions.
     Access,
 }
 
 impl ReviewRequest {
-    /// Returns which question a call asks; `None` if it is not a review.
-    pub(crate) fn of_call(call: &Call) -> Option<Self> {
+    /// Returns which type of review a call is; `None` if it is not a review.
+    pub(crate) fn of_call(call: &AuthorizedRequest) -> Option<Self> {
         let kind = call.resource.declaration()?;
         let is_token =
             |part: &SubresourceDeclaration| part.name == "token" && call.path.subresource == "token";
@@ -30,8 +30,13 @@ impl ReviewRequest {
         }
     }
 
-    /// Answers it.
-    pub(crate) fn answer(self, call: &Call, reviewer: &Reviewer<'_>, body: &[u8]) -> Result<Answer, Status> {
+    /// Answers the review.
+    pub(crate) fn answer(
+        self,
+        call: &AuthorizedRequest,
+        reviewer: &Reviewer<'_>,
+        body: &[u8],
+    ) -> Result<Answer, Status> {
         let body = decode_question(call, body)?;
         let answer = match self {
             Self::Token => {
@@ -46,7 +51,7 @@ impl ReviewRequest {
     }
 }
 
-fn decode_question(call: &Call, body: &[u8]) -> Result<Value, Status> {
+fn decode_question(call: &AuthorizedRequest, body: &[u8]) -> Result<Value, Status> {
     let resource = &call.resource;
     let (api_version, kind) = match &*call.path.subresource {
         "token" => ("authentication.k8s.io/v1".to_owned(), "TokenRequest"),

@@ -13,26 +13,26 @@ use super::options::WriteOptions;
 use super::patch::{Patch, merge_configuration};
 use super::pipeline::{self, ObjectDraft, OnMissing};
 use super::update::check_names;
-use super::{Answer, Call};
+use super::{Answer, AuthorizedRequest};
 use crate::request::Verb;
 use crate::stored::convert;
 
 /// The apiVersion and kind of a Scale.
 const SCALE: (&str, &str) = ("autoscaling/v1", "Scale");
 
-/// The number that stands for none in the Scale of a custom object in Kubernetes.
+/// The number that means "none" in the Scale of a custom object in Kubernetes.
 const NO_NUMBER: i32 = i32::MIN;
 
-/// Why no Scale of a custom object can be applied: Kubernetes records the manager of the number in the version of the
-/// Scale, and cannot convert that to the custom kind.
+/// Why a Scale of a custom object cannot be applied: Kubernetes records the manager of the number in the version of
+/// the Scale, and cannot convert that to the custom kind.
 const NO_CONVERSION: &str =
     "to proper version: request to convert CR to an invalid group/version: autoscaling/v1";
 
 /// Runs a request for a Scale.
-pub(super) async fn handle_scale(call: &Call, body: &[u8]) -> Result<Answer, Status> {
+pub(super) async fn handle_scale(call: &AuthorizedRequest, body: &[u8]) -> Result<Answer, Status> {
     let content_type = call.headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     match call.verb {
-        Verb::Get => show_scale(call, 200),
+        Verb::Get => show_scale(call, 200).await,
         Verb::Update => {
             let options = WriteOptions::parse(call, "UpdateOptions")?;
             let (scale, warnings) = decode_document_strictly(call, body, SCALE, options.strictness)?;
@@ -51,9 +51,9 @@ pub(super) async fn handle_scale(call: &Call, body: &[u8]) -> Result<Answer, Sta
 }
 
 /// Runs any other patch of a Scale.
-async fn patch_scale(call: &Call, kind: PatchType, body: &[u8]) -> Result<Answer, Status> {
+async fn patch_scale(call: &AuthorizedRequest, kind: PatchType, body: &[u8]) -> Result<Answer, Status> {
     let options = WriteOptions::parse_patch(call, kind)?;
-    let (patch, problems) = Patch::parse(kind, body)?;
+    let (patch, problems) = Patch::parse(kind, true, body)?;
     set_scale(call, &options, |old| {
         let mut scale = scale_of(&call.resource, old).or_else(|_| {
             // A number that was never set can still be patched.
@@ -69,17 +69,17 @@ async fn patch_scale(call: &Call, kind: PatchType, body: &[u8]) -> Result<Answer
     .await
 }
 
-/// Runs a server-side apply of a Scale: applies its number to the object, in the name of the manager of that number.
-async fn apply_scale_patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
+/// Runs a server-side apply of a Scale: applies its number to the object on behalf of the field manager.
+async fn apply_scale_patch(call: &AuthorizedRequest, body: &[u8]) -> Result<Answer, Status> {
     let options = WriteOptions::parse_patch(call, PatchType::Apply)?;
-    let scale = decode::body(body, decode::BodyFormat::Yaml, decode::DuplicateKeyReport::Omit)?.value;
+    let scale = decode::body(body, decode::TextFormat::Yaml, decode::DuplicateKeyReport::Omit)?.value;
     check_applied(call, &scale)?;
     let mut config = json!({"apiVersion": call.resource.api_version(), "kind": &*call.resource.kind,
         "metadata": {"name": call.path.name}});
     if !scale["spec"]["replicas"].is_null() {
         config = apply_scale(&call.resource, config, &scale);
     }
-    pipeline::change(call, &options, OnMissing::Refuse, |old| {
+    pipeline::write_with_retries(call, &options, OnMissing::Refuse, |old| {
         if call.resource.is_custom() && !was_applied(old) {
             return Err(Status::unclassified(format!(
                 "failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, \
@@ -95,7 +95,7 @@ async fn apply_scale_patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
         }
         let number = scale_of(&call.resource, &object).map(|scale| scale["spec"]["replicas"].clone());
         if number.unwrap_or_default().is_null() {
-            // No manager wants a number any more: remove it.
+            // No manager wants a number any more, so it is removed.
             object = apply_scale(&call.resource, object, &Value::Null);
         }
         for field in ["uid", "resourceVersion"] {
@@ -106,13 +106,13 @@ async fn apply_scale_patch(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     .await
 }
 
-/// Whether a part of the object was applied.
+/// Returns whether any part of the object was applied.
 fn was_applied(object: &Value) -> bool {
     let managers = object["metadata"]["managedFields"].as_array().into_iter().flatten();
     managers.into_iter().any(|manager| manager["operation"] == "Apply")
 }
 
-fn check_applied(call: &Call, scale: &Value) -> Result<(), Status> {
+fn check_applied(call: &AuthorizedRequest, scale: &Value) -> Result<(), Status> {
     let given = |field: &str| scale[field].as_str().unwrap_or_default();
     if (given("apiVersion"), given("kind")) != SCALE {
         let (version, kind) = (given("apiVersion"), given("kind"));
@@ -135,14 +135,15 @@ fn check_applied(call: &Call, scale: &Value) -> Result<(), Status> {
     check_number(call, scale)
 }
 
-fn show_scale(call: &Call, code: u16) -> Result<Answer, Status> {
+async fn show_scale(call: &AuthorizedRequest, code: u16) -> Result<Answer, Status> {
     let snapshot = call.backend.store.snapshot();
     let entry = snapshot.get(&call.key()).ok_or_else(|| call.not_found())?;
-    let scale = scale_of(&call.resource, &convert::decode(&call.resource, entry))?;
+    let entry = call.converted(entry).await?;
+    let scale = scale_of(&call.resource, &convert::decode_in_version(&call.resource, &entry))?;
     Answer::object(call, code, &scale)
 }
 
-fn check_scale(call: &Call, scale: &Value) -> Result<(), Status> {
+fn check_scale(call: &AuthorizedRequest, scale: &Value) -> Result<(), Status> {
     let (kind, api_version) = (scale["kind"].as_str(), scale["apiVersion"].as_str());
     if kind.is_some_and(|kind| kind != "Scale") || api_version.is_some_and(|one| one != "autoscaling/v1") {
         return Err(Status::bad_request("the body must be a Scale of autoscaling/v1"));
@@ -151,16 +152,16 @@ fn check_scale(call: &Call, scale: &Value) -> Result<(), Status> {
 }
 
 async fn set_scale(
-    call: &Call,
+    call: &AuthorizedRequest,
     options: &WriteOptions,
     make: impl Fn(&Value) -> Result<(Value, Vec<String>), Status> + Send + Sync,
 ) -> Result<Answer, Status> {
-    pipeline::change(call, options, OnMissing::Refuse, |old| {
+    pipeline::write_with_retries(call, options, OnMissing::Refuse, |old| {
         let (scale, warnings) = make(old)?;
         check_number(call, &scale)?;
         let mut object = apply_scale(&call.resource, old.clone(), &scale);
-        // Only the fields that the client sends are conditions; otherwise the number is set on the stored object,
-        // whatever its state.
+        // Only the fields that the client sends are conditions. Otherwise the number is set on the stored object
+        // regardless of its state.
         for field in ["uid", "resourceVersion"] {
             let given = scale["metadata"].get(field).filter(|value| value.as_str() != Some(""));
             if let Some(given) = given {
@@ -172,8 +173,8 @@ async fn set_scale(
     .await
 }
 
-/// Refuses an invalid number. That of a custom object is validated with the object.
-fn check_number(call: &Call, scale: &Value) -> Result<(), Status> {
+/// Refuses an invalid number. The number of a custom object is validated with the object.
+fn check_number(call: &AuthorizedRequest, scale: &Value) -> Result<(), Status> {
     let custom = call.resource.custom().and_then(|custom| custom.scale.as_ref());
     if let (Some(custom), true) = (custom, scale["spec"]["replicas"] == NO_NUMBER) {
         let path = &custom.spec_replicas;

@@ -9,19 +9,19 @@ use serde_json::Value;
 use super::answer::add_warnings;
 use super::options::WriteOptions;
 use super::pipeline::{self, ObjectDraft, OnMissing, wrong_uid};
-use super::{Answer, Call, decode_body};
+use super::{Answer, AuthorizedRequest, decode_body};
 
-/// The message for a body that names another namespace than its path.
+/// The message for a body whose namespace differs from that of its path.
 pub(super) const OTHER_NAMESPACE: &str =
     "the namespace of the provided object does not match the namespace sent on the request";
 
 /// Replaces the object that the path names.
-pub(super) async fn update(call: &Call, body: &[u8]) -> Result<Answer, Status> {
+pub(super) async fn update(call: &AuthorizedRequest, body: &[u8]) -> Result<Answer, Status> {
     let options = WriteOptions::parse(call, "UpdateOptions")?;
     let mut first = decode_body::decode_object(call, body, options.strictness)?;
     check_names(call, &first.object)?;
     let warnings = std::mem::take(&mut first.warnings);
-    // Another write rarely comes between: only then is the body parsed once more, instead of being copied each time.
+    // Another write rarely intervenes. Only then is the body parsed again, instead of being copied every time.
     let first = Mutex::new(Some(first));
     let draft = || {
         let first = first.lock().expect("nobody panics while taking").take();
@@ -30,11 +30,11 @@ pub(super) async fn update(call: &Call, body: &[u8]) -> Result<Answer, Status> {
     let draft_of_missing = || check_missing(call, draft()?);
     let creates = call.strategy().creates_on_update && call.path.subresource.is_empty();
     let on_missing = if creates { OnMissing::Create(&draft_of_missing) } else { OnMissing::Refuse };
-    add_warnings(pipeline::change(call, &options, on_missing, |_| draft()).await, warnings)
+    add_warnings(pipeline::write_with_retries(call, &options, on_missing, |_| draft()).await, warnings)
 }
 
-/// Refuses to create an object that the client believes to exist.
-fn check_missing(call: &Call, draft: ObjectDraft) -> Result<ObjectDraft, Status> {
+/// Refuses to create an object that the client believes exists.
+fn check_missing(call: &AuthorizedRequest, draft: ObjectDraft) -> Result<ObjectDraft, Status> {
     if !meta::uid(&draft.object).is_empty() {
         let about = call.resource.about(&call.path.name);
         return Err(Status::conflict(&about, &wrong_uid(call, meta::uid(&draft.object), "")));
@@ -46,8 +46,8 @@ fn check_missing(call: &Call, draft: ObjectDraft) -> Result<ObjectDraft, Status>
     Ok(draft)
 }
 
-/// Checks that the body names the object of the path.
-pub(super) fn check_names(call: &Call, object: &Value) -> Result<(), Status> {
+/// Checks that the body and the path name the same object.
+pub(super) fn check_names(call: &AuthorizedRequest, object: &Value) -> Result<(), Status> {
     let (on_path, in_body) = (&*call.path.name, meta::name(object));
     if in_body.is_empty() {
         let message = format!(

@@ -1,9 +1,12 @@
-//! Watch: a stream of events, first the existing objects if requested, then the changes.
+//! Watch: a stream of events, first for the existing objects if requested, then for the changes.
 //!
-//! Events that wait together are written as one piece, so a busy watch costs few writes; with many watchers of a
-//! resource, a short pause between pieces lets more events gather. A watcher that fell behind history gets a 410
-//! event and the end of the stream; nobody else notices.
+//! Events that are waiting at the same time are written as one piece, so a busy watch costs few writes; if a resource
+//! has many watchers, a short pause between pieces lets more events gather. A watcher that falls behind the history
+//! gets a 410 event and the end of the stream; other watchers are not affected.
 
+mod converted;
+
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +17,8 @@ use homeostat_api::encode;
 use homeostat_api::negotiate::{AnswerEncoding, ObjectForm, Representation};
 use homeostat_api::protobuf;
 use homeostat_api::resource::KindSource;
+use homeostat_api::response_forms::FormRenderer;
 use homeostat_api::status::Status;
-use homeostat_api::table::FormRenderer;
 use homeostat_core::{Prefix, Revision};
 use homeostat_store::{Entry, Error as StoreError, Event, Snapshot, Watch};
 use serde_json::{Value, json};
@@ -25,29 +28,29 @@ use super::get::revision_too_large;
 use super::list_items::PIECE_WORK_MAX;
 use super::request_selectors::RequestSelectors;
 use super::watch_options::{WatchStart, watch_timeout};
-use super::{Answer, Call};
+use super::{Answer, AuthorizedRequest};
 use crate::body::{Body, PIECE_BYTES};
-use crate::expensive::{EXPENSIVE_BYTES, RequestCost};
+use crate::expensive_requests::{EXPENSIVE_BYTES, RequestCost};
 use crate::stored::convert;
 
 /// The media type of a stream of protobuf events.
 const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 /// How often a bookmark is sent to a watch that allows them, as in Kubernetes.
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
-/// How long before the watch ends by its own timeout the last bookmark is sent.
+/// How long before the end of a watch with a timeout the last bookmark is sent.
 const LAST_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
-/// How long a watch from a future revision stays silent before it is refused. Kubernetes waits as long for its cache
-/// to become that fresh.
+/// How long a watch from a future revision stays silent before it is refused. Kubernetes waits this long for its
+/// cache to catch up.
 const FUTURE_PATIENCE: Duration = Duration::from_secs(3);
 /// From this many watches of one resource on, events are gathered: sending each event to every watch immediately
 /// would cost more than the writes themselves. Fewer watches get events immediately.
 const CROWD: usize = 16;
-/// How long events gather for such a watch after its last piece: enough to fill a TLS record under load, and less
-/// than any reconciler notices.
+/// How long events gather for such a watch after its last piece: long enough to fill a TLS record under load, and
+/// shorter than any reconciler notices.
 const GATHER: Duration = Duration::from_millis(8);
 
 /// Opens the stream.
-pub(super) fn watch(call: Call) -> Result<Answer, Status> {
+pub(super) fn watch(call: AuthorizedRequest) -> Result<Answer, Status> {
     if !call.resource.allows("watch") {
         return Err(Status::method_not_allowed());
     }
@@ -90,6 +93,7 @@ pub(super) fn watch(call: Call) -> Result<Answer, Status> {
         sent_at: now,
         sent: from,
         has_columns: false,
+        waiting: VecDeque::new(),
     };
     let pieces = stream::unfold(stream, |mut stream| async move {
         let piece = stream.next().await?;
@@ -102,7 +106,7 @@ fn content_type(media: AnswerEncoding) -> &'static str {
     if media == AnswerEncoding::Protobuf { PROTOBUF_STREAM } else { "application/json" }
 }
 
-/// Answers a watch from a revision that this history has not reached. Such a client has seen another history (the
+/// Answers a watch from a revision that this history has not reached. Such a client has seen a different history (the
 /// server was restored from an older copy), and the events of this one would mislead it, so it must list again.
 fn refuse_future_revision(
     media: AnswerEncoding,
@@ -129,7 +133,7 @@ enum Bookmark {
     EndOfInitialEvents,
 }
 
-/// The existing objects that are still to be sent.
+/// The existing objects that have not been sent yet.
 struct InitialEvents {
     snapshot: Snapshot,
     prefix: Prefix,
@@ -138,7 +142,7 @@ struct InitialEvents {
 
 /// An open watch.
 struct WatchStream {
-    call: Call,
+    call: AuthorizedRequest,
     /// How to show objects, if not as they are stored.
     view: Option<FormRenderer>,
     selection: RequestSelectors,
@@ -149,15 +153,17 @@ struct WatchStream {
     has_bookmarks: bool,
     ends_at: Instant,
     bookmark_at: Instant,
-    /// Fires at the end or at the next bookmark, whichever is first.
+    /// Fires at the end or at the next bookmark, whichever comes first.
     alarm: Pin<Box<Sleep>>,
     /// When the last events were handed to the connection.
     sent_at: Instant,
-    /// The revision that the client certainly knows.
+    /// The latest revision that the client is certain to know.
     sent: Revision,
-    /// Whether the columns of a table were sent already.
+    /// Whether the columns of a table have been sent.
     has_columns: bool,
-    /// Signals changes of what is served, if the resource can be withdrawn.
+    /// Events that have not been sent yet. A long backlog is written in several pieces.
+    waiting: VecDeque<Arc<Event>>,
+    /// Signals changes to what is served, if the resource can be withdrawn.
     changes: Option<tokio::sync::watch::Receiver<u64>>,
 }
 
@@ -166,9 +172,19 @@ impl WatchStream {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(initial) = self.initial.take() {
+                if self.call.has_converter() {
+                    match self.converted_initial_piece(initial).await {
+                        Ok(piece) if piece.is_empty() => continue,
+                        Ok(piece) => return Some(piece),
+                        Err(status) => {
+                            self.refused = Some(status);
+                            continue;
+                        }
+                    }
+                }
                 let cost = self.cost(initial.snapshot.range(&initial.prefix, &initial.after).take(1));
                 let queue = self.call.queue.clone();
-                let piece = queue.make(cost, || self.initial_piece(initial)).await;
+                let piece = queue.run_when_permitted(cost, || self.initial_piece(initial)).await;
                 if !piece.is_empty() {
                     return Some(piece);
                 }
@@ -178,6 +194,17 @@ impl WatchStream {
             if let Some(status) = self.refused.take() {
                 self.watch = None;
                 return Some(error_piece(self.call.accepted.media, &status));
+            }
+            if !self.waiting.is_empty() {
+                match self.next_piece().await {
+                    Ok(piece) if piece.is_empty() => tokio::task::yield_now().await,
+                    Ok(piece) => return Some(piece),
+                    Err(status) => {
+                        self.waiting.clear();
+                        self.refused = Some(status);
+                    }
+                }
+                continue;
             }
             let watch = self.watch.as_mut()?;
             tokio::select! {
@@ -193,9 +220,8 @@ impl WatchStream {
                 events = gather_events(watch, self.sent_at) => {
                     let piece = match events {
                         Ok(events) => {
-                            let states = events.iter().flat_map(|event| [&event.old, &event.new]).flatten();
-                            let (cost, queue) = (self.cost(states), self.call.queue.clone());
-                            queue.make(cost, || self.piece(&events)).await
+                            self.waiting.extend(events);
+                            continue;
                         }
                         Err(StoreError::Compacted { asked, oldest }) => self.cut_off(asked, oldest),
                         Err(_) => return None,
@@ -213,26 +239,43 @@ impl WatchStream {
         }
     }
 
+    /// Returns the next of the waiting events as one piece; empty if none matches the selection. A client that reads
+    /// slowly holds no more than one such piece.
+    async fn next_piece(&mut self) -> Result<Bytes, Status> {
+        let (mut bytes, mut events) = (0, Vec::new());
+        while bytes < PIECE_BYTES
+            && let Some(event) = self.waiting.pop_front()
+        {
+            bytes += event.new.as_ref().or(event.old.as_ref()).map_or(0, |entry| entry.bytes.len());
+            events.push(event);
+        }
+        let events = self.converted_events(events).await?;
+        let states = events.iter().flat_map(|event| [&event.old, &event.new]).flatten();
+        let (cost, queue) = (self.cost(states), self.call.queue.clone());
+        Ok(queue.run_when_permitted(cost, || self.piece(&events)).await)
+    }
+
     fn cut_off(&mut self, asked: Revision, oldest: Revision) -> Bytes {
         self.watch = None;
         error_piece(self.call.accepted.media, &too_old(asked, oldest))
     }
 
-    /// Returns whether the resource is no longer served as it was. Then the stream ends, and clients start again.
+    /// Returns whether the resource is no longer served as before. If so, the stream ends, and clients start over.
     fn is_withdrawn(&self) -> bool {
         let table = self.call.backend.registry.table();
         let resource = &self.call.resource;
-        table.get(&resource.group, &resource.version, &resource.plural).is_none()
+        let row = table.get(&resource.group, &resource.version, &resource.plural);
+        row.is_none_or(|row| converted::has_other_converter(resource, row))
     }
 
-    /// Returns the cost of parsing these entries, as far as that is needed. A user may have a thousand watches, and
-    /// parsing for each of them must not delay others.
+    /// Returns the cost of parsing these entries, as far as parsing is needed. A user may have a thousand watches,
+    /// and parsing for each of them must not delay other users.
     fn cost<'a>(&self, entries: impl Iterator<Item = &'a Arc<Entry>>) -> RequestCost {
         let bytes = entries.map(|entry| self.parsed_bytes(entry)).sum();
         RequestCost { bytes, memory: bytes }
     }
 
-    /// Returns how many bytes are parsed to select or show an object; zero if it is sent as it is stored.
+    /// Returns how many bytes must be parsed to select or show an object; zero if it is sent as it is stored.
     fn parsed_bytes(&self, entry: &Entry) -> usize {
         let is_parsed = !self.sends_stored_bytes()
             || self.selection.has_fields()
@@ -290,8 +333,8 @@ impl WatchStream {
         piece.into()
     }
 
-    /// Returns about how many bytes the events take. A piece keeps what was reserved for it until the client has read it, so
-    /// nothing is reserved for tables, which are small however large the objects are.
+    /// Returns the approximate size of the events in bytes. A piece keeps the memory reserved for it until the client
+    /// has read it, so nothing is reserved for tables, which are small no matter how large the objects are.
     fn expected_bytes(&self, events: &[Arc<Event>]) -> usize {
         if !self.sends_stored_bytes() || !self.selection.is_everything() {
             return 0;
@@ -314,7 +357,7 @@ impl WatchStream {
         piece.extend_from_slice(b"}\n");
     }
 
-    /// Writes an event of an object that is not sent as it is stored.
+    /// Writes an event for an object that is not sent as it is stored.
     fn formed_event_into(&mut self, piece: &mut Vec<u8>, kind: &str, object: Value) {
         let accepted = self.call.accepted;
         if accepted.media == AnswerEncoding::Protobuf {
@@ -370,7 +413,7 @@ impl WatchStream {
     }
 }
 
-/// Returns the next events; with many watchers, not before the pause after `sent_at` is over. Dropping the future
+/// Returns the next events. With many watchers, waits at least for the pause after `sent_at`. Dropping the future
 /// loses nothing.
 async fn gather_events(watch: &mut Watch, sent_at: Instant) -> Result<Vec<Arc<Event>>, StoreError> {
     if watch.companions() >= CROWD && sent_at.elapsed() < GATHER {
@@ -379,10 +422,10 @@ async fn gather_events(watch: &mut Watch, sent_at: Instant) -> Result<Vec<Arc<Ev
     watch.next().await
 }
 
-/// Waits for the next change of what is served; forever if it cannot change.
+/// Waits for the next change to what is served; forever if it cannot change.
 async fn registry_changed(changes: &mut Option<tokio::sync::watch::Receiver<u64>>) {
     match changes {
-        // It fails only when the registry is gone, and the call holds it.
+        // This fails only when the registry is gone, and the call keeps it alive.
         Some(changes) => drop(changes.changed().await),
         None => std::future::pending().await,
     }
@@ -396,7 +439,7 @@ enum EventObject<'a> {
 }
 
 impl EventObject<'_> {
-    fn bytes_into(&self, call: &Call, piece: &mut Vec<u8>) {
+    fn bytes_into(&self, call: &AuthorizedRequest, piece: &mut Vec<u8>) {
         match self {
             Self::Current(entry) => convert::bytes_into(&call.resource, entry, piece),
             Self::Last(entry, revision) if convert::is_current(&call.resource, entry) => {
@@ -411,11 +454,11 @@ impl EventObject<'_> {
         }
     }
 
-    fn object(&self, call: &Call) -> Value {
+    fn object(&self, call: &AuthorizedRequest) -> Value {
         match self {
-            Self::Current(entry) => convert::decode(&call.resource, entry),
+            Self::Current(entry) => convert::decode_in_version(&call.resource, entry),
             Self::Last(entry, revision) => {
-                let mut object = convert::decode(&call.resource, entry);
+                let mut object = convert::decode_in_version(&call.resource, entry);
                 object["metadata"]["resourceVersion"] = revision.to_string().into();
                 object
             }

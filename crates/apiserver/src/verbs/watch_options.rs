@@ -1,6 +1,6 @@
 //! The options of a watch: where it starts, which events it starts with, and how long it is kept open.
 //!
-//! Which options go together, and what the refusals say, is Kubernetes'.
+//! The valid combinations of options, and the wording of the refusals, are those of Kubernetes.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use homeostat_api::status::Status;
 use homeostat_core::Revision;
 use serde_json::json;
 
-use super::Call;
+use super::AuthorizedRequest;
 
-/// The shortest time that a watch without a timeout is kept open; the longest is twice that. Kubernetes spreads
+/// The minimum time that a watch without a timeout is kept open; the maximum is twice that. Kubernetes spreads
 /// reconnects in this way.
 const UNLIMITED_S_MIN: u64 = 1800;
-/// The longest timeout of a watch: ten years, which is practically forever and can be added to any instant.
+/// The maximum timeout of a watch: ten years, which is practically forever and can be added to any instant.
 const TIMEOUT_S_MAX: u64 = 10 * 365 * 24 * 3600;
 
 /// Where a watch starts.
@@ -23,17 +23,17 @@ pub(super) struct WatchStart {
     pub(super) from: Option<Revision>,
     pub(super) sends_initial: bool,
     pub(super) marks_end: bool,
-    /// The initial events show a state that is not older than this.
+    /// The initial events show a state that is at least this recent.
     pub(super) at_least: Revision,
 }
 
 impl WatchStart {
-    /// Reads it from the options of a request, or refuses options that do not go together.
-    pub(super) fn parse(call: &Call) -> Result<Self, Status> {
+    /// Parses the options of a request, or refuses options that do not go together.
+    pub(super) fn parse(call: &AuthorizedRequest) -> Result<Self, Status> {
         let query = &call.query;
         let (revision, matching) = (query.get("resourceVersion"), query.get("resourceVersionMatch"));
         let initial = query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents"));
-        // A watch without a version starts with the state, which counts as a match in Kubernetes.
+        // A watch without a version starts with the current state, which counts as a match in Kubernetes.
         let is_matched = !matching.is_empty() || (initial.is_none() && matches!(revision, "" | "0"));
         check_options(initial, matching, is_matched && !query.get("continue").is_empty())?;
         let revision = match revision {
@@ -76,7 +76,7 @@ fn check_options(initial: Option<bool>, matching: &str, continues: bool) -> Resu
 }
 
 /// Returns how long the watch is kept open.
-pub(super) fn watch_timeout(call: &Call) -> Result<Duration, Status> {
+pub(super) fn watch_timeout(call: &AuthorizedRequest) -> Result<Duration, Status> {
     // A watch has no pages, but a value that is not a number is still a mistake.
     call.query.number("limit")?;
     let Some(seconds) = call.query.number("timeoutSeconds")?.filter(|seconds| *seconds != 0) else {

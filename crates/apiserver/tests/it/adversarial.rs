@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::plane::{APPLY, JSON_PATCH, MERGE, Plane, STRATEGIC};
 use crate::processor_time::ProcessorTime;
+use crate::test_server::{APPLY, JSON_PATCH, MERGE, STRATEGIC, TestServer};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -352,7 +352,7 @@ fn patches() -> Vec<Case> {
 }
 
 /// Returns how long the request of a case takes with this many parts.
-async fn time(plane: &Plane, case: &Case, parts: usize) -> Duration {
+async fn time(plane: &TestServer, case: &Case, parts: usize) -> Duration {
     let object = case.before.map_or(case.path, |_| case.path).split('?').next().unwrap_or_default();
     if let Some((collection, make)) = case.before {
         let made = plane.post(collection, make(parts)).await;
@@ -378,7 +378,7 @@ fn name_of(case: &Case) -> &'static str {
     if case.path == DEFINITIONS { "others.u.io" } else { "x" }
 }
 
-async fn check(plane: &Plane, case: &Case) {
+async fn check(plane: &TestServer, case: &Case) {
     let mut measured = Vec::new();
     for _ in 0..ATTEMPTS {
         let (small, large) = (time(plane, case, PARTS).await, time(plane, case, 4 * PARTS).await);
@@ -391,7 +391,7 @@ async fn check(plane: &Plane, case: &Case) {
 }
 
 async fn check_all(cases: Vec<Case>) {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.post(DEFINITIONS, wide_definition()).await.expect(201);
     plane.until(WIDES, |answer| answer.code == 200).await;
     for case in &cases {
@@ -419,10 +419,10 @@ async fn patches_take_time_in_proportion() {
     check_all(patches()).await;
 }
 
-/// A list that one patch names again and again ends with a refusal.
+/// A patch that names the same list repeatedly ends with a refusal.
 #[tokio::test]
 async fn a_list_named_again_and_again_is_refused() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.post(DEPLOYMENTS, deployment(10_000)).await.expect(201);
     let again = list(10_000, |at| json!({"name": "c", "env": [{"name": format!("v{at}"), "value": "2"}]}));
     let path = format!("{DEPLOYMENTS}/x");
@@ -435,7 +435,7 @@ async fn a_list_named_again_and_again_is_refused() {
 
 #[tokio::test]
 async fn long_selectors_are_refused() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let keys = |count: usize| (0..count).map(|at| format!("!k{at}")).collect::<Vec<_>>().join(",");
     plane.get(&format!("{MAPS}?labelSelector={}", keys(900))).await.expect(200);
     plane.get(&format!("{MAPS}?labelSelector={}", keys(1100))).await.expect(400);

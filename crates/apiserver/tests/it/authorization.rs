@@ -1,13 +1,13 @@
-//! Authorization: bindings take effect immediately, and nobody grants permissions that they do not have.
+//! Authorization: bindings take effect immediately, and users cannot grant permissions that they do not have.
 
 use serde_json::{Value, json};
 
-use crate::plane::{APPLY, Plane};
+use crate::test_server::{APPLY, TestServer};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const EVERYBODY: &[&str] = &["system:authenticated"];
 
-async fn allow(plane: &Plane, user: &str, rules: Value) {
+async fn allow(plane: &TestServer, user: &str, rules: Value) {
     let role = json!({"metadata": {"name": user}, "rules": rules});
     plane.post(&format!("{RBAC}/namespaces/default/roles"), role).await.expect(201);
     let binding = json!({"metadata": {"name": user},
@@ -18,7 +18,7 @@ async fn allow(plane: &Plane, user: &str, rules: Value) {
 
 #[tokio::test]
 async fn metrics_need_permission() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.acting_as("jane", &["system:authenticated"]).get("/metrics").await.expect(403);
     let watcher = plane.acting_as("prometheus", &["system:monitoring"]);
     let maps = "/api/v1/namespaces/default/configmaps";
@@ -56,7 +56,7 @@ async fn metrics_need_permission() {
 
 #[tokio::test]
 async fn nothing_is_allowed_without_a_binding() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let jane = plane.acting_as("jane", EVERYBODY);
     let maps = "/api/v1/namespaces/default/configmaps";
     let refused = jane.get(maps).await.expect(403);
@@ -74,7 +74,7 @@ async fn nothing_is_allowed_without_a_binding() {
 
 #[tokio::test]
 async fn rules_can_name_objects_and_subresources() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let jane = plane.acting_as("jane", EVERYBODY);
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["mine"], "verbs": ["get"]},
         {"apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["get"]}]);
@@ -87,7 +87,7 @@ async fn rules_can_name_objects_and_subresources() {
 
 #[tokio::test]
 async fn nobody_grants_more_permissions_than_they_have() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let jane = plane.acting_as("jane", EVERYBODY);
     let manage = json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"],
         "verbs": ["create"]});
@@ -111,7 +111,7 @@ async fn nobody_grants_more_permissions_than_they_have() {
 
 #[tokio::test]
 async fn everyone_may_review_their_own_permissions() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let jane = plane.acting_as("jane", EVERYBODY);
     let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     let question = |verb: &str| {
@@ -127,7 +127,7 @@ async fn everyone_may_review_their_own_permissions() {
 
 #[tokio::test]
 async fn health_is_public_and_names_its_checks() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let anybody = plane.acting_as("system:anonymous", &["system:unauthenticated"]);
     anybody.get("/api/v1/namespaces").await.expect(403);
     assert_eq!(anybody.get("/readyz").await.expect(200), "ok");
@@ -137,13 +137,13 @@ async fn health_is_public_and_names_its_checks() {
 
 #[tokio::test]
 async fn aggregated_roles_show_their_combined_rules() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let roles = format!("{RBAC}/clusterroles");
     let rule = json!({"apiGroups": ["demo.dev"], "resources": ["lamps"], "verbs": ["get"]});
     let part = json!({"metadata": {"name": "lamps", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
         "rules": [rule]});
     plane.post(&roles, part).await.expect(201);
-    let has = |answer: &crate::plane::Answer| answer.body["rules"].as_array().unwrap().contains(&rule);
+    let has = |answer: &crate::test_server::Answer| answer.body["rules"].as_array().unwrap().contains(&rule);
     for sum in ["view", "edit", "admin"] {
         plane.until(&format!("{roles}/{sum}"), has).await;
     }
@@ -153,7 +153,7 @@ async fn aggregated_roles_show_their_combined_rules() {
 
 #[tokio::test]
 async fn creating_by_other_verbs_needs_permission_to_create() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let rules = json!([{"apiGroups": ["", "coordination.k8s.io"], "resources": ["configmaps", "leases"],
         "verbs": ["get", "patch", "update"]}]);
     allow(&plane, "jane", rules).await;
@@ -177,7 +177,7 @@ async fn creating_by_other_verbs_needs_permission_to_create() {
 
 #[tokio::test]
 async fn a_list_of_one_name_is_a_request_for_it_and_a_deletion_of_a_collection_is_not() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["mine"],
         "verbs": ["list", "watch", "deletecollection"]}]);
     allow(&plane, "jane", rules).await;

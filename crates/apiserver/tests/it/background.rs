@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::plane::{MERGE, Plane};
 use crate::processor_time::ProcessorTime;
+use crate::test_server::{MERGE, TestServer};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-async fn make(plane: &Plane, name: &str, owner: Option<&Value>) -> Value {
+async fn make(plane: &TestServer, name: &str, owner: Option<&Value>) -> Value {
     let owners = owner.map(|owner| {
         json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"],
             "uid": owner["metadata"]["uid"], "blockOwnerDeletion": true}])
@@ -21,7 +21,7 @@ fn at(name: &str) -> String {
 
 #[tokio::test]
 async fn dependents_are_deleted_with_their_owner() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let owner = make(&plane, "owner", None).await;
     let child = make(&plane, "child", Some(&owner)).await;
     make(&plane, "grandchild", Some(&child)).await;
@@ -32,11 +32,11 @@ async fn dependents_are_deleted_with_their_owner() {
 
 #[tokio::test]
 async fn the_server_recreates_its_own_service() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let path = "/api/v1/namespaces/default/services/kubernetes";
     let before = plane.get(path).await.expect(200);
     plane.delete(path).await.expect(200);
-    let is_new = |answer: &crate::plane::Answer| {
+    let is_new = |answer: &crate::test_server::Answer| {
         answer.code == 200 && answer.body["metadata"]["uid"] != before["metadata"]["uid"]
     };
     let after = plane.until(path, is_new).await.body;
@@ -45,7 +45,7 @@ async fn the_server_recreates_its_own_service() {
 
 #[tokio::test]
 async fn foreground_deletion_waits_for_dependents() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let owner = make(&plane, "owner", None).await;
     make(&plane, "child", Some(&owner)).await;
     plane.patch(&at("child"), MERGE, json!({"metadata": {"finalizers": ["demo.dev/x"]}})).await.expect(200);
@@ -61,7 +61,7 @@ async fn foreground_deletion_waits_for_dependents() {
 #[tokio::test]
 async fn foreground_deletion_ends_a_ring_of_owners() {
     for length in [2, 3] {
-        let plane = Plane::start().await;
+        let plane = TestServer::start().await;
         let mut above = make(&plane, "m0", None).await;
         let first = above.clone();
         for at in 1..length {
@@ -80,7 +80,7 @@ async fn foreground_deletion_ends_a_ring_of_owners() {
 
 #[tokio::test]
 async fn orphans_stay_without_their_owner_reference() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let owner = make(&plane, "owner", None).await;
     make(&plane, "child", Some(&owner)).await;
     plane.ask("DELETE", &at("owner"), json!({"propagationPolicy": "Orphan"})).await.expect(200);
@@ -91,7 +91,7 @@ async fn orphans_stay_without_their_owner_reference() {
 
 #[tokio::test]
 async fn an_object_without_an_existing_owner_is_deleted() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let ghost = json!({"metadata": {"name": "ghost", "uid": "00000000-0000-0000-0000-000000000000"}});
     let living = make(&plane, "living", None).await;
     make(&plane, "haunted", Some(&ghost)).await;
@@ -102,7 +102,7 @@ async fn an_object_without_an_existing_owner_is_deleted() {
 
 #[tokio::test]
 async fn a_namespace_gets_default_objects_and_is_deleted_with_them() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.post("/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await.expect(201);
     let inside = "/api/v1/namespaces/n";
     plane.until(&format!("{inside}/serviceaccounts/default"), |answer| answer.code == 200).await;
@@ -114,7 +114,7 @@ async fn a_namespace_gets_default_objects_and_is_deleted_with_them() {
     let late = plane.post(&format!("{inside}/configmaps"), json!({"metadata": {"name": "late"}})).await;
     assert_eq!(late.expect(403)["details"]["causes"][0]["reason"], "NamespaceTerminating");
     let reports_finalizers =
-        |answer: &crate::plane::Answer| answer.body.to_string().contains("SomeFinalizersRemain");
+        |answer: &crate::test_server::Answer| answer.body.to_string().contains("SomeFinalizersRemain");
     plane.until(inside, reports_finalizers).await;
     let free = json!({"metadata": {"finalizers": null}});
     plane.patch(&format!("{inside}/configmaps/held"), MERGE, free).await.expect(200);
@@ -125,7 +125,7 @@ async fn a_namespace_gets_default_objects_and_is_deleted_with_them() {
 /// Pods trust its content: a user who edits it would otherwise decide which server they talk to.
 #[tokio::test]
 async fn an_edited_certificate_authority_is_restored() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let map = "/api/v1/namespaces/default/configmaps/kube-root-ca.crt";
     let original = plane.until(map, |answer| answer.code == 200).await.body;
     let edited = json!({"metadata": {"name": "kube-root-ca.crt", "labels": {"kept": "yes"}},
@@ -138,7 +138,7 @@ async fn an_edited_certificate_authority_is_restored() {
 
 #[tokio::test]
 async fn storage_is_deleted_when_nobody_uses_it() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
     let claim = |name: &str| {
         json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"],
@@ -166,7 +166,7 @@ async fn storage_is_deleted_when_nobody_uses_it() {
 
 #[tokio::test]
 async fn an_owner_of_an_unserved_version_decides_nothing() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let reference =
         |version: &str| json!([{"apiVersion": version, "kind": "ConfigMap", "name": "none", "uid": "gone"}]);
     let child = |name: &str, version: &str| json!({"metadata": {"name": name, "ownerReferences": reference(version)}});
@@ -179,14 +179,14 @@ async fn an_owner_of_an_unserved_version_decides_nothing() {
 /// A thousand references with different uids to one large object read it once.
 #[tokio::test]
 async fn an_owner_is_read_once_however_often_it_is_named() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let data = json!({"a": "x\n".repeat(200_000)});
     plane.post(MAPS, json!({"metadata": {"name": "large"}, "data": data})).await.expect(201);
     let reference =
         |at: usize| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "large", "uid": at.to_string()});
     let owners: Vec<_> = (0..5_000).map(reference).collect();
     plane.post(MAPS, json!({"metadata": {"name": "child", "ownerReferences": owners}})).await.expect(201);
-    // The patience of the tests is a fraction of what reading it 5 000 times takes.
+    // The patience of the tests is a fraction of the time for reading it 5 000 times.
     plane.until_gone(&at("child")).await;
     plane.get(&at("large")).await.expect(200);
 }
@@ -194,7 +194,7 @@ async fn an_owner_is_read_once_however_often_it_is_named() {
 /// Owners that are replaced by the ten thousand are compared as sets.
 #[tokio::test]
 async fn ten_thousand_owners_are_replaced_quickly() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let owners = |kind: &str| -> Vec<_> {
         // Nothing is decided about owners of a kind that is not served.
         let owner = |at: usize| json!({"apiVersion": "t.io/v1", "kind": "T", "name": "t", "uid": format!("{kind}{at}")});

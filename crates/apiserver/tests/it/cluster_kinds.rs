@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 
-use crate::plane::{APPLY, MERGE, Plane};
+use crate::test_server::{APPLY, MERGE, TestServer};
 
 const GADGETS: &str = "/apis/cluster.test/v1/gadgets";
 
-async fn start() -> Plane {
-    let plane = Plane::start().await;
+async fn start() -> TestServer {
+    let plane = TestServer::start().await;
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let scale = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
         "labelSelectorPath": ".status.selector"});

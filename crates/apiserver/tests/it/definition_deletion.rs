@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::plane::{MERGE, Plane};
+use crate::test_server::{MERGE, TestServer};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.ends.test";
@@ -25,7 +25,7 @@ fn terminating(definition: &Value) -> (String, String) {
 
 #[tokio::test]
 async fn the_finalizer_of_a_definition_comes_with_its_deletion() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.post(DEFINITIONS, definition(json!({"finalizers": ["demo.dev/x"]}))).await.expect(201);
     let born = plane.get(DEFINITION).await.expect(200);
     assert_eq!(born["metadata"]["finalizers"], json!(["demo.dev/x"]));
@@ -48,7 +48,7 @@ async fn the_finalizer_of_a_definition_comes_with_its_deletion() {
 
 #[tokio::test]
 async fn immutable_fields_of_a_definition_are_reported_once() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.post(DEFINITIONS, definition(json!({}))).await.expect(201);
     let causes = async |spec: Value| {
         let refused = plane.patch(DEFINITION, MERGE, json!({"spec": spec})).await.expect(422);
@@ -71,7 +71,7 @@ async fn immutable_fields_of_a_definition_are_reported_once() {
 /// A client that migrated the objects writes which versions are still stored.
 #[tokio::test]
 async fn stored_versions_are_written_through_the_status() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.post(DEFINITIONS, definition(json!({}))).await.expect(201);
     for stored in [json!(["v2"]), json!(["v1", "v0"])] {
         let patch = json!({"status": {"storedVersions": stored}});

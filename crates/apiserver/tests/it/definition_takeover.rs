@@ -7,7 +7,7 @@ use std::sync::Arc;
 use homeostat_store::{Memory, Store as _};
 use serde_json::{Value, json};
 
-use crate::plane::{MERGE, Plane};
+use crate::test_server::{MERGE, TestServer};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -32,7 +32,7 @@ fn conditions(definition: &Value) -> Vec<String> {
 }
 
 /// Gives a user these rules in the whole cluster, or in one namespace.
-async fn allow(plane: &Plane, user: &str, namespace: &str, rules: Value) {
+async fn allow(plane: &TestServer, user: &str, namespace: &str, rules: Value) {
     let (role, binding, kind) = match namespace {
         "" => ("clusterroles".to_owned(), "clusterrolebindings".to_owned(), "ClusterRole"),
         name => (format!("namespaces/{name}/roles"), format!("namespaces/{name}/rolebindings"), "Role"),
@@ -46,8 +46,8 @@ async fn allow(plane: &Plane, user: &str, namespace: &str, rules: Value) {
 }
 
 /// Starts a server, and returns it and Mallory's client.
-async fn with_mallory() -> (Plane, Plane) {
-    let plane = Plane::start().await;
+async fn with_mallory() -> (TestServer, TestServer) {
+    let plane = TestServer::start().await;
     plane.post("/api/v1/namespaces", json!({"metadata": {"name": "team"}})).await.expect(201);
     let everything = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
     allow(&plane, "mallory", "team", everything).await;
@@ -64,7 +64,7 @@ fn grant(api_version: &str, kind: &str) -> Value {
         "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "mallory"}]})
 }
 
-async fn names(plane: &Plane, path: &str) -> Vec<String> {
+async fn names(plane: &TestServer, path: &str) -> Vec<String> {
     let list = plane.get(path).await.expect(200);
     let items = list["items"].as_array().unwrap().iter();
     items.map(|one| one["metadata"]["name"].as_str().unwrap().to_owned()).collect()
@@ -104,7 +104,7 @@ async fn a_definition_in_a_built_in_version_does_not_replace_the_kind() {
     let kinds = rows.filter(|row| row["name"] == "clusterrolebindings").map(|row| row["kind"].clone());
     assert_eq!(kinds.collect::<Vec<_>>(), ["ClusterRoleBinding"]);
 
-    // A resource of its own in a built-in group: as in Kubernetes, the group belongs to the built-in kinds.
+    // A separate resource in a built-in group: as in Kubernetes, the group belongs to the built-in kinds.
     for version in ["v1", "v9"] {
         let name = format!("evils{version}");
         mallory.post(DEFINITIONS, definition(RBAC, &name, &name, "Cluster", version)).await.expect(201);
@@ -187,7 +187,7 @@ async fn a_custom_kind_is_not_treated_as_the_built_in_kind_of_its_name() {
 #[tokio::test]
 async fn custom_objects_have_keys_no_built_in_object_can_have() {
     let store = Arc::new(Memory::new());
-    let plane = Plane::start_on(store.clone()).await;
+    let plane = TestServer::start_on(store.clone()).await;
     plane.post(DEFINITIONS, definition("demo.dev", "lamps", "Lamp", "Namespaced", "v1")).await.expect(201);
     let lamp = json!({"apiVersion": "demo.dev/v1", "kind": "Lamp", "metadata": {"name": "a"}});
     plane.post("/apis/demo.dev/v1/namespaces/default/lamps", lamp).await.expect(201);

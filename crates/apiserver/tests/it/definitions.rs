@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use homeostat_apiserver::data_formats::CONTENTS;
+use homeostat_apiserver::data_migrations::CONTENTS;
 use homeostat_store::Disk;
 use homeostat_store::disk::Config;
 use serde_json::{Value, json};
 
-use crate::plane::{APPLY, Answer, MERGE, Plane};
+use crate::test_server::{APPLY, Answer, MERGE, TestServer};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const LAMPS: &str = "/apis/demo.dev/v1/namespaces/default/lamps";
@@ -34,8 +34,8 @@ fn lamp(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "demo.dev/v1", "kind": "Lamp", "metadata": {"name": name}, "spec": spec})
 }
 
-async fn with_lamps() -> Plane {
-    let plane = Plane::start().await;
+async fn with_lamps() -> TestServer {
+    let plane = TestServer::start().await;
     plane.post(DEFINITIONS, definition()).await.expect(201);
     plane
 }
@@ -128,7 +128,7 @@ async fn deleting_a_definition_deletes_its_objects_and_ends_their_watches() {
 
 #[tokio::test]
 async fn every_served_version_has_an_api_service() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let services = "/apis/apiregistration.k8s.io/v1/apiservices";
     let apps = plane.get(&format!("{services}/v1.apps")).await.expect(200);
     assert_eq!(apps["status"]["conditions"][0]["reason"], "Local");
@@ -166,7 +166,7 @@ fn durable() -> (tempfile::TempDir, Arc<Disk>) {
 #[tokio::test]
 async fn a_write_completes_after_its_client_disconnected() {
     let (_folder, store) = durable();
-    let plane = Plane::start_on(store).await;
+    let plane = TestServer::start_on(store).await;
     let (path, objects) =
         (format!("{DEFINITIONS}/things.demo.dev"), "/apis/demo.dev/v1/namespaces/default/things");
     for _ in 0..10 {
@@ -186,7 +186,7 @@ fn thing(plural: &str, name: &str) -> Value {
 #[tokio::test]
 async fn a_definition_that_cannot_be_deleted_delays_no_other() {
     const OBJECT_BYTES_MAX: usize = 1536 * 1024;
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     for plural in ["aaa", "zzz"] {
         plane.post(DEFINITIONS, loose(plural)).await.expect(201);
     }
@@ -213,7 +213,7 @@ async fn a_definition_that_cannot_be_deleted_delays_no_other() {
 #[tokio::test]
 async fn a_definition_with_many_objects_is_deleted_under_watches_and_writes() {
     let (_folder, store) = durable();
-    let plane = Arc::new(Plane::start_on(store).await);
+    let plane = Arc::new(TestServer::start_on(store).await);
     let path = format!("{DEFINITIONS}/things.demo.dev");
     let objects = "/apis/demo.dev/v1/namespaces/default/things";
     for round in 0..3 {
@@ -256,7 +256,7 @@ async fn a_definition_with_many_objects_is_deleted_under_watches_and_writes() {
 
 #[tokio::test]
 async fn an_invalid_definition_is_refused() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let mut misnamed = definition();
     misnamed["metadata"]["name"] = json!("lamp.demo.dev");
     plane.post(DEFINITIONS, misnamed).await.expect(422);
@@ -320,7 +320,7 @@ fn coin(version: &str, name: &str, spec: Value) -> Value {
 
 #[tokio::test]
 async fn stored_objects_have_only_fields_of_the_storage_version() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.post(DEFINITIONS, coins()).await.expect(201);
     let [v1, v2] = TWO_FACED;
     let shown = async |name: &str, in_v1: Value, in_v2: Value| {
@@ -350,7 +350,7 @@ async fn stored_objects_have_only_fields_of_the_storage_version() {
 
 #[tokio::test]
 async fn objects_written_in_another_version_get_the_defaults_of_the_storage_version() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.post(DEFINITIONS, coins()).await.expect(201);
     let [v1, v2] = TWO_FACED;
     plane.post(v1, coin("v1", "own", json!({"a": "1"}))).await.expect(201);
@@ -371,7 +371,7 @@ async fn objects_written_in_another_version_get_the_defaults_of_the_storage_vers
 
 #[tokio::test]
 async fn objects_of_a_version_no_longer_served_are_read_by_its_schema() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.post(DEFINITIONS, coins()).await.expect(201);
     let [v1, v2] = TWO_FACED;
     plane.post(v1, coin("v1", "x", json!({"a": "1"}))).await.expect(201);
@@ -395,7 +395,7 @@ async fn objects_of_a_version_no_longer_served_are_read_by_its_schema() {
 
 #[tokio::test]
 async fn embedded_resources_are_validated_as_resources() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let whole = json!({"type": "object", "x-kubernetes-embedded-resource": true,
         "x-kubernetes-preserve-unknown-fields": true});
     let mut definition = definition();
@@ -441,7 +441,7 @@ const KNOT_RULE: &str = "self.all(x, self.all(y, self.all(z, x + y + z != '')))"
 
 #[tokio::test]
 async fn a_definition_with_an_unbounded_rule_is_refused() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let refused = plane.post(DEFINITIONS, knots(&json!({}), KNOT_RULE)).await.expect(422);
     let message = refused["message"].as_str().unwrap();
     let expected = "estimated rule cost exceeds budget by factor of more than 100x (try simplifying the rule, or \
@@ -454,7 +454,7 @@ async fn a_definition_with_an_unbounded_rule_is_refused() {
 
 #[tokio::test]
 async fn the_most_expensive_accepted_rule_is_fast() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     // 60 * 60 * 60 rounds are just below the limit of the estimate.
     plane.post(DEFINITIONS, knots(&json!({"maxItems": 60}), KNOT_RULE)).await.expect(201);
     let knot = |name: &str, count: usize| {
@@ -474,7 +474,7 @@ async fn the_most_expensive_accepted_rule_is_fast() {
 /// Long chains once overflowed the stack of the parser or the evaluator.
 #[tokio::test]
 async fn rules_nested_without_end_are_refused() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let chains = [
         format!("{} > 0", vec!["1"; 5000].join("+")),
         format!("self{} == 1", ".a".repeat(20_000)),

@@ -1,11 +1,11 @@
-//! Nobody grants permissions that they do not hold, whichever way they write them, and however long their lists are.
+//! Users cannot grant permissions that they do not hold, however they write them and however long their lists are.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::plane::{APPLY, JSON_PATCH, MERGE, Plane, STRATEGIC};
 use crate::processor_time::ProcessorTime;
+use crate::test_server::{APPLY, JSON_PATCH, MERGE, STRATEGIC, TestServer};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const ROOT: &str = "/apis/rbac.authorization.k8s.io/v1";
@@ -49,8 +49,8 @@ fn grants() -> [Grant; 4] {
 }
 
 /// Returns a user who may write everything of this group and read ConfigMaps, and nothing else.
-async fn with_writer() -> (Plane, Plane) {
-    let plane = Plane::start().await;
+async fn with_writer() -> (TestServer, TestServer) {
+    let plane = TestServer::start().await;
     let verbs = ["get", "list", "create", "update", "patch", "delete", "deletecollection"];
     let rules = json!([{"apiGroups": [GROUP], "resources": ["*"], "verbs": verbs},
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]);
@@ -60,7 +60,7 @@ async fn with_writer() -> (Plane, Plane) {
 }
 
 /// Gives Mallory these rules.
-async fn give_mallory(plane: &Plane, name: &str, rules: Value) {
+async fn give_mallory(plane: &TestServer, name: &str, rules: Value) {
     let role = json!({"metadata": {"name": name}, "rules": rules});
     plane.post(&format!("{ROOT}/clusterroles"), role).await.expect(201);
     let binding = json!({"metadata": {"name": name},
@@ -160,7 +160,7 @@ async fn long_lists_are_refused_in_time() {
         let message = refused["message"].as_str().unwrap();
         assert!(message.contains("not currently held") && message.len() < 100_000, "{}", message.len());
     }
-    // Two rules that hold everything together, and many that each hold slightly more than the one before.
+    // Two rules that together contain everything, and many that each contain slightly more than the previous one.
     let texts = texts(300);
     let stair = |groups: &[String], resources: &[String], verbs: &[String]| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
     let mut stairs = vec![stair(&texts, &texts, &texts[..150]), stair(&texts, &texts, &texts[150..])];
@@ -189,7 +189,7 @@ async fn an_aggregated_role_too_long_to_show_applies_and_delays_nothing() {
         "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"sum": "yes"}}]}, "rules": []});
     plane.post(&roles, sum).await.expect(201);
     plane.post(&roles, part("one")).await.expect(201);
-    let shown = |answer: &crate::plane::Answer| answer.body["rules"].as_array().map_or(0, Vec::len);
+    let shown = |answer: &crate::test_server::Answer| answer.body["rules"].as_array().map_or(0, Vec::len);
     plane.until(&format!("{roles}/sum"), |answer| shown(answer) == 1).await;
     plane.post(&roles, part("two")).await.expect(201);
     let binding = json!({"metadata": {"name": "sum"},
@@ -201,11 +201,11 @@ async fn an_aggregated_role_too_long_to_show_applies_and_delays_nothing() {
         joe.get(&format!("/api/v1/namespaces/default/secrets/{name}")).await.expect(404);
     }
     joe.get("/api/v1/namespaces/default/secrets/three").await.expect(403);
-    // Other aggregated roles are shown all the same.
+    // Other aggregated roles are still shown.
     let other = json!({"metadata": {"name": "zzz", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
         "rules": [{"apiGroups": ["demo.dev"], "resources": ["lamps"], "verbs": ["get"]}]});
     plane.post(&roles, other).await.expect(201);
-    let has = |answer: &crate::plane::Answer| answer.body["rules"].to_string().contains("demo.dev");
+    let has = |answer: &crate::test_server::Answer| answer.body["rules"].to_string().contains("demo.dev");
     plane.until(&format!("{roles}/view"), has).await;
     assert_eq!(shown(&plane.get(&format!("{roles}/sum")).await), 1);
 }

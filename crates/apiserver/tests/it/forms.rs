@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use crate::plane::Plane;
+use crate::test_server::TestServer;
 
 const WIDGETS: &str = "/apis/forms.test/v1/namespaces/default/widgets";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 
-async fn filled() -> Plane {
-    let plane = Plane::start().await;
+async fn filled() -> TestServer {
+    let plane = TestServer::start().await;
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definition = json!({"metadata": {"name": "widgets.forms.test"}, "spec": {"group": "forms.test",
         "names": {"kind": "Widget", "plural": "widgets"}, "scope": "Namespaced", "versions": [{"name": "v1",
@@ -20,7 +20,7 @@ async fn filled() -> Plane {
 }
 
 /// Returns whether a protobuf body has the magic, then the version and kind of its envelope, and somewhere the names.
-fn says(answer: &crate::plane::Answer, parts: &[&str]) -> bool {
+fn says(answer: &crate::test_server::Answer, parts: &[&str]) -> bool {
     let body = answer.body.as_str().unwrap_or_default();
     answer.headers["content-type"] == PROTOBUF
         && body.starts_with("k8s\0")

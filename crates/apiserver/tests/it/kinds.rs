@@ -1,27 +1,27 @@
-//! What single kinds do at their own endpoints: binding and evicting Pods, validating statuses, refusing deletions.
+//! Special endpoints of single kinds: binding and evicting Pods, validating statuses, refusing deletions.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::plane::{MERGE, Plane};
+use crate::test_server::{MERGE, TestServer};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 
-async fn make_pod(plane: &Plane, name: &str) -> Value {
+async fn make_pod(plane: &TestServer, name: &str) -> Value {
     let pod = json!({"metadata": {"name": name, "labels": {"app": "a"}},
         "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
     plane.post(PODS, pod).await.expect(201)
 }
 
-async fn run_pod(plane: &Plane, name: &str, ready: &str) {
+async fn run_pod(plane: &TestServer, name: &str, ready: &str) {
     make_pod(plane, name).await;
     let status = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}});
     plane.patch(&format!("{PODS}/{name}/status"), MERGE, status).await.expect(200);
 }
 
-async fn make_budget(plane: &Plane, status: Value) {
+async fn make_budget(plane: &TestServer, status: Value) {
     let budget = json!({"metadata": {"name": "b"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}});
     plane.post(BUDGETS, budget).await.expect(201);
@@ -30,7 +30,7 @@ async fn make_budget(plane: &Plane, status: Value) {
 
 #[tokio::test]
 async fn autoscalers_are_the_same_in_both_versions() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let path =
         |version: &str| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers");
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
@@ -59,7 +59,7 @@ async fn autoscalers_are_the_same_in_both_versions() {
 
 #[tokio::test]
 async fn a_dry_run_eviction_changes_nothing() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     run_pod(&plane, "p", "True").await;
     make_budget(
         &plane,
@@ -92,7 +92,7 @@ async fn a_dry_run_eviction_changes_nothing() {
 
 #[tokio::test]
 async fn an_unhealthy_pod_is_evicted_without_its_budget() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     run_pod(&plane, "well", "True").await;
     run_pod(&plane, "ill", "False").await;
     make_budget(
@@ -108,7 +108,7 @@ async fn an_unhealthy_pod_is_evicted_without_its_budget() {
     let refused = evict("well", json!({})).await.expect(429);
     let cause = &refused["details"]["causes"][0]["message"];
     assert_eq!(cause, "The disruption budget b needs 1 healthy pods and has 1 currently");
-    // Kubernetes takes any conflict here for a Pod that became ready.
+    // Kubernetes interprets any conflict here as a Pod that became ready.
     evict("ill", json!({"preconditions": {"uid": "other"}})).await.expect(429);
     evict("ill", json!({})).await.expect(201);
     make_pod(&plane, "pending").await;
@@ -119,7 +119,7 @@ async fn an_unhealthy_pod_is_evicted_without_its_budget() {
 
 #[tokio::test]
 async fn a_binding_checks_the_uid_and_version_of_the_pod() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let pod = plane.post(PODS, pod).await.expect(201);
     let (uid, version) = (&pod["metadata"]["uid"], &pod["metadata"]["resourceVersion"]);
@@ -173,7 +173,7 @@ async fn a_binding_checks_the_uid_and_version_of_the_pod() {
 
 #[tokio::test]
 async fn statuses_and_conditions_are_validated() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.post("/api/v1/namespaces", json!({"metadata": {"name": "n"}})).await.expect(201);
     let phase = |phase: &str| json!({"status": {"phase": phase}});
     let path = "/api/v1/namespaces/n/status";
@@ -215,7 +215,7 @@ async fn statuses_and_conditions_are_validated() {
 
 #[tokio::test]
 async fn system_priority_classes_cannot_be_deleted() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
     for name in ["system-cluster-critical", "system-node-critical"] {
         let refused = plane.delete(&format!("{classes}/{name}")).await.expect(403);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::plane::Plane;
 use crate::processor_time::ProcessorTime;
+use crate::test_server::TestServer;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -20,14 +20,14 @@ fn binding(name: &str, role: &str, subjects: &Value) -> Value {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role}})
 }
 
-async fn give(plane: &Plane, role: &str, rules: Value) {
+async fn give(plane: &TestServer, role: &str, rules: Value) {
     let role = json!({"metadata": {"name": role}, "rules": rules});
     plane.post(&format!("{RBAC}/roles"), role).await.expect(201);
 }
 
 #[tokio::test]
 async fn a_review_with_many_groups_and_a_binding_with_many_subjects() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     give(&plane, "r", json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}])).await;
     let subject = |at: usize| json!({"kind": "Group", "name": format!("g{at}"), "apiGroup": "rbac.authorization.k8s.io"});
     let subjects: Vec<_> = (0..15_000).map(subject).collect();
@@ -49,7 +49,7 @@ async fn a_review_with_many_groups_and_a_binding_with_many_subjects() {
 
 #[tokio::test]
 async fn a_long_role_with_many_bindings() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let verbs: Vec<_> = (0..100_000).map(|at| format!("v{at}")).collect();
     give(&plane, "long", json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}])).await;
     give(&plane, "wide", json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}])).await;
@@ -70,7 +70,7 @@ async fn a_long_role_with_many_bindings() {
 
 #[tokio::test]
 async fn rules_are_listed_up_to_a_limit_even_if_their_texts_are_empty() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let verbs = vec![""; 200_000];
     give(&plane, "empty", json!([{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}])).await;
     let jane = json!([{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}]);

@@ -7,8 +7,8 @@ use homeostat_apiserver::ApiServer;
 use homeostat_store::Memory;
 use serde_json::{Value, json};
 
-use crate::plane::{APPLY, JSON_PATCH, MERGE, Plane, STRATEGIC};
 use crate::processor_time::ProcessorTime;
+use crate::test_server::{APPLY, JSON_PATCH, MERGE, STRATEGIC, TestServer};
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn unenforced_objects_cause_warnings() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let named = |spec: Value| json!({"metadata": {"name": "x"}, "spec": spec});
     let policies = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
     for (path, object, what) in [
@@ -48,20 +48,20 @@ async fn unenforced_objects_cause_warnings() {
 }
 
 /// Returns the warnings of the server.
-fn warned(answer: &crate::plane::Answer) -> Vec<String> {
+fn warned(answer: &crate::test_server::Answer) -> Vec<String> {
     let all = answer.headers.get_all("warning").iter();
     all.map(|one| one.to_str().unwrap_or_default().trim_start_matches("299 - ").trim_matches('"').to_owned())
         .collect()
 }
 
 #[tokio::test]
-async fn labels_for_an_audit_log_cause_a_warning() {
-    let plane = Plane::start().await;
+async fn labels_for_an_audit_log_cause_a_warning_if_there_is_none() {
+    let plane = TestServer::start().await;
     let label = |mode: &str| format!("pod-security.kubernetes.io/{mode}");
     let labels = json!({label("enforce"): "baseline", label("warn"): "restricted", label("audit"): "restricted",
         label("audit-version"): "latest"});
     let made = plane.post("/api/v1/namespaces", json!({"metadata": {"name": "x", "labels": labels}})).await;
-    let warning = "the label pod-security.kubernetes.io/audit is stored, but this server does not act on it: there is no audit log";
+    let warning = "the label pod-security.kubernetes.io/audit is stored, but this server does not act on it: it was started without an audit log";
     assert_eq!(warned(&made), [warning], "the other modes have an effect");
     let changed = json!({"metadata": {"labels": {label("warn-version"): "v1.30"}}});
     let changed = plane.patch("/api/v1/namespaces/x", MERGE, changed).await;
@@ -71,7 +71,7 @@ async fn labels_for_an_audit_log_cause_a_warning() {
 #[tokio::test]
 async fn a_full_store_refuses_writes_and_allows_deletions() {
     let builder = ApiServer::builder(Arc::new(Memory::new())).store_bytes_max(1024 * 1024);
-    let plane = Plane::start_with(builder).await;
+    let plane = TestServer::start_with(builder).await;
     let maps = "/api/v1/namespaces/default/configmaps";
     let map = |at: usize, bytes: usize| json!({"metadata": {"name": format!("m{at}")}, "data": {"a": "x".repeat(bytes)}});
     let mut made = 0;
@@ -94,14 +94,14 @@ async fn a_full_store_refuses_writes_and_allows_deletions() {
 }
 
 /// Creates a ConfigMap with many small entries, which a strategic patch can name.
-async fn large_map(plane: &Plane) {
+async fn large_map(plane: &TestServer) {
     let data: serde_json::Map<_, _> = (0..30_000).map(|at| (format!("k{at}"), json!("v"))).collect();
     plane.post(MAPS, json!({"metadata": {"name": "large"}, "data": data})).await.expect(201);
 }
 
 #[tokio::test]
 async fn expensive_patches_are_refused_quickly() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     large_map(&plane).await;
     let path = format!("{MAPS}/large");
     let started = ProcessorTime::start();
@@ -116,14 +116,14 @@ async fn expensive_patches_are_refused_quickly() {
     assert!(started.elapsed() < 4 * SOON, "{:?}", started.elapsed());
 }
 
-async fn large_again(plane: &Plane, path: &str) {
+async fn large_again(plane: &TestServer, path: &str) {
     plane.delete(path).await.expect(200);
     large_map(plane).await;
 }
 
 #[tokio::test]
 async fn conflicts_below_a_long_name_are_listed_up_to_a_limit() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "wides.t.io"}, "spec": {"group": "t.io", "scope": "Namespaced",
         "names": {"plural": "wides", "singular": "wide", "kind": "Wide", "listKind": "WideList"},
@@ -149,7 +149,7 @@ async fn conflicts_below_a_long_name_are_listed_up_to_a_limit() {
 
 #[tokio::test]
 async fn small_texts_that_take_much_memory_are_refused() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let many = format!(r#"{{"metadata":{{"name":"a"}},"data":[{}0]}}"#, r#"{"":0},"#.repeat(300_000));
     for media in ["application/json", "application/yaml"] {
         plane.raw("POST", MAPS, media, &many).await.expect(413);
@@ -158,7 +158,7 @@ async fn small_texts_that_take_much_memory_are_refused() {
 
 #[tokio::test]
 async fn errors_about_one_object_stay_small() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let owner = |at: usize| json!({"apiVersion": "v1", "kind": "Pod", "name": format!("p{at}"), "uid": at.to_string(), "controller": true});
     let owners: Vec<_> = (0..9_000).map(owner).collect();
     let started = ProcessorTime::start();
@@ -173,7 +173,7 @@ async fn errors_about_one_object_stay_small() {
 
 #[tokio::test]
 async fn large_patterns_are_refused() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let property = |at: usize| {
         (format!("p{at}"), json!({"type": "string", "pattern": format!("^\\pL{{{}}}$", 150 + at)}))
     };
@@ -193,7 +193,7 @@ async fn large_patterns_are_refused() {
 /// Each `..` multiplies the steps by the depth of the object, and each column takes as many again.
 #[tokio::test]
 async fn a_costly_cell_does_not_fail_the_table() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let column = |name: String, path: &str| json!({"name": name, "type": "string", "jsonPath": path});
     let descents = format!(".l{}.x", "..[*]".repeat(8));
     let filters = (0..500).map(|at| column(format!("c{at}"), r#".m[?(@.a=="x")].b"#));
@@ -224,10 +224,10 @@ async fn a_costly_cell_does_not_fail_the_table() {
     assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
 }
 
-/// Large objects are pieces of their own; the list is the same as if it were built as a whole.
+/// Large objects are separate pieces; the list is the same as if it were built as a whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_table_of_small_and_large_objects_is_complete() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     for at in 0..12 {
         let bytes = if at % 3 == 0 { 150_000 } else { 10 };
         let object = json!({"metadata": {"name": format!("m{at:02}"), "labels": {"of": "list"}},
@@ -261,7 +261,7 @@ fn names_of(items: &Value, pointer: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn definitions_of_many_versions_are_refused_and_documents_follow_the_rest() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let version = |at: usize| {
         json!({"name": format!("v{at}"), "served": true, "storage": at == 0,
         "schema": {"openAPIV3Schema": {"type": "object"}}})

@@ -10,13 +10,13 @@ use homeostat_core::Clock;
 use homeostat_store::{Limits, Memory};
 use serde_json::{Value, json};
 
-use crate::plane::{MERGE, Plane};
+use crate::test_server::{MERGE, TestServer};
 
 const MAPS: &str = "/api/v1/namespaces/lists/configmaps";
 
 /// Starts a server with `count` objects `m00`, `m01`, …, every second one labelled `even`.
-async fn filled(count: usize) -> Plane {
-    let plane = Plane::start().await;
+async fn filled(count: usize) -> TestServer {
+    let plane = TestServer::start().await;
     plane.post("/api/v1/namespaces", json!({"metadata": {"name": "lists"}})).await.expect(201);
     plane.until(&format!("{MAPS}/kube-root-ca.crt"), |answer| answer.code == 200).await;
     for at in 0..count {
@@ -109,7 +109,7 @@ async fn pages_come_from_one_snapshot() {
 /// Names without a namespace, some with a colon: the server once refused the continue token that it had issued.
 #[tokio::test]
 async fn pages_of_objects_without_a_namespace_follow_each_other() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     for path in ["/apis/rbac.authorization.k8s.io/v1/clusterroles", "/api/v1/namespaces"] {
         let whole = plane.get(path).await.expect(200);
         let whole = whole["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].clone());
@@ -215,12 +215,12 @@ async fn a_future_revision_is_refused() {
     plane.get(&format!("{MAPS}?resourceVersion=99999")).await.expect(504);
 }
 
-/// Nobody writes, so the page's snapshot is still the newest one; the token is old all the same.
+/// There are no writes, so the page's snapshot is still the newest one; the token is old nevertheless.
 #[tokio::test(start_paused = true)]
 async fn a_token_older_than_history_expires_on_an_idle_server_and_offers_another() {
     let clock = Clock::virtual_from("2024-01-01T00:00:00Z".parse().unwrap());
     let store = Arc::new(Memory::with(clock, Limits::default()));
-    let plane = Plane::start_with(ApiServer::builder(store).clock(clock)).await;
+    let plane = TestServer::start_with(ApiServer::builder(store).clock(clock)).await;
     for at in 0..5 {
         plane.post("/api/v1/nodes", json!({"metadata": {"name": format!("m{at:02}")}})).await.expect(201);
     }
@@ -229,7 +229,7 @@ async fn a_token_older_than_history_expires_on_an_idle_server_and_offers_another
         plane.get(&format!("/api/v1/nodes?limit=2&continue={}", token.as_str().unwrap())).await
     };
     let token = &first["metadata"]["continue"];
-    // Asking for the page again and again does not keep the token valid.
+    // Requesting the page repeatedly does not keep the token valid.
     for _ in 0..4 {
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert_eq!(version(&page(token).await.expect(200)), version(&first));
@@ -335,7 +335,7 @@ async fn a_collection_is_deleted_at_the_requested_version() {
 /// Longer than one piece, so its items are written while it is sent.
 #[tokio::test]
 async fn a_long_list_is_complete_in_every_form() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let path = "/api/v1/namespaces/default/configmaps";
     for at in 0..200 {
         let body =

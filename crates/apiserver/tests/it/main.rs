@@ -4,9 +4,14 @@
 
 mod admission;
 mod adversarial;
+mod audit;
 mod authorization;
 mod background;
 mod cluster_kinds;
+mod compression;
+mod conversion;
+mod credential_reload;
+mod credentials_by_controllers;
 mod definition_deletion;
 mod definition_takeover;
 mod definitions;
@@ -23,9 +28,9 @@ mod objects;
 mod patched_types;
 mod patches;
 mod paths;
-mod plane;
 mod processor_time;
 mod serve;
 mod signing;
+mod test_server;
 mod unread_answers;
 mod writes;

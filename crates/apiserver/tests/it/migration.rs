@@ -1,4 +1,4 @@
-//! Opens a folder that the first edition wrote: everything in it is unchanged, except for what should never have been
+//! Opens a folder that the first edition wrote: everything in it is unchanged, except what should never have been
 //! there.
 //!
 //! `first_edition.zz` is its log, compressed: built-in objects, two definitions with objects, and three definitions
@@ -8,13 +8,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use homeostat_apiserver::data_formats::CONTENTS;
+use homeostat_apiserver::data_migrations::CONTENTS;
 use homeostat_core::{Prefix, Revision};
 use homeostat_store::disk::Config;
 use homeostat_store::{Disk, Store as _};
 use serde_json::{Value, json};
 
-use crate::plane::{MERGE, Plane};
+use crate::test_server::{MERGE, TestServer};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -33,7 +33,7 @@ fn open(folder: &Path) -> Arc<Disk> {
     Arc::new(Disk::open(folder, &Config { contents: CONTENTS, ..Config::default() }).unwrap())
 }
 
-async fn names(plane: &Plane, path: &str) -> Vec<String> {
+async fn names(plane: &TestServer, path: &str) -> Vec<String> {
     let list = plane.get(path).await.expect(200);
     let items = list["items"].as_array().unwrap().iter();
     items.map(|one| one["metadata"]["name"].as_str().unwrap().to_owned()).collect()
@@ -77,7 +77,7 @@ async fn the_history_of_a_custom_kind_is_that_of_its_new_keys() {
 #[tokio::test]
 async fn all_objects_exist_and_can_be_used() {
     let folder = first_edition();
-    let plane = Plane::start_on(open(folder.path())).await;
+    let plane = TestServer::start_on(open(folder.path())).await;
     let desk = plane.get(&format!("{LAMPS}/desk")).await.expect(200);
     assert_eq!(desk["metadata"]["resourceVersion"], "30");
     assert_eq!((&desk["spec"], &desk["status"]), (&json!({"watts": 7}), &json!({"lit": true})));
@@ -113,7 +113,7 @@ async fn all_objects_exist_and_can_be_used() {
 async fn taken_over_resources_are_restored() {
     let folder = first_edition();
     let store = open(folder.path());
-    let plane = Plane::start_on(store.clone()).await;
+    let plane = TestServer::start_on(store.clone()).await;
     let mallory = plane.acting_as("mallory", &["system:authenticated"]);
     mallory.get("/api/v1/secrets").await.expect(403);
     plane.get(&format!("/apis/{RBAC}/v9/clusterrolebindings")).await.expect(404);

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use homeostat_apiserver::data_formats::CONTENTS;
+use homeostat_apiserver::data_migrations::CONTENTS;
 use homeostat_store::disk::Config;
 use homeostat_store::{Disk, Store as _};
 use serde_json::{Value, json};
 
-use crate::plane::Plane;
+use crate::test_server::TestServer;
 
 /// Names that no object may have.
 const BAD_NAMES: [&str; 8] = ["a/b", "/", "a%b", ".", "..", "a\0b", "a\nb", "a\u{7f}b"];
 
 /// Returns every collection that accepts objects: path and kind, from discovery.
-async fn collections(plane: &Plane) -> Vec<(String, Value)> {
+async fn collections(plane: &TestServer) -> Vec<(String, Value)> {
     let groups = plane.get("/apis").await.expect(200);
     let versions =
         groups["groups"].as_array().unwrap().iter().flat_map(|group| group["versions"].as_array().unwrap());
@@ -36,7 +36,7 @@ async fn collections(plane: &Plane) -> Vec<(String, Value)> {
 
 #[tokio::test]
 async fn odd_names_are_refused_for_every_kind() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let collections = collections(&plane).await;
     assert!(collections.len() > 55, "{}", collections.len());
     for (path, kind) in collections {
@@ -61,7 +61,7 @@ async fn a_name_with_a_slash_does_not_damage_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config { contents: CONTENTS, ..Config::default() };
     let store = Arc::new(Disk::open(folder.path(), &config).unwrap());
-    let plane = Plane::start_on(store.clone()).await;
+    let plane = TestServer::start_on(store.clone()).await;
     // A certificate request for no signer, made with openssl.
     let spec = json!({"signerName": "example.com/x", "usages": ["client auth"], "request": REQUEST});
     let request = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
@@ -72,7 +72,7 @@ async fn a_name_with_a_slash_does_not_damage_the_folder() {
     good["metadata"]["name"] = "a:b".into();
     plane.post(path, good).await.expect(201);
     store.close().await;
-    let plane = Plane::start_on(Arc::new(Disk::open(folder.path(), &config).unwrap())).await;
+    let plane = TestServer::start_on(Arc::new(Disk::open(folder.path(), &config).unwrap())).await;
     plane.get(&format!("{path}/a:b")).await.expect(200);
 }
 

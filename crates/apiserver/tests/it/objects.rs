@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::plane::{JSON_PATCH, MERGE, Plane, STRATEGIC};
 use crate::processor_time::ProcessorTime;
+use crate::test_server::{JSON_PATCH, MERGE, STRATEGIC, TestServer};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -18,7 +18,7 @@ fn version(object: &Value) -> u64 {
 
 #[tokio::test]
 async fn a_new_object_gets_its_identity_from_the_server() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let sent = json!({"metadata": {"name": "a", "uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z",
         "resourceVersion": "", "generation": 7}, "data": {"key": "1"}});
     let made = plane.post(MAPS, sent).await.expect(201);
@@ -36,7 +36,7 @@ async fn a_new_object_gets_its_identity_from_the_server() {
 
 #[tokio::test]
 async fn generated_names_differ() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let body = json!({"metadata": {"generateName": "x-"}});
     let one = plane.post(MAPS, body.clone()).await.expect(201);
     let two = plane.post(MAPS, body).await.expect(201);
@@ -47,7 +47,7 @@ async fn generated_names_differ() {
 
 #[tokio::test]
 async fn a_stale_update_is_refused_and_changes_nothing() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let first = plane.post(MAPS, map("a", "1")).await.expect(201);
     let path = format!("{MAPS}/a");
     let mut change = first.clone();
@@ -64,7 +64,7 @@ async fn a_stale_update_is_refused_and_changes_nothing() {
 
 #[tokio::test]
 async fn an_update_that_changes_nothing_writes_nothing() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let made = plane.post(MAPS, map("a", "1")).await.expect(201);
     let path = format!("{MAPS}/a");
     let same = plane.put(&path, made.clone()).await.expect(200);
@@ -75,7 +75,7 @@ async fn an_update_that_changes_nothing_writes_nothing() {
 
 #[tokio::test]
 async fn parallel_updates_of_one_version_have_one_winner() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let made = plane.post(MAPS, map("a", "0")).await.expect(201);
     let path = format!("{MAPS}/a");
     let updates = (0..20).map(|at| {
@@ -90,7 +90,7 @@ async fn parallel_updates_of_one_version_have_one_winner() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn parallel_updates_without_a_version_all_succeed() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.post(MAPS, map("a", "0")).await.expect(201);
     let path = format!("{MAPS}/a");
     for round in 0..20 {
@@ -110,7 +110,7 @@ async fn parallel_updates_without_a_version_all_succeed() {
 
 #[tokio::test]
 async fn generation_counts_changes_of_the_spec_only() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let path = "/apis/apps/v1/namespaces/default/deployments";
     let body = json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
@@ -132,7 +132,7 @@ async fn generation_counts_changes_of_the_spec_only() {
 
 #[tokio::test]
 async fn deletion_checks_its_preconditions() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let made = plane.post(MAPS, map("a", "1")).await.expect(201);
     let path = format!("{MAPS}/a");
     let with = |field: &str, value: &Value| json!({"preconditions": {field: value}});
@@ -145,7 +145,7 @@ async fn deletion_checks_its_preconditions() {
 
 #[tokio::test]
 async fn a_finalizer_keeps_an_object_until_it_is_removed() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let path = format!("{MAPS}/a");
     let body = json!({"metadata": {"name": "a", "finalizers": ["demo.dev/one", "demo.dev/two"]}});
     plane.post(MAPS, body).await.expect(201);
@@ -163,7 +163,7 @@ async fn a_finalizer_keeps_an_object_until_it_is_removed() {
 
 #[tokio::test]
 async fn a_dry_run_answers_like_a_write_and_stores_nothing() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let before = version(&plane.get(MAPS).await.expect(200));
     plane.post(&format!("{MAPS}?dryRun=All"), map("a", "1")).await.expect(201);
     plane.get(&format!("{MAPS}/a")).await.expect(404);
@@ -177,7 +177,7 @@ async fn a_dry_run_answers_like_a_write_and_stores_nothing() {
 
 #[tokio::test]
 async fn unknown_fields_are_refused_warned_of_or_ignored() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let body = json!({"metadata": {"name": "a"}, "dta": {}});
     let strict = plane.post(&format!("{MAPS}?fieldValidation=Strict"), body.clone()).await.expect(400);
     assert!(strict["message"].as_str().unwrap().contains("unknown field \"dta\""), "{strict}");
@@ -194,7 +194,7 @@ async fn unknown_fields_are_refused_warned_of_or_ignored() {
 
 #[tokio::test]
 async fn bodies_of_wrong_types_are_refused() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.post(MAPS, map("a", "1")).await.expect(201);
     let refused =
         plane.ask("DELETE", &format!("{MAPS}/a"), json!({"gracePeriodSeconds": "x"})).await.expect(400);
@@ -213,7 +213,7 @@ async fn bodies_of_wrong_types_are_refused() {
 
 #[tokio::test]
 async fn a_writer_of_string_data_owns_the_resulting_data() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let secrets = "/api/v1/namespaces/default/secrets";
     let body = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"user": "me"}});
     let made = plane.post(secrets, body.clone()).await.expect(201);
@@ -222,12 +222,12 @@ async fn a_writer_of_string_data_owns_the_resulting_data() {
     assert_eq!(fields["f:data"], json!({".": {}, "f:user": {}}), "{fields}");
     assert!(fields.get("f:stringData").is_none());
     let path = format!("{secrets}/s?fieldManager=other");
-    plane.raw("PATCH", &path, crate::plane::APPLY, &body.to_string()).await.expect(200);
+    plane.raw("PATCH", &path, crate::test_server::APPLY, &body.to_string()).await.expect(200);
 }
 
 #[tokio::test]
 async fn a_scale_is_a_whole_number_or_refused() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let path = "/apis/apps/v1/namespaces/default/deployments";
     let body = json!({"metadata": {"name": "d"}, "spec": {"replicas": 3, "selector": {"matchLabels": {"a": "b"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
@@ -248,7 +248,7 @@ async fn a_scale_is_a_whole_number_or_refused() {
 
 #[tokio::test]
 async fn a_binding_binds_the_pod_of_its_name() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let pods = "/api/v1/namespaces/default/pods";
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     plane.post(pods, pod).await.expect(201);
@@ -259,7 +259,7 @@ async fn a_binding_binds_the_pod_of_its_name() {
 
 #[tokio::test]
 async fn an_eviction_names_its_pod_or_none() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let pods = "/api/v1/namespaces/default/pods";
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     plane.post(pods, pod).await.expect(201);
@@ -273,7 +273,7 @@ async fn an_eviction_names_its_pod_or_none() {
 
 #[tokio::test]
 async fn a_pod_is_resized_within_its_class_and_generation_counts_it() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let pods = "/api/v1/namespaces/default/pods";
     let wish =
         |cpu: &str| json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}});
@@ -292,7 +292,7 @@ async fn a_pod_is_resized_within_its_class_and_generation_counts_it() {
 
 #[tokio::test]
 async fn a_collection_is_deleted_no_further_than_its_limit() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let maps = "/api/v1/namespaces/default/configmaps";
     for name in ["a", "b", "c"] {
         plane.post(maps, json!({"metadata": {"name": name, "labels": {"of": "three"}}})).await.expect(201);
@@ -304,7 +304,7 @@ async fn a_collection_is_deleted_no_further_than_its_limit() {
 
 #[tokio::test]
 async fn no_grace_period_overflows() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let pods = "/api/v1/namespaces/default/pods";
     let pod = |name: &str, grace: i64| {
         json!({"metadata": {"name": name}, "spec": {"nodeName": "n", "terminationGracePeriodSeconds": grace,
@@ -330,7 +330,7 @@ async fn no_grace_period_overflows() {
 
 #[tokio::test]
 async fn no_number_a_client_can_write_stops_the_server() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let events = plane.watch(&format!("{MAPS}?watch=1&timeoutSeconds={}", i64::MAX)).await;
     drop(events);
     let huge = json!({"metadata": {"name": "g", "generation": i64::MAX, "finalizers": ["demo.dev/x"]}});
@@ -352,7 +352,7 @@ async fn no_number_a_client_can_write_stops_the_server() {
 
 #[tokio::test]
 async fn a_connection_into_a_pod_names_a_container_of_it() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let pods = "/api/v1/namespaces/default/pods";
     let container = |name: &str| json!({"name": name, "image": "i"});
     let pod = |name: &str, containers: Value| json!({"metadata": {"name": name}, "spec": {"initContainers": [container("before")], "containers": containers}});
@@ -375,7 +375,7 @@ async fn a_connection_into_a_pod_names_a_container_of_it() {
 
 #[tokio::test]
 async fn duplicate_owners_are_merged() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u-1"});
     let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "p", "uid": "u-1"});
     let mut body = map("a", "1");
@@ -399,7 +399,7 @@ async fn duplicate_owners_are_merged() {
 
 #[tokio::test]
 async fn a_timeout_must_be_a_duration() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.get(&format!("{MAPS}?timeout=1s")).await.expect(200);
     let refused = plane.get(&format!("{MAPS}?timeout=soon")).await.expect(400);
     assert_eq!(
@@ -410,7 +410,7 @@ async fn a_timeout_must_be_a_duration() {
 
 #[tokio::test]
 async fn an_object_cannot_be_watched_by_its_own_path() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.post(MAPS, map("a", "1")).await.expect(201);
     assert_eq!(plane.get(&format!("{MAPS}/a?watch=1")).await.expect(200)["kind"], "ConfigMap");
     let mut events = plane.watch("/api/v1/watch/namespaces/default/configmaps/a").await;
@@ -419,7 +419,7 @@ async fn an_object_cannot_be_watched_by_its_own_path() {
 
 #[tokio::test]
 async fn orphan_dependents_false_reports_that_the_object_is_kept() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let mut body = map("a", "1");
     body["metadata"]["finalizers"] = json!(["example.com/hold"]);
     plane.post(MAPS, body).await.expect(201);
@@ -431,7 +431,7 @@ async fn orphan_dependents_false_reports_that_the_object_is_kept() {
 /// The work per mistake must not grow with their number: a request has at most 3 MB of them.
 #[tokio::test]
 async fn a_hundred_thousand_mistakes_are_reported_in_time() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let mut unknown = map("a", "1");
     for at in 0..100_000 {
         unknown[format!("f{at}")] = json!(1);

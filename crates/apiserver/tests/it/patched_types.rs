@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::plane::{APPLY, Answer, JSON_PATCH, MERGE, Plane, STRATEGIC};
+use crate::test_server::{APPLY, Answer, JSON_PATCH, MERGE, STRATEGIC, TestServer};
 
 const SECRET: &str = "/api/v1/namespaces/default/secrets/a";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/default/deployments/a";
 const WIDGET: &str = "/apis/types.test/v1/namespaces/default/widgets/a";
 
-async fn filled() -> Plane {
-    let plane = Plane::start().await;
+async fn filled() -> TestServer {
+    let plane = TestServer::start().await;
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let schema = json!({"type": "object", "properties": {"spec": open, "status": open}});
     let definition = json!({"metadata": {"name": "widgets.types.test"}, "spec": {"group": "types.test",
@@ -126,7 +126,7 @@ async fn a_document_replaced_by_null_has_no_name() {
     assert_eq!((nameless.code, warnings(&nameless)), (400, Vec::new()));
 }
 
-/// The text of an apply is judged after its content.
+/// The text of an apply is checked after its content.
 #[tokio::test]
 async fn a_duplicate_key_in_applied_yaml_is_reported_by_line() {
     let plane = filled().await;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::plane::{APPLY, JSON_PATCH, MERGE, Plane, STRATEGIC};
 use crate::processor_time::ProcessorTime;
+use crate::test_server::{APPLY, JSON_PATCH, MERGE, STRATEGIC, TestServer};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
@@ -22,7 +22,7 @@ fn container_names(deployment: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_json_patch_is_all_or_nothing() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let path = format!("{MAPS}/a");
     plane.post(MAPS, json!({"metadata": {"name": "a"}, "data": {"x": "1"}})).await.expect(201);
     let good = json!([{"op": "test", "path": "/data/x", "value": "1"},
@@ -38,7 +38,7 @@ async fn a_json_patch_is_all_or_nothing() {
 
 #[tokio::test]
 async fn a_merge_patch_replaces_lists_and_a_strategic_one_merges_them_by_key() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.post(DEPLOYMENTS, deployment(&["one", "two"])).await.expect(201);
     let path = format!("{DEPLOYMENTS}/d");
     let add = |name: &str| {
@@ -57,7 +57,7 @@ async fn a_merge_patch_replaces_lists_and_a_strategic_one_merges_them_by_key() {
 
 #[tokio::test]
 async fn field_managers_own_what_they_applied() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let path = |manager: &str| format!("{MAPS}/a?fieldManager={manager}");
     let body = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
     plane.patch(&path("one"), APPLY, body(json!({"x": "1", "y": "1"}))).await.expect(201);
@@ -78,7 +78,7 @@ async fn field_managers_own_what_they_applied() {
 
 #[tokio::test]
 async fn applied_lists_merge_by_their_keys() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let path = |manager: &str| format!("{DEPLOYMENTS}/d?fieldManager={manager}&force=true");
     plane.patch(&path("one"), APPLY, deployment(&["one"])).await.expect(201);
     let both = plane.patch(&path("two"), APPLY, deployment(&["two"])).await.expect(200);
@@ -91,7 +91,7 @@ async fn applied_lists_merge_by_their_keys() {
 
 #[tokio::test]
 async fn a_scale_is_applied_like_anything_else() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.patch(&format!("{DEPLOYMENTS}/d?fieldManager=one"), APPLY, deployment(&["one"])).await.expect(201);
     let path = |manager: &str| format!("{DEPLOYMENTS}/d/scale?fieldManager={manager}");
     let scale = |replicas: i64| {
@@ -118,7 +118,7 @@ async fn a_scale_is_applied_like_anything_else() {
 #[tokio::test]
 async fn many_conflicts_take_time_in_proportion() {
     const KEYS: usize = 10_000;
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let body = |value: &str| {
         let data = (0..KEYS).map(|at| (format!("key-{at}"), json!(value))).collect::<serde_json::Map<_, _>>();
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data})
@@ -142,7 +142,7 @@ async fn many_conflicts_take_time_in_proportion() {
 /// Doubling copies once produced objects that could not be read again, or overflowed the stack.
 #[tokio::test]
 async fn no_patch_nests_an_object_too_deep() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let revision = "/apis/apps/v1/namespaces/default/controllerrevisions/a";
     let body = json!({"metadata": {"name": "a"}, "revision": 1, "data": {"x": {}}});
     plane.post(revision.strip_suffix("/a").unwrap(), body.clone()).await.expect(201);
@@ -180,7 +180,7 @@ async fn no_patch_nests_an_object_too_deep() {
 
 #[tokio::test]
 async fn a_strategic_patch_of_a_wrong_type_is_shown_as_it_was_sent() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.post("/apis/apps/v1/namespaces/default/deployments", deployment(&["a"])).await.expect(201);
     let path = "/apis/apps/v1/namespaces/default/deployments/d";
     for (patch, expected) in [
@@ -197,7 +197,7 @@ async fn a_strategic_patch_of_a_wrong_type_is_shown_as_it_was_sent() {
 
 #[tokio::test]
 async fn a_refused_patch_shows_its_result() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane
         .post(MAPS, json!({"metadata": {"name": "m", "labels": {"a": "b"}}, "data": {"k": "1"}}))
         .await

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::plane::{Answer, MERGE, Plane};
+use crate::test_server::{Answer, MERGE, TestServer};
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const WIDGETS: &str = "/apis/paths.test/v1/namespaces/default/widgets";
 
 /// Starts a server with one Secret and one custom object, both called `a`.
-async fn filled() -> Plane {
-    let plane = Plane::start().await;
+async fn filled() -> TestServer {
+    let plane = TestServer::start().await;
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definition = json!({"metadata": {"name": "widgets.paths.test"}, "spec": {"group": "paths.test",
         "names": {"kind": "Widget", "plural": "widgets"}, "scope": "Namespaced", "versions": [{"name": "v1",
@@ -166,7 +166,7 @@ async fn every_wrong_option_of_a_patch_is_reported() {
 /// Documents about whole groups answer any method; those about one version, and the keys of tokens, only GET.
 #[tokio::test]
 async fn documents_answer_the_same_methods_as_in_kubernetes() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"] {
         for path in
             ["/", "/index.html", "/apis", "/apis/apps", "/openapi/v2", "/openapi/v3", "/metrics", "/healthz"]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use homeostat::testing::HeldTime;
+use homeostat::testing::PausedTime;
 use homeostat_apiserver::auth::{Authenticator, Identity};
 use homeostat_apiserver::body::Body;
 use homeostat_apiserver::limits;
@@ -28,7 +28,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-/// A server of the handler below, with a folder of its own.
+/// A server with the handler below and its own folder.
 pub(crate) struct Running {
     address: SocketAddr,
     kubeconfig: PathBuf,
@@ -71,7 +71,7 @@ pub(crate) fn start() -> Running {
     start_in(tempfile::tempdir().unwrap())
 }
 
-/// Answers with the user; watches without end; counts bodies; panics when asked.
+/// Answers with the user; offers endless watches; counts bodies; panics on request.
 async fn answer(request: Request<RequestBody>) -> Result<Response<Body>, Infallible> {
     let name = request.extensions().get::<Identity>().map(|who| who.name.clone()).unwrap();
     let body = match request.uri().path() {
@@ -368,7 +368,7 @@ async fn a_connection_without_tls_is_refused() {
     server.stop().await;
 }
 
-/// Time stands still and jumps to the next deadline when every task waits, so these take no time.
+/// Time stands still and jumps to the next deadline when every task waits, so these take no real time.
 #[tokio::test(start_paused = true)]
 async fn slow_clients_are_disconnected_in_time() {
     let server = start();
@@ -407,7 +407,7 @@ async fn missing_bodies_lock_nobody_out_for_long() {
         if at == 1 || at == limits::USER_WRITES_MAX - 1 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let _held = HeldTime::new();
+        let _held = PausedTime::new();
         let mut stream = server.tls("http/1.1", None).await.unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut asked = vec![0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
@@ -419,12 +419,12 @@ async fn missing_bodies_lock_nobody_out_for_long() {
     let whole = format!(
         "POST /count HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{known}Content-Length: 3\r\n\r\nabc"
     );
-    let still = HeldTime::new();
+    let still = PausedTime::new();
     let refused = server.raw(None, &whole).await;
     assert!(refused.starts_with("HTTP/1.1 429"), "{refused}");
     drop(still);
     tokio::time::sleep(limits::BODY_LATE_TIME).await;
-    let still = HeldTime::new();
+    let still = PausedTime::new();
     for _ in 0..10 {
         let answer = server.raw(None, &whole).await;
         assert!(answer.ends_with("\r\n\r\n3"), "{answer}");

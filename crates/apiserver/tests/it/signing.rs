@@ -1,11 +1,11 @@
-//! Who may approve and sign certificate requests: a permission on the request is not enough, it takes one on the
-//! signer, too.
+//! Who may approve and sign certificate requests: a permission on the request is not enough, one on the signer is
+//! needed, too.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::plane::{MERGE, Plane};
+use crate::test_server::{MERGE, TestServer};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
@@ -24,7 +24,7 @@ fn condition(kind: &str) -> Value {
 }
 
 /// Lets a user do this to all requests, and to one signer or one domain.
-async fn allow(plane: &Plane, user: &str, verb: &str, signer: &str) {
+async fn allow(plane: &TestServer, user: &str, verb: &str, signer: &str) {
     let rules = json!([
         {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests/approval",
             "certificatesigningrequests/status", "certificatesigningrequests"], "verbs": ["get", "update", "patch"]},
@@ -40,7 +40,7 @@ async fn allow(plane: &Plane, user: &str, verb: &str, signer: &str) {
 
 #[tokio::test]
 async fn approving_a_request_needs_permission_on_its_signer() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     for (name, signer) in
         [("ours", "demo.dev/clients"), ("other", "demo.dev/servers"), ("far", "away.dev/clients")]
     {
@@ -79,7 +79,7 @@ async fn approving_a_request_needs_permission_on_its_signer() {
 
 #[tokio::test]
 async fn signing_a_request_needs_permission_on_its_signer() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     plane.post(REQUESTS, request("ours", "demo.dev/clients")).await.expect(201);
     allow(&plane, "ann", "approve", "demo.dev/clients").await;
     allow(&plane, "sig", "sign", "demo.dev/clients").await;
@@ -90,7 +90,7 @@ async fn signing_a_request_needs_permission_on_its_signer() {
     let status = format!("{REQUESTS}/ours/status");
     ann.patch(&status, MERGE, signed.clone()).await.expect(403);
     ann.patch(&status, MERGE, condition("Failed")).await.expect(403);
-    // A change of neither needs no permission on the signer.
+    // A change of neither requires no permission on the signer.
     ann.patch(&status, MERGE, json!({"metadata": {"labels": {"seen": "yes"}}})).await.expect(200);
     // The request itself cannot be signed or approved through its main endpoint.
     let main = format!("{REQUESTS}/ours");
@@ -102,8 +102,8 @@ async fn signing_a_request_needs_permission_on_its_signer() {
 
 #[tokio::test]
 async fn an_approval_that_nobody_signs_causes_a_warning() {
-    let plane = Plane::start().await;
-    for (name, signer) in [("jane", "kubernetes.io/kube-apiserver-client"), ("ours", "demo.dev/clients")] {
+    let plane = TestServer::start().await;
+    for (name, signer) in [("jane", "kubernetes.io/nobody"), ("ours", "demo.dev/clients")] {
         plane.post(REQUESTS, request(name, signer)).await.expect(201);
     }
     let approve = async |name: &str| {
@@ -113,7 +113,7 @@ async fn an_approval_that_nobody_signs_causes_a_warning() {
         answer.expect(200);
         warned
     };
-    let words = "299 - \"the approval is stored, but this server signs nothing for kubernetes.io/kube-apiserver-client: \
+    let words = "299 - \"the approval is stored, but this server signs nothing for kubernetes.io/nobody: \
         status.certificate stays empty\"";
     assert_eq!(approve("jane").await.as_deref(), Some(words));
     assert_eq!(approve("jane").await, None, "it is approved already");

@@ -1,4 +1,4 @@
-//! HTTP/2 clients that read nothing of their answers, or a byte: they hold little memory and lock nobody out.
+//! HTTP/2 clients that read nothing of their answers, or one byte: they hold little memory and block no other client.
 
 use std::time::Duration;
 
@@ -117,5 +117,34 @@ async fn an_answer_that_is_not_read_ends_its_connection() {
     let _ = connection.await.unwrap();
     assert!(started.elapsed() <= limits::STALL_TIME + Duration::from_secs(1), "{:?}", started.elapsed());
     drop(answer);
+    server.stop().await;
+}
+
+/// A read has no body. What a client sends nevertheless is not kept while its request waits.
+#[tokio::test]
+async fn bodies_of_reads_are_discarded() {
+    // Only a failing test waits that long.
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let server = start();
+    let token = server.credentials.admin_token.clone();
+    let (sender, _connection) = connect(&server, 64 * 1024).await;
+    let mut held = Vec::new();
+    for at in 0..limits::CONNECTION_WINDOW_BYTES / limits::STREAM_WINDOW_BYTES + 4 {
+        let mut ready = sender.clone().ready().await.unwrap();
+        let request =
+            Request::get("https://localhost/hold").header("authorization", format!("Bearer {token}"));
+        let (answer, mut body) = ready.send_request(request.body(()).unwrap(), false).unwrap();
+        let mut left = limits::STREAM_WINDOW_BYTES as usize;
+        while left > 0 {
+            body.reserve_capacity(left);
+            let given =
+                tokio::time::timeout(PATIENCE, std::future::poll_fn(|context| body.poll_capacity(context)));
+            let given = given.await.unwrap_or_else(|_| panic!("read {at} cannot be sent")).unwrap().unwrap();
+            body.send_data(vec![b'x'; given.min(left)].into(), false).unwrap();
+            left = left.saturating_sub(given);
+        }
+        held.push((answer, body));
+    }
+    drop(held);
     server.stop().await;
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::plane::{APPLY, Answer, MERGE, Plane};
+use crate::test_server::{APPLY, Answer, MERGE, TestServer};
 
 const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
 const LEVELS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations";
@@ -30,7 +30,7 @@ fn definition(plural: &str) -> Value {
 
 #[tokio::test]
 async fn warnings_about_a_new_object_do_not_depend_on_the_verb() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let policy =
         |name: &str| object("networking.k8s.io/v1", "NetworkPolicy", name, &json!({"podSelector": {}}));
     let level = |name: &str| {
@@ -61,7 +61,7 @@ async fn warnings_about_a_new_object_do_not_depend_on_the_verb() {
 
 #[tokio::test]
 async fn a_generated_name_is_validated_and_not_its_absence() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let spec = json!({"containers": [{"name": "c", "image": "i"}]});
     let pod = |metadata: Value| json!({"metadata": metadata, "spec": spec});
     let pods = "/api/v1/namespaces/default/pods";
@@ -73,7 +73,7 @@ async fn a_generated_name_is_validated_and_not_its_absence() {
 
 #[tokio::test]
 async fn nobody_owns_fields_that_the_server_removed() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let metadata = json!({"name": "c", "deletionTimestamp": "2020-01-01T00:00:00Z",
         "deletionGracePeriodSeconds": 5, "selfLink": "/x", "labels": {"a": "b"}});
     let path = "/api/v1/namespaces/default/configmaps";
@@ -85,7 +85,7 @@ async fn nobody_owns_fields_that_the_server_removed() {
 
 #[tokio::test]
 async fn a_refused_patch_still_has_warnings() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     let maps = "/api/v1/namespaces/default/configmaps";
     plane.post(maps, json!({"metadata": {"name": "c"}})).await.expect(201);
     let patch = json!({"metadata": {"resourceVersion": "1"}, "odd": 1});
@@ -95,7 +95,7 @@ async fn a_refused_patch_still_has_warnings() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn applies_that_race_to_create_an_object_all_succeed() {
-    let plane = Plane::start().await;
+    let plane = TestServer::start().await;
     for round in 0..50 {
         let name = format!("c{round}");
         let path = format!("/api/v1/namespaces/default/configmaps/{name}");

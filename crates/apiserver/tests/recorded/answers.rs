@@ -14,9 +14,9 @@ use super::wire::{Outgoing, Reply, Stream, content_type};
 
 /// The limit for the events of a watch, unless the step sets another.
 const WATCH_LIMIT: Duration = Duration::from_secs(8);
-/// How long a watch that has shown all recorded events is observed for more.
+/// How long a watch is observed for more after it has shown all recorded events.
 pub(crate) const EXTRA_LIMIT: Duration = Duration::from_millis(350);
-/// The pause between two looks at the clock.
+/// The pause between two checks of the clock.
 const LOOK: Duration = Duration::from_millis(50);
 /// The magic of a protobuf answer.
 const PROTOBUF: &[u8] = b"k8s\0";

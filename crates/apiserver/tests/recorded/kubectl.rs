@@ -1,7 +1,7 @@
-//! Steps that run kubectl, against the same server and in a folder of their own.
+//! Steps that run kubectl against the same server, in a separate folder.
 //!
-//! Exit code, output and the kinds of complaint are compared strictly, the wording of complaints is not. A command
-//! with steps of its own (`get -w`, `wait`) runs concurrently with them.
+//! Exit code, output and the kinds of complaint are compared strictly, the wording of complaints is not. A command with
+//! nested steps (`get -w`, `wait`) runs concurrently with them.
 
 use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ const REST_LIMIT: Duration = Duration::from_secs(8);
 const WATCH_START: Duration = Duration::from_millis(300);
 /// How long it is observed if it prints less than recorded.
 const QUIET_LIMIT: Duration = Duration::from_secs(1);
-/// The pause between two looks at a process.
+/// The pause between two checks of a process.
 const LOOK: Duration = Duration::from_millis(10);
 
 static NOISE: LazyLock<Regex> =
@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Carries out the step's own steps while the command runs.
+    /// Carries out the nested steps while the command runs.
     async fn beside(
         &mut self,
         step: &'a Step,

@@ -1,10 +1,10 @@
 //! Compares the server, step by step, with answers recorded from kube-apiserver v1.36.4.
 //!
-//! Each folder in `scenarios` is an area and a test of its own here; `README.md` describes the files. One scenario
-//! alone: `HOMEOSTAT_RECORDED=gc/foreground cargo test -p homeostat-apiserver --test recorded`; one area: its name
-//! behind `--`. A failure names scenario, step and field with what was recorded and what was given.
+//! Each folder in `scenarios` is an area and a separate test here; `README.md` describes the files. To run one
+//! scenario: `HOMEOSTAT_RECORDED=gc/foreground cargo test -p homeostat-apiserver --test recorded`; one area: its name
+//! after `--`. A failure names scenario, step and field with what was recorded and what was given.
 //!
-//! **Invariant:** every scenario is run. Those that need kubectl are skipped, visibly, only where there is none, and
+//! **Invariant:** every scenario is run. Those that need kubectl are visibly skipped only if it is missing, and then
 //! fail in CI.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]

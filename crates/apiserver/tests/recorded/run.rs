@@ -174,7 +174,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Carries out steps; boxed, since a watch has steps of its own.
+    /// Carries out steps; boxed, since a watch has nested steps.
     pub(super) fn steps<'b>(&'b mut self, steps: &'a [Step]) -> BoxFuture<'b, ()> {
         async move {
             for (index, step) in steps.iter().enumerate() {

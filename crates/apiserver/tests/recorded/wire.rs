@@ -1,7 +1,7 @@
 //! The server under test and the connections to it: HTTP/1.1 over TLS, as any client speaks it.
 //!
-//! By default each area gets a server of its own in this process, with its background tasks and everything in memory.
-//! With `HOMEOSTAT_TEST_KUBECONFIG` all of them talk to the server of that kubeconfig instead.
+//! By default each area gets its own server in this process, with its background tasks and everything in memory. With
+//! `HOMEOSTAT_TEST_KUBECONFIG` all of them use the server of that kubeconfig instead.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A client of the cloud of shapes that bypasses the operator: plain HTTP, as anybody could use.
+//! A client of the cloud of shapes that bypasses the operator: plain HTTP, which anyone could use.
 
 use std::error::Error;
 

@@ -16,13 +16,13 @@ use tokio::time::Instant;
 use super::environment::DemoEnvironment;
 use super::timeline::{LineKind, Timeline, short_duration};
 
-/// The pause between two checks, which only spares the processor.
+/// The pause between two checks, only to save CPU time.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
-/// The longest wait for one event. On two busy cores the slowest, a first `initdb`, takes several seconds.
+/// The maximum wait for one event. On two busy cores, the slowest one, a first `initdb`, takes several seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The longest wait after a failure: whatever depends on it fails as well.
+/// The maximum wait after a failure: steps that depend on it also fail.
 const PATIENCE_LOST: Duration = Duration::from_secs(5);
 
 /// A running demo.
@@ -30,7 +30,7 @@ pub(super) struct DemoRun<'a> {
     pub(super) environment: &'a DemoEnvironment,
     pub(super) timeline: &'a Timeline,
     failures: Vec<String>,
-    /// When each object was applied that has not become ready yet.
+    /// When each object that is not ready yet was applied.
     asked: HashMap<String, Instant>,
 }
 
@@ -79,7 +79,7 @@ impl<'a> DemoRun<'a> {
     }
 
     /// Waits until `look` finds something, and prints how long it took: since the object was applied if this is the
-    /// first wait for it, otherwise since now. If it finds nothing in time, that is a failure.
+    /// first wait for it, otherwise since this call. Records a failure if it finds nothing in time.
     pub(super) async fn wait_until<T, F>(
         &mut self,
         who: &str,
@@ -109,7 +109,7 @@ impl<'a> DemoRun<'a> {
     }
 }
 
-/// Converts a value to JSON, to look into it.
+/// Converts a value to JSON, to inspect it.
 pub(super) fn json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }

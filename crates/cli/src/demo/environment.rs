@@ -1,4 +1,4 @@
-//! Everything that the demo runs: a control plane in memory with workloads and a node, the cloud of shapes, and the
+//! Everything that the demo runs: an in-memory control plane with workloads and a node, the cloud of shapes, and the
 //! examples' operators.
 
 use std::error::Error;
@@ -25,12 +25,12 @@ use super::observer;
 use super::timeline::{LineKind, Timeline};
 use crate::temporary_folder::TemporaryFolder;
 
-/// The mode of a folder that others may pass: if this user is root, PostgreSQL runs as another one and must reach its
-/// data.
+/// The mode of a folder that others may traverse: if this user is root, PostgreSQL runs as a different user and must
+/// reach its data.
 const PASSABLE: u32 = 0o711;
 
-/// How long the cloud may take to show a new shape. The cloud is in this process; a shape deleted sooner than this
-/// after its creation counts as not shown yet.
+/// How long the cloud may take to show a new shape. The cloud is in this process; a shape deleted sooner after its
+/// creation counts as not shown yet.
 const SETTLE_SECONDS: u64 = 1;
 
 /// Everything that the demo runs.

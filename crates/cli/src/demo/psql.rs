@@ -1,4 +1,4 @@
-//! PostgreSQL's own client, if it is installed: it proves that a database answers.
+//! PostgreSQL's own client, if it is installed: it proves that a database responds.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub(super) fn find_program() -> Option<PathBuf> {
     found.into_iter().find(|program| program.is_file())
 }
 
-/// Runs a query on the database at this endpoint, and returns the answer.
+/// Runs a query on the database at this endpoint and returns the result.
 pub(super) async fn query(
     program: &Path,
     endpoint: &str,

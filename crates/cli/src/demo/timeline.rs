@@ -39,7 +39,7 @@ impl LineKind {
     }
 }
 
-/// Writes the timeline. Clones write to the same one.
+/// Writes the timeline. Clones write to the same timeline.
 #[derive(Clone)]
 pub(super) struct Timeline(Arc<TimelineState>);
 
@@ -96,14 +96,14 @@ impl Timeline {
         }
     }
 
-    /// Prints a heading and lines below it as they are.
+    /// Prints a heading and, below it, the lines unchanged.
     pub(super) fn lines_under_heading(&self, heading: &str, lines: &[String]) {
         self.heading(heading);
         write_to_stdout(&(lines.join("\n") + "\n"));
     }
 }
 
-/// Writes to stdout. It does not matter if nobody reads it.
+/// Writes to stdout. Ignores errors, because it does not matter if stdout is closed.
 fn write_to_stdout(text: &str) {
     let mut out = std::io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

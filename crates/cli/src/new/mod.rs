@@ -1,5 +1,5 @@
-//! `homeostat new NAME`: creates a project that builds, with a kind, a reconciler, a test and a README with the next
-//! steps.
+//! `homeostat new NAME`: creates a project that builds, with a kind, a reconciler, a test, and a README that describes
+//! the next steps.
 //!
 //! The files are in `template/`, with placeholders in double braces. **Invariant:** an existing folder is never
 //! touched. The test in `tests/it/new.rs` creates a project and has cargo check it.
@@ -29,10 +29,10 @@ const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../homeostat");
 /// Create a new operator: a project that builds, with a kind, a reconciler and a test
 #[derive(clap::Args)]
 pub(crate) struct New {
-    /// Name of the project, which is also the folder's: page-operator
+    /// Name of the project and of its folder, for example page-operator
     name: ProjectName,
 
-    /// Use homeostat from this folder of its sources [default: where this program was built, if that still exists]
+    /// Use the homeostat sources in this folder [default: those this program was built from, if they still exist]
     #[arg(long, value_name = "FOLDER", group = "place")]
     path: Option<PathBuf>,
 
@@ -102,7 +102,7 @@ impl CrateSource {
             Self::Git(url) => format!("git = {url:?}"),
             Self::Published(version) => format!("version = {version:?}"),
         };
-        format!("{{ {place}, features = [\"testing\"] }}")
+        format!("{{ {place}, features = [\"sim\", \"testing\"] }}")
     }
 
     /// Describes the source for the project's README.

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// The most letters in a name: what a DNS label allows, because the name becomes part of the API group.
+/// The maximum length of a name: what a DNS label allows, because the name becomes part of the API group.
 const LETTERS_MAX: usize = 50;
 
 /// A name that is valid for a package, a folder and a DNS label.
@@ -14,7 +14,7 @@ const KEYWORDS: &str = "abstract as async await become box break const continue 
     for gen if impl in let loop macro match mod move mut override priv pub ref return self static struct super trait true
     try type typeof unsafe unsized use virtual where while yield";
 
-/// Names that Rust and cargo use for crates and folders, and the project's tests.
+/// Names that Rust and cargo use for crates and folders, and the name of the project's tests.
 const KEPT: &str = "alloc build core deps examples incremental it proc_macro std test";
 
 /// The project's dependencies.
@@ -24,13 +24,15 @@ const DEPENDENCIES: &str = "homeostat k8s_openapi kube schemars serde serde_json
 const OURS: &str = "homeostat-";
 
 /// Names that a project's sources use without a path: a kind with such a name would hide them.
-const USED: &str = "Action Arc AsMut AsRef Backoff Box Client Clone Cluster ConfigMap Context Control Controller Copy
-    CronJob CustomResource CustomResourceExt DaemonSet Debug Default Deployment Deserialize Diff DoubleEndedIterator
-    Drop Duration Eq Err Error ExactSizeIterator Extend Fault Field Fn FnMut FnOnce From FromIterator Future Handlers
-    Hash InjectedFault Into IntoFuture IntoIterator Is Iterator Job JsonSchema Metadata None Ok Operator Option Ord
-    PartialEq PartialOrd Pod Predicate RawEvent RequestVerb Resource ResourceExt Result Secret Self Send Serialize
-    Service Severity Sized Some StatefulSet StandardStatus String Sync Target ToOwned ToString TryFrom TryInto Turn Unpin
-    Vec";
+const USED: &str =
+    "Action Arc AsMut AsRef Backoff Box BuiltController Client Clone Cluster ConfigMap Context Controller
+    Copy CronJob CustomResource CustomResourceExt DaemonSet Debug Default Deployment Deserialize Diff
+    DoubleEndedIterator Drop Duration Eq Err Error ExactSizeIterator Extend Fault FieldUpdate Fn FnMut
+    FnOnce From FromIterator Future HandlerContext Handlers Hash InjectedFault Into IntoFuture
+    IntoIterator Iterator Job JsonSchema Metadata None ObjectName Ok Operator Option Ord PartialEq
+    PartialOrd Pod Predicate RawEvent RequestVerb Resource ResourceExt Result Secret Self Send Serialize
+    Service Severity Simulation Sized Some StandardStatus StatefulSet String Sync ToOwned ToString
+    TryFrom TryInto Unpin ValueFilter Vec";
 
 impl FromStr for ProjectName {
     type Err = String;
@@ -94,7 +96,7 @@ impl ProjectName {
             .replace("{{group}}", &format!("{}.example.com", self.0))
     }
 
-    /// Returns the name without the word for the sort of program.
+    /// Returns the name without the word for the kind of program.
     fn singular(&self) -> &str {
         let suffixes = ["-operator", "-controller"];
         suffixes.iter().find_map(|suffix| self.0.strip_suffix(suffix)).unwrap_or(&self.0)
@@ -171,7 +173,7 @@ mod tests {
             [prelude, imports].into_iter().flat_map(|text| text.lines()).filter(|line| !line.contains("//"));
         let words = words.flat_map(|line| line.split(|letter: char| !letter.is_ascii_alphanumeric()));
         for word in words.filter(|word| word.starts_with(|letter: char| letter.is_ascii_uppercase())) {
-            check_refused(&dashed(word), "its kind would be");
+            check_refused(&format!("{}-operator", dashed(word)), "its kind would be");
         }
     }
 

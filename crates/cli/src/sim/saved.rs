@@ -1,14 +1,15 @@
-//! A failure that was saved: by a Rust test, or by `homeostat sim run`. The two formats have names of their own.
+//! A saved failure, written by a Rust test or by `homeostat sim run`. Each format has its own name.
 
 use std::path::Path;
 
+use homeostat_core::recorded_run::RecordedRun;
 use serde::Deserialize;
 use serde_json::Value;
 
 /// The version of the format of Rust tests.
 const FORMAT: u64 = 1;
 
-/// Which of the two a file is.
+/// A file in one of the two formats.
 pub(super) enum SavedTrace {
     /// A Rust test found it.
     Test(TestTrace),
@@ -16,7 +17,7 @@ pub(super) enum SavedTrace {
     Exec,
 }
 
-/// What a trace of a Rust test says, as far as it matters here.
+/// The relevant part of a Rust test's trace.
 #[derive(Deserialize)]
 pub(super) struct TestTrace {
     /// The name of the simulation.
@@ -24,12 +25,37 @@ pub(super) struct TestTrace {
     /// The package of the test.
     #[serde(default)]
     pub(super) package: String,
-    /// The test, as cargo calls it.
+    /// The test, by cargo's name for it.
     #[serde(default)]
     pub(super) test: String,
-    /// The story as it was told.
+    /// The report as it was printed.
     #[serde(default)]
     pub(super) report: String,
+    /// What happened; empty in files from older versions.
+    #[serde(default)]
+    pub(super) run: RecordedRun,
+}
+
+/// A saved failure for display, independent of its format.
+pub(super) struct SavedStory {
+    /// The test or operator that failed.
+    pub(super) place: String,
+    /// The report.
+    pub(super) report: String,
+    /// What happened; empty if it was not saved.
+    pub(super) run: RecordedRun,
+}
+
+impl TestTrace {
+    /// Returns the story of the failure.
+    pub(super) fn into_story(self) -> SavedStory {
+        let place = if self.test.is_empty() {
+            format!("simulation {}", self.simulation)
+        } else {
+            format!("test {} of {}", self.test, self.package)
+        };
+        SavedStory { place, report: self.report, run: self.run }
+    }
 }
 
 impl SavedTrace {

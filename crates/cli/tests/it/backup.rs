@@ -1,4 +1,4 @@
-//! `homeostat backup` of a server that is being written to, and `homeostat restore` after its folder is gone.
+//! `homeostat backup` of a server while it is written to, and `homeostat restore` after its folder is gone.
 
 use std::path::Path;
 use std::process::Output;

@@ -1,11 +1,12 @@
-//! Where the walks of the operators take place: `homeostat up --node`, or a real kube-apiserver, if
+//! The clusters on which the example operators are tested: `homeostat up --node`, or a real kube-apiserver if
 //! `HOMEOSTAT_TEST_KUBECONFIG` names a kubeconfig of its administrator.
 //!
-//! A kube-apiserver alone runs no Pods and collects no garbage. Our own controllers and node run on it, as they would on
-//! any server, and a stand-in removes what has lost its owner.
+//! A kube-apiserver alone runs no Pods and collects no garbage. Our own controllers and node run on it, as they would
+//! on any server, and stand-ins remove the taint of the Node once it is ready and delete objects that have lost their
+//! owner.
 //!
-//! **Invariant:** one walk at a time on a kube-apiserver (a lock on a file beside the kubeconfig, the same that the
-//! runtime's tests take), and it leaves no Node behind. It takes a server on loopback without any.
+//! **Invariant:** one test at a time uses a kube-apiserver (a lock on a file next to the kubeconfig, which the
+//! runtime's tests use as well), and it leaves no Node behind. The server must be on loopback and have no Nodes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use homeostat_core::Clock;
 use homeostat_workloads::controllers;
 use homeostat_workloads::node::{Node, NodeOptions};
 use k8s_openapi::api::core::v1::{Node as NodeObject, Pod};
-use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use tokio::task::JoinSet;
@@ -25,7 +26,7 @@ use crate::server::{Server, eventually};
 
 const VARIABLE: &str = "HOMEOSTAT_TEST_KUBECONFIG";
 
-/// How often the stand-in looks for objects without an owner; people wait longer for a garbage collector.
+/// How often the stand-in searches for objects without an owner; a real garbage collector takes longer.
 const COLLECT_EVERY: Duration = Duration::from_millis(500);
 
 /// A server on which Pods run.
@@ -44,7 +45,7 @@ impl AsRef<Path> for Cluster {
 }
 
 impl Cluster {
-    /// Starts with what it needs in the folder. Pods run as this user of the machine, if one is named.
+    /// Starts it with its files in the folder. Pods run as this user of the machine, if one is given.
     pub(crate) async fn start(folder: &Path, user: Option<&str>) -> Self {
         if let Some(kubeconfig) = std::env::var_os(VARIABLE) {
             return Self::Real(Real::start(kubeconfig.into(), folder, user).await);
@@ -54,8 +55,8 @@ impl Cluster {
         Self::Ours(Server::start(folder, &arguments).await)
     }
 
-    /// True on a real kube-apiserver, where what follows is not to be had for this reason; says so on standard error,
-    /// past what collects the output of tests.
+    /// Returns whether the test runs on a real kube-apiserver, where the rest must be skipped for this reason; reports
+    /// the skip on standard error, which is not captured.
     pub(crate) fn lacks(&self, reason: &str) -> bool {
         let is_real = matches!(self, Self::Real(_));
         if is_real {
@@ -105,6 +106,7 @@ impl Real {
         let run = node.run(stop.clone());
         tasks.spawn(async move { run.await.unwrap() });
         tasks.spawn(collect_garbage(client.clone(), stop.clone()));
+        clear_taints(&nodes).await;
         Self { kubeconfig, client, stop, tasks, _lock: lock }
     }
 
@@ -125,6 +127,17 @@ impl Real {
     }
 }
 
+/// Removes the taint of a new Node once it is ready, as Kubernetes' controller manager does.
+async fn clear_taints(nodes: &Api<NodeObject>) {
+    eventually("the node is ready", || async {
+        let conditions = nodes.get_opt("local").await.unwrap()?.status?.conditions?;
+        conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True").then_some(())
+    })
+    .await;
+    let without_taints = Patch::Merge(serde_json::json!({"spec": {"taints": null}}));
+    nodes.patch("local", &PatchParams::default(), &without_taints).await.unwrap();
+}
+
 async fn connect(kubeconfig: &Path) -> Client {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("HOMEOSTAT_TEST_KUBECONFIG names a kubeconfig");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
@@ -133,7 +146,7 @@ async fn connect(kubeconfig: &Path) -> Client {
     Client::try_from(config).unwrap()
 }
 
-/// The kinds whose objects the walks own: group, version, kind.
+/// The kinds of objects that the example operators own: group, version, kind.
 const OWNED: [(&str, &str, &str); 6] = [
     ("", "v1", "Pod"),
     ("", "v1", "Secret"),
@@ -143,7 +156,7 @@ const OWNED: [(&str, &str, &str); 6] = [
     ("apps", "v1", "ControllerRevision"),
 ];
 
-/// Deletes what is owned by nobody any more, until it is stopped: what Kubernetes' controller manager does.
+/// Deletes objects whose owners are gone, until it is stopped, as Kubernetes' controller manager does.
 async fn collect_garbage(client: Client, stop: CancellationToken) {
     while stop.run_until_cancelled(tokio::time::sleep(COLLECT_EVERY)).await.is_some() {
         for (group, version, kind) in OWNED {
@@ -155,7 +168,7 @@ async fn collect_garbage(client: Client, stop: CancellationToken) {
                 if owners.is_empty() || is_dying || lives_any(&client, &owners).await {
                     continue;
                 }
-                // Somebody else may have been faster.
+                // Another client may have been faster.
                 let _ = api.delete(&object.metadata.name.unwrap(), &DeleteParams::background()).await;
             }
         }
@@ -164,7 +177,7 @@ async fn collect_garbage(client: Client, stop: CancellationToken) {
 
 type Owner = k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-/// Is one of the owners there?
+/// Returns whether one of the owners exists.
 async fn lives_any(client: &Client, owners: &[Owner]) -> bool {
     for owner in owners {
         let (group, version) = owner.api_version.rsplit_once('/').unwrap_or(("", &owner.api_version));

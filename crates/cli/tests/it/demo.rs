@@ -1,4 +1,4 @@
-//! `homeostat demo --once`: everything converges, the timeline is plain on a pipe, and nothing is left behind.
+//! `homeostat demo --once`: everything converges, the timeline is plain text on a pipe, and nothing is left behind.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::Command;
 
-/// PostgreSQL is another user where this is root, and must pass through to its data.
+/// If this is root, PostgreSQL runs as another user, so the folder must be accessible to all.
 fn passable() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).unwrap();

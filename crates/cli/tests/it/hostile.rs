@@ -1,7 +1,8 @@
-//! Input that no proper client sends gets the Status that kube-apiserver gives (codes, reasons and messages recorded
-//! from v1.36), or a closed connection where there is no request to answer; and nobody else notices.
+//! Input that no proper client sends gets the Status that kube-apiserver returns (codes, reasons and messages recorded
+//! from v1.36), or a closed connection if there is no request to answer; and no other client is affected.
 //!
-//! In every test a healthy client writes and reads beside the hostile one, and all it wrote is there at the end.
+//! In every test a healthy client writes and reads at the same time as the hostile one, and everything it wrote exists
+//! at the end.
 
 use std::time::Duration;
 
@@ -17,16 +18,17 @@ use crate::server::Server;
 use crate::wire::Wire;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// What the server takes as a body: 3 MiB, as kube-apiserver.
+/// The maximum size of a body: 3 MiB, as in kube-apiserver.
 const BODY_BYTES_MAX: usize = 3 << 20;
-/// A healthy request beside hostile ones on two busy cores, in a debug build. Without them it takes a few milliseconds.
+/// The time for a healthy request during hostile ones on two busy cores, in a debug build. Without them it takes a few
+/// milliseconds.
 const HEALTHY_MAX: Duration = Duration::from_secs(5);
-/// Clients that never finish their headers, at the same time.
+/// The number of concurrent clients that never finish their headers.
 const SLOW_CLIENTS: usize = 100;
-/// A client may take this long for its headers before we call the server careless.
+/// The longest time that the server may give a client for its headers.
 const SLOW_MAX: Duration = Duration::from_secs(45);
 
-/// A server, a hostile connection to it, and a healthy client at work.
+/// A server, a hostile connection to it, and a healthy client.
 struct Scene {
     wire: Wire,
     healthy: Healthy,
@@ -42,7 +44,7 @@ impl Scene {
         Self { wire: Wire::new(&server), healthy, server, _folder: folder }
     }
 
-    /// Sends a request and compares code, reason and what the message must say.
+    /// Sends a request and compares code, reason and parts of the message.
     async fn check(&self, line: &str, headers: &[&str], body: &[u8], expected: (u16, &str, &str)) {
         let (code, reason, message) = expected;
         let what = format!("{line} {headers:?} {}", String::from_utf8_lossy(&body[..body.len().min(80)]));
@@ -231,7 +233,7 @@ async fn bad_selectors_and_tokens() {
     scene.finish().await;
 }
 
-/// A real continue token, then cut, bent and pointed at another place.
+/// A real continue token, then a truncated one, a modified one, and one for another place.
 async fn tampered_tokens(scene: &Scene) -> Vec<String> {
     use base64::Engine;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -269,7 +271,7 @@ async fn hostile_paths_and_heads() {
     ] {
         scene.check_refused(path, &scene.wire.request(&format!("GET {path}"), &[], b"")).await;
     }
-    // kube-apiserver's own answer: its storage refuses the key.
+    // kube-apiserver's own answer: its storage rejects the key.
     let parent = scene.wire.request("GET /api/v1/namespaces/%2e%2e/configmaps/a", &[], b"");
     let answer = scene.wire.exchange(&parent).await.expect("an answer");
     assert_eq!(answer.code, 500, "{}", answer.beginning());
@@ -290,7 +292,8 @@ async fn hostile_paths_and_heads() {
     scene.finish().await;
 }
 
-/// A hundred clients that send their headers a byte at a time, for ever: each is cut off, the healthy client serves on.
+/// A hundred clients that send their headers one byte at a time, for ever: each is cut off, and the healthy client is
+/// still served.
 #[tokio::test]
 async fn slow_headers() {
     let scene = Scene::new().await;
@@ -304,13 +307,13 @@ async fn slow_headers() {
     scene.finish().await;
 }
 
-/// Sends headers slowly; true when the server ends it.
+/// Sends headers slowly; returns whether the server ended the connection.
 async fn trickle(stream: tokio_rustls::client::TlsStream<tokio::net::TcpStream>) -> bool {
     let (mut reader, mut writer) = tokio::io::split(stream);
     let send = async {
         let _ = writer.write_all(b"GET /version HTTP/1.1\r\nHost: x\r\nX-Slow: ").await;
         loop {
-            // The pace of this client, not a wait of the test.
+            // The pace of this client; the test does not wait for it.
             tokio::time::sleep(Duration::from_millis(200)).await;
             if writer.write_all(b"a").await.is_err() || writer.flush().await.is_err() {
                 return;
@@ -327,7 +330,7 @@ async fn trickle(stream: tokio_rustls::client::TlsStream<tokio::net::TcpStream>)
     tokio::time::timeout(SLOW_MAX, ended).await.is_ok()
 }
 
-/// A client that does ordinary things and expects ordinary answers, until told to finish.
+/// A client that makes ordinary requests and expects ordinary responses until it is stopped.
 struct Healthy {
     stop: oneshot::Sender<()>,
     task: JoinHandle<usize>,
@@ -342,7 +345,7 @@ impl Healthy {
         Self { stop, task, api }
     }
 
-    /// Everything it wrote is there.
+    /// Checks that everything it wrote exists.
     async fn finish(self) {
         self.stop.send(()).expect("the healthy client is still at work");
         let written = self.task.await.expect("the healthy client noticed nothing");
@@ -365,13 +368,13 @@ async fn work(api: Api<ConfigMap>, mut stopped: oneshot::Receiver<()>) -> usize 
         written += 1;
         assert_eq!(api.get(&name).await.expect("a healthy read succeeds"), created);
         assert!(started.elapsed() < HEALTHY_MAX, "a healthy client waited {:?}", started.elapsed());
-        // Leaves the processor to the hostile client, as a person at a keyboard would.
+        // Leaves the processor to the hostile client.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     written
 }
 
-/// A ConfigMap with the fields.
+/// Returns a ConfigMap with these fields.
 fn config_map(mut fields: Value) -> String {
     fields["apiVersion"] = json!("v1");
     fields["kind"] = json!("ConfigMap");

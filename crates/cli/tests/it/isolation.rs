@@ -1,11 +1,12 @@
-//! What a real server keeps is not for Pods, whoever they are; and what it means to run Pods is said at the start.
+//! Pods cannot read the data of a real server, whichever user they run as; and the server warns at the start about
+//! running Pods.
 
 use serde_json::{Value, json};
 
 use crate::pods::{kubectl, passable_folder, told};
 use crate::server::{Server, command, eventually};
 
-/// A Pod that shows all it can of a folder and of the server's process.
+/// A Pod that prints all it can read of a folder and of the server's process.
 pub(crate) fn curious(name: &str, folder: &str, server: u32, security: &Value) -> Value {
     let script = format!(
         "for place in {folder} /proc/{server}/cwd/.homeostat /proc/{server}/root{folder} /host /proc/{server}/environ; do \
@@ -18,7 +19,7 @@ pub(crate) fn curious(name: &str, folder: &str, server: u32, security: &Value) -
         "volumes": [{"name": "host", "hostPath": {"path": std::path::Path::new(folder).parent().unwrap()}}]}})
 }
 
-/// The store, the keys, the tokens and the kubeconfig, by every way there is.
+/// The store, the keys, the tokens and the kubeconfig, by every possible path.
 #[tokio::test]
 async fn no_pod_reads_what_the_server_keeps() {
     let folder = passable_folder();

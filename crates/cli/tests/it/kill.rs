@@ -1,9 +1,9 @@
-//! Durability, shown on the real process: it is killed with `kill -9` again and again while writers write over TLS.
-//! Every acknowledged write must be there after the restart, every unanswered one whole or not at all, and a watch that
-//! resumes after each crash must tell exactly the changes that happened, in order.
+//! Durability of the real process: it is repeatedly killed with `kill -9` while writers write over TLS. After the
+//! restart every acknowledged write must exist, every unanswered one completely or not at all, and a watch that resumes
+//! after each crash must report exactly the changes that happened, in order.
 //!
-//! `HOMEOSTAT_KILLS` says how many times (50). A long run is one command:
-//! `HOMEOSTAT_KILLS=1000 cargo test --release -p homeostat-cli --test it kill`.
+//! `HOMEOSTAT_KILLS` sets the number of kills (50). A long run is one command: `HOMEOSTAT_KILLS=1000 cargo test
+//! --release -p homeostat-cli --test it kill`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,21 +21,22 @@ use crate::server::Server;
 
 const KILLS: &str = "HOMEOSTAT_KILLS";
 const KILLS_DEFAULT: u32 = 50;
-/// Enough that the store's group commit holds several writers' commits at the moment of a crash.
+/// Enough that the store's group commit contains several writers' commits at the moment of a crash.
 const WRITERS: usize = 6;
-/// Few, so that objects live through many crashes, are deleted and come again.
+/// Few, so that objects live through many crashes, are deleted and created again.
 const OBJECTS_PER_WRITER: u64 = 5;
-/// A crash comes after at most this many acknowledged writes, so that most crashes hit fresh connections and fresh logs.
+/// The maximum number of acknowledged writes before a crash, so that most crashes hit new connections and new logs.
 const WRITES_PER_LIFE_MAX: u64 = 60;
-/// One start in this many is killed before or around the time it is ready.
+/// One start in this many is killed before or about when it is ready.
 const EARLY_KILL_EVERY: u32 = 5;
 const EARLY_KILL_MICROSECONDS_MAX: u64 = 120_000;
-/// The whole test, per crash: a start, some TLS handshakes and some dozens of writes on two busy cores.
+/// The time limit of the whole test, per crash: a start, some TLS handshakes and some dozens of writes on two busy
+/// cores.
 const LIFE_MAX: Duration = Duration::from_secs(15);
 /// Tells the watcher that nothing follows.
 const LAST: &str = "last";
 
-/// What the clients know of the server: which life it is in and how to reach it.
+/// What the clients know about the server: which life it is in and how to reach it.
 #[derive(Clone)]
 struct Life {
     client: Option<kube::Client>,
@@ -92,7 +93,7 @@ async fn run(kills: u32) {
     );
 }
 
-/// Starts the server, lets the writers write, kills it; so many times.
+/// Starts the server, lets the writers write, and kills it, this many times.
 async fn crash(
     kills: u32,
     folder: &Path,
@@ -122,7 +123,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Writes until the last life, and returns what it knows. Panics on anything a durable server cannot answer.
+    /// Writes until the last life, and returns its ledger. Panics on any answer that a durable server cannot give.
     async fn run(mut self) -> Ledger {
         let mut ledger = Ledger::default();
         loop {
@@ -139,14 +140,14 @@ impl Writer {
         }
     }
 
-    /// Its objects as the server has them, or `Err` when the server is gone.
+    /// Returns its objects on the server, or `Err` if the server is gone.
     async fn load(&self, api: &Api<ConfigMap>) -> Result<BTreeMap<String, Version>, Gone> {
         let mine = ListParams::default().labels(&format!("writer=w{}", self.number));
         let list = api.list(&mine).await.map_err(gone)?;
         Ok(list.into_iter().map(|object| (name_of(&object), version_of(&object))).collect())
     }
 
-    /// One write to one object, whatever its state allows.
+    /// Makes one write to one object, of a kind that its state allows.
     async fn write(&self, api: &Api<ConfigMap>, ledger: &mut Ledger) -> Result<(), Gone> {
         let name = format!("w{}-{}", self.number, self.entropy.below(OBJECTS_PER_WRITER));
         let value = self.entropy.suffix(12);
@@ -178,7 +179,7 @@ impl Writer {
 /// The connection broke: the process was killed.
 struct Gone;
 
-/// A refusal is a bug: nobody else writes these objects, and a durable server knows their versions.
+/// A refusal is a bug: no other client writes these objects, and a durable server knows their versions.
 fn gone(error: kube::Error) -> Gone {
     match error {
         kube::Error::Api(status) => panic!("the server refused: {status:?}"),
@@ -186,7 +187,7 @@ fn gone(error: kube::Error) -> Gone {
     }
 }
 
-/// Follows every object through all lives, each time from where the last one broke off, until [`LAST`] is told.
+/// Follows every object through all lives, each time from where the last watch ended, until [`LAST`] is reported.
 async fn watch_all(mut lives: Lives, revision: u64) -> BTreeMap<String, Vec<Change>> {
     let mut told = Told { changes: BTreeMap::new(), revision };
     loop {
@@ -196,19 +197,19 @@ async fn watch_all(mut lives: Lives, revision: u64) -> BTreeMap<String, Vec<Chan
         {
             return told.changes;
         }
-        // The server is gone, or closed an old watch: look again at its next life, or soon.
+        // The server is gone, or closed an old watch: try again with its next life, or soon.
         let _ = tokio::time::timeout(Duration::from_millis(20), lives.changed()).await;
     }
 }
 
 struct Told {
     changes: BTreeMap<String, Vec<Change>>,
-    /// The newest revision told: where the next watch starts.
+    /// Returns the newest reported revision, where the next watch starts.
     revision: u64,
 }
 
 impl Told {
-    /// Reads one watch to its end; true when the last object was told.
+    /// Reads one watch to its end; returns whether the last object was reported.
     async fn follow(&mut self, api: &Api<ConfigMap>) -> Result<bool, Gone> {
         let parameters = WatchParams::default().labels("writer");
         let mut events =
@@ -241,7 +242,7 @@ impl Told {
     }
 }
 
-/// The revision before the first write of a writer: where the watch starts.
+/// Returns the revision before the first write of a writer, where the watch starts.
 async fn first_revision(folder: &Path) -> u64 {
     let server = Server::durable(folder).await;
     let list =

@@ -1,12 +1,12 @@
-//! What a writer knows of its objects: what was acknowledged, what was attempted and never answered, and the changes
-//! every watch must have seen.
+//! What a writer knows about its objects: acknowledged writes, unanswered attempts, and the changes that every watch
+//! must have reported.
 //!
-//! **Invariant:** an unanswered attempt either happened whole or not at all. Once the writer looked again it knows
-//! which, and [`Ledger::settle`] refuses any other outcome.
+//! **Invariant:** an unanswered attempt happened completely or not at all. After the writer reads the objects again it
+//! knows which, and [`Ledger::settle`] refuses any other outcome.
 
 use std::collections::BTreeMap;
 
-/// An object as the server gave it.
+/// An object as the server returned it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) uid: String,
@@ -14,7 +14,7 @@ pub(crate) struct Version {
     pub(crate) value: String,
 }
 
-/// A write on its way.
+/// A write in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Attempt {
     Create(String),
@@ -22,7 +22,7 @@ pub(crate) enum Attempt {
     Delete,
 }
 
-/// What a watch tells of a write.
+/// How a watch reports a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
     Added(String),
@@ -52,17 +52,17 @@ struct Object {
 pub(crate) struct Ledger(BTreeMap<String, Object>);
 
 impl Ledger {
-    /// The object as last known. Only meaningful when nothing is on its way.
+    /// Returns the object as last known. Only meaningful if no write is in progress.
     pub(crate) fn current(&self, name: &str) -> Option<&Version> {
         self.0.get(name)?.current.as_ref()
     }
 
-    /// Notes a write before it is sent.
+    /// Records a write before it is sent.
     pub(crate) fn attempt(&mut self, name: &str, attempt: Attempt) {
         self.0.entry(name.to_owned()).or_default().attempt = Some(attempt);
     }
 
-    /// Notes that the write on its way was answered with success.
+    /// Records that the write in progress succeeded.
     pub(crate) fn acknowledge(&mut self, name: &str, version: Option<Version>) {
         let object = self.0.get_mut(name).expect("only what was attempted is acknowledged");
         let attempt = object.attempt.take().expect("only what was attempted is acknowledged");
@@ -70,7 +70,7 @@ impl Ledger {
         object.changes.push(attempt.into());
     }
 
-    /// Compares with what the server has after a crash, and learns from it which unanswered attempts happened.
+    /// Compares the ledger with the server's objects after a crash, and learns which unanswered attempts happened.
     pub(crate) fn settle(&mut self, observed: &BTreeMap<String, Version>) -> Result<(), String> {
         if let Some(stranger) = observed.keys().find(|name| !self.0.contains_key(*name)) {
             return Err(format!("{stranger} exists, though nobody tried to create it"));
@@ -78,7 +78,7 @@ impl Ledger {
         self.0.iter_mut().try_for_each(|(name, object)| object.settle(name, observed.get(name)))
     }
 
-    /// Every change in order, by object.
+    /// Returns every change in order, by object.
     pub(crate) fn changes(&self) -> impl Iterator<Item = (&String, &Vec<Change>)> {
         self.0.iter().map(|(name, object)| (name, &object.changes)).filter(|(_, changes)| !changes.is_empty())
     }
@@ -120,7 +120,7 @@ mod tests {
         Version { uid: "u".to_owned(), revision: revision.to_owned(), value: value.to_owned() }
     }
 
-    /// Acknowledges the creation of `1` at revision 5, attempts, crashes and finds `observed`.
+    /// Acknowledges the creation of `1` at revision 5, attempts a write, crashes and finds `observed`.
     #[track_caller]
     fn check(attempt: Option<Attempt>, observed: Option<Version>, changes: Option<usize>) {
         let mut ledger = Ledger::default();

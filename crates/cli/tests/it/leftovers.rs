@@ -1,4 +1,5 @@
-//! What a killed server or demo left in the system's temporary folder: the next one removes it, and ends what still runs.
+//! What a killed server or demo leaves in the system's temporary folder: the next one removes it, and ends the
+//! processes that still run.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ fn parent(pid: u32) -> u32 {
     stat.rsplit_once(") ").unwrap().1.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
-/// The process whose number is in the file, once it is there.
+/// Returns the process whose number is in the file, once the file exists.
 async fn told(file: &Path) -> u32 {
     eventually("its number", || async { std::fs::read_to_string(file).ok()?.trim().parse().ok() }).await
 }
@@ -39,13 +40,13 @@ async fn told(file: &Path) -> u32 {
 #[tokio::test]
 async fn the_next_server_removes_what_a_killed_one_left_and_nothing_else() {
     let (temporary, aside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    // Where the Pod writes, which is another user where the server is root.
+    // If the server is root, Pods run as other users, so the folder must be accessible to all.
     std::fs::set_permissions(aside.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let lives = ephemeral(temporary.path()).await;
     let dies = ephemeral(temporary.path()).await;
     assert_eq!(folders(temporary.path()).len(), 2);
     let file = aside.path().join("pid");
-    // Out of its session, without a mark: nobody's but by its brand. Kubernetes makes one dollar of two.
+    // Outside its session and without a mark: only its brand identifies it. Kubernetes turns two dollar signs into one.
     let script =
         format!("setsid env -i sh -c 'echo $$$$ > {}; exec sleep 1000' & exec sleep 1000", file.display());
     run(&dies, "daemon", "Always", &script).await;

@@ -1,7 +1,8 @@
-//! The real `homeostat` process, used as people use it: started, killed, stopped, reached over TLS by the kube client and
-//! by raw bytes. Nothing here looks inside; whatever it learns comes over the wire.
+//! The real `homeostat` process, used as by its users: started, killed, stopped, and reached over TLS by the kube
+//! client and by raw bytes. These tests see nothing but its interfaces.
 //!
-//! Every test has its own process, folder and port, so all run side by side. Waits are for conditions, with a limit.
+//! Every test has its own process, folder and port, so all can run concurrently. Waits are for conditions, with a
+//! limit.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
@@ -9,21 +10,24 @@ mod backup;
 mod cluster;
 mod console;
 mod demo;
+mod envtest;
+mod example_operators;
 mod exploits;
 mod hostile;
 mod isolation;
 mod kill;
+mod kube_client;
 mod ledger;
 mod leftovers;
 mod new;
-mod ordinary;
+mod plan;
 mod pods;
-mod program;
 mod rollouts;
 mod server;
 mod sim;
+mod streams;
+mod unprivileged_user;
 mod up;
 mod user;
-mod walks;
 mod why;
 mod wire;

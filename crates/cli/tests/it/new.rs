@@ -1,4 +1,4 @@
-//! `homeostat new`: what it makes is checked by cargo, tests included, and nothing that exists is touched.
+//! `homeostat new`: cargo checks the generated project, including its tests, and existing files are not changed.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -25,7 +25,7 @@ fn a_new_project_compiles() {
     assert!(said.contains(&format!("it uses homeostat from {}; --git ", sources.display())), "{said}");
     let readme = std::fs::read_to_string(project.join("README.md")).unwrap();
     assert!(readme.contains(&format!("from the folder `{}`, which other", sources.display())), "{readme}");
-    // The same versions and profile as here, so that what is built already need not be built again.
+    // The same versions and profile as here, so that dependencies need not be built again.
     std::fs::copy(Path::new(CHECKOUT).join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
     let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned();
     let checked = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))

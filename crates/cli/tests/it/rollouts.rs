@@ -1,4 +1,4 @@
-//! Workloads as people use them: stock kubectl against `homeostat up --node`, processes that really run.
+//! Workloads as users run them: stock kubectl against `homeostat up --node`, with real processes.
 
 use std::path::Path;
 use std::process::Output;
@@ -33,7 +33,7 @@ impl Kubectl {
         output.unwrap_or_else(|_| panic!("kubectl {arguments:?} does not end")).unwrap()
     }
 
-    /// What it prints; it must succeed.
+    /// Returns what it prints; it must succeed.
     async fn run(&self, words: &str) -> String {
         let arguments: Vec<&str> = words.split_whitespace().collect();
         let output = self.output(&arguments).await;
@@ -134,7 +134,7 @@ async fn a_deployment_is_scaled_and_deleted_with_each_cascade() {
             assert_eq!(kubectl.run(pods).await.lines().count(), left);
         }
     }
-    // A new Deployment takes the orphans in.
+    // A new Deployment adopts the orphans.
     kubectl.apply(&deployment(3)).await;
     kubectl.run("rollout status deployment/web --timeout=60s").await;
     assert_eq!(kubectl.run("get replicasets -o name").await.lines().count(), 1);
@@ -163,7 +163,7 @@ async fn a_service_leads_to_the_processes() {
     kubectl.0.stop().await;
 }
 
-/// Events as they come, not as they were when somebody asked.
+/// Events as they arrive, rather than a snapshot of them.
 #[tokio::test]
 async fn events_are_watched() {
     let folder = tempfile::tempdir().unwrap();
@@ -221,7 +221,8 @@ async fn a_stateful_set_rolls_out_in_order() {
     kubectl.0.stop().await;
 }
 
-/// What the Pods of a StatefulSet leave in their claims is there when the server comes back, until the claims are deleted.
+/// What the Pods of a StatefulSet write to their claims exists after a restart of the server, until the claims are
+/// deleted.
 #[tokio::test]
 async fn a_stateful_set_finds_its_volumes_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -241,7 +242,7 @@ async fn a_stateful_set_finds_its_volumes_again() {
     kubectl.0.stop().await;
     let kubectl = Kubectl::durable(folder.path()).await;
     kubectl.until("logs db-1", "2").await;
-    // kubectl's own wait misses a Pod that is replaced between its first look and its watch.
+    // kubectl's own wait misses a Pod that is replaced between its list and its watch.
     let uid = ["get", "pod", "db-1", "--output=jsonpath={.metadata.uid}"];
     let before = kubectl.output(&uid).await.stdout;
     kubectl.run("delete pod db-1 --wait=false").await;
@@ -260,7 +261,7 @@ async fn a_stateful_set_finds_its_volumes_again() {
     assert_eq!(std::fs::read_dir(folder.path().join(".homeostat/node/claims")).unwrap().count(), 0);
 }
 
-/// A namespace that goes takes its workloads along; that they cannot be made anew meanwhile is no news.
+/// Deleting a namespace deletes its workloads; failures to create them again meanwhile are not reported.
 #[tokio::test]
 async fn a_namespace_goes_without_a_word() {
     let folder = tempfile::tempdir().unwrap();
@@ -276,7 +277,7 @@ async fn a_namespace_goes_without_a_word() {
     }
     kubectl.run("delete namespace one two three --timeout=60s").await;
     let complaints = kubectl.0.complaints();
-    // What root is told at the start is no complaint.
+    // The warning for root at the start is not an error.
     assert_eq!(complaints.lines().filter(|line| !line.starts_with("note: ")).collect::<String>(), "");
     kubectl.0.stop().await;
 }

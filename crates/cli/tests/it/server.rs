@@ -1,4 +1,4 @@
-//! One running `homeostat up`: started on a free port in a folder of its own, signalled, and a kube client for it.
+//! A running `homeostat up`: started on a free port in its own folder, with signals and a kube client.
 //!
 //! **Invariant:** the process never outlives the test: dropping a [`Server`] kills it.
 
@@ -12,8 +12,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// The longest wait for anything. It only ends a test that hangs: what a healthy server does takes seconds, even on a
-/// machine with ten times more work than cores.
+/// The longest wait for anything. It only ends a test that hangs: a healthy server needs seconds, even on a machine
+/// with ten times more work than cores.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 
 /// A process that is ready.
@@ -23,7 +23,7 @@ pub(crate) struct Server {
     log: File,
     pub(crate) url: String,
     pub(crate) kubeconfig: PathBuf,
-    /// Where its console is, with the token, if it has one.
+    /// The address of its console, including the token, if it has one.
     pub(crate) console_url: Option<Box<str>>,
 }
 
@@ -70,17 +70,17 @@ impl Server {
         Self { process, url: url.to_owned(), kubeconfig, console_url: console, output, log }
     }
 
-    /// All it wrote to stderr so far.
+    /// Returns what it has written to stderr so far.
     pub(crate) fn complaints(&mut self) -> String {
         whole(&mut self.log)
     }
 
-    /// The number of the process.
+    /// Returns its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.process.id().expect("it is running")
     }
 
-    /// Starts and kills `after` a while, ready or not.
+    /// Starts it and kills it `after` this time, ready or not.
     pub(crate) async fn kill_while_starting(folder: &Path, after: Duration) {
         let silent = || Stdio::null();
         let mut process = command(folder, &[]).stdout(silent()).stderr(silent()).spawn().expect("it starts");
@@ -89,7 +89,7 @@ impl Server {
         process.kill().await.expect("a child can be killed");
     }
 
-    /// A client with the administrator's credentials. It does not retry: a test wants to see every failure.
+    /// Returns a client with the administrator's credentials. It does not retry: a test needs to see every failure.
     pub(crate) async fn client(&self) -> kube::Client {
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("the server wrote a kubeconfig");
         let options = KubeConfigOptions::default();
@@ -99,19 +99,19 @@ impl Server {
         kube::Client::try_from(config).expect("its certificates are valid")
     }
 
-    /// `kill -9`, and waits until the process is gone.
+    /// Sends `kill -9`, and waits until the process is gone.
     pub(crate) async fn kill(mut self) {
         self.process.kill().await.expect("a child can be killed");
     }
 
-    /// Sends the signal and does not wait for what it does.
+    /// Sends the signal and does not wait for its effect.
     pub(crate) async fn send(&self, name: &str) {
         let arguments = [format!("-{name}"), self.pid().to_string()];
         let sent = Command::new("kill").args(arguments).status().await.expect("kill is everywhere");
         assert!(sent.success(), "the signal reaches the process");
     }
 
-    /// Sends the signal and waits for the end; nothing more may have come on stdout.
+    /// Sends the signal and waits for the end; stdout must have no further output.
     pub(crate) async fn signal(mut self, name: &str) -> ExitStatus {
         self.send(name).await;
         let ended = tokio::time::timeout(PATIENCE, self.process.wait()).await;
@@ -121,12 +121,12 @@ impl Server {
         ended.expect("the server ends").expect("a child can be waited for")
     }
 
-    /// Sends the signal again and again until the process ends.
+    /// Sends the signal repeatedly until the process ends.
     pub(crate) async fn insist(mut self, name: &str) -> ExitStatus {
         let arguments = [format!("-{name}"), self.pid().to_string()];
         let insisting = async {
             loop {
-                // It fails only if the process has just ended.
+                // Fails only if the process has just ended.
                 let _ = Command::new("kill").args(&arguments).output().await;
                 let ended = tokio::time::timeout(Duration::from_millis(50), self.process.wait()).await;
                 if let Ok(ended) = ended {
@@ -137,13 +137,13 @@ impl Server {
         tokio::time::timeout(PATIENCE, insisting).await.expect("the server ends")
     }
 
-    /// A clean stop.
+    /// Stops it cleanly.
     pub(crate) async fn stop(self) {
         assert_eq!(self.signal("TERM").await.code(), Some(0));
     }
 }
 
-/// `homeostat up` in `folder`, on any free port.
+/// Returns the command `homeostat up` in `folder`, on any free port.
 pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_homeostat"));
     command.current_dir(folder).arg("up").args(arguments).stdin(Stdio::null()).kill_on_drop(true);
@@ -160,7 +160,7 @@ fn whole(file: &mut File) -> String {
         .map_or_else(|error| error.to_string(), |_| text)
 }
 
-/// Asks again until the answer is there. The pause only spares the processor.
+/// Repeats the request until it succeeds. The pause only saves processor time.
 pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
     what: &str,
     mut probe: impl FnMut() -> F,

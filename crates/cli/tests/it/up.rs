@@ -1,5 +1,5 @@
-//! `homeostat up` from outside: one ready line, private files, clean stops, data that is there after the next start, and
-//! one line of complaint when it cannot start.
+//! `homeostat up` from outside: one ready line, private files, clean stops, data that exists after the next start, and
+//! one line of error if it cannot start.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -29,7 +29,7 @@ async fn an_ephemeral_server_answers_and_leaves_nothing() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// However it ends, what was acknowledged and the credentials are there at the next start.
+/// However it ends, acknowledged writes and the credentials exist at the next start.
 #[tokio::test]
 async fn objects_and_credentials_survive_every_end() {
     let folder = tempfile::tempdir().unwrap();
@@ -43,7 +43,7 @@ async fn objects_and_credentials_survive_every_end() {
     }
 }
 
-/// An open watch must not hold up the stop.
+/// An open watch must not delay the stop.
 #[tokio::test]
 async fn stops_although_a_client_watches() {
     let folder = tempfile::tempdir().unwrap();
@@ -53,13 +53,13 @@ async fn stops_although_a_client_watches() {
     drop(watch);
 }
 
-/// A stop waits some seconds for a request under way. Who does not want to wait says so once more.
+/// A stop waits some seconds for a request in progress. A second signal ends the wait.
 #[tokio::test]
 async fn a_second_signal_ends_it_at_once_unless_it_is_the_first_one_again() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::durable(folder.path()).await;
     let half = half_a_request(&server).await;
-    // It stands still meanwhile, so that both reach it at the same moment however busy the machine is.
+    // The process is paused meanwhile, so that both signals arrive together however busy the machine is.
     for signal in ["STOP", "TERM", "INT"] {
         server.send(signal).await;
     }
@@ -71,7 +71,7 @@ async fn a_second_signal_ends_it_at_once_unless_it_is_the_first_one_again() {
     drop(half);
 }
 
-/// A request that the server has taken up and whose last byte never comes.
+/// A request that the server has accepted and whose last byte never arrives.
 async fn half_a_request(server: &Server) -> impl Sized + use<> {
     let wire = Wire::new(server);
     let mut half = wire.connect().await;
@@ -101,7 +101,7 @@ async fn what_keeps_it_from_starting_is_said_in_one_line() {
     assert_eq!(std::fs::read(&server.kubeconfig).unwrap(), before, "the running server's file is untouched");
 }
 
-/// It must fail with the code and, when it is not a matter of usage, complain in one line.
+/// Checks that it fails with the code and, unless the usage is wrong, prints one line.
 async fn check_refused(folder: &Path, arguments: &[&str], code: i32, complaint: &str) {
     let output = command(folder, arguments).output().await.unwrap();
     let text = String::from_utf8(output.stderr).unwrap();

@@ -22,7 +22,7 @@ async fn client(kubeconfig: Kubeconfig) -> kube::Client {
     kube::Client::try_from(config).unwrap()
 }
 
-/// Returns the name and the groups of whoever has this client.
+/// Returns the name and the groups of the user of this client.
 async fn who(client: kube::Client) -> (String, Vec<String>) {
     let review = Api::<SelfSubjectReview>::all(client);
     let review = review.create(&PostParams::default(), &SelfSubjectReview::default()).await.unwrap();
@@ -55,10 +55,36 @@ async fn a_user_gets_a_kubeconfig_with_a_name_groups_and_no_rights() {
         "{again:?}"
     );
     let elsewhere = homeostat(folder.path(), &["user", "add", "joe", "--data-dir", "nowhere"]).await;
-    assert!(String::from_utf8_lossy(&elsewhere.stderr).contains("--server"), "{elsewhere:?}");
+    let said = String::from_utf8_lossy(&elsewhere.stderr).into_owned();
+    assert!(said.contains("nowhere: there is no such folder") && said.contains("--data-dir"), "{said}");
+    std::fs::create_dir(folder.path().join("empty")).unwrap();
+    let words = ["user", "add", "joe", "--data-dir", "empty", "--server", "https://localhost:1"];
+    let empty = homeostat(folder.path(), &words).await;
+    let said = String::from_utf8_lossy(&empty.stderr).into_owned();
+    assert!(said.contains("there is no empty/pki/ca.crt") && said.contains("--data-dir"), "{said}");
     let unnamed = homeostat(folder.path(), &["user", "add", " "]).await;
     assert_eq!(unnamed.status.code(), Some(2));
     server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_without_the_key_of_its_authority_says_so_and_makes_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    Server::durable(folder.path()).await.stop().await;
+    let key = folder.path().join(".homeostat/pki/ca.key");
+    let certificate = std::fs::read(key.with_extension("crt")).unwrap();
+    std::fs::remove_file(&key).unwrap();
+    let refused = homeostat(folder.path(), &["up", "--listen", "127.0.0.1:0"]).await;
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && said.contains("ca.key is missing") && said.contains("backup"),
+        "{said}"
+    );
+    assert!(!key.exists());
+    assert_eq!(std::fs::read(key.with_extension("crt")).unwrap(), certificate);
+    std::fs::remove_file(key.with_extension("crt")).unwrap();
+    Server::durable(folder.path()).await.stop().await;
+    assert_ne!(std::fs::read(key.with_extension("crt")).unwrap(), certificate, "another authority");
 }
 
 #[tokio::test]

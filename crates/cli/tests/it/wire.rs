@@ -1,7 +1,7 @@
-//! Raw bytes over TLS, for what no proper client would send: broken requests, halves of requests, bodies without end.
+//! Raw bytes over TLS, for what no proper client would send: broken requests, partial requests, endless bodies.
 //!
-//! One exchange is one connection: the request asks to close, and the answer is everything until the end. What the
-//! server does to a connection it dislikes is visible: an answer, or none.
+//! Each exchange has its own connection: the request asks to close it, and the response is everything until the end.
+//! How the server treats a bad connection is visible: a response, or none.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use tokio_rustls::client::TlsStream;
 
 use crate::server::{PATIENCE, Server};
 
-/// Where and as whom to connect.
+/// Where to connect, and as which user.
 #[derive(Clone)]
 pub(crate) struct Wire {
     pub(crate) address: String,
     tls: TlsConnector,
-    /// A header sent with every request built here; none when the certificate says who we are.
+    /// A header sent with every request built here; absent if the certificate identifies the user.
     authorization: Option<String>,
 }
 
-/// What came back.
+/// A response.
 pub(crate) struct Answer {
     pub(crate) code: u16,
     pub(crate) body: Vec<u8>,
@@ -41,12 +41,12 @@ impl Answer {
             .unwrap_or_else(|error| panic!("no Status ({error}): {}", self.beginning()))
     }
 
-    /// As much of the body as a person reads.
+    /// Returns the beginning of the body, for messages.
     pub(crate) fn beginning(&self) -> String {
         String::from_utf8_lossy(&self.body[..self.body.len().min(300)]).into_owned()
     }
 
-    /// Takes the head apart. `None` when the connection ended before a whole head.
+    /// Parses the head. `None` if the connection ended before the head was complete.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
         let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
@@ -70,7 +70,7 @@ fn join_chunks(mut rest: &[u8]) -> Vec<u8> {
 }
 
 impl Wire {
-    /// As the administrator of the server's kubeconfig.
+    /// Connects as the administrator of the server's kubeconfig.
     pub(crate) fn new(server: &Server) -> Self {
         let kubeconfig = load(&server.kubeconfig);
         let cluster = &kubeconfig["clusters"][0]["cluster"];
@@ -98,25 +98,25 @@ impl Wire {
         }
     }
 
-    /// The same as somebody else, who shows this token.
+    /// The same as another user with this token.
     pub(crate) fn with_token(&self, token: &str) -> Self {
         let authorization = Some(format!("Authorization: Bearer {token}"));
         Self { address: self.address.clone(), tls: self.tls.clone(), authorization }
     }
 
-    /// A connection with its handshake done.
+    /// Returns a connection after its handshake.
     pub(crate) async fn connect(&self) -> TlsStream<TcpStream> {
         self.try_connect().await.expect("the handshake succeeds")
     }
 
-    /// A connection with its handshake done, or why there is none.
+    /// Returns a connection after its handshake, or why there is none.
     pub(crate) async fn try_connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(&self.address).await?;
         let name = ServerName::try_from("127.0.0.1").expect("an address is a name");
         self.tls.connect(name, stream).await
     }
 
-    /// A whole request, with whatever stands in its parts.
+    /// Builds a request from any bytes in its parts.
     pub(crate) fn request(&self, line: &str, headers: &[&str], body: &[u8]) -> Vec<u8> {
         let length = format!("Content-Length: {}", body.len());
         let host = format!("Host: {}", self.address);
@@ -128,11 +128,12 @@ impl Wire {
         [head.as_bytes(), body].concat()
     }
 
-    /// Sends the bytes and reads to the end. `None` when the server closes without an answer.
+    /// Sends the bytes and reads to the end. `None` if the server closes without a response.
     pub(crate) async fn exchange(&self, request: &[u8]) -> Option<Answer> {
         let (mut reader, mut writer) = tokio::io::split(self.connect().await);
         let mut bytes = Vec::new();
-        // The server may answer and close before it has read all: what was answered counts, not how the pipe broke.
+        // The server may respond and close before it has read everything: only the response matters, not how the
+        // connection broke.
         let send = async {
             let _ = writer.write_all(request).await;
             let _ = writer.flush().await;

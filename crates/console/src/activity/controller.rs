@@ -1,4 +1,4 @@
-//! One controller: what waits, what runs, and how much was done per second lately.
+//! One controller: its waiting and running objects, and its recent rates.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -6,18 +6,20 @@ use homeostat_core::Key;
 use homeostat_core::journal::{Entry, WriteOutcome};
 use serde_json::{Value, json};
 
-/// Objects of which it is known that they wait: beyond this the number shown is too small.
+/// The maximum number of waiting objects to count. Beyond it, the console shows too low a number.
 const WAITING_MAX: usize = 100_000;
 
-/// Rates are means over this many seconds: long enough to be calm, short enough to be now.
+/// Rates are averages over this many seconds: long enough not to jump, short enough to be current.
 const RATE_SECONDS: i64 = 10;
 
 /// What one controller is doing.
 #[derive(Default)]
 pub(super) struct ControllerActivity {
+    /// How many objects it reconciles at a time; 0 if that is not known.
+    workers: u64,
     queued: HashSet<Key>,
     running: HashSet<Key>,
-    /// Objects that wait for the end of their backoff.
+    /// Objects waiting out their backoff.
     backoff: HashSet<Key>,
     reconciles: u64,
     failures: u64,
@@ -37,6 +39,7 @@ struct CountsOfSecond {
 impl ControllerActivity {
     pub(super) fn observe(&mut self, entry: &Entry, at_ms: i64) {
         match entry {
+            Entry::ControllerStarted { workers } => self.workers = *workers,
             Entry::Queued { object, .. } => insert_bounded(&mut self.queued, object),
             Entry::Started { object, .. } => {
                 self.queued.remove(object);
@@ -66,7 +69,7 @@ impl ControllerActivity {
         second.slowest_ms = second.slowest_ms.max(took.as_millis().try_into().unwrap_or(u64::MAX));
     }
 
-    /// Returns the counts of this second, and forgets those that are too old to matter.
+    /// Returns the counts for this second, and drops expired ones.
     fn second(&mut self, at_ms: i64) -> &mut CountsOfSecond {
         let second = at_ms.div_euclid(1000);
         if self.recent.back().is_none_or(|last| last.second < second) {
@@ -84,6 +87,7 @@ impl ControllerActivity {
         let rate = |sum: u32| (f64::from(sum) / 10.0 * 10.0).round() / 10.0;
         json!({
             "name": name,
+            "workers": self.workers,
             "running": self.running.len(),
             "queued": self.queued.len(),
             "backoff": self.backoff.len(),

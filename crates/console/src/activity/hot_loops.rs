@@ -1,6 +1,7 @@
-//! Hot loops: objects that are reconciled again and again although nothing rests between.
+//! Hot loops: objects that are reconciled over and over without a pause.
 //!
-//! Runs are counted in windows. An object with too many in one window raises an alarm, which a calm window ends.
+//! Runs are counted in windows. An object with too many runs in one window raises an alarm, and a calm window clears
+//! it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,10 +10,11 @@ use homeostat_core::Key;
 /// The length of a window, in milliseconds.
 const WINDOW_MS: i64 = 10_000;
 
-/// Runs of one object in a window that are too many: three a second, for ten seconds, is not a reaction to anything.
+/// The maximum number of runs of one object in a window. Three per second for ten seconds is not a reaction to a
+/// change.
 const RUNS_MAX: u32 = 30;
 
-/// Objects counted in one window, and alarms: beyond them the rest is not counted.
+/// The maximum number of objects counted in one window, and of alarms.
 const OBJECTS_MAX: usize = 10_000;
 const ALARMS_MAX: usize = 200;
 
@@ -39,7 +41,7 @@ impl HotLoops {
         if window <= self.window {
             return;
         }
-        // Counts of a window that is longer gone say nothing about now.
+        // If a whole window passed without a record, the loop has ended.
         let is_last = window == self.window + 1;
         let runs = std::mem::take(&mut self.runs).into_iter();
         let hot = runs.filter(|(_, runs)| is_last && *runs > RUNS_MAX);

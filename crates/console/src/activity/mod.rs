@@ -1,30 +1,32 @@
-//! What the operators of this process are doing now: a fold over the journal into controllers, failures, watches,
-//! worlds and alarms.
+//! Folds the journal into what the operators of this process are doing now: controllers, failures, watches, worlds and
+//! alarms.
 //!
-//! **Invariant:** its memory is bounded whatever is recorded, and a record costs a few map operations under one lock:
-//! it runs inside the writer.
+//! **Invariant:** memory use is bounded regardless of what is recorded. A record costs a few map operations under one
+//! lock, because this runs inside the journal's writer.
 
 mod controller;
 mod hot_loops;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use homeostat_core::Key;
-use homeostat_core::journal::{Change, Entry, FaultClass, Record, WatchState};
+use homeostat_core::journal::{Change, Entry, FaultClass, Record, RequestedNext, WatchState};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use controller::ControllerActivity;
 use hot_loops::HotLoops;
 
-/// Failing objects that are remembered: more than anyone reads. The first ones stay, because they came first.
+/// The maximum number of failing objects to keep, more than anyone reads. The earliest ones stay, because they most
+/// likely caused the others.
 const FAILURES_MAX: usize = 2_000;
 
-/// Controllers, watches and worlds that are remembered; an operator has a handful.
+/// The maximum number of controllers, watches and worlds to keep; an operator has a handful of each.
 const NAMES_MAX: usize = 500;
 
-/// The most letters of an error.
+/// The maximum length of an error, in characters.
 const ERROR_LETTERS_MAX: usize = 600;
 
 /// What the operators of this process are doing.
@@ -33,12 +35,14 @@ pub struct Activity(Mutex<ActivityState>);
 
 #[derive(Default)]
 struct ActivityState {
-    /// Rises with every record, so that readers know whether anything happened.
+    /// Incremented with every record, so that readers can tell whether anything happened.
     records: u64,
     controllers: BTreeMap<String, ControllerActivity>,
     failures: BTreeMap<(Key, String), FailingObject>,
-    watches: BTreeMap<(String, String), FailingWatch>,
+    watches: BTreeMap<(String, String), WatchActivity>,
     worlds: BTreeMap<String, WorldActivity>,
+    /// Controllers with a world.
+    world_sources: BTreeSet<String>,
     hot: HotLoops,
 }
 
@@ -50,23 +54,40 @@ struct FailingObject {
     error: String,
     /// Failed runs in a row.
     failures: u32,
-    /// Since when, in milliseconds since 1970.
+    /// When the failures began, in milliseconds since 1970.
     since: i64,
-    /// When it is tried again; `None` if it must change first.
+    /// When the next retry is due; `None` if the object must change first.
     next: Option<i64>,
+    /// Whether a later run ended that may not have made any call.
+    #[serde(skip)]
+    is_parked: bool,
 }
 
-/// A watch that is cut off.
-#[derive(Clone, Debug, Serialize)]
-struct FailingWatch {
-    error: String,
+/// A watch of an operator.
+#[derive(Clone, Debug, Default, Serialize)]
+struct WatchActivity {
+    /// The newest revision it delivered, and when; 0 if it has not delivered any.
+    revision: u64,
+    heard: i64,
+    /// Why it is disconnected, and when that began.
+    error: Option<String>,
     since: i64,
 }
 
-/// The last pass over a world.
+/// The last complete pass over a world, and why the following one did not complete.
 #[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct WorldActivity {
+    /// When the last complete pass ended; 0 if none has.
     at: i64,
+    error: Option<String>,
+    /// When the next attempt is due.
+    next: i64,
+    /// When passes began to fail.
+    since: i64,
+    /// Whether the circuit breaker is open: only probes are sent.
+    is_blocked: bool,
+    wanted: u64,
     things: u64,
     owned: u64,
     suspects: u64,
@@ -76,18 +97,18 @@ struct WorldActivity {
 }
 
 impl Activity {
-    /// Takes a record in.
+    /// Observes a record.
     pub fn observe(&self, record: &Record) {
         self.state().observe(record);
     }
 
-    /// Returns how many records were taken in: it changes when something happened.
+    /// Returns the number of records observed so far.
     pub(crate) fn records(&self) -> u64 {
         self.state().records
     }
 
-    /// Returns what a viewer may see: what is about objects only where `is_visible`, the rest only if
-    /// `may_see_operators`.
+    /// Returns what a viewer may see. Includes failures and hot loops of visible objects, and everything else only if
+    /// the viewer may see operators.
     pub(crate) fn view(
         &self,
         now_ms: i64,
@@ -108,9 +129,10 @@ impl Activity {
         }
         let controllers = state.controllers.iter_mut();
         let controllers: Vec<Value> = controllers.map(|(name, one)| one.view(name, now_ms)).collect();
-        let watches = state.watches.iter().map(
-            |((source, resource), failing)| json!({"by": source, "resource": resource, "failing": failing}),
-        );
+        let watches = state
+            .watches
+            .iter()
+            .map(|((source, resource), watch)| json!({"by": source, "resource": resource, "watch": watch}));
         let watches: Vec<Value> = watches.collect();
         json!({"failures": failures, "hot": hot, "controllers": controllers, "watches": watches, "worlds": &state.worlds})
     }
@@ -124,24 +146,41 @@ impl ActivityState {
     fn observe(&mut self, record: &Record) {
         self.records += 1;
         let (at, source) = (record.at.as_millisecond(), record.source.as_str());
+        let is_about_world = matches!(record.entry, Entry::Surveyed { .. } | Entry::SurveyFailed { .. });
+        if is_about_world && self.world_sources.len() < NAMES_MAX && !self.world_sources.contains(source) {
+            self.world_sources.insert(source.to_owned());
+        }
         match &record.entry {
             Entry::Watched { resource, state } => self.observe_watch(source, resource, state, at),
-            Entry::Surveyed { world, things, owned, suspects, leaks, deleted, withheld } => {
+            Entry::Surveyed { world, wanted, things, owned, suspects, leaks, deleted, withheld } => {
                 let (things, owned, suspects) = (*things, *owned, *suspects);
                 let pass = WorldActivity {
                     at,
+                    wanted: *wanted,
                     things,
                     owned,
                     suspects,
                     leaks: *leaks,
                     deleted: *deleted,
                     withheld: withheld.clone(),
+                    ..WorldActivity::default()
                 };
+                insert_bounded(&mut self.worlds, world.clone(), pass, NAMES_MAX);
+            }
+            Entry::SurveyFailed { world, error, is_blocked, retry } => {
+                let mut pass = self.worlds.get(world).cloned().unwrap_or_default();
+                pass.since = if pass.error.is_some() { pass.since } else { at };
+                pass.error = Some(shorten(error));
+                pass.is_blocked = *is_blocked;
+                pass.next = at + milliseconds(*retry);
                 insert_bounded(&mut self.worlds, world.clone(), pass, NAMES_MAX);
             }
             Entry::Led { .. } => {}
             entry => {
                 self.observe_failure(source, entry, at);
+                if let Entry::Observed { object, revision, .. } = entry {
+                    self.observe_change(source, object, revision.get(), at);
+                }
                 if let Entry::Started { object, .. } = entry {
                     self.hot.observe(object, source, at);
                 }
@@ -166,38 +205,58 @@ impl ActivityState {
 
     fn observe_watch(&mut self, source: &str, resource: &str, state: &WatchState, at: i64) {
         let name = (source.to_owned(), resource.to_owned());
+        let mut watch = self.watches.get(&name).cloned().unwrap_or_default();
         match state {
             WatchState::Failing { error, .. } => {
-                let since = self.watches.get(&name).map_or(at, |failing| failing.since);
-                let failing = FailingWatch { error: shorten(error), since };
-                insert_bounded(&mut self.watches, name, failing, NAMES_MAX);
+                watch.since = if watch.error.is_some() { watch.since } else { at };
+                watch.error = Some(shorten(error));
             }
-            WatchState::Fresh => drop(self.watches.remove(&name)),
+            WatchState::Fresh => {
+                watch.error = None;
+                watch.heard = watch.heard.max(at);
+            }
             WatchState::Listing => {}
+        }
+        insert_bounded(&mut self.watches, name, watch, NAMES_MAX);
+    }
+
+    /// Records the newest revision that the watch of this kind has delivered.
+    fn observe_change(&mut self, source: &str, object: &Key, revision: u64, at: i64) {
+        let resource = match object.group() {
+            "" => object.resource().to_owned(),
+            group => format!("{group}/{}", object.resource()),
+        };
+        if let Some(watch) = self.watches.get_mut(&(source.to_owned(), resource)) {
+            watch.revision = watch.revision.max(revision);
+            watch.heard = at;
         }
     }
 
-    /// Notes that an object fails, or that it no longer does.
+    /// Records that an object fails, or has stopped failing.
     fn observe_failure(&mut self, source: &str, entry: &Entry, at: i64) {
         let (object, what, error, failures, next) = match entry {
             Entry::Failed { object, error, fault, failures, .. } => {
-                let after = |after: &std::time::Duration| {
-                    at + i64::try_from(after.as_millis()).unwrap_or(i64::MAX / 2)
-                };
                 let (what, next) = match fault {
-                    FaultClass::Retry { after: wait } => ("failed", Some(after(wait))),
-                    FaultClass::Panic { after: wait } => ("panicked", Some(after(wait))),
+                    FaultClass::Retry { after } => ("failed", Some(at + milliseconds(*after))),
+                    FaultClass::Panic { after } => ("panicked", Some(at + milliseconds(*after))),
                     FaultClass::Terminal => ("failed", None),
                 };
                 (object, what, error, *failures, next)
             }
             Entry::Quarantined { object, error } => (object, "undecodable", error, 1, None),
-            Entry::Settled { object, .. } => {
-                self.failures.remove(&(object.clone(), source.to_owned()));
+            Entry::Settled { object, next, .. } => {
+                let name = (object.clone(), source.to_owned());
+                // While the external API does not respond, runs end without calling it, which does not end a failure.
+                let is_parked =
+                    matches!(next, RequestedNext::Requeue { .. }) && self.world_sources.contains(source);
+                match self.failures.get_mut(&name) {
+                    Some(failure) if is_parked && !failure.is_parked => failure.is_parked = true,
+                    _ => drop(self.failures.remove(&name)),
+                }
                 return;
             }
             Entry::Observed { object, change, .. } => {
-                // It decodes again, or is gone: no operator has anything to say about it any more.
+                // The object decodes again, or it is gone and no longer reconciled.
                 let is_gone = matches!(change, Change::Deleted | Change::Missed);
                 self.failures
                     .retain(|(key, _), failure| key != object || !(is_gone || failure.what == "undecodable"));
@@ -207,16 +266,20 @@ impl ActivityState {
         };
         let name = (object.clone(), source.to_owned());
         let since = self.failures.get(&name).map_or(at, |failure| failure.since);
-        let failure = FailingObject { what, error: shorten(error), failures, since, next };
+        let failure = FailingObject { what, error: shorten(error), failures, since, next, is_parked: false };
         insert_bounded(&mut self.failures, name, failure, FAILURES_MAX);
     }
 }
 
-/// Inserts an entry unless the map is full of others.
+/// Inserts or replaces an entry, unless that would exceed the map's limit.
 fn insert_bounded<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: V, entries_max: usize) {
     if map.len() < entries_max || map.contains_key(&key) {
         map.insert(key, value);
     }
+}
+
+fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4)
 }
 
 fn shorten(error: &str) -> String {
@@ -225,9 +288,7 @@ fn shorten(error: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use homeostat_core::journal::{Cause, Next, Verb, WriteOutcome};
+    use homeostat_core::journal::{Cause, Verb, WriteOutcome};
     use jiff::Timestamp;
 
     use super::*;
@@ -257,7 +318,7 @@ mod tests {
     }
 
     fn settled() -> Entry {
-        Entry::Settled { object: thing(), next: Next::AwaitChange, took: Duration::ZERO }
+        Entry::Settled { object: thing(), next: RequestedNext::AwaitChange, took: Duration::ZERO }
     }
 
     #[test]
@@ -279,6 +340,7 @@ mod tests {
     #[test]
     fn controllers_are_counted() {
         let activity = Activity::default();
+        observe(&activity, 0, Entry::ControllerStarted { workers: 4 });
         let queued = |name: &str| Entry::Queued {
             object: Key::new("demo.dev", "things", "a", name),
             cause: Cause::Edited,
@@ -307,7 +369,7 @@ mod tests {
         let view = activity.view(10_000, true, |_| true);
         assert_eq!(
             view["controllers"],
-            json!([{"name": "thing", "running": 1, "queued": 1, "backoff": 0, "reconciles": 10, "failures": 0, "writes": 10, "reconcilesPerSecond": 1.0, "writesPerSecond": 1.0, "slowestMs": 0}])
+            json!([{"name": "thing", "workers": 4, "running": 1, "queued": 1, "backoff": 0, "reconciles": 10, "failures": 0, "writes": 10, "reconcilesPerSecond": 1.0, "writesPerSecond": 1.0, "slowestMs": 0}])
         );
         let later = activity.view(60_000, true, |_| true);
         assert_eq!(later["controllers"][0]["reconcilesPerSecond"], 0.0);
@@ -343,6 +405,58 @@ mod tests {
             },
         );
         assert_eq!(activity.view(0, false, |_| true)["failures"], json!([]));
+    }
+
+    #[test]
+    fn a_world_that_does_not_answer_says_so_until_it_does() {
+        let activity = Activity::default();
+        let retry = Duration::from_secs(5);
+        let failed = |is_blocked| Entry::SurveyFailed {
+            world: "cloud".into(),
+            error: "503".into(),
+            is_blocked,
+            retry,
+        };
+        observe(&activity, 1_000, failed(false));
+        observe(&activity, 3_000, failed(true));
+        let world = activity.view(0, true, |_| true)["worlds"]["cloud"].clone();
+        let shown = |name: &str| world[name].clone();
+        assert_eq!(
+            [shown("error"), shown("isBlocked"), shown("next"), shown("since"), shown("at")],
+            [json!("503"), json!(true), json!(8_000), json!(1_000), json!(0)]
+        );
+        let (wanted, things, owned, suspects, leaks, deleted) = (4, 3, 2, 1, 0, 0);
+        let world = "cloud".to_owned();
+        observe(
+            &activity,
+            9_000,
+            Entry::Surveyed { world, wanted, things, owned, suspects, leaks, deleted, withheld: None },
+        );
+        let world = activity.view(0, true, |_| true)["worlds"]["cloud"].clone();
+        assert_eq!(
+            (&world["error"], &world["isBlocked"], &world["at"]),
+            (&Value::Null, &json!(false), &json!(9_000))
+        );
+        assert_eq!((&world["wanted"], &world["things"]), (&json!(4), &json!(3)));
+    }
+
+    #[test]
+    fn a_controller_tells_how_many_workers_it_has() {
+        let activity = Activity::default();
+        observe(&activity, 0, Entry::ControllerStarted { workers: 8 });
+        let controllers = activity.view(0, true, |_| true)["controllers"].clone();
+        assert_eq!((&controllers[0]["name"], &controllers[0]["workers"]), (&json!("thing"), &json!(8)));
+    }
+
+    #[test]
+    fn watches_tell_how_far_they_have_come() {
+        let activity = Activity::default();
+        let resource = "demo.dev/things".to_owned();
+        observe(&activity, 1_000, Entry::Watched { resource, state: WatchState::Fresh });
+        let revision = homeostat_core::Revision::new(7);
+        observe(&activity, 2_000, Entry::Observed { object: thing(), revision, change: Change::Modified });
+        let watch = activity.view(0, true, |_| true)["watches"][0]["watch"].clone();
+        assert_eq!(watch, json!({"revision": 7, "heard": 2_000, "error": null, "since": 0}));
     }
 
     #[test]

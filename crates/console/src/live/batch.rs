@@ -1,6 +1,6 @@
-//! The changes of a moment, gathered into one frame.
+//! Changes that arrive close together, gathered into one frame.
 //!
-//! **Invariant:** never more than [`CHANGES_MAX`]: a full batch is flushed before more is read.
+//! **Invariant:** a batch never exceeds [`CHANGES_MAX`]: a full batch is flushed before more is read.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use super::StreamStart;
 use crate::event_stream_frame::frame;
 use crate::row::Row;
 
-/// The most changes in a frame: what a page handles well within a frame of the screen.
+/// The maximum number of changes in a frame: what a page handles well within one screen refresh.
 const CHANGES_MAX: usize = 500;
 
-/// Changes that wait to be sent.
+/// Changes waiting to be sent.
 pub(super) struct ChangeBatch {
     changes: Vec<RowChange>,
-    /// The position of each object's change; not kept for the past, of which every change is sent.
+    /// The position of each object's change. `None` for the past, where every change is sent.
     places: Option<HashMap<String, usize>>,
     since: Option<Instant>,
 }

@@ -1,20 +1,34 @@
 //! One kind in one namespace or in all: what is listed and watched.
 
+use futures::stream::AbortHandle;
 use homeostat_core::Key;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::time::Instant;
 
 use super::StreamStart;
+use super::change_rate::ChangeRate;
 use crate::kinds::WatchedKind;
 
 /// A kind, in one namespace or in all.
 pub(super) struct KindScope {
     pub(super) kind: WatchedKind,
     pub(super) namespace: Option<String>,
-    /// The server answers: what is in it may be shown.
+    /// Whether the server has answered, so that its objects may be shown.
     pub(super) is_open: bool,
+    /// How many objects the last list had.
+    pub(super) listed: usize,
+    /// How fast they change.
+    pub(super) rate: ChangeRate,
+    /// Ends the watch.
+    pub(super) stop_watch: Option<AbortHandle>,
 }
 
 impl KindScope {
+    pub(super) fn new(kind: WatchedKind, namespace: Option<String>, now: Instant) -> Self {
+        let rate = ChangeRate::new(now);
+        Self { kind, namespace, is_open: false, listed: 0, rate, stop_watch: None }
+    }
+
     /// Returns whether the viewer may see this object.
     pub(super) fn covers(&self, key: &Key) -> bool {
         let is_inside = self.namespace.as_ref().is_none_or(|namespace| namespace == key.namespace());

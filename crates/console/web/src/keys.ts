@@ -17,7 +17,7 @@ export const KEYS: [string, string][] = [
   ["?", "these keys"],
 ];
 
-/** How long after `g` the second letter counts. */
+/** How long the page waits for the second letter after `g`. */
 const SEQUENCE_MS = 1200;
 
 const PAGES: Record<string, string> = { n: "#/now", o: "#/objects", t: "#/time" };

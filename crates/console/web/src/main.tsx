@@ -53,24 +53,27 @@ function Page({ model, hash }: { model: Model; hash: string }) {
     return <ObjectPage key={hash} model={model} object={{ kind, ns: ns === "-" ? "" : ns, name }} />;
   }
   if (page === "objects") return <ObjectsPage model={model} />;
-  if (page === "time") return <TimePage model={model} />;
+  if (page === "time" || model.hello?.recording) return <TimePage model={model} />;
   return <NowPage model={model} />;
 }
 
 function Header({ model, hash }: { model: Model; hash: string }) {
   const { state, message } = model.status;
-  const words = state === "open" ? (model.isSynced ? "live" : "reading") : state === "lost" ? "lost, trying again" : "connecting";
-  const isCurrent = (page: string): boolean => hash.startsWith(page) || (page === "#/now" && hash === "");
+  const words = state === "open" ? (model.isSynced ? (model.hello?.recording ? "recorded" : "live") : "reading") : state === "lost" ? "connection lost, retrying" : "connecting";
+  const isRecording = model.hello?.recording !== undefined;
+  const pages = isRecording ? PAGES.filter(([page]) => page !== "#/now") : PAGES;
+  const first = isRecording ? "#/time" : "#/now";
+  const isCurrent = (page: string): boolean => hash.startsWith(page) || (page === first && (hash === "" || hash === "#/now"));
   return (
     <header>
       <a class="skip" href="#main">
-        To the content
+        Skip to the content
       </a>
       <a class="brand" href="#/now">
         <img src="/icon.svg" alt="" width="20" height="20" /> Homeostat
       </a>
       <nav aria-label="Pages">
-        {PAGES.map(([page, name]) => (
+        {pages.map(([page, name]) => (
           <a key={page} href={page} aria-current={isCurrent(page) ? "page" : undefined}>
             {name}
           </a>

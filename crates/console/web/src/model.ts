@@ -1,14 +1,14 @@
-// All objects that the viewer may see, as rows, with the tree of their owners. Changes are taken in as they come; whoever
-// draws is told at most once per frame of the screen.
+// All objects that the viewer may see, as rows, with the tree of their owners. Changes are applied as they arrive; the views
+// are notified at most once per frame.
 //
 // Memory follows the number of objects and not the number of changes.
 
-import type { Change, Hello, Kind, Operators, Row } from "./types";
+import type { Change, Fight, Hello, Kind, Operators, Row } from "./types";
 import { follow, type StreamStatus } from "./stream";
 
 export const EMPTY_OPERATORS: Operators = { failures: [], hot: [] };
 
-/** Names of kinds, namespaces, writers and states: few, unless somebody writes each as another one. */
+/** Shared texts that are kept: names of kinds, namespaces, writers and states. There are few, unless every object has its own. */
 const TEXTS_MAX = 5000;
 
 const NO_OWNERS: string[] = [];
@@ -22,6 +22,9 @@ export class Model {
   kinds = new Map<string, Kind>();
   hidden = new Map<string, string>();
   operators: Operators = EMPTY_OPERATORS;
+  fights: Fight[] = [];
+  /** The newest revision of each kind. */
+  newest = new Map<string, number>();
   hello: Hello | undefined;
   status: StreamStatus = { state: "opening", message: "" };
   isSynced = false;
@@ -95,6 +98,9 @@ export class Model {
         break;
       case "operators":
         this.operators = data as Operators;
+        break;
+      case "fights":
+        this.fights = data as Fight[];
         break;
       case "hidden": {
         const { kind, ns, message } = data as { kind: string; ns: string | null; message: string };
@@ -180,6 +186,7 @@ export class Model {
     for (const owner of row.o ?? []) getOrAdd(this.children, owner).add(row.u);
     if (row.s === "bad" || row.s === "wait" || row.e) this.troubled.add(row.u);
     this.revision = Math.max(this.revision, row.r);
+    if (row.r > (this.newest.get(row.k) ?? 0)) this.newest.set(row.k, row.r);
   }
 
   clear(): void {

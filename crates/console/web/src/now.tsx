@@ -1,7 +1,7 @@
 // The first page: what is stuck or failing, then how the operators are doing.
 
 import type { Model } from "./model";
-import type { Controller, World } from "./types";
+import type { Controller, Watch, World } from "./types";
 import { useKept, useModel, useSeconds } from "./hooks";
 import { findProblems, type Problem } from "./problems";
 import { useLineKeys } from "./keys";
@@ -91,7 +91,7 @@ function ProblemLine({ problem, now, isSelected }: { problem: Problem; now: numb
 }
 
 function Operators({ model, now }: { model: Model; now: number }) {
-  const { controllers, worlds } = model.operators;
+  const { controllers, worlds, watches } = model.operators;
   const worldEntries = Object.entries(worlds ?? {});
   if (!model.hello) return null;
   if (!model.hello.operators) return <p class="calm">What operators do is shown to those who may read the server's metrics.</p>;
@@ -105,6 +105,7 @@ function Operators({ model, now }: { model: Model; now: number }) {
             <thead>
               <tr>
                 <th scope="col">controller</th>
+                <th scope="col">workers</th>
                 <th scope="col">running</th>
                 <th scope="col">queued</th>
                 <th scope="col">in backoff</th>
@@ -123,6 +124,7 @@ function Operators({ model, now }: { model: Model; now: number }) {
         </div>
       )}
       {worldEntries.length > 0 && <Worlds worlds={worldEntries} now={now} />}
+      {!!watches?.length && <Watches model={model} watches={watches} now={now} />}
     </section>
   );
 }
@@ -132,6 +134,7 @@ function ControllerLine({ one }: { one: Controller }) {
   return (
     <tr>
       <th scope="row">{one.name}</th>
+      {quiet(one.workers || "–", one.running < one.workers || one.workers === 0)}
       {quiet(one.running, one.running === 0)}
       {quiet(one.queued, one.queued === 0)}
       {quiet(one.backoff, one.backoff === 0)}
@@ -152,26 +155,70 @@ function Worlds({ worlds, now }: { worlds: [string, World][]; now: number }) {
           <thead>
             <tr>
               <th scope="col">world</th>
+              <th scope="col">wanted</th>
               <th scope="col">found</th>
               <th scope="col">ours</th>
               <th scope="col">drifted</th>
               <th scope="col">leaks</th>
               <th scope="col">deleted</th>
               <th scope="col">last pass</th>
+              <th scope="col">circuit breaker</th>
             </tr>
           </thead>
           <tbody>
             {worlds.map(([name, pass]) => (
               <tr key={name}>
                 <th scope="row">{name}</th>
+                <td class="number">{pass.wanted}</td>
                 <td class="number">{pass.things}</td>
                 <td class="number">{pass.owned}</td>
                 <td class="number">{pass.suspects}</td>
                 <td class="number">{pass.leaks}</td>
                 <td class="number">{pass.deleted}</td>
-                <td class="number">{ago(now - pass.at)} ago</td>
+                <td class="number">{pass.at ? `${ago(now - pass.at)} ago` : "never"}</td>
+                <td class={pass.error === null ? "number quiet" : "number bad-words"}>
+                  {pass.isBlocked ? "open: only probes" : pass.error === null ? "closed" : "closed, list fails"}
+                </td>
               </tr>
             ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+function Watches({ model, watches, now }: { model: Model; watches: { by: string; resource: string; watch: Watch }[]; now: number }) {
+  return (
+    <>
+      <h2>Watches</h2>
+      <div class="scroll-x" tabIndex={0} role="region" aria-label="Table of watches">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">watch</th>
+              <th scope="col">of</th>
+              <th scope="col">state</th>
+              <th scope="col">last change</th>
+              <th scope="col">at revision</th>
+              <th scope="col">behind</th>
+            </tr>
+          </thead>
+          <tbody>
+            {watches.map(({ by, resource, watch }) => {
+              // Revisions count the changes of all kinds, so this is a measure and no number of changes.
+              const behind = watch.revision ? Math.max(0, (model.newest.get(resource) ?? 0) - watch.revision) : 0;
+              return (
+                <tr key={`${by} ${resource}`}>
+                  <th scope="row">{resource}</th>
+                  <td>{by}</td>
+                  <td class={watch.error === null ? "quiet" : "bad-words"}>{watch.error === null ? "in step" : `cut off for ${ago(now - watch.since)}`}</td>
+                  <td class="number">{watch.heard ? `${ago(now - watch.heard)} ago` : "none yet"}</td>
+                  <td class="number">{watch.revision || ""}</td>
+                  <td class={behind ? "number" : "number quiet"}>{behind}</td>
+                </tr>
+              );
+            })}
           </tbody>
         </table>
       </div>

@@ -11,7 +11,7 @@ import { makeRevision, tellStory, type Revision } from "./story";
 import { follow, type StreamStatus } from "./stream";
 import { treeLines } from "./tree";
 import { markOf, TreeView } from "./treeview";
-import type { JournalRecord, JsonObject, ObjectEvent, ObjectName, Row } from "./types";
+import type { JournalRecord, JsonObject, ObjectEvent, ObjectName, Row, WriteRecord } from "./types";
 import { objectHash, rowName } from "./words";
 
 /** The revisions that are kept, the newest: a hot loop must not fill the memory of the page. */
@@ -21,6 +21,7 @@ const EVENTS_MAX = 200;
 export interface ObjectFacts {
   revisions: Revision[];
   records: JournalRecord[];
+  writes: WriteRecord[];
   events: ObjectEvent[];
   status: StreamStatus;
   isRead: boolean;
@@ -44,14 +45,14 @@ export function ObjectPage({ model, object }: { model: Model; object: ObjectName
     return () => removeEventListener("keydown", onKey);
   }, [parts.length]);
   const row = model.find(object.kind, object.ns, object.name);
-  const steps = useMemo(() => tellStory(facts.revisions, facts.records, facts.events), [facts]);
+  const steps = useMemo(() => tellStory(facts), [facts]);
   return (
     <main class="page object" id="main">
       <ObjectHead model={model} object={object} row={row} now={now} />
       {facts.status.state === "refused" && <p role="alert">{facts.status.message}</p>}
       <div class="columns">
         <section class="side" aria-label="Owners and what they own">
-          {row ? <OwnTree model={model} row={row} now={now} /> : <p class="calm">It does not exist now.</p>}
+          {row ? <OwnTree model={model} row={row} now={now} /> : <p class="calm">It does not exist at present.</p>}
         </section>
         <section class="main">
           <div class="tabs" role="tablist" aria-label="Parts">
@@ -108,7 +109,7 @@ function OwnTree({ model, row, now }: { model: Model; row: Row; now: number }) {
 
 /** Follows the object: its revisions in the window, its Events, and what operators did. */
 function useFacts(object: ObjectName): ObjectFacts {
-  const [facts, setFacts] = useState<ObjectFacts>({ revisions: [], records: [], events: [], status: { state: "opening", message: "" }, isRead: false });
+  const [facts, setFacts] = useState<ObjectFacts>({ revisions: [], records: [], writes: [], events: [], status: { state: "opening", message: "" }, isRead: false });
   useEffect(() => {
     const query = new URLSearchParams({ kind: object.kind, namespace: object.ns, name: object.name });
     let state = facts;
@@ -142,6 +143,9 @@ function useFacts(object: ObjectName): ObjectFacts {
         }
         case "records":
           update({ records: data as JournalRecord[] });
+          break;
+        case "writes":
+          update({ writes: data as WriteRecord[] });
           break;
       }
     };

@@ -51,7 +51,7 @@ function Step({ step, now }: { step: StoryStep; now: number }) {
         </span>
       )}
       <span class="ago">{ago(now - step.until)} ago</span>
-      {step.trigger && step.kind !== "quiet" && <span class="trigger">because {step.trigger}</span>}
+      {step.trigger && step.kind !== "quiet" && <span class="trigger">{because(step)}</span>}
     </>
   );
   if (step.lines.length === 0) return <li class={`step ${step.kind}`}>{head}</li>;
@@ -202,6 +202,11 @@ export function WhyPart({ model, object, row, steps, now }: WhyProperties) {
   );
 }
 
+/** The trigger of a run as a reason; who made a write is none. */
+function because(step: StoryStep): string {
+  return step.id.startsWith("run") ? `because ${step.trigger}` : step.trigger;
+}
+
 function whyText(model: Model, object: ObjectName, row: Row | undefined, steps: StoryStep[], now: number): string {
   const lines = [`${model.kindName(object.kind)} ${object.ns ? `${object.ns}/` : ""}${object.name} at ${isoTime(now)}`];
   if (!row) lines.push("does not exist now");
@@ -213,7 +218,7 @@ function whyText(model: Model, object: ObjectName, row: Row | undefined, steps: 
   lines.push("", "newest first:");
   for (const step of steps.slice(0, 100)) {
     const times = step.count > 1 ? ` (×${step.count} since ${isoTime(step.at)})` : "";
-    lines.push(`${isoTime(step.until)}  ${step.who || "somebody"} ${step.title}${times}${step.trigger ? `, because ${step.trigger}` : ""}`);
+    lines.push(`${isoTime(step.until)}  ${step.who || "somebody"} ${step.title}${times}${step.trigger ? `, ${because(step)}` : ""}`);
     for (const line of step.lines.slice(0, 20)) lines.push(`    ${line.label ? `${line.label}: ` : ""}${line.text}`);
   }
   return lines.join("\n");

@@ -24,6 +24,7 @@ export class Past {
   status: StreamStatus = { state: "opening", message: "" };
   isRead = false;
   from = 0;
+  isRecording = false;
 
   start(present: Model): () => void {
     this.model.kinds = present.kinds;
@@ -41,7 +42,7 @@ export class Past {
     const target = Math.max(0, Math.min(this.log.length, position));
     while (this.position < target) this.redo(this.log[this.position++]!);
     while (this.position > target) this.undo(this.log[--this.position]!);
-    this.isLive = target === this.log.length;
+    this.isLive = target === this.log.length && !this.isRecording;
     this.model.changed();
   }
 
@@ -50,6 +51,13 @@ export class Past {
     let position = this.log.length;
     while (position > 0 && changeTime(this.log[position - 1]!.change) > time) position--;
     this.moveTo(position);
+  }
+
+  /** Shows the moment after the step that made the difference; without one, the end. */
+  moveToDecisive(): void {
+    const place = this.log.findIndex(({ change }) => change.isDecisive);
+    this.moveTo(place < 0 ? this.log.length : place + 1);
+    this.isLive = false;
   }
 
   /** Returns when the last change that is done was made, in milliseconds since 1970. */
@@ -61,6 +69,7 @@ export class Past {
   private take(event: string, data: unknown, present: Model): void {
     if (event === "hello") {
       this.from = (data as Hello).from ?? 0;
+      this.isRecording = (data as Hello).recording !== undefined;
       Object.assign(this, { log: [], position: 0, isLive: true, isRead: false });
       this.model.clear();
     } else if (event === "list") {
@@ -68,6 +77,7 @@ export class Past {
     } else if (event === "synced") {
       this.isRead = true;
       this.model.isSynced = true;
+      if (this.isRecording) this.moveToDecisive();
     } else if (event === "changes") {
       for (const change of (data as { changes: Change[] }).changes) this.add(change);
     }
@@ -109,11 +119,13 @@ export class Past {
   }
 
   private redo(entry: PastChange): void {
+    if (entry.change.note !== undefined) return;
     entry.before = this.model.rows.get(entry.change.u);
     this.model.takeChange(entry.change);
   }
 
   private undo(entry: PastChange): void {
+    if (entry.change.note !== undefined) return;
     if (entry.before) this.model.set(entry.before);
     else {
       const row = this.model.rows.get(entry.change.u);
@@ -123,5 +135,5 @@ export class Past {
 }
 
 export function changeTime(change: Change): number {
-  return Math.max(change.m, change.c) * 1000;
+  return change.at ?? Math.max(change.m, change.c) * 1000;
 }

@@ -125,11 +125,14 @@ function failuresByName(model: Model): Map<string, Failure> {
 }
 
 function* problemsOfOperators(model: Model, now: number): Generator<Problem> {
+  const undecodable = new Set(model.operators.failures.filter(({ failure }) => failure.what === "undecodable").map(({ key }) => key));
   for (const { key, by, failure } of model.operators.failures) {
+    // The controller of an object that cannot be decoded fails for the same reason.
+    if (undecodable.has(key) && failure.what !== "undecodable") continue;
     const object = parseKey(key);
-    const next = failure.next === null ? "not tried again until it changes" : `next try ${inTime(failure.next - now)}`;
+    const next = failure.next === null ? "not retried until it changes" : `next try ${inTime(failure.next - now)}`;
     const times = failure.failures > 1 ? `${failure.failures} times in a row, ` : "";
-    const words = failure.what === "undecodable" ? "does not decode" : `${by}: ${failure.what} ${times}${next}`;
+    const words = failure.what === "undecodable" ? "cannot be decoded" : `${by}: ${failure.what} ${times}${next}`;
     yield {
       id: `failure ${key} ${by}`,
       severity: "bad",
@@ -156,7 +159,8 @@ function* problemsOfOperators(model: Model, now: number): Generator<Problem> {
       since: now,
     };
   }
-  for (const { by, resource, failing } of model.operators.watches ?? []) {
+  for (const { by, resource, watch } of model.operators.watches ?? []) {
+    if (watch.error === null) continue;
     yield {
       id: `watch ${by} ${resource}`,
       severity: "bad",
@@ -165,11 +169,37 @@ function* problemsOfOperators(model: Model, now: number): Generator<Problem> {
       count: 1,
       title: by,
       words: `cannot watch ${resource}`,
-      cause: failing.error,
-      since: failing.since,
+      cause: watch.error,
+      since: watch.since,
+    };
+  }
+  for (const fight of model.fights) {
+    const object = parseKey(fight.target);
+    yield {
+      id: `fight ${fight.target} ${fight.path}`,
+      severity: "alarm",
+      object,
+      root: undefined,
+      count: 1,
+      title: model.kindName(object.kind),
+      words: `two writers fight over ${fight.path}`,
+      cause: `${fight.writers.join(" and ")} undo each other's ${fight.path}: ${fight.reverts} times in the last minute. Let one of them own the field.`,
+      since: Date.parse(fight.since) || now,
     };
   }
   for (const [world, pass] of Object.entries(model.operators.worlds ?? {})) {
+    if (pass.error !== null)
+      yield {
+        id: `world ${world} fails`,
+        severity: "bad",
+        object: undefined,
+        root: undefined,
+        count: 1,
+        title: world,
+        words: pass.isBlocked ? `does not answer; circuit breaker open, next probe ${inTime(pass.next - now)}` : `cannot be listed; next try ${inTime(pass.next - now)}`,
+        cause: pass.error,
+        since: pass.since,
+      };
     if (!pass.withheld) continue;
     yield {
       id: `world ${world}`,

@@ -2,7 +2,7 @@
 // say the same are told once, with their number.
 
 import { describeChange, diffObjects } from "./diff";
-import type { JournalRecord, JsonObject, ObjectEvent } from "./types";
+import type { JournalRecord, JsonObject, ObjectEvent, WriteRecord } from "./types";
 import { duration, parseKey } from "./words";
 
 /** One state of the object. */
@@ -37,8 +37,16 @@ export function makeRevision(object: JsonObject, gone: boolean, at: number): Rev
   return { number: Number(meta.resourceVersion ?? 0), at: gone ? at : written, by: gone ? "" : by, gone, object };
 }
 
-export function tellStory(revisions: readonly Revision[], records: readonly JournalRecord[], events: readonly ObjectEvent[]): StoryStep[] {
-  const steps = [...stepsOfRevisions(revisions, timesOfWrites(records)), ...stepsOfRecords(records), ...stepsOfEvents(events)];
+/** What a story is made of. */
+export interface StoryFacts {
+  revisions: readonly Revision[];
+  records: readonly JournalRecord[];
+  writes: readonly WriteRecord[];
+  events: readonly ObjectEvent[];
+}
+
+export function tellStory({ revisions, records, writes, events }: StoryFacts): StoryStep[] {
+  const steps = [...stepsOfRevisions(revisions, timesOfWrites(records), writes), ...stepsOfRefusals(writes), ...stepsOfRecords(records), ...stepsOfEvents(events)];
   steps.sort((one, other) => one.at - other.at);
   return groupSame(steps).reverse();
 }
@@ -53,9 +61,11 @@ function timesOfWrites(records: readonly JournalRecord[]): Map<number, number> {
   return times;
 }
 
-function stepsOfRevisions(revisions: readonly Revision[], times: Map<number, number>): StoryStep[] {
+function stepsOfRevisions(revisions: readonly Revision[], times: Map<number, number>, writes: readonly WriteRecord[]): StoryStep[] {
+  const byRevision = new Map(writes.filter((write) => write.after !== null).map((write) => [Number(write.after), write]));
   return revisions.map((revision, index) => {
-    const at = times.get(revision.number) ?? revision.at;
+    const write = byRevision.get(revision.number);
+    const at = (write && Date.parse(write.at)) || times.get(revision.number) || revision.at;
     const before = revisions[index - 1];
     const changes = before ? diffObjects(before.object, revision.object) : [];
     const isNew = !before;
@@ -67,12 +77,40 @@ function stepsOfRevisions(revisions: readonly Revision[], times: Map<number, num
       count: 1,
       kind: "edit",
       state: "none",
-      who: revision.by,
+      who: write ? writerName(write) : revision.by,
       title,
-      trigger: "",
+      trigger: write ? writerWords(write) : "",
       lines: changes.map((change) => ({ label: "", text: describeChange(change) })),
     };
   });
+}
+
+/** The field manager of a write: managed fields know only the second, so they may name another one. */
+function writerName(write: WriteRecord): string {
+  const name = write.manager || write.agent.split(/[ /]/)[0] || write.user;
+  return write.subresource ? `${name} (${write.subresource})` : name;
+}
+
+/** Who sent a write, with which program. */
+function writerWords(write: WriteRecord): string {
+  const program = write.agent.split(/[ /]/)[0];
+  return `${write.verb}${write.subresource ? ` of ${write.subresource}` : ""} by ${write.user}${program ? ` with ${program}` : ""}`;
+}
+
+function stepsOfRefusals(writes: readonly WriteRecord[]): StoryStep[] {
+  const refused = writes.filter((write) => write.refusal !== null);
+  return refused.map((write, index) => ({
+    id: `refusal ${write.at} ${index}`,
+    at: Date.parse(write.at),
+    until: Date.parse(write.at),
+    count: 1,
+    kind: "run",
+    state: "bad",
+    who: write.user,
+    title: `was refused (${write.refusal!.code})`,
+    trigger: writerWords(write),
+    lines: [{ label: "error", text: write.refusal!.message, state: "bad" }],
+  }));
 }
 
 function stepsOfEvents(events: readonly ObjectEvent[]): StoryStep[] {
@@ -135,7 +173,7 @@ function addRecord(step: StoryStep, entry: JournalRecord["entry"]): void {
   const text = (name: string): string => String(entry[name] ?? "");
   switch (entry.entry) {
     case "read":
-      step.lines.push({ label: "read", text: entry.revision ? `${keyWords(text("read"))} at ${text("revision")}` : `${keyWords(text("read"))}: there is none` });
+      step.lines.push({ label: "read", text: entry.revision ? `${keyWords(text("read"))} at ${text("revision")}` : `${keyWords(text("read"))}: not found` });
       break;
     case "wrote": {
       const outcome = entry.outcome as { outcome: string; revision?: unknown; error?: string };
@@ -167,7 +205,7 @@ function addRecord(step: StoryStep, entry: JournalRecord["entry"]): void {
       step.state = "bad";
       step.title = `failed after ${duration(entry.took)}`;
       step.lines.push({ label: "error", text: text("error"), state: "bad" });
-      step.lines.push({ label: "next", text: fault.fault === "terminal" ? "not tried again until it changes" : `tried again in ${duration(fault.after)}` });
+      step.lines.push({ label: "next", text: fault.fault === "terminal" ? "not retried until it changes" : `retried in ${duration(fault.after)}` });
       break;
     }
     case "settled": {
@@ -228,7 +266,7 @@ interface Cause {
 function causeWords(cause: Cause): string {
   switch (cause.cause) {
     case "listed":
-      return "it was there at start";
+      return "it existed when the operator started";
     case "created":
       return "it was created";
     case "edited":
@@ -245,11 +283,11 @@ function causeWords(cause: Cause): string {
     case "outside":
       return `${cause.source ?? ""} asked`;
     case "requeued":
-      return "it asked to be called again";
+      return "it asked to run again";
     case "retried":
       return "its backoff is over";
     case "resync":
-      return "its periodic pass is due";
+      return "its periodic run was due";
     case "interrupted":
       return "its last run was cut off";
     default:

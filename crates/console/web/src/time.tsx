@@ -1,7 +1,8 @@
-// Rewind to any revision of the window, and watch what happened.
+// Rewind to any revision of the window, and watch what happened: in a cluster, or in a failing run of a simulation.
 
 import { useEffect, useState } from "preact/hooks";
 import type { Model } from "./model";
+import type { Recording } from "./types";
 import { useKept, useModel, useSeconds } from "./hooks";
 import { isTyping } from "./keys";
 import { Forest } from "./objects";
@@ -47,7 +48,9 @@ export function TimePage({ model }: { model: Model }) {
   const now = past.isLive ? model.now() : past.time();
   const current = past.log[past.position - 1];
   const start = past.log[0] ? changeTime(past.log[0].change) - 1000 : now - 1000;
-  const end = Math.max(start + 1000, Math.ceil(model.now() / 1000) * 1000);
+  const recording = model.hello?.recording;
+  const last = past.log.at(-1);
+  const end = recording && last ? Math.max(start + 1000, changeTime(last.change)) : Math.max(start + 1000, Math.ceil(model.now() / 1000) * 1000);
   const problems = useKept(() => findProblems(past.model, now), [past.model.version]);
   return (
     <main class="page time" id="main">
@@ -55,10 +58,12 @@ export function TimePage({ model }: { model: Model }) {
         {past.isLive ? "The present" : `Revision ${current?.change.r ?? past.from}`}
         <small>
           {" "}
-          {past.isLive ? "" : `${clock(now)}, ${ago(model.now() - now)} ago; `}
-          {plural(past.log.length, "change")} in the window
+          {past.isLive ? "" : recording ? `${shownTime(now, recording)} into the run; ` : `${clock(now)}, ${ago(model.now() - now)} ago; `}
+          {recording ? plural(past.log.length, "step") : `${plural(past.log.length, "change")} in the window`}
+          {recording && recording.omitted > 0 ? `, ${recording.omitted.toLocaleString("en")} more were not saved` : ""}
         </small>
       </h1>
+      {recording && <FailureReport title={model.hello!.title} report={recording.report} />}
       {past.status.state === "refused" && <p role="alert">{past.status.message}</p>}
       <div class="player">
         <button type="button" onClick={play} aria-label={isPlaying ? "Pause" : "Play"}>
@@ -72,14 +77,20 @@ export function TimePage({ model }: { model: Model }) {
             aria-valuetext={`revision ${current?.change.r ?? past.from}`}
             min={start}
             max={end}
-            step={1000}
+            step={recording ? 1 : 1000}
             value={past.isLive ? end : past.position === 0 ? start : past.time()}
             onInput={(event) => past.moveToTime(Number(event.currentTarget.value))}
           />
         </div>
-        <button type="button" disabled={past.isLive} onClick={() => past.moveTo(past.log.length)}>
-          Now
-        </button>
+        {recording ? (
+          <button type="button" onClick={() => past.moveToDecisive()}>
+            The difference
+          </button>
+        ) : (
+          <button type="button" disabled={past.isLive} onClick={() => past.moveTo(past.log.length)}>
+            Now
+          </button>
+        )}
       </div>
       <div class="columns">
         <section class="side changes" aria-label="Changes">
@@ -89,7 +100,13 @@ export function TimePage({ model }: { model: Model }) {
             label="Changes"
             focus={Math.max(0, past.position - 1)}
             keyOf={({ change }) => `${change.r} ${change.u}`}
-            line={(entry, index) => <ChangeLine past={past} entry={entry} index={index} now={now} />}
+            line={(entry, index) =>
+              entry.change.note === undefined ? (
+                <ChangeLine past={past} entry={entry} index={index} now={now} recording={recording} />
+              ) : (
+                <NoteLine past={past} entry={entry} index={index} recording={recording} />
+              )
+            }
           />
         </section>
         <section class="main" aria-label="Objects at this revision">
@@ -113,7 +130,47 @@ export function TimePage({ model }: { model: Model }) {
   );
 }
 
-function ChangeLine({ past, entry, index, now }: { past: Past; entry: PastChange; index: number; now: number }) {
+/** The time of day; in a recording, the time since it began. */
+function shownTime(ms: number, recording: Recording | undefined): string {
+  return recording ? `${((ms - recording.start) / 1000).toFixed(3)} s` : clock(ms);
+}
+
+function FailureReport({ title, report }: { title: string; report: string }) {
+  return (
+    <details class="report">
+      <summary>{title}: the report</summary>
+      <pre tabIndex={0}>{report}</pre>
+    </details>
+  );
+}
+
+interface LineProperties {
+  past: Past;
+  entry: PastChange;
+  index: number;
+  recording: Recording | undefined;
+}
+
+/** A line of a recording's timeline: what somebody did, or a fault. */
+function NoteLine({ past, entry: { change }, index, recording }: LineProperties) {
+  const place = index === past.position - 1 ? "selected" : index < past.position ? "" : "future";
+  const isFault = change.s === "bad";
+  return (
+    <div class={`change-line note ${place} ${isFault ? "fault" : ""} ${change.isDecisive ? "decisive" : ""}`}>
+      <button type="button" class="go" title="to this step" onClick={() => past.moveTo(index + 1)}>
+        {shownTime(changeTime(change), recording)}
+      </button>
+      <span class={`mark ${isFault ? "bad" : "none"}`} aria-hidden="true" />
+      {change.isDecisive && <strong>This makes the difference:</strong>}
+      <span class="words" title={change.note}>
+        {change.note}
+      </span>
+      <span class="who">{change.by}</span>
+    </div>
+  );
+}
+
+function ChangeLine({ past, entry, index, now, recording }: LineProperties & { now: number }) {
   const { change, before } = entry;
   const isDone = index < past.position;
   const verb = change.gone ? "deleted" : before || index >= past.position ? (before ? "changed" : "") : "created";
@@ -122,7 +179,7 @@ function ChangeLine({ past, entry, index, now }: { past: Past; entry: PastChange
   return (
     <div class={`change-line ${name}`}>
       <button type="button" class="go" title={`to revision ${change.r}`} onClick={() => past.moveTo(index + 1)}>
-        {clock(changeTime(change))}
+        {shownTime(changeTime(change), recording)}
       </button>
       <span class={`mark ${change.gone ? "none" : markOf(change, now)}`} aria-hidden="true" />
       <a href={objectHash(rowName(change))} title={`${isoTime(changeTime(change))} revision ${change.r}`}>

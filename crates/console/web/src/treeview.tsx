@@ -17,7 +17,7 @@ interface Properties {
   label: string;
   lines: (flips: ReadonlySet<string>) => TreeLine[];
   current?: string | undefined;
-  /** The depth of lines that stand below the name of their kind. */
+  /** The depth of lines directly below the name of their kind. */
   rootDepth: number;
 }
 

@@ -34,6 +34,16 @@ export interface Hello {
   now: number;
   from: number | null;
   operators: boolean;
+  recording?: Recording;
+}
+
+/** A failing run of a simulation, in the place of a cluster. */
+export interface Recording {
+  report: string;
+  /** When the run began, in milliseconds since 1970. */
+  start: number;
+  /** How many changes and lines were not saved. */
+  omitted: number;
 }
 
 export interface Failure {
@@ -46,6 +56,8 @@ export interface Failure {
 
 export interface Controller {
   name: string;
+  /** How many objects it reconciles at a time; 0 if that is not known. */
+  workers: number;
   running: number;
   queued: number;
   backoff: number;
@@ -57,8 +69,15 @@ export interface Controller {
   slowestMs: number;
 }
 
+/** The last pass over a world; `error` says why the one after it did not end. */
 export interface World {
   at: number;
+  error: string | null;
+  next: number;
+  since: number;
+  isBlocked: boolean;
+  /** How many resources the objects want. */
+  wanted: number;
   things: number;
   owned: number;
   suspects: number;
@@ -67,15 +86,46 @@ export interface World {
   withheld: string | null;
 }
 
+/** A watch of an operator: the last revision it saw, and why it was cut off. */
+export interface Watch {
+  revision: number;
+  heard: number;
+  error: string | null;
+  since: number;
+}
+
+/** A field that two writers change back and forth. */
+export interface Fight {
+  target: string;
+  path: string;
+  writers: string[];
+  reverts: number;
+  since: string;
+}
+
+/** A write, as the server remembers it. */
+export interface WriteRecord {
+  at: string;
+  user: string;
+  agent: string;
+  verb: string;
+  subresource: string;
+  manager: string;
+  after: number | string | null;
+  diff: string[];
+  refusal: { code: number; message: string } | null;
+}
+
 export interface Operators {
   failures: { key: string; by: string; failure: Failure }[];
   hot: { key: string; by: string; perSecond: number }[];
   controllers?: Controller[];
-  watches?: { by: string; resource: string; failing: { error: string; since: number } }[];
+  watches?: { by: string; resource: string; watch: Watch }[];
   worlds?: Record<string, World>;
 }
 
-export type Change = Row & { gone?: boolean };
+/** A change of an object; in a recording also a line of its timeline, which has a `note` and no object. */
+export type Change = Row & { gone?: boolean; at?: number; note?: string; isDecisive?: boolean };
 
 /** A value of JSON. */
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };

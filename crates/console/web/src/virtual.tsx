@@ -1,4 +1,4 @@
-// A list of which only the visible lines exist. All lines have the same height, so that the place of each is known.
+// A list of which only the visible lines exist. All lines have the same height, so the position of each is known.
 
 import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";

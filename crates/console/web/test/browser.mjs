@@ -132,7 +132,8 @@ export class Page {
   }
 
   async picture(file) {
-    const { data } = await this.send("Page.captureScreenshot", { format: "png" });
+    const options = file.endsWith(".webp") ? { format: "webp", quality: 80 } : { format: "png" };
+    const { data } = await this.send("Page.captureScreenshot", options);
     await writeFile(file, Buffer.from(data, "base64"));
   }
 

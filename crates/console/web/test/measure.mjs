@@ -1,16 +1,25 @@
 // Measures the page with many objects and many changes: `node test/measure.mjs URL TREE_HASH`. It asks for changes on
-// standard output (`changes COUNT PER_SECOND`), waits for a line on standard input, and at last writes its figures as JSON.
+// standard output (`changes COUNT PER_SECOND`), waits for a line with the last revision on standard input, and at last writes its figures as JSON.
 // Run by crates/cli/tests/it/console.
 import { createInterface } from "node:readline";
 import { Browser } from "./browser.mjs";
+import { heapByConstructor, whatGrew } from "./heap.mjs";
+
+/** Looks at the heap, half a second apart. */
+const LOOKS_MIN = 5;
+const LOOKS_MAX = 60;
+/** How much larger the heap may be after ten times as many changes. */
+const GROWTH_MAX = 1.1;
 
 const [url, treeHash] = process.argv.slice(2);
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const figures = {};
+let revision = 0;
 
+/** Returns the revision of the last change. */
 async function makeChanges(count, perSecond) {
   console.log(`changes ${count} ${perSecond}`);
-  await answers.next();
+  return Number((await answers.next()).value);
 }
 
 /** Milliseconds of the main thread's tasks before a mark, from a trace: as the clock on the wall counts, or the processor. */
@@ -18,6 +27,20 @@ function timeBefore(trace, mark, length = "dur") {
   const main = trace.find((event) => event.name === "thread_name" && event.args.name === "CrRendererMain" && event.pid === mark.pid);
   const tasks = trace.filter((event) => event.name === "RunTask" && event.pid === mark.pid && event.tid === main.tid && event.ts < mark.ts);
   return Math.round(tasks.reduce((sum, task) => sum + Math.min(task[length] ?? 0, mark.ts - task.ts), 0) / 1000);
+}
+
+/**
+ * Bytes of the heap when the page has taken in all changes. A leak stays, while what a busy machine has not cleaned up yet goes away: so
+ * this looks until the heap is no larger than `enough`, for half a minute at most, and returns the smallest size.
+ */
+async function heapAtRest(page, revision, enough = 0) {
+  await page.until(`homeostat.revision >= ${revision}`, "the page has seen the last change");
+  let smallest = Infinity;
+  for (let looks = 0; looks < (enough ? LOOKS_MAX : LOOKS_MIN) && (looks < LOOKS_MIN || smallest > enough); looks++) {
+    await new Promise((done) => setTimeout(done, 500));
+    smallest = Math.min(smallest, await page.heapBytes());
+  }
+  return smallest;
 }
 
 const browser = await Browser.launch();
@@ -78,18 +101,21 @@ try {
     await new Promise((done) => setTimeout(done, 1000));
     await page.evaluate("longTasks.length = 0");
     const [tasks, seen, start] = [await page.taskSeconds(), await page.evaluate("homeostat.changesSeen"), Date.now()];
-    await makeChanges(3000, 1000);
+    revision = await makeChanges(3000, 1000);
     const seconds = (Date.now() - start) / 1000;
     figures[`${name}ChangesPerSecond`] = Math.round(3000 / seconds);
     figures[`${name}RowsPerSecond`] = Math.round(((await page.evaluate("homeostat.changesSeen")) - seen) / seconds);
     figures[`${name}LongestTaskMs`] = await page.evaluate("Math.max(0, ...longTasks)");
     figures[`${name}MainThreadShare`] = Number((((await page.taskSeconds()) - tasks) / seconds).toFixed(2));
   }
-  figures.heapAfter6000 = await page.heapBytes();
-  await makeChanges(14_000, 1000);
-  figures.heapAfter20000 = await page.heapBytes();
-  await makeChanges(40_000, 1000);
-  figures.heapAfter60000 = await page.heapBytes();
+  figures.heapAfter6000 = await heapAtRest(page, revision);
+  const parts = await heapByConstructor(page);
+  const enough = figures.heapAfter6000 * GROWTH_MAX;
+  revision = await makeChanges(14_000, 1000);
+  figures.heapAfter20000 = await heapAtRest(page, revision);
+  revision = await makeChanges(40_000, 1000);
+  figures.heapAfter60000 = await heapAtRest(page, revision, enough);
+  if (figures.heapAfter60000 > enough) figures.whatGrew = whatGrew(parts, await heapByConstructor(page));
   figures.complaints = page.complaints;
 } finally {
   await browser.close();

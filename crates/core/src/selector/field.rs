@@ -11,9 +11,9 @@ use super::Error;
 pub struct FieldTerm {
     /// The field, such as `metadata.name`.
     pub field: Box<str>,
-    /// Must it be equal (or different)?
+    /// Whether the field must equal the value, rather than differ from it.
     pub is_equal: bool,
-    /// The value; empty also means absent.
+    /// The value; empty also matches an absent field.
     pub value: Box<str>,
 }
 
@@ -27,10 +27,10 @@ impl FieldSelector {
         Self::default()
     }
 
-    /// Reads the text form.
+    /// Parses the text form.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut parts = split(text);
-        // Go reads the parts in their order as text: with two mistakes, that decides which one is reported.
+        // Go processes the parts in sorted order, which decides which of two mistakes is reported.
         parts.sort_unstable();
         let terms = parts.into_iter().filter(|part| !part.is_empty()).map(|part| term(text, part));
         terms.collect::<Result<_, _>>().map(Self::all)
@@ -85,7 +85,7 @@ impl fmt::Display for FieldTerm {
     }
 }
 
-/// Returns the parts between unescaped commas, escapes untouched.
+/// Returns the parts between unescaped commas, leaving escapes untouched.
 fn split(text: &str) -> Vec<&str> {
     let mut is_escaped = false;
     text.split(|letter| {
@@ -96,7 +96,7 @@ fn split(text: &str) -> Vec<&str> {
     .collect()
 }
 
-/// Reads one part, cut at the first operator.
+/// Parses one part, split at the first operator.
 fn term(whole: &str, part: &str) -> Result<FieldTerm, Error> {
     let equal = part
         .find('=')

@@ -20,7 +20,7 @@ pub enum Operator {
     DoesNotExist,
     /// `key=value`
     Equals,
-    /// `key==value`, the same with another spelling.
+    /// `key==value`, another spelling of `key=value`.
     DoubleEquals,
     /// `key!=value`: also met when the key is absent.
     NotEquals,
@@ -63,13 +63,13 @@ impl LabelSelector {
         Self(Inner::Nothing)
     }
 
-    /// Reads the text form.
+    /// Parses the text form.
     pub fn parse(text: &str) -> Result<Self, Error> {
         Parser { lexer: Lexer::new(text) }.selector().map(Self::all)
     }
 
-    /// Reads the JSON form (`matchLabels` and `matchExpressions`); `null` selects nothing, `{}` everything. The JSON
-    /// must have passed its schema: what has the wrong type is taken as absent.
+    /// Parses the JSON form (`matchLabels` and `matchExpressions`); `null` selects nothing, `{}` everything. The JSON
+    /// must have passed its schema: a value of the wrong type is treated as absent.
     pub fn from_json(selector: &Value) -> Result<Self, Error> {
         if selector.is_null() {
             return Ok(Self::nothing());
@@ -92,7 +92,7 @@ impl LabelSelector {
         matches!(&self.0, Inner::All(requirements) if requirements.is_empty())
     }
 
-    /// Returns the requirements, sorted by key; none also for the selector that selects nothing.
+    /// Returns the requirements, sorted by key; empty also for the selector that selects nothing.
     pub fn requirements(&self) -> &[Requirement] {
         match &self.0 {
             Inner::All(requirements) => requirements,
@@ -256,7 +256,7 @@ fn expression(expression: &Value) -> Result<Requirement, Error> {
     Requirement::new(text("key"), operator, values)
 }
 
-/// Reads the text form by recursive descent.
+/// A recursive-descent parser for the text form.
 struct Parser<'a> {
     lexer: Lexer<'a>,
 }
@@ -301,7 +301,7 @@ impl<'a> Parser<'a> {
         }
         let Token::Word(key) = self.lexer.peek() else { return self.unexpected(", expected: identifier") };
         self.lexer.take();
-        // Kubernetes has no path at this place and says so.
+        // Kubernetes has no field path here and prints `<nil>`.
         if let Some(fault) = key_fault("<nil>", key) {
             return Err(Error(fault));
         }
@@ -344,7 +344,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Parses a set in parentheses. Nothing between two commas is the empty value.
+    /// Parses a set in parentheses. Two adjacent commas enclose the empty value.
     fn values(&mut self) -> Result<Vec<Box<str>>, Error> {
         if !self.lexer.peek().is("(") {
             return self.unexpected(" expected: '('");

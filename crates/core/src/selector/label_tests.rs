@@ -1,4 +1,4 @@
-//! Label selectors: reading, printing, errors in Kubernetes' words, matching.
+//! Label selectors: reading, printing, errors with Kubernetes' wording, matching.
 
 use serde_json::json;
 

@@ -1,10 +1,10 @@
 //! The tokens of a label selector. Blanks separate, a NUL byte ends a token, every symbol is a token of its own
 //! except `==` and `!=`.
 
-/// What the parser sees.
+/// One token of a label selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
-    /// A key or a value; also `in` and `notin`, which only their place makes operators.
+    /// A key or a value; also `in` and `notin`, which are operators only by their position.
     Word(&'a str),
     /// One of `=` `==` `!=` `!` `(` `)` `,` `<` `>`.
     Symbol(&'a str),

@@ -1,6 +1,6 @@
-//! What label keys and values look like, and the messages that tell users about the rules.
+//! The syntax of label keys and values, and the messages that explain the rules to users.
 //!
-//! Each check returns every rule that is broken, in Kubernetes' words; none means valid.
+//! Each check returns every violated rule, with Kubernetes' wording; an empty result means valid.
 
 const NAME_BYTES_MAX: usize = 63;
 const SUBDOMAIN_BYTES_MAX: usize = 253;
@@ -75,7 +75,7 @@ fn is_dns_label(text: &str) -> bool {
     is_framed(text.as_bytes(), is_end, |byte| is_end(byte) || byte == b'-')
 }
 
-/// Returns whether it is not empty, consists of `inner` bytes, and begins and ends with `end` bytes.
+/// Returns whether the text is not empty, consists of `inner` bytes, and begins and ends with `end` bytes.
 fn is_framed(text: &[u8], end: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
     text.first().is_some_and(|first| end(*first))
         && text.last().is_some_and(|last| end(*last))

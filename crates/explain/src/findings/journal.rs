@@ -1,4 +1,4 @@
-//! Journals of operators: the last run of each controller on each object, if it failed, hangs or was never possible.
+//! Journals of operators: the last run of each controller on each object, if it failed, hangs or could never start.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,26 @@ use homeostat_core::journal::{Entry, FaultClass, HandlerOutcome, Record, WatchSt
 use jiff::{SignedDuration, Timestamp};
 
 use super::Finding;
+use super::server_words::code_of_words;
 use crate::evidence::Evidence;
 use crate::explanation::CauseCode;
 use crate::times;
 
-/// A run that takes longer is reported: most end in milliseconds.
+/// Runs that take longer are reported: most end within milliseconds.
 const SLOW: SignedDuration = SignedDuration::from_secs(5);
 
-/// What the last run of one controller on one object came to.
+/// The outcome of the last run of one controller on one object.
 #[derive(Default)]
 struct LastRun<'a> {
     started: Option<Timestamp>,
     ended: Option<Timestamp>,
     undecodable: Option<&'a str>,
     failure: Option<OngoingFailure<'a>>,
-    /// The failed write that the failure came from.
+    /// The failed write that caused the failure.
     write: Option<(&'a Key, &'a str)>,
 }
 
-/// A failure that is not over.
+/// A failure that has not ended.
 struct OngoingFailure<'a> {
     at: Timestamp,
     error: &'a str,
@@ -43,7 +44,7 @@ pub(super) fn find(evidence: &Evidence) -> Vec<Finding> {
     found.chain(evidence.records().filter_map(|(_, record)| find_failing_watch(evidence, record))).collect()
 }
 
-/// Finds that an operator cannot follow the kind of the object, so that it knows nothing of it.
+/// Finds an operator that cannot watch the kind of the object and therefore does not see it.
 fn find_failing_watch(evidence: &Evidence, record: &Record) -> Option<Finding> {
     let Entry::Watched { state: WatchState::Failing { error, retry }, .. } = &record.entry else {
         return None;
@@ -54,7 +55,7 @@ fn find_failing_watch(evidence: &Evidence, record: &Record) -> Option<Finding> {
     Some(Finding::new(code_of(error, None), &evidence.subject, text).with_next(next))
 }
 
-/// Returns why an operator fails on this object at present, and what is next.
+/// Returns why an operator currently fails on this object, and what happens next.
 pub(super) fn describe_current_failure(
     evidence: &Evidence,
     object: &Key,
@@ -80,7 +81,7 @@ fn observe<'a>(run: &mut LastRun<'a>, record: &'a Record) {
     match &record.entry {
         Entry::Quarantined { error, .. } => run.undecodable = Some(error),
         Entry::Observed { .. } => run.undecodable = None,
-        // A failure lasts until a run ends well.
+        // A failure lasts until a run succeeds.
         Entry::Started { .. } => (run.started, run.ended, run.write) = (Some(record.at), None, None),
         Entry::Wrote { target, outcome: WriteOutcome::Failed { error }, .. } => {
             run.write = Some((target, error));
@@ -157,7 +158,7 @@ fn describe_failure(
     Finding::new(code_of(failure.error, write.map(|(target, _)| target)), object, text).with_next(Some(next))
 }
 
-/// Returns the sort of a failure, from the words of the runtime and of the server.
+/// Returns the cause code of a failure, from the messages of the runtime and the server.
 fn code_of(error: &str, target: Option<&Key>) -> CauseCode {
     let is_outside = target.is_some_and(|target| target.group() == "outside");
     let says = |words: &[&str]| words.iter().any(|words| error.contains(words));
@@ -165,8 +166,6 @@ fn code_of(error: &str, target: Option<&Key>) -> CauseCode {
         () if says(&["no answer within"]) => CauseCode::SlowOutside,
         () if is_outside || says(&["the API outside"]) => CauseCode::FailingWorld,
         () if says(&["is not ours"]) => CauseCode::ConflictingOwner,
-        () if says(&["(403)", "forbidden"]) => CauseCode::MissingRight,
-        () if says(&["(422)", "is invalid", "(400)"]) => CauseCode::InvalidObject,
-        () => CauseCode::Failing,
+        () => code_of_words(error, None).unwrap_or(CauseCode::Failing),
     }
 }

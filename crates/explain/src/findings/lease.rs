@@ -1,19 +1,15 @@
-//! Leases: an operator whose lease has lapsed does not act, and none acts in its place.
+//! Leases: an operator whose lease has lapsed does not act, and no other one acts in its place.
 
 use homeostat_core::write_history::OperatorJournal;
-use jiff::Timestamp;
-use serde_json::Value;
 
 use super::Finding;
 use crate::evidence::Evidence;
 use crate::explanation::CauseCode;
+use crate::leases::{lapsed_since, operator_of};
 use crate::times;
 
-/// The label by which an operator marks its leases.
-const OPERATOR_LABEL: &str = "homeostat.dev/operator";
-
-/// Finds operators that should act on these objects and whose lease has lapsed: those that manage a part of them, or
-/// the definition of their kind.
+/// Finds operators that should act on these objects (they manage a part of them or the definition of their kind) and
+/// whose lease has lapsed.
 pub(super) fn find(evidence: &Evidence) -> Vec<Finding> {
     let lapsed = evidence.leases.iter().filter_map(|lease| {
         let operator = operator_of(lease)?;
@@ -36,18 +32,4 @@ pub(super) fn find(evidence: &Evidence) -> Vec<Finding> {
         Some(Finding::new(CauseCode::LapsedLease, &about.key, text))
     });
     lapsed.collect()
-}
-
-/// Returns the operator that a lease belongs to.
-pub(super) fn operator_of(lease: &Value) -> Option<&str> {
-    lease["metadata"]["labels"][OPERATOR_LABEL].as_str().or_else(|| lease["metadata"]["name"].as_str())
-}
-
-/// Returns since when a lease has lapsed; `None` if it has not. One without a term never does.
-pub(super) fn lapsed_since(lease: &Value, now: Timestamp) -> Option<Timestamp> {
-    let spec = &lease["spec"];
-    let seconds = spec["leaseDurationSeconds"].as_i64()?;
-    let renewed: Timestamp = spec["renewTime"].as_str()?.parse().ok()?;
-    let end = renewed.checked_add(jiff::SignedDuration::from_secs(seconds)).ok()?;
-    (end < now).then_some(end)
 }

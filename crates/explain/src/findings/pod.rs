@@ -1,4 +1,4 @@
-//! Pods: what keeps their containers from running, as the status of the Pod and the references in its spec show it.
+//! Pods: what keeps their containers from running, according to the status of the Pod and the references in its spec.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::evidence::{Evidence, SeenObject};
 use crate::explanation::CauseCode;
 use crate::times;
 
-/// Reasons of a container that waits because its image cannot be used.
+/// Waiting reasons of a container whose image cannot be used.
 const IMAGE_REASONS: [&str; 5] =
     ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"];
 
@@ -22,15 +22,11 @@ fn find_in_pod(evidence: &Evidence, pod: &SeenObject) -> Vec<Finding> {
     if pod.deleted_at().is_some() || status["phase"] == "Succeeded" {
         return Vec::new();
     }
-    let missing = evidence.missing.iter().filter(|missing| missing.from == pod.key).map(|missing| {
-        let text = format!("refers to {} {}, which does not exist", missing.kind, missing.name);
-        Finding::new(CauseCode::MissingReference, &pod.key, text)
-    });
     let statuses = ["initContainerStatuses", "containerStatuses"];
     let containers = statuses.iter().flat_map(|list| status[list].as_array().into_iter().flatten());
     let containers = containers.filter_map(|container| find_in_container(evidence, pod, container));
-    let found: Vec<Finding> = missing.chain(containers).collect();
-    if found.is_empty() { find_in_whole(pod).into_iter().collect() } else { found }
+    let found: Vec<Finding> = containers.collect();
+    if found.is_empty() { find_in_whole(evidence, pod).into_iter().collect() } else { found }
 }
 
 fn find_in_container(evidence: &Evidence, pod: &SeenObject, status: &Value) -> Option<Finding> {
@@ -79,26 +75,55 @@ fn unready(evidence: &Evidence, pod: &SeenObject, container: &str) -> Finding {
         return Finding::new(CauseCode::NotReady, &pod.key, text);
     };
     let count = event["count"].as_u64().or_else(|| event["series"]["count"].as_u64()).unwrap_or(1);
-    let message = event["message"].as_str().unwrap_or_default();
+    let message = event["message"].as_str().unwrap_or_default().trim_end_matches([':', ' ', '\n']);
     let text = format!("is not Ready: container {container}: {message} ({count}×)");
     Finding::new(CauseCode::ProbeFailed, &pod.key, text)
 }
 
-fn find_in_whole(pod: &SeenObject) -> Option<Finding> {
-    let status = &pod.value["status"];
+fn find_in_whole(evidence: &Evidence, pod: &SeenObject) -> Option<Finding> {
+    let (spec, status) = (&pod.value["spec"], &pod.value["status"]);
     let about = &pod.key;
     if status["phase"] == "Failed" {
         let words =
             status["message"].as_str().or_else(|| status["reason"].as_str()).unwrap_or("no reason is given");
         return Some(Finding::new(CauseCode::CrashLoop, about, format!("failed: {words}")));
     }
-    let is_waiting = pod.value["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
-    is_waiting.then(|| {
+    let is_gated = spec["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
+    let node = spec["nodeName"].as_str().unwrap_or_default();
+    if is_gated || crate::state::pending_claim(evidence, pod).is_some() {
+        return None;
+    }
+    if node.is_empty() {
         let condition =
             pod.conditions().find(|one| one["type"] == "PodScheduled" && one["status"] == "False");
-        let words = condition.and_then(|one| one["message"].as_str()).unwrap_or("no node has taken it");
-        Finding::new(CauseCode::Unscheduled, about, format!("is not assigned to a node: {words}"))
-    })
+        let words = condition.and_then(|one| one["message"].as_str()).filter(|words| !words.is_empty());
+        let words = match words {
+            _ if evidence.has_no_nodes => "the cluster has no node",
+            Some(words) => words,
+            None => "no scheduler has looked at it",
+        };
+        return Some(Finding::new(
+            CauseCode::Unscheduled,
+            about,
+            format!("is not assigned to a node: {words}"),
+        ));
+    }
+    find_lost_node(evidence, pod, node)
+}
+
+/// Checks whether the node of a Pod has stopped reporting, so that the Pod's status is out of date.
+fn find_lost_node(evidence: &Evidence, pod: &SeenObject, node: &str) -> Option<Finding> {
+    let seen = evidence.find_related("nodes", "", node);
+    let text = if let Some(seen) = seen {
+        let ready = seen.conditions().find(|one| one["type"] == "Ready" && one["status"] != "True")?;
+        let words = ready["message"].as_str().filter(|words| !words.is_empty());
+        let words = words.or_else(|| ready["reason"].as_str()).unwrap_or("no reason is given");
+        format!("is on node {node}, which is not Ready: {words}")
+    } else {
+        let is_missing = evidence.missing.iter().any(|one| one.from == pod.key && one.kind == "Node");
+        is_missing.then(|| format!("is on node {node}, which does not exist"))?
+    };
+    Some(Finding::new(CauseCode::NotReady, &pod.key, text))
 }
 
 fn describe_end(evidence: &Evidence, ended: &Value) -> String {

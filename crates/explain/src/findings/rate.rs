@@ -13,7 +13,7 @@ use crate::explanation::CauseCode;
 /// The time window.
 const WINDOW: SignedDuration = SignedDuration::from_secs(60);
 
-/// This many writes to one object in the window are a loop: a healthy reconciler writes a few times and comes to rest.
+/// This many writes to one object in the window are a loop: a healthy reconciler writes a few times and stops.
 const WRITES_MIN: usize = 20;
 
 /// Writes of one controller to one object.
@@ -69,7 +69,7 @@ fn describe(
     Finding::new(CauseCode::HotLoop, object, text)
 }
 
-/// Returns who else has written a field of an object, as the server or another journal saw it.
+/// Returns who else has written a field of an object, according to the server or another journal.
 fn rival(evidence: &Evidence, target: &Key, field: &str, source: &str) -> Option<String> {
     let other = evidence.records().find_map(|(_, record)| match &record.entry {
         Entry::Wrote { target: written, diff, outcome: WriteOutcome::Done { .. }, .. }
@@ -91,6 +91,6 @@ fn rival(evidence: &Evidence, target: &Key, field: &str, source: &str) -> Option
                 && write.before.is_some()
         };
         let write = writes.find(is_rival)?;
-        Some(format!("{} (user {})", super::refusals::program(&write.agent), write.user))
+        Some(super::actor_of(write))
     })
 }

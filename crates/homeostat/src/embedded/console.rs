@@ -1,7 +1,7 @@
 //! The console of an embedded control plane: its own listener on this machine, its own token, and the API in process.
 //!
-//! **Invariant:** the console's token is good for this console only, for as long as this process lives, and only reads.
-//! Every other token is one that the API server accepts, and shows what its holder may read.
+//! **Invariant:** the console's token is valid only for this console and only while this process lives, and it only
+//! allows reading. Any other token must be one that the API server accepts, and shows what its holder may read.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use futures::{StreamExt as _, TryStreamExt as _};
 use homeostat_apiserver::ApiServer;
 use homeostat_apiserver::auth::{Authenticator, Identity};
-use homeostat_console::{Activity, ApiAnswer, ApiRequest, Console, ConsoleSource, server};
+use homeostat_console::{Activity, ApiAnswer, ApiRequest, Console, ConsoleSource, is_same_token, server};
 use homeostat_core::journal::Record;
 use homeostat_core::{Clock, Entropy, Key};
 use homeostat_runtime::Journal;
@@ -23,13 +23,13 @@ use tower::ServiceExt as _;
 
 use super::Error;
 
-/// There is a console to ask for.
+/// Whether this build has a console.
 pub(super) const IS_BUILT: bool = true;
 
-/// Letters of the console's token: some 165 bits, which nobody guesses.
+/// The number of characters in the console's token: about 165 bits, which cannot be guessed.
 const TOKEN_LETTERS: usize = 32;
 
-/// A console that listens and is not served yet.
+/// A console that has its port but does not serve yet.
 pub(super) struct BoundConsole {
     listener: TcpListener,
     source: Arc<EmbeddedSource>,
@@ -47,7 +47,7 @@ struct EmbeddedSource {
 }
 
 impl BoundConsole {
-    /// Takes the port.
+    /// Binds the port.
     pub(super) async fn bind(
         address: SocketAddr,
         api: ApiServer,
@@ -63,12 +63,12 @@ impl BoundConsole {
         Ok(Self { listener, source: Arc::new(source), activity: Arc::default(), clock, url })
     }
 
-    /// Returns where the page is, with its token.
+    /// Returns the URL of the page, including its token.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Returns what shows operators on this console.
+    /// Returns a handle for showing operators on this console.
     pub(super) fn operators(&self) -> ConsoleOperators {
         ConsoleOperators { source: Arc::clone(&self.source), activity: Arc::clone(&self.activity) }
     }
@@ -107,12 +107,6 @@ impl EmbeddedSource {
     }
 }
 
-/// Compares in a time that does not depend on where the two differ.
-fn is_same_token(one: &str, other: &str) -> bool {
-    let differences = one.bytes().zip(other.bytes()).fold(0, |sum, (one, other)| sum | (one ^ other));
-    one.len() == other.len() && differences == 0
-}
-
 impl ConsoleSource for EmbeddedSource {
     fn call(&self, request: ApiRequest) -> BoxFuture<'static, ApiAnswer> {
         let Some(identity) = self.identity(&request.token) else {
@@ -136,7 +130,7 @@ impl ConsoleSource for EmbeddedSource {
             let code = response.status().as_u16();
             let pieces = BodyStream::new(response.into_body())
                 .map_ok(|frame| frame.into_data().unwrap_or_else(|_| Bytes::new()));
-            ApiAnswer { code, body: pieces.map_err(|never| match never {}).boxed() }
+            ApiAnswer { code, body: pieces.map_err(|error| error.to_string()).boxed() }
         })
     }
 

@@ -1,4 +1,4 @@
-//! The errors with which a control plane fails to start or to stop.
+//! Errors that occur when a control plane fails to start or stop.
 
 /// Why the embedded control plane failed.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,7 @@ pub enum Error {
         /// What the system says.
         source: std::io::Error,
     },
-    /// A part of it panicked, which is a bug in this crate.
+    /// A part of the control plane panicked, which is a bug in this crate.
     #[error("a part of the control plane panicked: {0}")]
     Panicked(String),
 }
@@ -43,7 +43,7 @@ impl Error {
     }
 }
 
-/// Says what happened, and where it is known, what to do.
+/// Describes what happened and, if known, what to do about it.
 fn describe_file_error(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::AlreadyExists => "it exists already; choose another name".to_owned(),

@@ -20,6 +20,7 @@ impl JournalSource for LocalJournal {
             records: self.journal.about(object),
             since: reach.since.filter(|_| reach.dropped > 0),
             dropped: reach.dropped,
+            started: Some(reach.started),
         }
     }
 }

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use homeostat_apiserver::logs::{LogAnswer, LogSource};
-use homeostat_core::log::LogRequest;
+use homeostat_core::container_log::LogRequest;
 use homeostat_workloads::node::Logs;
 
-/// A node's logs, whichever Node objects it is registered as.
+/// A node's logs, for all Node objects it is registered as.
 pub(super) struct NodeLogs {
     pub(super) nodes: Vec<String>,
     pub(super) logs: Logs,

@@ -2,19 +2,26 @@
 //! controllers and a node, assembled and owned by one value.
 //!
 //! **Invariant:** [`ControlPlane::stop`] awaits every task, in the order node, clients, background tasks, store, so
-//! that every acknowledged write is on disk when it returns. Dropping it instead aborts the tasks; the disk store
-//! survives that as it survives a kill.
+//! that every acknowledged write is on disk when it returns. Dropping it instead aborts the tasks, which the disk store
+//! survives just as it survives a kill.
 
-mod backup;
 #[cfg(feature = "console")]
 mod console;
 #[cfg(not(feature = "console"))]
 #[path = "no_console.rs"]
 mod console;
+mod data_folder_backup;
 mod error;
 mod journals;
 mod logs;
+#[cfg(feature = "console")]
+mod operator_console;
+#[cfg(not(feature = "console"))]
+#[path = "no_operator_console.rs"]
+mod operator_console;
 mod run;
+mod stand_in;
+mod streams;
 mod user;
 mod workloads;
 
@@ -23,10 +30,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use homeostat_apiserver::auth::{Authenticator, Identity};
 use homeostat_apiserver::serve::{self, CredentialStorage, Server};
-use homeostat_apiserver::{ApiServer, data_formats};
+use homeostat_apiserver::{ApiServer, data_migrations, server};
 use homeostat_core::{Clock, Entropy};
 use homeostat_runtime::{Journal, Operator};
+use homeostat_store::disk::files::Folder;
 use homeostat_store::{Disk, Limits, Memory, SharedStore, disk};
 use homeostat_workloads::controllers;
 use homeostat_workloads::node::Node;
@@ -34,22 +43,33 @@ use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use backup::{BackupSummary, backup, restore};
 use console::{BoundConsole, ConsoleOperators};
+pub use data_folder_backup::{BackupSummary, backup, restore};
 pub use error::Error;
 pub use homeostat_apiserver::admission::{AdmissionConfig, PluginNameError};
+pub use homeostat_apiserver::audit::{AuditLog, AuditPolicy, RotationLimits};
 pub use homeostat_apiserver::auth::StaticTokens;
+pub use homeostat_apiserver::background::BackgroundTasks;
+pub use homeostat_apiserver::serve::{ExternalCredentials, ServingFiles};
 pub use homeostat_workloads::controllers::operator as workload_controllers;
 pub use homeostat_workloads::node::{
     NodeOptions, RestartBackoff, end_leftover_processes, remove_folder, run_node_helper,
 };
+#[cfg(feature = "console")]
+pub use operator_console::add_console;
 pub use run::run;
 pub use user::{NewUser, add_user};
 
-/// The folder of the store in the data folder.
+/// The store's folder inside the data folder.
 const STORE_FOLDER: &str = "store";
-/// The folder of keys and certificates in the data folder.
+/// The folder for keys and certificates inside the data folder.
 const PKI_FOLDER: &str = "pki";
+
+/// The user of the workload controllers, named as in Kubernetes.
+const CONTROLLERS_USER: &str = "system:kube-controller-manager";
+
+/// The user of the node in this process.
+const NODE_USER: &str = "system:homeostat:node";
 
 /// The namespace of in-process clients.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -66,6 +86,8 @@ pub struct Builder {
     console: Option<SocketAddr>,
     tokens: StaticTokens,
     admission: Option<AdmissionConfig>,
+    audit: Option<Arc<AuditLog>>,
+    stand_in: stand_in::StandInOptions,
 }
 
 /// A running control plane.
@@ -84,7 +106,8 @@ pub struct ControlPlane {
 }
 
 impl Builder {
-    /// Keeps everything in this folder, durable before it is acknowledged. Without it, everything is in memory.
+    /// Stores everything in this folder; a write is durable before it is acknowledged. Without a folder, everything is
+    /// in memory.
     #[must_use]
     pub fn data_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.data_dir = Some(folder.into());
@@ -98,19 +121,26 @@ impl Builder {
         self
     }
 
-    /// Runs the controllers for Deployments, Jobs and the like, so that Pods are created (off by default). They do not
-    /// run the Pods.
+    /// Runs the controllers for Deployments, Jobs and other workloads, so that Pods are created (off by default). They
+    /// do not run the Pods.
     #[must_use]
     pub fn workloads(mut self, has_workloads: bool) -> Self {
         self.has_workloads = has_workloads;
         self
     }
 
-    /// Sets the admission plugins; those of Kubernetes by default. Without an address to listen on there is nothing
-    /// that the token of a Pod could be used for, so ServiceAccount is left out then.
+    /// Sets the admission plugins; the default is the same as in Kubernetes. Without an address to listen on, a Pod's
+    /// token would be of no use, so ServiceAccount is left out.
     #[must_use]
     pub fn admission(mut self, plugins: AdmissionConfig) -> Self {
         self.admission = Some(plugins);
+        self
+    }
+
+    /// Writes an audit log; none by default.
+    #[must_use]
+    pub fn audit(mut self, log: AuditLog) -> Self {
+        self.audit = Some(Arc::new(log));
         self
     }
 
@@ -128,10 +158,10 @@ impl Builder {
         self
     }
 
-    /// Also runs Pods, as processes of this machine: anyone who may create Pods can run commands here. Without a folder
+    /// Also runs Pods, as processes on this machine: anyone who may create Pods can run commands here. Without a folder
     /// of its own, the node uses the data folder, or a temporary one that is removed with it.
     ///
-    /// The node starts this program again as the supervisor of its processes: let `main` begin with
+    /// The node starts this program again as the supervisor of its processes, so `main` must begin with
     /// [`run_node_helper`].
     #[must_use]
     pub fn node(mut self, options: NodeOptions) -> Self {
@@ -139,15 +169,15 @@ impl Builder {
         self
     }
 
-    /// Also serves the web console at this address of the machine (port 0: any free one), over plain HTTP:
-    /// [`ControlPlane::console_url`] has its address and its token. It needs the feature `console`.
+    /// Also serves the web console at this address of the machine (port 0: any free one), over plain HTTP.
+    /// [`ControlPlane::console_url`] returns its address and token. Requires the feature `console`.
     #[must_use]
     pub fn console(mut self, address: SocketAddr) -> Self {
         self.console = Some(address);
         self
     }
 
-    /// Starts the control plane. When this returns, requests are answered.
+    /// Starts the control plane. Once this returns, it answers requests.
     ///
     /// # Errors
     /// If the folder cannot be opened or the address cannot be used; the message says what to do.
@@ -157,20 +187,16 @@ impl Builder {
     }
 
     async fn assemble(self) -> Result<ControlPlane, Error> {
-        // The store first: it locks the folder before anything in it is written.
+        // The store comes first: it locks the folder before anything in it is written.
         let store = self.store()?;
         let server = self.bind()?;
-        let mut builder =
-            ApiServer::builder(Arc::clone(&store)).clock(self.clock).entropy(self.entropy.clone());
-        builder = builder.admission(self.admission.clone().unwrap_or_else(|| match &server {
-            Some(_) => AdmissionConfig::default(),
-            None => AdmissionConfig::without_service_accounts(),
-        }));
+        let mut builder = self.api_builder(&store, server.is_some());
         let authenticator = match &server {
             Some(server) => {
-                let authenticator = Arc::new(server.authenticator(Arc::clone(&store))?);
+                let authenticator = self.authenticator(server, &store)?;
                 builder = builder
                     .authenticator(Arc::clone(&authenticator))
+                    .authority(server.authority())
                     .root_ca(&*server.credentials().ca_pem)
                     .address(server.advertised());
                 Some(authenticator)
@@ -212,7 +238,8 @@ impl Builder {
         }
         if let (Some(server), Some(authenticator)) = (server, authenticator) {
             plane.url = Some(server.url());
-            plane.kubeconfig = Some(server.kubeconfig().to_owned());
+            plane.kubeconfig =
+                Some(server.kubeconfig().to_owned()).filter(|path| !path.as_os_str().is_empty());
             let socket = server.run(plane.api.clone(), authenticator, plane.stop.clone());
             plane.tasks.spawn(async move { Ok(socket.await?) });
         }
@@ -220,15 +247,42 @@ impl Builder {
             let operator = controllers::operator().time_and_chance(self.clock, self.entropy);
             plane.serve_journal(&operator);
             plane.show_on_console(&operator.journal());
-            let (client, stop) = (plane.client(), plane.users_stop.clone());
+            let (client, stop) = (plane.client_as(CONTROLLERS_USER), plane.users_stop.clone());
             plane.users.spawn(workloads::run(operator, client, Arc::clone(&plane.store), stop));
         }
         Ok(plane)
     }
 
+    /// Returns the builder of the API server, without the settings of its socket.
+    fn api_builder(&self, store: &SharedStore, has_socket: bool) -> server::Builder {
+        let admission = self.admission.clone().unwrap_or_else(|| {
+            if has_socket { AdmissionConfig::default() } else { AdmissionConfig::without_service_accounts() }
+        });
+        ApiServer::builder(Arc::clone(store))
+            .clock(self.clock)
+            .entropy(self.entropy.clone())
+            .background(self.stand_in.background)
+            .allow_everything(self.stand_in.allows_everything)
+            .audit(self.audit.clone())
+            .admission(admission)
+    }
+
+    fn authenticator(
+        &self,
+        server: &Server,
+        store: &SharedStore,
+    ) -> Result<Arc<Authenticator>, serve::Error> {
+        let authenticator = server.authenticator(Arc::clone(store))?;
+        Ok(Arc::new(if self.stand_in.refuses_anonymous {
+            authenticator.without_anonymous()
+        } else {
+            authenticator
+        }))
+    }
+
     /// Returns the node's options, with a folder.
     fn node_options(&self) -> Option<NodeOptions> {
-        /// The number of random letters in a temporary name, so that nobody can guess it.
+        /// The number of random letters in a temporary name, so that it cannot be guessed.
         const SUFFIX_LETTERS: usize = 10;
         let mut options = self.node.clone()?;
         // Pods must not read the server's data: it contains everyone's secrets.
@@ -254,20 +308,23 @@ impl Builder {
             Some(folder) => {
                 let config = disk::Config {
                     clock: self.clock,
-                    contents: data_formats::CONTENTS,
+                    contents: data_migrations::CONTENTS,
                     ..disk::Config::default()
                 };
-                Arc::new(Disk::open(folder.join(STORE_FOLDER), &config)?)
+                let files = Folder::open(&folder.join(STORE_FOLDER))?;
+                let files = if self.stand_in.is_unsynced { files.without_sync() } else { files };
+                Arc::new(Disk::open_on(Arc::new(files), &config)?)
             }
         })
     }
 
     fn bind(&self) -> Result<Option<Server>, serve::Error> {
         let Some((listen, kubeconfig)) = &self.listen else { return Ok(None) };
-        let storage = self
-            .data_dir
-            .as_ref()
-            .map_or(CredentialStorage::Memory, |folder| CredentialStorage::Folder(folder.join(PKI_FOLDER)));
+        let storage = match (&self.stand_in.credentials, &self.data_dir) {
+            (Some(given), _) => CredentialStorage::Given(given.clone()),
+            (None, Some(folder)) => CredentialStorage::Folder(folder.join(PKI_FOLDER)),
+            (None, None) => CredentialStorage::Memory,
+        };
         let config = serve::Config {
             listen: *listen,
             storage,
@@ -292,19 +349,22 @@ impl ControlPlane {
             console: None,
             tokens: StaticTokens::default(),
             admission: None,
+            audit: None,
+            stand_in: stand_in::StandInOptions::default(),
         }
     }
 
     async fn start_node(&mut self, options: NodeOptions, clock: Clock) -> Result<(), Error> {
         let nodes = options.names();
-        let node = Node::connect(self.client(), options, clock).await?;
-        self.api.serve_logs(Arc::new(logs::NodeLogs { nodes, logs: node.logs() }));
+        let node = Node::connect(self.client_as(NODE_USER), options, clock).await?;
+        self.api.serve_logs(Arc::new(logs::NodeLogs { nodes: nodes.clone(), logs: node.logs() }));
+        self.api.serve_streams(Arc::new(streams::NodeStreams { nodes, streams: node.streams() }));
         let stop = self.users_stop.clone();
         self.users.spawn(async move { Ok(node.run(stop).await?) });
         Ok(())
     }
 
-    /// Tells what an operator that runs in this process does to those who ask `why`. Call it before the operator runs.
+    /// Makes the journal of an operator in this process available to `why`. Call this before the operator runs.
     pub fn serve_journal(&self, operator: &Operator) {
         let journal =
             journals::LocalJournal { operator: operator.name().to_owned(), journal: operator.journal() };
@@ -321,7 +381,7 @@ impl ControlPlane {
         });
     }
 
-    /// Shows on the console, if there is one, what an operator with this journal does. Call it before the operator
+    /// Shows on the console, if there is one, what the operator with this journal does. Call this before the operator
     /// runs.
     pub fn show_on_console(&self, journal: &Journal) {
         if let Some(console) = &self.console {
@@ -329,8 +389,8 @@ impl ControlPlane {
         }
     }
 
-    /// Returns the address of the web console, with its token; `None` without one. Anyone who has it can read
-    /// everything here except the values of Secrets, until this process ends.
+    /// Returns the address of the web console, including its token; `None` without a console. Anyone who has it can
+    /// read everything here except the values of Secrets, until this process ends.
     pub fn console_url(&self) -> Option<&str> {
         self.console_url.as_deref()
     }
@@ -340,12 +400,19 @@ impl ControlPlane {
         Client::new(self.api.clone(), DEFAULT_NAMESPACE)
     }
 
+    /// Returns a client with all rights for a part of this process, under its own name, so that `why`, webhooks and
+    /// managed fields distinguish its writes from the administrator's.
+    fn client_as(&self, name: &str) -> Client {
+        let identity = Identity { name: name.to_owned(), ..Identity::admin() };
+        Client::new(self.api.acting_as(identity), DEFAULT_NAMESPACE)
+    }
+
     /// Returns the API itself, a tower service.
     pub fn api(&self) -> &ApiServer {
         &self.api
     }
 
-    /// Returns where it is served; `None` without a socket.
+    /// Returns the URL at which it is served; `None` without a socket.
     pub fn url(&self) -> Option<&str> {
         self.url.as_deref()
     }
@@ -375,7 +442,7 @@ impl ControlPlane {
     /// Ends the node's processes and open watches, finishes pending requests, and closes the store.
     ///
     /// # Errors
-    /// The first failure; the rest is stopped nevertheless.
+    /// Returns the first failure; the remaining parts are stopped anyway.
     pub fn stop(self) -> BoxFuture<'static, Result<(), Error>> {
         Box::pin(self.end())
     }

@@ -1,4 +1,4 @@
-//! Stands in for `console.rs` without the feature `console`: nobody can ask for one.
+//! Stands in for `console.rs` without the feature `console`, when no caller can request a console.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::Error;
 
-/// There is no console to ask for.
+/// Whether this build has a console.
 pub(super) const IS_BUILT: bool = false;
 
-/// No console: it cannot be made.
+/// Stands for a console, and cannot be constructed.
 pub(super) struct BoundConsole(Infallible);
 
-/// Nothing to show operators on.
+/// Stands for a console to show operators on, and cannot be constructed.
 #[derive(Clone)]
 pub(super) struct ConsoleOperators(Infallible);
 

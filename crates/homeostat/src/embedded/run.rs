@@ -8,30 +8,33 @@ use futures::future::BoxFuture;
 use homeostat_runtime::{Error, Operator};
 use kube::Client;
 
-use super::{ControlPlane, console};
+use super::{ControlPlane, console, operator_console};
 
 /// Where an operator without a cluster keeps its objects: the same folder that `homeostat up` uses.
 const FOLDER: &str = ".homeostat";
 
 /// Runs the operator until SIGTERM or ctrl-c: on the cluster of `--kubeconfig`, `KUBECONFIG` or the Pod's account if
-/// there is one, otherwise on an embedded, durable control plane in `.homeostat`, and prints its kubeconfig on stderr; with the
-/// feature `console`, also the address of its web console.
-/// Logs to stderr (`HOMEOSTAT_LOG=debug` or `RUST_LOG=debug` logs more), unless the program has set its own `tracing`
-/// subscriber.
+/// there is one, otherwise on an embedded, durable control plane in `.homeostat`. In the latter case it prints the path
+/// of the kubeconfig on stderr and, with the feature `console`, the address of the web console. On a cluster, the
+/// console is served with the admin pages (`--serve`). Logs to stderr (`HOMEOSTAT_LOG=debug` or `RUST_LOG=debug` logs
+/// more), unless the program has set its own `tracing` subscriber.
+///
+/// The command `plan` ends the process with code 2 if something would change; all other commands return.
 ///
 /// # Errors
-/// Why the operator or its control plane failed.
+/// Returns why the operator or its control plane failed.
 pub fn run(operator: Operator) -> BoxFuture<'static, Result<(), Error>> {
     // Boxed here, so that it is compiled in this crate and not in every operator.
     Box::pin(run_somewhere(operator))
 }
 
 async fn run_somewhere(operator: Operator) -> Result<(), Error> {
-    crate::log::start();
+    crate::log_setup::start();
     let slot = Arc::new(Mutex::new(None));
     let keep = Arc::clone(&slot);
     let journal = operator.journal();
-    let outcome = operator
+    let outcome = operator_console::add_console(operator)
+        .planner(Box::new(crate::plan::plan_operator))
         .run_or(Box::new(|| {
             Box::pin(async move {
                 let (plane, client) = start().await?;

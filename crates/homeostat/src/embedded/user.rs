@@ -1,4 +1,4 @@
-//! Issues credentials for users of a control plane: a certificate of its CA, in a kubeconfig.
+//! Issues credentials for users of a control plane: a certificate from its CA, in a kubeconfig.
 
 use std::path::Path;
 
@@ -14,15 +14,20 @@ pub struct NewUser<'a> {
     pub name: &'a str,
     /// The user's groups.
     pub groups: Vec<&'a str>,
-    /// For how many days the certificate is valid. It cannot be taken back before.
+    /// How many days the certificate is valid. It cannot be revoked earlier.
     pub days: u16,
-    /// Where the server is; by default what the kubeconfig in the data folder says.
+    /// The server's address; by default, the one in the data folder's kubeconfig.
     pub server: Option<&'a str>,
 }
 
-/// Returns a kubeconfig with a certificate for the user, issued by the CA in the data folder. A server may be using the folder.
+/// Returns a kubeconfig with a certificate for the user, issued by the CA in the data folder. A server may be using the
+/// folder.
 pub fn add_user(data_dir: &Path, user: &NewUser<'_>) -> Result<String, Error> {
     let path = data_dir.join("kubeconfig");
+    if !data_dir.is_dir() {
+        let why = "there is no such folder; name the data folder of a server with --data-dir";
+        return Err(Error::file(data_dir, std::io::Error::other(why)));
+    }
     let known = || {
         let text = std::fs::read_to_string(&path).ok()?;
         kubeconfig::server_in(&text)

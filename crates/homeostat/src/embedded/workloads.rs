@@ -22,10 +22,11 @@ const KINDS: &[(&str, &str)] = &[
     ("batch", "jobs"),
     ("policy", "poddisruptionbudgets"),
     ("", "pods"),
+    ("", "replicationcontrollers"),
     ("", "services"),
 ];
 
-/// Runs the controllers until `stop`, from the first object on that concerns them.
+/// Runs the controllers until `stop`, starting with the first object that concerns them.
 pub(super) async fn run(
     operator: Operator,
     client: Client,
@@ -38,14 +39,14 @@ pub(super) async fn run(
     Ok(operator.run_on(client, stop).await?)
 }
 
-/// Returns when there is an object of these kinds.
+/// Waits until there is an object of these kinds.
 async fn first_work(store: &SharedStore) {
     if let Some(watches) = watches(store) {
         select_all(watches.into_iter().map(|watch| Box::pin(first_of(watch)))).await;
     }
 }
 
-/// Returns the watches to wait on; `None` if there is work already, or if that cannot be known.
+/// Returns the watches to wait on; `None` if there is already work, or if that cannot be determined.
 fn watches(store: &SharedStore) -> Option<Vec<Watch>> {
     let snapshot = store.snapshot();
     let watch = |prefix: Prefix| {

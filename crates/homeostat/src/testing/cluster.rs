@@ -1,35 +1,36 @@
-//! The cluster of a test: an API server over a store in memory, a virtual clock, and the operators that run on it.
+//! The cluster of a test: an API server on an in-memory store, a virtual clock, and the operators that run on it.
 //!
-//! **Invariant:** everything runs on the one thread of the test, on its virtual time and its seed, so a run repeats
-//! exactly. Dropping the cluster ends its tasks where they stand. There is no node: nothing runs Pods.
+//! **Invariant:** everything runs on the test's single thread, with its virtual time and its seed, so a run repeats
+//! exactly. Dropping the cluster aborts its tasks. There is no node: nothing runs Pods.
 //!
-//! The server may also be far away, in another process ([`Builder::server`]): then time moves in steps, and between
-//! them the cluster waits until nothing has passed for a number of answered questions. The slower the machine, the
-//! longer.
+//! The server may also be remote, in another process ([`Builder::server`]). Time then moves in steps, and between them
+//! the cluster waits until a number of probe requests have been answered without other traffic. The slower the machine,
+//! the longer this takes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use homeostat_apiserver::ApiServer;
+use homeostat_apiserver::preload::stored_objects;
 use homeostat_core::journal::{Entry, Record};
-use homeostat_core::{Clock, Entropy};
-use homeostat_runtime::{CancellationToken, Operator};
+use homeostat_core::{Clock, Entropy, Key};
+use homeostat_runtime::{CancellationToken, Operator, PausedTime};
 use homeostat_store::{Limits, Memory, SharedStore, Snapshot};
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, Resource};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::faults::Faults;
-use super::held_time::HeldTime;
 use super::remote_times::RemoteTimes;
 use super::running_operator::{OperatorEnd, RunningOperator};
 use super::wire::{Wire, WireActivity};
 
-/// The namespace of objects that name none.
+/// The namespace for objects that name none.
 pub(super) const NAMESPACE: &str = "default";
 
 /// The default start time of a test: 2027-01-15T08:00:00Z, a Friday.
@@ -38,28 +39,28 @@ const START_SECOND: i64 = 1_800_000_000;
 /// The default seed.
 const SEED: u64 = 7;
 
-/// Nothing done for so long means that all is settled: longer than anything on the way from a write to the reconcile
-/// that follows it, shorter than the first retry of a reconcile that failed (a second).
+/// After this long without activity, everything has settled: longer than any delay between a write and the reconcile
+/// that follows it, shorter than the first retry of a failed reconcile (a second).
 const QUIET: Duration = Duration::from_millis(500);
 
-/// What has not settled by then never will: some 600 times in a row something was done within half a second.
+/// What has not settled by then never will: there was activity in each of about 600 consecutive half seconds.
 const SETTLE_MAX: Duration = Duration::from_secs(300);
 
-/// Records shown of an operator that does not settle.
+/// The number of records shown for an operator that does not settle.
 const RECORDS_SHOWN: usize = 20;
 
-/// With many watchers the server lets events gather for a few milliseconds; this is longer than several of those, one
-/// after the other, and shorter than anything the runtime waits for.
+/// With many watchers, the server batches events for a few milliseconds; this is longer than several such delays in a
+/// row, and shorter than anything the runtime waits for.
 const MOMENT: Duration = Duration::from_millis(25);
 
 /// Shorter than anything the runtime waits for.
 const INSTANT: Duration = Duration::from_millis(1);
 
-/// The number of questions that a remote server answers in a row without anything else happening, before it counts as
-/// quiet. They are reads of an object, so that a store behind the server is also asked.
+/// The number of probe requests that a remote server must answer in a row, without other traffic, before it counts as
+/// quiet. They read an object, so that they also reach a store behind the server.
 const QUIET_QUESTIONS: u32 = 24;
 
-/// Steps in which a long time passes when the server is far away.
+/// The maximum number of steps in which a long time passes with a remote server.
 const STEPS_MAX: u32 = 60;
 
 /// A cluster for a test. See [the module](super) for an example.
@@ -81,7 +82,7 @@ enum ServerLocation {
     Far(Client),
 }
 
-/// How a cluster is put together.
+/// Configures a cluster.
 #[derive(Clone)]
 pub struct Builder {
     start: Timestamp,
@@ -90,11 +91,18 @@ pub struct Builder {
     server: Option<Client>,
 }
 
-/// Everything that a cluster held at one moment, taken and kept at no cost.
+/// Everything that a cluster held at one moment. Taking and keeping it costs nothing.
 #[derive(Clone, Debug)]
 pub struct ClusterSnapshot {
     contents: Snapshot,
     taken: Timestamp,
+}
+
+impl ClusterSnapshot {
+    /// Returns all objects by key, including those that the server created at startup.
+    pub fn objects(&self) -> Vec<(Key, Value)> {
+        stored_objects(&self.contents)
+    }
 }
 
 impl Builder {
@@ -105,14 +113,14 @@ impl Builder {
         self
     }
 
-    /// Draws uids, suffixes and jitter from this seed (the same one every time by default).
+    /// Draws uids, suffixes and jitter from this seed (a fixed one by default).
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Begins with the objects of another cluster, at the time when they were taken.
+    /// Starts with the objects of another cluster, at the time of the snapshot.
     #[must_use]
     pub fn snapshot(mut self, snapshot: &ClusterSnapshot) -> Self {
         self.contents = Some(snapshot.contents.clone());
@@ -120,7 +128,7 @@ impl Builder {
         self
     }
 
-    /// Uses the API server behind this client instead of one in the process: a kube-apiserver of your own, say. Time is
+    /// Uses the API server behind this client instead of one in this process, such as your own kube-apiserver. Time is
     /// still virtual: it stands still while a request is in progress. Random values are the server's own. The client
     /// must have no timeouts and must not retry, because both would count in virtual time.
     #[must_use]
@@ -129,10 +137,10 @@ impl Builder {
         self
     }
 
-    /// Starts it. When this returns, requests are answered.
+    /// Starts the cluster. Once this returns, it answers requests.
     ///
     /// # Panics
-    /// Outside a test with virtual time: write `#[tokio::test(start_paused = true)]`.
+    /// Panics outside a test with virtual time: write `#[tokio::test(start_paused = true)]`.
     pub fn start(self) -> BoxFuture<'static, Cluster> {
         // Boxed here, so that it is compiled here and not in every test.
         Box::pin(self.assemble())
@@ -158,12 +166,12 @@ impl Builder {
 }
 
 impl Cluster {
-    /// Starts a cluster in memory.
+    /// Starts an in-memory cluster.
     pub fn start() -> BoxFuture<'static, Self> {
         Self::builder().start()
     }
 
-    /// A cluster in memory by default.
+    /// Returns a builder, by default for an in-memory cluster.
     pub fn builder() -> Builder {
         let start = Timestamp::from_second(START_SECOND).expect("a second of this millennium");
         Builder { start, seed: SEED, contents: None, server: None }
@@ -175,7 +183,7 @@ impl Cluster {
         self.run_through(&self.faults, operator)
     }
 
-    /// Runs an operator through faults of its own: one of several replicas, say.
+    /// Runs an operator with its own faults, such as one of several replicas.
     pub fn run_through(&self, faults: &Faults, operator: Operator) -> RunningOperator {
         let (client, stop) = (self.client_through(faults), CancellationToken::new());
         let mut operators = lock(&self.operators);
@@ -185,7 +193,7 @@ impl Cluster {
         let (kept, activity) = (Arc::clone(&records), Arc::clone(&self.activity));
         journal.fold(move |record| {
             lock(&kept).push(record.clone());
-            // A pass over a world either finds something to do or does not.
+            // A pass over a world is not work in itself; what it finds to do is recorded separately.
             if matches!(record.entry, Entry::Surveyed { .. }) {
                 activity.add_traffic();
             } else {
@@ -203,11 +211,12 @@ impl Cluster {
         running
     }
 
-    /// Waits until nothing has anything to do: for half a second of virtual time no operator did anything and nothing
-    /// was written. Retries and requeues that are due later stay due; [`pass`](Self::pass) lets their time come.
+    /// Waits until there is nothing left to do: no operator has done anything and nothing has been written for half a
+    /// second of virtual time. Retries and requeues that are due later stay pending; [`pass`](Self::pass) advances time
+    /// to them.
     ///
     /// # Panics
-    /// When an operator has ended by itself, and when something is done all the time, for five minutes of virtual time.
+    /// Panics if an operator has ended on its own, or if activity continues for five minutes of virtual time.
     pub fn settle(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.settle_all())
     }
@@ -225,7 +234,7 @@ impl Cluster {
         }
     }
 
-    /// Lets virtual time pass, which takes no real time, and what falls due within it happen.
+    /// Lets virtual time pass, which takes no real time, and runs everything that is due within it.
     pub fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             self.pass_exactly(time).await;
@@ -233,7 +242,7 @@ impl Cluster {
         })
     }
 
-    /// Waits until nothing moves without the clock: virtual time only passes when every task waits.
+    /// Waits until nothing more happens without advancing the clock: virtual time passes only when every task waits.
     async fn rest(&self) {
         self.quiet().await;
         tokio::time::sleep(MOMENT).await;
@@ -248,13 +257,13 @@ impl Cluster {
             tokio::time::sleep(time).await;
             return;
         }
-        // What was written before is on its way, and must not take until the time has passed.
+        // Earlier writes are still in transit, and must arrive before the time passes.
         self.quiet().await;
         let steps = u32::try_from(time.as_secs()).unwrap_or(STEPS_MAX).clamp(1, STEPS_MAX);
         for _ in 0..steps {
             let before = self.activity.traffic();
             tokio::time::sleep(time / steps).await;
-            // What is due at the same moment begins before we look.
+            // Lets everything that is due at this moment start before the check.
             tokio::time::sleep(INSTANT).await;
             if self.activity.traffic() != before {
                 self.quiet().await;
@@ -262,10 +271,10 @@ impl Cluster {
         }
     }
 
-    /// With a server far away: waits until nothing has passed for a while.
+    /// With a remote server: waits until there has been no traffic for a while.
     async fn quiet(&self) {
         let ServerLocation::Far(direct) = &self.server else { return };
-        let _held = HeldTime::new();
+        let _held = PausedTime::new();
         let namespaces: Api<Namespace> = Api::all(direct.clone());
         let (mut before, mut questions) = (0, 0);
         while questions < QUIET_QUESTIONS {
@@ -277,7 +286,7 @@ impl Cluster {
         }
     }
 
-    /// A number that grows with everything that is done.
+    /// Returns a number that grows with every action.
     fn work(&self) -> u64 {
         let written = match &self.server {
             ServerLocation::Here { store, .. } => store.snapshot().revision().get(),
@@ -304,22 +313,22 @@ impl Cluster {
         last.collect()
     }
 
-    /// Faults between the API server and the operators that [`run`](Self::run) runs. None by default.
+    /// Returns the faults between the API server and the operators started with [`run`](Self::run). None by default.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// A client for the test itself, whose requests do not fail on demand.
+    /// Returns a client for the test itself, whose requests are not subject to faults.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// A client whose requests fail as these faults say.
+    /// Returns a client whose requests are subject to these faults.
     pub fn client_through(&self, faults: &Faults) -> Client {
         client_on(&self.server, faults.clone(), self.far.as_ref(), &self.activity)
     }
 
-    /// kube's API of one kind in the namespace `default`, for what the cluster has no method for.
+    /// Returns kube's `Api` for one kind in the namespace `default`, for operations that the cluster has no method for.
     pub fn api<K>(&self) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
@@ -327,20 +336,20 @@ impl Cluster {
         Api::namespaced(self.client(), NAMESPACE)
     }
 
-    /// The cluster's clock, for whatever else the test runs.
+    /// Returns the cluster's clock, for anything else the test runs.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// The virtual time now.
+    /// Returns the current virtual time.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Drops the history of the API server, so that only a list can close the gap of a watch that was interrupted.
+    /// Drops the history of the API server, so that only a new list can fill the gap of an interrupted watch.
     ///
     /// # Panics
-    /// With a remote server, which cannot be controlled.
+    /// Panics with a remote server, which cannot be controlled.
     pub fn forget_history(&self) -> BoxFuture<'_, ()> {
         let store = self.store();
         let revision = store.snapshot().revision();
@@ -348,11 +357,11 @@ impl Cluster {
         Box::pin(async move { forgotten.await.expect("the newest revision is not in the future") })
     }
 
-    /// Takes everything the cluster holds now, at no cost. [`Builder::snapshot`] begins another cluster with it,
+    /// Captures everything the cluster holds now, at no cost. [`Builder::snapshot`] starts another cluster with it,
     /// without operators.
     ///
     /// # Panics
-    /// With a server far away, whose store is out of reach.
+    /// Panics with a remote server, whose store is out of reach.
     pub fn snapshot(&self) -> ClusterSnapshot {
         ClusterSnapshot { contents: self.store().snapshot(), taken: self.now() }
     }
@@ -365,7 +374,7 @@ impl Cluster {
     }
 }
 
-/// A client on its way to the server.
+/// Returns a client that reaches the server through a wire.
 fn client_on(
     server: &ServerLocation,
     faults: Faults,
@@ -393,7 +402,7 @@ async fn serve(
     ServerLocation::Here { client: Client::new(server, NAMESPACE), store }
 }
 
-/// Does time stand still while nothing waits for it? tokio does not say, so it is watched for a moment.
+/// Returns whether time stands still while nothing waits for it. tokio does not say, so this observes it for a moment.
 #[expect(clippy::disallowed_methods, reason = "real time is what virtual time is told apart from")]
 fn is_time_paused() -> bool {
     let (before, real) = (tokio::time::Instant::now(), std::time::Instant::now());

@@ -1,37 +1,39 @@
-//! Faults between operators and the API server: requests that fail on demand, watches that break off, go silent or lag.
+//! Faults between operators and the API server: requests that fail on demand, and watches that disconnect, go silent or
+//! lag.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use homeostat_core::{RequestTarget, RequestVerb};
 use homeostat_runtime::{CancellationToken, Kind};
 use http::Request;
 use kube::Client;
 use kube::client::Body;
 
-use super::request_info::{RequestInfo, RequestVerb};
+use super::request_info::{is_of_kind, request_target};
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InjectedFault {
-    /// Not served: refused with this status code and message. The reason is the one Kubernetes gives with the code.
+    /// Not served: refused with this status code and message. The reason is the one Kubernetes uses for the code.
     Refuse(u16, &'static str),
     /// Not served: the connection fails.
     Unreachable,
-    /// Not served: this text is the whole answer, with status code 200.
+    /// Not served: this string is the whole response, with status code 200.
     Answer(&'static str),
-    /// Served, and answered a little later than the watches show what was done.
+    /// Served, but answered shortly after the watches show the effect.
     Late,
-    /// Not served: answered with this status code, and the body of the answer never comes.
+    /// Not served: answered with this status code, but the body of the response never arrives.
     Stall(u16),
     /// Never served and never answered: the client waits until it gives up.
     Hang,
-    /// Served, and never answered: what was asked for is done, and the client cannot know.
+    /// Served but never answered: the request takes effect, but the client cannot know.
     Lost,
 }
 
 type Rule = Box<dyn Fn(&Request<Body>) -> Option<InjectedFault> + Send>;
-type IsMeant = fn(&RequestInfo<'_>) -> bool;
+type IsMeant = fn(&RequestTarget) -> bool;
 
 /// Faults between operators and the API server. Clones share them, so they may change while operators run.
 #[derive(Clone, Default)]
@@ -47,7 +49,7 @@ struct FaultState {
     watch_delay: Option<Duration>,
 }
 
-/// A fault for the next requests of a sort.
+/// A fault for the next requests of one kind.
 struct CountedFault {
     verb: RequestVerb,
     is_meant: IsMeant,
@@ -56,20 +58,20 @@ struct CountedFault {
 }
 
 impl Faults {
-    /// Makes the next `count` requests fail that do this to objects of this kind, or to their status. Requests before
-    /// them and after them are served.
+    /// Makes the next `count` requests with this verb on objects of this kind, or on their status, fail. All other
+    /// requests are served.
     pub fn fail_next<K: Kind>(&self, verb: RequestVerb, count: u32, fault: InjectedFault) {
-        let is_meant: IsMeant = |request| request.is_of::<K>();
+        let is_meant: IsMeant = is_of_kind::<K>;
         self.state().counted.push(CountedFault { verb, is_meant, left: count, fault });
     }
 
-    /// Returns how many of the requests that [`fail_next`](Self::fail_next) announced have not come yet. A test that
-    /// ends with more than zero did not test what it meant to.
+    /// Returns how many of the failures announced with [`fail_next`](Self::fail_next) have not been used yet. A test
+    /// that ends with more than zero did not test what it was meant to.
     pub fn pending(&self) -> u32 {
         self.state().counted.iter().map(|counted| counted.left).sum()
     }
 
-    /// Asks `rule` about every request from now on. It replaces the rule before.
+    /// Asks `rule` about every request from now on. Replaces any previous rule.
     pub fn set(&self, rule: impl Fn(&Request<Body>) -> Option<InjectedFault> + Send + 'static) {
         self.state().rule = Some(Box::new(rule));
     }
@@ -81,33 +83,34 @@ impl Faults {
         state.counted.clear();
     }
 
-    /// Ends every answer that is still open: the watches break off.
+    /// Ends every response that is still open, which disconnects the watches.
     pub fn cut(&self) {
         std::mem::take(&mut self.state().cut).cancel();
     }
 
-    /// Keeps watches open and silent: what happens from now on is lost to them without a trace.
+    /// Keeps watches open but silent: they lose everything that happens from now on, without noticing.
     pub fn mute(&self) {
         self.state().is_mute = true;
     }
 
-    /// Lets watches deliver again. Changes in the meantime stay lost to them.
+    /// Lets watches deliver again. Changes made in the meantime stay lost.
     pub fn unmute(&self) {
         self.state().is_mute = false;
     }
 
-    /// Lets watches lag: from the next watch on that is opened, each shows what happens so much later. Everything else
-    /// is as fast as ever, so writes and their answers overtake the watches. May be changed at any time.
+    /// Makes watches that are opened from now on lag by `delay`. Everything else is as fast as before, so writes and
+    /// their responses overtake the watches. May be changed at any time.
     pub fn delay_watches(&self, delay: Duration) {
         self.state().watch_delay = Some(delay);
     }
 
-    /// Sends every request to another server, as if it had taken the place of the first: restored from a backup, say.
+    /// Sends every request to a different server, as if it had replaced the first one, for example after a restore from
+    /// a backup.
     pub fn redirect_to(&self, server: Client) {
         self.state().elsewhere = Some(server);
     }
 
-    /// Decides about a request, and returns what ends its answer early.
+    /// Decides what happens to a request, and returns what ends its response early.
     pub(super) fn decide(&self, request: &Request<Body>) -> (Option<InjectedFault>, CancellationToken) {
         let mut state = self.state();
         let by_rule = state.rule.as_ref().and_then(|rule| rule(request));
@@ -134,7 +137,7 @@ impl Faults {
 
 impl FaultState {
     fn take_counted(&mut self, request: &Request<Body>) -> Option<InjectedFault> {
-        let request = RequestInfo::parse(request)?;
+        let request = request_target(request)?;
         let is_next =
             |one: &&mut CountedFault| one.left > 0 && one.verb == request.verb && (one.is_meant)(&request);
         let counted = self.counted.iter_mut().find(is_next)?;

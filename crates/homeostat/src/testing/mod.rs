@@ -1,4 +1,4 @@
-//! Tests of operators: a control plane in memory, virtual time, requests that fail on demand, and a journal to assert
+//! Tests of operators: an in-memory control plane, virtual time, requests that fail on demand, and a journal to assert
 //! on.
 //!
 //! A [`Cluster`] is a real API server in the process of the test, without sockets, disk or TLS. [`Cluster::run`] runs
@@ -48,7 +48,6 @@
 
 mod cluster;
 mod faults;
-mod held_time;
 mod objects;
 mod records;
 mod remote_times;
@@ -57,10 +56,11 @@ mod required_programs;
 mod running_operator;
 mod wire;
 
+pub use homeostat_core::RequestVerb;
+
 pub use cluster::{Builder, Cluster, ClusterSnapshot};
 pub use faults::{Faults, InjectedFault};
-pub use held_time::HeldTime;
+pub use homeostat_runtime::PausedTime;
 pub use records::{JournalMark, Records};
-pub use request_info::RequestVerb;
 pub use required_programs::{has_tool, report_skip, skip_without};
 pub use running_operator::RunningOperator;

@@ -1,12 +1,12 @@
-//! What a test does to the objects of its cluster. A name alone is one in the namespace `default`; a pair is a namespace and
-//! a name. What the server refuses ends the test, at the line that asked.
+//! What a test does to the objects of its cluster. A name alone means the namespace `default`; a pair is a namespace
+//! and a name. If the server refuses a request, the test panics at the line that made it.
 
 use std::any::type_name;
 use std::panic::Location;
 
 use futures::future::BoxFuture;
 use homeostat_core::Key;
-use homeostat_runtime::{Kind, Target};
+use homeostat_runtime::{Kind, ObjectName};
 use http::{Method, Request};
 use kube::Client;
 use serde_json::{Value, json};
@@ -14,14 +14,15 @@ use serde_json::{Value, json};
 use super::cluster::{Cluster, NAMESPACE};
 
 impl Cluster {
-    /// Creates an object and returns it as it is stored.
+    /// Creates an object and returns it as stored.
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "a test has no further use for what it creates")]
     pub fn create<K: Kind>(&self, object: K) -> BoxFuture<'_, K> {
         self.create_json(json!(object))
     }
 
-    /// Creates an object from its JSON, without what its type says: `json!({"metadata": {"name": "home"}, "spec": {}})`.
+    /// Creates an object from JSON, in which `apiVersion` and `kind` may be left out: `json!({"metadata": {"name":
+    /// "home"}, "spec": {}})`.
     #[track_caller]
     pub fn create_json<K: Kind>(&self, mut object: Value) -> BoxFuture<'_, K> {
         let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or(NAMESPACE);
@@ -31,15 +32,15 @@ impl Cluster {
         self.ask(Method::POST, path, &object)
     }
 
-    /// Returns an object that must be there.
+    /// Returns an object that must exist.
     #[track_caller]
-    pub fn get<K: Kind>(&self, object: impl Into<Target>) -> BoxFuture<'_, K> {
+    pub fn get<K: Kind>(&self, object: impl Into<ObjectName>) -> BoxFuture<'_, K> {
         self.ask(Method::GET, object_path::<K>(&object.into()), &Value::Null)
     }
 
-    /// Returns an object if it is there.
+    /// Returns an object if it exists.
     #[track_caller]
-    pub fn get_opt<K: Kind>(&self, object: impl Into<Target>) -> BoxFuture<'_, Option<K>> {
+    pub fn get_opt<K: Kind>(&self, object: impl Into<ObjectName>) -> BoxFuture<'_, Option<K>> {
         let (path, caller) = (object_path::<K>(&object.into()), Location::caller());
         let answer = send(self.client(), Method::GET, path.clone(), &Value::Null);
         Box::pin(async move {
@@ -51,7 +52,7 @@ impl Cluster {
         })
     }
 
-    /// Returns the objects of this kind in all namespaces, in the order of their names.
+    /// Returns the objects of this kind in all namespaces, ordered by name.
     #[track_caller]
     pub fn list<K: Kind>(&self) -> BoxFuture<'_, Vec<K>> {
         let (path, caller) = (K::url_path(&(), None), Location::caller());
@@ -76,20 +77,20 @@ impl Cluster {
     /// Patches an object (a JSON merge patch) and returns it.
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "the patch is written where it is used: json!(…)")]
-    pub fn patch<K: Kind>(&self, object: impl Into<Target>, patch: Value) -> BoxFuture<'_, K> {
+    pub fn patch<K: Kind>(&self, object: impl Into<ObjectName>, patch: Value) -> BoxFuture<'_, K> {
         self.ask(Method::PATCH, object_path::<K>(&object.into()), &patch)
     }
 
     /// Patches the status of an object, as the kubelet or another controller would, and returns it.
     #[track_caller]
-    pub fn patch_status<K: Kind>(&self, object: impl Into<Target>, status: Value) -> BoxFuture<'_, K> {
+    pub fn patch_status<K: Kind>(&self, object: impl Into<ObjectName>, status: Value) -> BoxFuture<'_, K> {
         let path = object_path::<K>(&object.into()) + "/status";
         self.ask(Method::PATCH, path, &Value::from_iter([("status", status)]))
     }
 
     /// Deletes an object, and in the background what it owns. It may stay until its finalizers are gone.
     #[track_caller]
-    pub fn delete<K: Kind>(&self, object: impl Into<Target>) -> BoxFuture<'_, ()> {
+    pub fn delete<K: Kind>(&self, object: impl Into<ObjectName>) -> BoxFuture<'_, ()> {
         let (path, caller) = (object_path::<K>(&object.into()), Location::caller());
         let options = json!({"propagationPolicy": "Background"});
         let answer = send(self.client(), Method::DELETE, path.clone(), &options);
@@ -132,19 +133,20 @@ fn collection_path<K: Kind>(namespace: &str) -> String {
     K::url_path(&(), is_namespaced::<K>().then_some(namespace))
 }
 
-fn object_path<K: Kind>(object: &Target) -> String {
+fn object_path<K: Kind>(object: &ObjectName) -> String {
     let namespace = object.namespace.as_deref().unwrap_or(NAMESPACE);
     format!("{}/{}", collection_path::<K>(namespace), object.name)
 }
 
-/// The key of an object of this kind.
-pub(super) fn key_of<K: Kind>(object: &Target) -> Key {
+/// Returns the key of an object of this kind.
+pub(super) fn key_of<K: Kind>(object: &ObjectName) -> Key {
     let namespace = object.namespace.as_deref().unwrap_or(NAMESPACE);
     let namespace = if is_namespaced::<K>() { namespace } else { "" };
     Key::new(&K::group(&()), &K::plural(&()), namespace, &object.name)
 }
 
-/// Does this kind live in namespaces? Compared by name, because kube bounds `Resource::Scope` by no trait.
+/// Returns whether this kind is namespaced. Compares by type name, because kube puts no trait bound on
+/// `Resource::Scope`.
 fn is_namespaced<K: Kind>() -> bool {
     type_name::<K::Scope>() != type_name::<kube::core::ClusterResourceScope>()
 }

@@ -1,25 +1,25 @@
-//! What an operator did, to be asserted on.
+//! What an operator did, for assertions.
 
 use std::ops::Deref;
 
 use homeostat_core::Key;
 use homeostat_core::journal::{Entry, Record, WriteOutcome};
-use homeostat_runtime::{Kind, Target};
+use homeostat_runtime::{Kind, ObjectName};
 
 use super::objects::key_of;
 
-/// A place in the journal of one operator: what it did up to then.
+/// A position in the journal of one operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalMark(pub(super) usize);
 
-/// Records of the journal of one operator, oldest first. Nothing is ever dropped from it, however long the test runs.
+/// Records of the journal of one operator, oldest first. Nothing is ever dropped, no matter how long the test runs.
 #[derive(Clone, Debug)]
 pub struct Records(pub(super) Vec<Record>);
 
 impl Records {
-    /// Returns what was done for one object, whose key is the one that was reconciled.
+    /// Returns the records of one object's reconciles.
     #[must_use]
-    pub fn about<K: Kind>(&self, object: impl Into<Target>) -> Self {
+    pub fn about<K: Kind>(&self, object: impl Into<ObjectName>) -> Self {
         let key = key_of::<K>(&object.into());
         Self(self.0.iter().filter(|record| record.entry.object() == Some(&key)).cloned().collect())
     }

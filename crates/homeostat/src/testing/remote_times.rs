@@ -1,7 +1,7 @@
-//! One clock for a test and its server in another process: the times at which the server says that an object was
-//! created or is to be deleted are translated, by the object's uid, into the virtual moment at which the wire first
-//! showed them, and back in what is sent. Virtual time stands still while a request is in progress, so the moment of
-//! the answer is that of the write.
+//! One clock for a test and its server in another process: the server's creation and deletion timestamps of an object
+//! are translated, by the object's uid, into the virtual time at which the wire first showed them, and back in
+//! requests. Virtual time stands still while a request is in progress, so the time of the response is that of the
+//! write.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// The fields of metadata that the server fills in with its own time.
 const FIELDS: [&str; 2] = ["creationTimestamp", "deletionTimestamp"];
 
-/// The times of the server and ours, by uid and field.
+/// The server's times and ours, by uid and field.
 #[derive(Clone)]
 pub(super) struct RemoteTimes {
     clock: Clock,
@@ -36,7 +36,7 @@ impl RemoteTimes {
         Self { clock, known: Arc::default() }
     }
 
-    /// Translates JSON from the server, whole, for the test.
+    /// Translates a complete JSON document from the server for the test.
     pub(super) fn to_us(&self, text: Bytes) -> Bytes {
         self.translate(text, TimeDirection::ToUs)
     }
@@ -52,7 +52,7 @@ impl RemoteTimes {
         }
         let Ok(mut value) = serde_json::from_slice::<Value>(&text) else { return text };
         self.visit(&mut value, way);
-        // The lines of a watch end so.
+        // The lines of a watch end in a newline.
         format!("{value}\n").into()
     }
 

@@ -1,100 +1,49 @@
-//! What a request asks for: the verb and the resource, as rules of roles name them.
+//! What a request from an operator asks for, and for which kind.
 
+use homeostat_core::RequestTarget;
+use homeostat_core::request_target::asks_for_watch;
 use homeostat_runtime::Kind;
-use http::{Method, Request};
+use http::Request;
 
-/// What a request does, in Kubernetes' words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestVerb {
-    /// Reads one object.
-    Get,
-    /// Reads all objects of a kind.
-    List,
-    /// Follows the objects of a kind. The runtime begins every watch with a list that it streams.
-    Watch,
-    /// Creates an object.
-    Create,
-    /// Replaces an object, or its status.
-    Update,
-    /// Patches or applies an object, or its status.
-    Patch,
-    /// Deletes an object, or all of a kind.
-    Delete,
+/// Returns what a request asks for; `None` for discovery, health checks and similar requests. The name of an object to
+/// be created is in the body and stays unknown.
+pub(super) fn request_target<B>(request: &Request<B>) -> Option<RequestTarget> {
+    let uri = request.uri();
+    RequestTarget::parse(request.method().as_str(), uri.path(), uri.query().unwrap_or_default(), b"")
 }
 
-/// The verb and the resource of a request.
-pub(super) struct RequestInfo<'a> {
-    pub(super) verb: RequestVerb,
-    group: &'a str,
-    resource: &'a str,
+/// Returns whether a request asks for objects of the kind, or for their status.
+pub(super) fn is_of_kind<K: Kind>(target: &RequestTarget) -> bool {
+    target.group == K::group(&()) && target.plural == K::plural(&())
 }
 
-impl<'a> RequestInfo<'a> {
-    /// Reads them from method and path; none for discovery, health and the like.
-    pub(super) fn parse<B>(request: &'a Request<B>) -> Option<Self> {
-        let parts: Vec<&str> = request.uri().path().split('/').skip(1).collect();
-        let (group, rest) = match parts[..] {
-            ["api", _version, ref rest @ ..] => ("", rest),
-            ["apis", group, _version, ref rest @ ..] => (group, rest),
-            _ => return None,
-        };
-        let (resource, name) = match *rest {
-            ["namespaces", _, resource, ref rest @ ..] if !["status", "finalize"].contains(&resource) => {
-                (resource, rest.first())
-            }
-            [resource, ref rest @ ..] => (resource, rest.first()),
-            [] => return None,
-        };
-        let verb = match *request.method() {
-            Method::GET if is_watch(request) => RequestVerb::Watch,
-            Method::GET if name.is_some() => RequestVerb::Get,
-            Method::GET => RequestVerb::List,
-            Method::POST => RequestVerb::Create,
-            Method::PUT => RequestVerb::Update,
-            Method::PATCH => RequestVerb::Patch,
-            Method::DELETE => RequestVerb::Delete,
-            _ => return None,
-        };
-        Some(Self { verb, group, resource })
-    }
-
-    /// Is this the resource of the kind?
-    pub(super) fn is_of<K: Kind>(&self) -> bool {
-        self.group == K::group(&()) && self.resource == K::plural(&())
-    }
-}
-
-/// Whether it is a watch, which continues until one side ends it.
+/// Returns whether a request is a watch, which continues until one side ends it.
 pub(super) fn is_watch<B>(request: &Request<B>) -> bool {
-    request.uri().query().is_some_and(|query| query.contains("watch=true"))
+    request.uri().query().is_some_and(asks_for_watch)
 }
 
 #[cfg(test)]
 mod tests {
+    use homeostat_core::RequestVerb;
     use k8s_openapi::api::apps::v1::Deployment;
-    use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
+    use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 
     use super::*;
 
     #[track_caller]
     fn check<K: Kind>(method: &str, path: &str, expected: RequestVerb) {
         let request = Request::builder().method(method).uri(path).body(()).unwrap();
-        let info = RequestInfo::parse(&request).unwrap();
-        assert!(info.is_of::<K>(), "{path} is {}/{}", info.group, info.resource);
-        assert_eq!(info.verb, expected, "{method} {path}");
+        let target = request_target(&request).unwrap();
+        assert!(is_of_kind::<K>(&target), "{path} is {}", target.resource());
+        assert_eq!(target.verb, expected, "{method} {path}");
     }
 
     #[test]
-    fn a_request_has_a_verb_and_a_resource() {
-        check::<ConfigMap>("GET", "/api/v1/configmaps", RequestVerb::List);
+    fn a_request_has_a_verb_and_a_kind() {
         check::<ConfigMap>("GET", "/api/v1/namespaces/a/configmaps?watch=true", RequestVerb::Watch);
-        check::<ConfigMap>("GET", "/api/v1/namespaces/a/configmaps/b", RequestVerb::Get);
-        check::<ConfigMap>("PATCH", "/api/v1/namespaces/a/configmaps/b", RequestVerb::Patch);
         check::<Deployment>("PUT", "/apis/apps/v1/namespaces/a/deployments/b/status", RequestVerb::Update);
-        check::<Node>("POST", "/api/v1/nodes", RequestVerb::Create);
         check::<Namespace>("DELETE", "/api/v1/namespaces/a", RequestVerb::Delete);
-        check::<Namespace>("PUT", "/api/v1/namespaces/a/finalize", RequestVerb::Update);
         let probe = Request::get("/healthz").body(()).unwrap();
-        assert!(RequestInfo::parse(&probe).is_none());
+        assert!(request_target(&probe).is_none());
     }
 }

@@ -1,10 +1,10 @@
-//! Programs that a test needs besides Rust. One that is missing is a visible skip, and a failure where CI says that
-//! nothing may be left out (`CI=true`, which every CI service sets).
+//! Programs that a test needs in addition to Rust. If one is missing, the test is visibly skipped; in CI (`CI=true`,
+//! which every CI service sets), where no test may be skipped, it fails.
 
 use std::io::Write as _;
 
-/// Is this program on `PATH`? If not, says on standard error that the test is skipped and how to get the program; in CI
-/// it panics.
+/// Returns whether this program is on `PATH`. If not, reports on standard error that the test is skipped and how to get
+/// the program; in CI it panics.
 ///
 /// ```no_run
 /// # fn kubectl_prints_the_columns() {
@@ -20,8 +20,8 @@ pub fn has_tool(program: &str, how_to_get_it: &str) -> bool {
     skip_without(found, program, how_to_get_it).is_some()
 }
 
-/// Returns what the test found by itself, for programs that need not be on `PATH`. If it found nothing, says so as
-/// [`has_tool`] does.
+/// Returns what the test found by itself, for programs that need not be on `PATH`. If it found nothing, reports a skip
+/// as [`has_tool`] does.
 #[track_caller]
 pub fn skip_without<T>(found: Option<T>, what: &str, how_to_get_it: &str) -> Option<T> {
     if found.is_none() {
@@ -32,8 +32,8 @@ pub fn skip_without<T>(found: Option<T>, what: &str, how_to_get_it: &str) -> Opt
     found
 }
 
-/// Says on standard error, past what collects the output of tests, that the running test is skipped and why: for what
-/// no installation can change, such as the rights of the user.
+/// Reports on standard error, bypassing the capture of test output, that the running test is skipped and why. Use it
+/// for reasons that no installation can change, such as the user's rights.
 pub fn report_skip(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");

@@ -1,4 +1,4 @@
-//! An operator that runs on a cluster of a test.
+//! An operator that runs on the cluster of a test.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,17 +28,17 @@ pub(super) enum OperatorEnd {
 }
 
 impl RunningOperator {
-    /// The journal itself, as [`Operator::journal`](homeostat_runtime::Operator::journal) gives it.
+    /// Returns the journal itself, as [`Operator::journal`](homeostat_runtime::Operator::journal) does.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// Returns everything it did so far.
+    /// Returns everything it has done so far.
     pub fn records(&self) -> Records {
         self.since(JournalMark(0))
     }
 
-    /// Returns where its journal is now, for [`since`](Self::since).
+    /// Returns the current position in its journal, for [`since`](Self::since).
     pub fn mark(&self) -> JournalMark {
         JournalMark(self.records.lock().unwrap_or_else(PoisonError::into_inner).len())
     }
@@ -48,15 +48,15 @@ impl RunningOperator {
         Records(self.records.lock().unwrap_or_else(PoisonError::into_inner)[mark.0..].to_vec())
     }
 
-    /// What tells it to stop, without waiting until it has.
+    /// Returns the token that tells it to stop, without waiting until it has stopped.
     pub fn stop_token(&self) -> &CancellationToken {
         &self.stop
     }
 
-    /// Tells it to stop, as SIGTERM does, and waits until it has.
+    /// Tells it to stop, as SIGTERM does, and waits until it has stopped.
     ///
     /// # Errors
-    /// The error with which it ended, in words.
+    /// Returns the message of the error with which it ended.
     pub fn stop(&self) -> BoxFuture<'static, Result<(), String>> {
         self.stop.cancel();
         let mut end = self.end.clone();
@@ -69,12 +69,12 @@ impl RunningOperator {
         })
     }
 
-    /// Ends it where it stands, as `kill -9` does.
+    /// Ends it immediately, as `kill -9` does.
     pub fn kill(&self) {
         self.task.abort();
     }
 
-    /// Has it ended?
+    /// Returns whether it has ended.
     pub fn has_ended(&self) -> bool {
         self.task.is_finished()
     }

@@ -1,7 +1,7 @@
-//! The path from a client to the API server of a test: it injects faults and counts what passes.
+//! The path from a client to the API server of a test: injects faults and counts traffic.
 //!
 //! A remote server, in another process, answers in real time. Virtual time stands still while a request to it is in
-//! progress ([`HeldTime`]), and times in its answers are translated (`remote_times`).
+//! progress ([`PausedTime`]), and times in its responses are translated (`remote_times`).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
-use homeostat_runtime::CancellationToken;
+use homeostat_runtime::{CancellationToken, PausedTime};
 use http::{Method, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -24,19 +24,18 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::faults::{Faults, InjectedFault};
-use super::held_time::HeldTime;
 use super::remote_times::RemoteTimes;
 use super::request_info::is_watch;
 
-/// How much later than the watch a late answer is.
+/// How long after the watch a late response arrives.
 const LATE: Duration = Duration::from_millis(100);
 
 /// What happened on all wires of a cluster and in the journals of its operators.
 #[derive(Default)]
 pub(super) struct WireActivity {
-    /// Everything that passed and was written down.
+    /// Everything that passed the wires or was recorded in the journals.
     traffic: AtomicU64,
-    /// Of this, what is work: writes, and what operators did. Looking at something is none.
+    /// The part of it that is work: writes and actions of operators. Reads do not count.
     work: AtomicU64,
 }
 
@@ -59,15 +58,15 @@ impl WireActivity {
     }
 }
 
-/// The way itself, a service that a [`Client`] is made of.
+/// The wire itself: the service inside a [`Client`].
 #[derive(Clone)]
 pub(super) struct Wire {
     server: Client,
     faults: Faults,
-    /// The server is another process: its answers take real time, and its clock is another.
+    /// Set if the server is a different process: its responses take real time, and it has a different clock.
     far: Option<RemoteTimes>,
     activity: Arc<WireActivity>,
-    /// Pieces of watches that passed.
+    /// The number of watch chunks that have passed.
     watched: Arc<watch::Sender<u64>>,
 }
 
@@ -114,8 +113,8 @@ impl Wire {
         Self { server, faults, far, activity, watched: Arc::default() }
     }
 
-    /// Answers a moment after a watch has shown what was done. The answer is read whole before that moment passes:
-    /// time stands still for as long as any of it is on its way.
+    /// Answers a moment after a watch has shown the effect. Reads the whole response before that moment passes: time
+    /// stands still while any of it is in transit.
     async fn exchange_late(
         &self,
         request: Request<Body>,
@@ -125,7 +124,7 @@ impl Wire {
         let (head, body) = self.exchange(request, cut).await?.into_parts();
         let text = BodyExt::collect(body).await?.to_bytes();
         if self.far.is_some() {
-            let _held = HeldTime::new();
+            let _held = PausedTime::new();
             watched.changed().await.map_err(std::io::Error::other)?;
         }
         tokio::time::sleep(LATE).await;
@@ -142,7 +141,7 @@ impl Wire {
         } else {
             self.activity.add_work();
         }
-        let held = self.far.is_some().then(HeldTime::new);
+        let held = self.far.is_some().then(PausedTime::new);
         let request = self.translated(request).await?;
         let is_watch = is_watch(&request);
         let is_list = request.uri().query().is_some_and(|query| query.contains("sendInitialEvents=true"));
@@ -150,12 +149,12 @@ impl Wire {
         let server = elsewhere.as_ref().unwrap_or(&self.server);
         let response = server.send(request).await.map_err(std::io::Error::other)?;
         self.activity.add_traffic();
-        // A plain watch may be silent forever; everything else ends, and time waits for it.
+        // A plain watch may be silent forever; every other response ends, and time waits for it.
         let held = if is_watch && !is_list { None } else { held };
         Ok(response.map(|body| self.clone().pass(body, cut, held, is_watch)))
     }
 
-    /// Writes a request in the times of a server with another clock.
+    /// Translates the times in a request for a server with a different clock.
     async fn translated(&self, request: Request<Body>) -> std::io::Result<Request<Body>> {
         let Some(times) = &self.far else { return Ok(request) };
         let (head, body) = request.into_parts();
@@ -163,8 +162,8 @@ impl Wire {
         Ok(Request::from_parts(head, Body::from(times.to_them(text).to_vec())))
     }
 
-    /// Returns what comes from a server, in whole lines (watches) or whole (all others) if its times must be
-    /// translated.
+    /// Returns the chunks of a server's response. If its times must be translated, these are whole lines (watches) or
+    /// the whole body (all others).
     fn pieces(&self, body: Body, is_watch: bool) -> BoxStream<'static, std::io::Result<Bytes>> {
         let chunks = body.into_data_stream().map(|chunk| chunk.map_err(std::io::Error::other));
         let Some(times) = self.far.clone() else { return chunks.boxed() };
@@ -197,7 +196,7 @@ impl Wire {
         self,
         body: Body,
         cut: CancellationToken,
-        mut held: Option<HeldTime>,
+        mut held: Option<PausedTime>,
         is_watch: bool,
     ) -> WireBody {
         let faults = self.faults.clone();
@@ -223,9 +222,10 @@ impl Wire {
     }
 }
 
-/// Holds back each piece for as long as watches lag when it comes, not from when the one before was taken.
+/// Delays each chunk by the current lag of watches, counted from its arrival and not from when the previous one was
+/// taken.
 fn delay(mut chunks: Chunks, faults: Faults) -> Chunks {
-    // Unbounded: a lag must not hold up the server. It ends with the watch.
+    // Unbounded, because a lag must not hold up the server. The channel ends with the watch.
     let (sender, receiver) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some(chunk) = chunks.next().await {
@@ -242,7 +242,7 @@ fn delay(mut chunks: Chunks, faults: Faults) -> Chunks {
     }))
 }
 
-/// A refusal as a kube-apiserver words it.
+/// Returns a refusal with kube-apiserver's wording.
 fn refusal(code: u16, message: &str) -> Response<WireBody> {
     let reason = match code {
         400 => "BadRequest",

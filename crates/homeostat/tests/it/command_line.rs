@@ -1,10 +1,10 @@
-//! What an operator answers to its command line, as a process: what it prints where, and how it ends.
+//! How the program of an operator handles its command line: what it prints where, and how it ends.
 
 use std::process::{Command, Output};
 
 use crate::programs::example;
 
-/// Runs the example in an empty folder, where no cluster is configured, until it ends by itself.
+/// Runs the example in an empty folder without a configured cluster until it ends by itself.
 fn run(arguments: &[&str]) -> (Output, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new(example("greeting"))
@@ -18,7 +18,7 @@ fn run(arguments: &[&str]) -> (Output, tempfile::TempDir) {
     (output, folder)
 }
 
-/// It ends well, says nothing on stderr, leaves nothing behind, and prints this.
+/// Checks that it succeeds, prints this, writes nothing to stderr and leaves nothing behind.
 #[track_caller]
 fn printed(arguments: &[&str]) -> String {
     let (output, folder) = run(arguments);
@@ -28,7 +28,7 @@ fn printed(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// It ends with 1, as every error of `main`, prints nothing and says this on stderr.
+/// Checks that it ends with 1, like every error of `main`, and prints only this, to stderr.
 #[track_caller]
 fn refused(arguments: &[&str], expected: &str) {
     let (output, _folder) = run(arguments);
@@ -76,8 +76,8 @@ fn what_it_does_not_understand_is_named() {
     refused(&["--kubeconfig"], "Error: --kubeconfig needs a value; try --help\n");
     let serve = "Error: here is not an address with a port, such as 127.0.0.1:8080; try --help\n";
     refused(&["--serve", "here"], serve);
-    let namespace = "Error: Bad_NS cannot name a namespace: write lower case letters, digits and dashes between them, at \
-                     most 63, as in my-system; try --help\n";
+    let namespace = "Error: Bad_NS is not a valid namespace: use lower-case letters, digits and inner dashes, at most 63 \
+                     characters, for example my-system; try --help\n";
     refused(&["manifests", "--namespace", "Bad_NS"], namespace);
 }
 
@@ -109,4 +109,11 @@ fn manifests_need_no_server() {
     assert!(
         namespaced.contains("\"namespace\": \"here\"") && namespaced.contains("greeting.demo.dev:latest")
     );
+}
+
+#[tokio::test]
+async fn a_program_without_a_control_plane_says_what_a_plan_needs() {
+    let operator = homeostat::Operator::new("plain.demo.dev").arguments(["plan", "-f", "change.yaml"]);
+    let refusal = operator.run().await.unwrap_err().to_string();
+    assert!(refusal.contains("cannot plan") && refusal.contains("feature `embedded`"), "{refusal}");
 }

@@ -1,5 +1,5 @@
-//! What `manifests` prints, applied to a server with a node of its own: the operator runs there as in a cluster, with nothing
-//! but its account.
+//! Applies the output of `manifests` to a server with a node: the operator runs there as in a cluster, with only its
+//! own account.
 
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ use crate::programs::{Kubectl, Server, example, homeostat};
 const IMAGE: &str = "registry.example/greeting:1";
 const HOME: &str = "greeting-system";
 
-/// The operator where any user can run it: its Deployment asks not to be root.
+/// Returns the operator in a place where any user can run it: its Deployment asks not to be root.
 fn installed(folder: &Path) -> PathBuf {
     let program = folder.join("greeting");
     std::fs::copy(example("greeting"), &program).unwrap();
@@ -28,7 +28,7 @@ fn manifests(program: &Path) -> String {
     String::from_utf8(printed.stdout).unwrap()
 }
 
-/// The Deployment is up and the operator does its work.
+/// Checks that the Deployment is up and the operator does its work.
 fn check(kubectl: &Kubectl, manifests: &str) {
     kubectl.run(&["apply", "-f", "-"], manifests);
     let deployment = "deployment/greeting.demo.dev";
@@ -52,7 +52,7 @@ fn its_deployment_runs_unchanged_on_our_own_node() {
     server.program.terminate();
 }
 
-/// Without mount namespaces its account is not where clients look; `--in-cluster` finds it all the same.
+/// Without mount namespaces its account is not where clients look for it; `--in-cluster` finds it anyway.
 #[test]
 fn in_cluster_is_found_without_mount_namespaces() {
     let folder = tempfile::tempdir().unwrap();
@@ -70,7 +70,7 @@ fn in_cluster_is_found_without_mount_namespaces() {
         .node(options);
     let plane = runtime.block_on(plane.start()).unwrap();
     let kubectl = Kubectl { kubeconfig, folder: folder.path().to_owned() };
-    // As another user it could not walk to its files, which lie in the node's own folder here.
+    // As another user it could not reach its files, which are in the node's own folder here.
     let own_user = manifests(&program).replace(r#""runAsNonRoot": true"#, r#""runAsNonRoot": false"#);
     check(&kubectl, &own_user);
     runtime.block_on(plane.stop()).unwrap();

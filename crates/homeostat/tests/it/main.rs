@@ -1,5 +1,5 @@
-//! Operators as people run them: their own process, `homeostat up` another, TLS between them, stock kubectl beside them.
-//! Nothing here looks inside; whatever it learns comes from the API, the admin pages, the log or a journal file.
+//! Operators as users run them: in their own process, with `homeostat up` in another, TLS between them, and stock
+//! kubectl. These tests see only the API, the admin pages, the log and journal files.
 //!
 //! Waits are for conditions, with a limit. Processes are killed by their handle when a test ends.
 
@@ -9,6 +9,7 @@ mod command_line;
 mod deployed;
 mod guide;
 mod operator;
+mod plan;
 mod programs;
 mod replicas;
 mod testing;

@@ -1,5 +1,5 @@
-//! One operator in its own process: against a server in another, with the rights its manifests give it, and through
-//! the death of that server.
+//! One operator in its own process: against a server in another process, with the rights that its manifests grant, and
+//! through a crash of that server.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,14 +8,14 @@ use std::process::Command;
 
 use crate::programs::{Program, Server, eventually, example, operator};
 
-/// The namespace the operator lives in.
+/// The namespace of the operator.
 const HOME: &str = "greeting-system";
 
 fn greeting(name: &str, text: &str) -> String {
     format!("apiVersion: demo.dev/v1\nkind: Greeting\nmetadata: {{name: {name}}}\nspec: {{text: {text}}}\n")
 }
 
-/// The greeting is applied and its page says the text.
+/// Checks that the greeting is applied and its page has the text.
 #[track_caller]
 fn greet(server: &Server, name: &str, text: &str) {
     eventually("the kind is served and takes the greeting", || {
@@ -27,7 +27,7 @@ fn greet(server: &Server, name: &str, text: &str) {
     });
 }
 
-/// A page of the admin server of this operator.
+/// Returns a page of the admin server of this operator.
 fn page(operator: &Program, path: &str) -> String {
     let address = eventually("the admin pages are served", || {
         let log = operator.log();
@@ -79,7 +79,7 @@ fn it_runs_against_a_server_of_its_own_and_survives_its_death() {
     }
 }
 
-/// A kubeconfig with the token of the operator's account.
+/// Returns a kubeconfig with the token of the operator's account.
 fn kubeconfig_of_account(server: &Server, folder: &Path, account: &str) -> PathBuf {
     let token = server.kubectl(&["create", "token", account, "--namespace", HOME], "");
     let own = folder.join(format!("{account}.kubeconfig"));
@@ -170,7 +170,7 @@ fn rights_that_are_missing_are_named() {
         "{log}"
     );
     server.kubectl(&["apply", "-f", "-"], &greeting("one", "hello"));
-    // What was missing is granted while it runs.
+    // The missing right is granted while it runs.
     let whole = Command::new(example("greeting")).args(["manifests", "--namespace", HOME]).output().unwrap();
     server.kubectl(
         &["apply", "--server-side", "--force-conflicts", "-f", "-"],

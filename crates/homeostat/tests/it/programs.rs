@@ -10,10 +10,10 @@ use std::time::Duration;
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two looks at a condition.
+/// The interval between two checks of a condition.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Looks until there is something to see.
+/// Checks repeatedly until there is a result.
 #[track_caller]
 #[expect(
     clippy::disallowed_methods,
@@ -29,7 +29,7 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
     panic!("not within a minute: {what}");
 }
 
-/// A program built beside this test; built now if it is not there.
+/// Returns a program built next to this test; builds it if it does not exist.
 fn program(place: &str, build: &[&str]) -> PathBuf {
     let folder = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
     let program = folder.join(place);
@@ -42,7 +42,7 @@ fn program(place: &str, build: &[&str]) -> PathBuf {
     program
 }
 
-/// A running program; killed with its owner.
+/// A running program; killed when it is dropped.
 pub(crate) struct Program {
     child: Child,
     log: PathBuf,
@@ -55,29 +55,29 @@ impl Program {
         Self { child: command.spawn().unwrap(), log }
     }
 
-    /// What it has logged so far.
+    /// Returns what it has logged so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    /// Ends it well, and waits for that.
+    /// Stops it cleanly, and waits until it has ended.
     pub(crate) fn terminate(&mut self) {
         self.signal("TERM");
         self.child.wait().unwrap();
     }
 
-    /// Ends it without asking.
+    /// Kills it.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Stops its time, as a sleeping laptop or a frozen machine does.
+    /// Suspends it, like a sleeping laptop or a frozen machine.
     pub(crate) fn pause(&self) {
         self.signal("STOP");
     }
 
-    /// Lets it go on as if nothing had happened.
+    /// Resumes it.
     pub(crate) fn resume(&self) {
         self.signal("CONT");
     }
@@ -87,7 +87,7 @@ impl Program {
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success(), "{kill}");
     }
 
-    /// Is it still there?
+    /// Returns whether it is still running.
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
@@ -95,7 +95,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
+        // Both fail only if it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -117,12 +117,12 @@ pub(crate) fn operator(folder: &Path, name: &str, arguments: &[&str], variables:
     Program::start(command, log)
 }
 
-/// Where an example was built.
+/// Returns where an example was built.
 pub(crate) fn example(name: &str) -> PathBuf {
     program(&format!("examples/{name}"), &["--package", "homeostat", "--example", name])
 }
 
-/// Where the program `homeostat` was built.
+/// Returns where the program `homeostat` was built.
 pub(crate) fn homeostat() -> PathBuf {
     program("homeostat", &["--package", "homeostat-cli"])
 }
@@ -136,12 +136,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// In this folder, on any free port.
+    /// Starts it in this folder, on any free port.
     pub(crate) fn start(folder: &Path) -> Self {
         Self::listen(folder, "127.0.0.1:0", &[])
     }
 
-    /// With a node that runs this program for containers of the image.
+    /// Starts it with a node that runs this program for containers of the image.
     pub(crate) fn with_node(folder: &Path, image: &str, program: &Path) -> Self {
         Self::listen(folder, "127.0.0.1:0", &["--node", "--image", &format!("{image}={}", program.display())])
     }
@@ -159,47 +159,47 @@ impl Server {
         Self { program, kubeconfig, address: address.to_owned(), folder: folder.to_owned() }
     }
 
-    /// The control plane inside an operator.
+    /// Returns the control plane inside an operator.
     pub(crate) fn of_operator(program: Program, folder: &Path, kubeconfig: PathBuf) -> Self {
         Self { program, kubeconfig, address: String::new(), folder: folder.to_owned() }
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub(crate) fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// Comes back after it was killed, with its objects and at its address.
+    /// Restarts it after it was killed, with its objects and at its address.
     pub(crate) fn restart(&mut self) {
         let again = Self::listen(&self.folder, &self.address, &[]);
         *self = again;
     }
 
-    /// kubectl, as the administrator of this server.
+    /// Returns kubectl as the administrator of this server.
     pub(crate) fn administrator(&self) -> Kubectl {
         Kubectl { kubeconfig: self.kubeconfig.clone(), folder: self.folder.clone() }
     }
 
-    /// What kubectl prints; none when it fails.
+    /// Returns what kubectl prints; `None` if it fails.
     pub(crate) fn try_kubectl(&self, arguments: &[&str], input: &str) -> Option<String> {
         self.administrator().attempt(arguments, input)
     }
 
-    /// What kubectl prints.
+    /// Returns what kubectl prints.
     #[track_caller]
     pub(crate) fn kubectl(&self, arguments: &[&str], input: &str) -> String {
         self.administrator().run(arguments, input)
     }
 }
 
-/// kubectl with a kubeconfig; its complaints go to a file in the folder.
+/// kubectl with a kubeconfig; its errors go to a file in the folder.
 pub(crate) struct Kubectl {
     pub(crate) kubeconfig: PathBuf,
     pub(crate) folder: PathBuf,
 }
 
 impl Kubectl {
-    /// What it prints; none when it fails.
+    /// Returns what it prints; `None` if it fails.
     pub(crate) fn attempt(&self, arguments: &[&str], input: &str) -> Option<String> {
         let mut child = Command::new("kubectl")
             .arg("--kubeconfig")
@@ -215,7 +215,7 @@ impl Kubectl {
         output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
     }
 
-    /// What it prints.
+    /// Returns what it prints.
     #[track_caller]
     pub(crate) fn run(&self, arguments: &[&str], input: &str) -> String {
         self.attempt(arguments, input).unwrap_or_else(|| {

@@ -1,5 +1,5 @@
-//! Two replicas as two processes, one of them killed or frozen: the other takes over, and the journals of both show that
-//! no object was ever reconciled by two at once.
+//! Two replicas as two processes, one of which is killed or frozen: the other takes over, and the journals of both show
+//! that no object was ever reconciled by two at once.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,11 +10,11 @@ use jiff::Timestamp;
 
 use crate::programs::{Program, Server, eventually, operator};
 
-/// As many as there are shards: that a second replica would get none of them has a chance of one in 50 000.
+/// As many as there are shards: the probability that a second replica gets none of them is one in 50 000.
 const CHORES: usize = 24;
 const SHARDS: &str = "24";
 
-/// The lease expires so soon after a death.
+/// How soon the lease expires after a crash.
 const TERM_SECONDS: &str = "5";
 
 /// A replica and its journal.
@@ -24,7 +24,7 @@ struct Replica<'a> {
     name: &'static str,
 }
 
-/// When an object was reconciled: from, and until if it ended.
+/// When an object was reconciled: the start, and the end if there is one.
 type Spans = BTreeMap<Key, Vec<(Timestamp, Option<Timestamp>)>>;
 
 impl<'a> Replica<'a> {
@@ -42,7 +42,7 @@ impl<'a> Replica<'a> {
     fn spans(&self) -> Spans {
         let text = std::fs::read_to_string(self.folder.join(self.name)).unwrap_or_default();
         let mut spans = Spans::new();
-        // The last line of a killed process may be cut.
+        // The last line of a killed process may be truncated.
         for record in text.lines().filter_map(|line| serde_json::from_str::<Record>(line).ok()) {
             match record.entry {
                 Entry::Started { object, .. } => spans.entry(object).or_default().push((record.at, None)),
@@ -69,8 +69,8 @@ impl<'a> Replica<'a> {
     }
 }
 
-/// No object was reconciled by both at once; what a replica had under way when it was killed or frozen ended with that:
-/// it can write no more.
+/// Checks that no object was reconciled by both at once; the runs of a replica end when it is killed or frozen, because
+/// it can no longer write.
 #[track_caller]
 fn assert_no_overlap(killed: &Replica<'_>, death: Timestamp, other: &Replica<'_>) {
     let others = other.spans();
@@ -150,7 +150,7 @@ fn a_frozen_leader_wakes_up_without_its_right() {
     second.does_everything(clock.now());
     assert_no_overlap(&first, frozen, &second);
     let late = first.spans().into_values().flatten().filter(|(start, _)| *start > frozen).count();
-    // One key may have been taken and not yet noted when the time stopped.
+    // One key may have been taken but not yet recorded when the process was frozen.
     assert!(late <= 1, "{late} reconciles began after it woke up");
     assert!(first.program.is_running(), "it waits for its turn");
 }

@@ -1,4 +1,5 @@
-//! What tests are made of: it repeats exactly, it says what went wrong and where, and each fault is the fault it claims to be.
+//! The building blocks of tests: they repeat exactly, report what went wrong and where, and inject exactly the faults
+//! that they claim.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +9,7 @@ use homeostat::prelude::*;
 use homeostat::testing::{Cluster, Faults, InjectedFault, RequestVerb};
 use serde_json::json;
 
-/// Far beyond every limit of a client.
+/// Far beyond every timeout of a client.
 const LONG: Duration = Duration::from_secs(3600);
 
 fn map(name: &str) -> ConfigMap {
@@ -17,7 +18,7 @@ fn map(name: &str) -> ConfigMap {
     map
 }
 
-/// Every ConfigMap without `copy-` in its name has a copy of a random name, which fails at first.
+/// Every ConfigMap without `copy-` in its name gets a copy with a random name; the first attempt fails.
 fn copier() -> Operator {
     let maps = Controller::<ConfigMap>::new().labels("copy").reconcile(|map, cx| async move {
         let mut copy = ConfigMap::default();
@@ -29,7 +30,7 @@ fn copier() -> Operator {
     Operator::new("copies.demo.dev").control(maps)
 }
 
-/// A run with retries, requeues and names that chance gives.
+/// A run with retries, requeues and random names.
 async fn run(seed: u64) -> (Vec<String>, Vec<ConfigMap>) {
     let cluster = Cluster::builder().seed(seed).start().await;
     let operator = cluster.run(copier());
@@ -44,7 +45,7 @@ async fn run(seed: u64) -> (Vec<String>, Vec<ConfigMap>) {
     (records, cluster.list().await)
 }
 
-/// In a runtime of its own, as each test is.
+/// Runs it in its own runtime, like a separate test.
 fn run_alone(seed: u64) -> (Vec<String>, Vec<ConfigMap>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     runtime.unwrap().block_on(run(seed))
@@ -105,7 +106,8 @@ async fn an_operator_that_ends_is_told() {
     cluster.settle().await;
 }
 
-/// Creates a ConfigMap through a fault. Returns what the client heard (`None`: nothing) and whether it was made.
+/// Creates a ConfigMap through a fault. Returns the response to the client (`None` if there was none) and whether it
+/// was created.
 async fn create_through(fault: InjectedFault) -> (Option<kube::Result<ConfigMap>>, bool) {
     let cluster = Cluster::start().await;
     let faults = Faults::default();

@@ -15,11 +15,14 @@ use serde_json::{Value, json};
 
 use super::AdminPage;
 use crate::error::Error;
-use crate::request::{RequestLabel, call};
+use crate::request::{RequestLabel, send_request};
 use crate::shared::OperatorShared;
 
 /// Where the journal is served.
 pub(crate) const JOURNAL_PATH: &str = "/journal";
+
+/// The header of a question from a caller who keeps their own credentials to themselves: a token for this operator only.
+pub(crate) const CALLER_TOKEN_HEADER: &str = "homeostat-caller-token";
 
 /// Other objects for which the server is asked in one answer; records about more are left out.
 const REVIEWS_MAX: usize = 50;
@@ -31,13 +34,13 @@ pub(super) async fn page(shared: &OperatorShared, headers: &HeaderMap, query: Op
             format!("try {JOURNAL_PATH}?group=GROUP&resource=RESOURCE&namespace=NAMESPACE&name=NAME\n");
         return AdminPage::text(StatusCode::BAD_REQUEST, usage);
     };
-    let Some(token) = bearer(headers) else {
+    let Some(token) = caller_token(shared, headers) else {
         return AdminPage::text(
             StatusCode::UNAUTHORIZED,
             "send a token of the cluster: authorization: Bearer TOKEN\n",
         );
     };
-    match answer(shared, token, &object).await {
+    match answer(shared, &token, &object).await {
         Ok(page) => page,
         Err(error) => {
             let text = format!("the API server was not asked who you are and what you may read: {error}\n");
@@ -46,7 +49,7 @@ pub(super) async fn page(shared: &OperatorShared, headers: &HeaderMap, query: Op
     }
 }
 
-async fn answer(shared: &OperatorShared, token: &str, object: &Key) -> Result<AdminPage, Error> {
+async fn answer(shared: &OperatorShared, token: &CallerToken<'_>, object: &Key) -> Result<AdminPage, Error> {
     let Some(user) = review_token(shared, token).await? else {
         return Ok(AdminPage::text(StatusCode::UNAUTHORIZED, "the API server does not know this token\n"));
     };
@@ -66,37 +69,50 @@ async fn answer(shared: &OperatorShared, token: &str, object: &Key) -> Result<Ad
         |record: &Record| record.entry.mentioned().iter().all(|key| verdicts.get(key) == Some(&true));
     let journal = OperatorJournal {
         operator: shared.name.to_string(),
-        records: records.into_iter().filter(may_see).chain(failing_watch(shared, object)).collect(),
+        records: records.into_iter().filter(may_see).chain(watch_state(shared, object)).collect(),
         since: reach.since.filter(|_| reach.dropped > 0),
         dropped: reach.dropped,
+        started: Some(reach.started),
     };
     let text = serde_json::to_string(&journal).unwrap_or_default();
     Ok(AdminPage { code: StatusCode::OK, content_type: "application/json", text })
 }
 
-/// Returns that the watch of the object's kind fails, if it does: then nothing is known about the object.
-fn failing_watch(shared: &OperatorShared, object: &Key) -> Option<Record> {
+/// Returns that the object's kind is watched, and whether that fails: then nothing is known about the object.
+fn watch_state(shared: &OperatorShared, object: &Key) -> Option<Record> {
     let caches = shared.caches.all().into_iter();
-    let mut caches = caches.filter(|(_, cache)| {
+    let caches = caches.filter(|(_, cache)| {
         let info = cache.info();
         info.group == object.group() && info.plural == object.resource()
     });
-    caches.find_map(|(_, cache)| {
-        let state = cache.freshness().state;
-        let resource = cache.info().resource.clone();
-        let is_failing = matches!(state, WatchState::Failing { .. });
-        let record = || Record {
-            at: shared.clock.now(),
-            source: shared.name.clone(),
-            entry: Entry::Watched { resource, state },
-        };
-        is_failing.then(record)
-    })
+    let states: Vec<(String, WatchState)> =
+        caches.map(|(_, cache)| (cache.info().resource.clone(), cache.freshness().state)).collect();
+    let failing = states.iter().find(|(_, state)| matches!(state, WatchState::Failing { .. }));
+    let (resource, state) = failing.or(states.first())?.clone();
+    let entry = Entry::Watched { resource, state };
+    Some(Record { at: shared.clock.now(), source: shared.name.clone(), entry })
 }
 
 /// Returns whether a key names an external resource, which belongs to the object itself.
 fn is_outside(key: &Key) -> bool {
     key.group() == "outside"
+}
+
+/// A token that says who asks.
+enum CallerToken<'a> {
+    /// The caller's own, from this machine.
+    Own(&'a str),
+    /// One for this operator and nobody else, by any of these names.
+    ForAudiences(&'a str, Vec<String>),
+}
+
+/// Returns the token of a question; one for this operator counts first.
+fn caller_token<'a>(shared: &OperatorShared, headers: &'a HeaderMap) -> Option<CallerToken<'a>> {
+    if let Some(token) = headers.get(CALLER_TOKEN_HEADER) {
+        let audiences = shared.admin_address.as_ref()?.audiences();
+        return token.to_str().ok().map(|token| CallerToken::ForAudiences(token, audiences));
+    }
+    bearer(headers).map(CallerToken::Own)
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -116,13 +132,25 @@ fn parse_query(query: &str) -> Option<Key> {
     (!key.resource().is_empty() && !key.name().is_empty() && key.is_well_formed()).then_some(key)
 }
 
-/// Asks the server whose token it is; `None` if it is nobody's.
-async fn review_token(shared: &OperatorShared, token: &str) -> Result<Option<Value>, Error> {
-    let question = json!({
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
-    });
+/// Asks the server which user the token belongs to; `None` if it is invalid.
+async fn review_token(shared: &OperatorShared, token: &CallerToken<'_>) -> Result<Option<Value>, Error> {
+    let spec = match token {
+        CallerToken::Own(token) => json!({"token": token}),
+        CallerToken::ForAudiences(token, audiences) => json!({"token": token, "audiences": audiences}),
+    };
+    let question = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec});
     let answer = ask(shared, "/apis/authentication.k8s.io/v1/tokenreviews", &question).await?;
-    let is_known = answer["status"]["authenticated"] == true;
+    // A server that knows nothing of audiences names none, and its answer does not count.
+    let is_meant = match token {
+        CallerToken::Own(_) => true,
+        CallerToken::ForAudiences(_, audiences) => {
+            let meant = answer["status"]["audiences"].as_array();
+            meant.is_some_and(|meant| {
+                meant.iter().any(|one| audiences.iter().any(|audience| one == audience.as_str()))
+            })
+        }
+    };
+    let is_known = is_meant && answer["status"]["authenticated"] == true;
     Ok(is_known.then(|| answer["status"]["user"].clone()))
 }
 
@@ -155,7 +183,7 @@ async fn ask(shared: &OperatorShared, path: &str, question: &Value) -> Result<Va
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(question.to_string().into_bytes())
         .map_err(|error| Error::Invalid(error.to_string()))?;
-    call(&shared.client, RequestLabel { verb: "ask", target: path }, Ok(request)).await
+    send_request(&shared.client, RequestLabel { verb: "ask", target: path }, Ok(request)).await
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use homeostat_core::journal::{
-    Entry, FaultClass, HandlerOutcome, Next, Record, Source, WatchState, WriteOutcome,
+    Entry, FaultClass, HandlerOutcome, Record, RequestedNext, Source, WatchState, WriteOutcome,
 };
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -313,7 +313,12 @@ impl Metrics {
             Entry::Surveyed { world, things, owned, leaks, withheld, .. } => {
                 self.families.note_survey(world, [*things, *owned, *leaks], withheld.is_some());
             }
-            Entry::Observed { .. } | Entry::Panicked { .. } | Entry::Read { .. } | Entry::Watched { .. } => {}
+            Entry::ControllerStarted { .. }
+            | Entry::Observed { .. }
+            | Entry::Panicked { .. }
+            | Entry::Read { .. }
+            | Entry::Watched { .. }
+            | Entry::SurveyFailed { .. } => {}
         }
     }
 
@@ -360,12 +365,12 @@ impl ControllerMetrics {
         self.work_time.observe(took.as_secs_f64());
     }
 
-    fn settled(&self, next: Next, took: Duration) {
+    fn settled(&self, next: RequestedNext, took: Duration) {
         self.ended(took);
         match next {
-            Next::AwaitChange | Next::Gone => self.success.inc(),
-            Next::Requeue { after: Duration::ZERO } => self.requeue.inc(),
-            Next::Requeue { .. } => self.requeue_after.inc(),
+            RequestedNext::AwaitChange | RequestedNext::Gone => self.success.inc(),
+            RequestedNext::Requeue { after: Duration::ZERO } => self.requeue.inc(),
+            RequestedNext::Requeue { .. } => self.requeue_after.inc(),
         };
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use homeostat_core::journal::WatchState;
 use http::{HeaderMap, Request, Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -22,9 +22,12 @@ use tokio::task::{AbortHandle, JoinSet};
 
 mod journal_page;
 mod metrics;
+mod pages;
 
-pub(crate) use journal_page::JOURNAL_PATH;
+pub(crate) use journal_page::{CALLER_TOKEN_HEADER, JOURNAL_PATH};
 use metrics::{CacheReading, Metrics, MetricsReading, QueueReading};
+pub use pages::{AdminBody, AdminPages, AdminPagesContext};
+pub(crate) use pages::{MakeAdminPages, client_without_credentials};
 
 use crate::cache::caches::Caches;
 use crate::controller::assemble::AssembledController;
@@ -276,10 +279,12 @@ impl AdminPage {
         Self { code, content_type: "text/plain; charset=utf-8", text: text.into() }
     }
 
-    fn response(self) -> Response<Full<Bytes>> {
+    fn response(self) -> Response<AdminBody> {
         let response =
             Response::builder().status(self.code).header(http::header::CONTENT_TYPE, self.content_type);
-        response.body(Full::from(self.text)).expect("a code, a header and a text make a response")
+        response
+            .body(Full::<Bytes>::from(self.text).boxed_unsync())
+            .expect("a code, a header and a text make a response")
     }
 }
 
@@ -316,13 +321,12 @@ impl Admin {
     }
 }
 
-/// Returns the address to announce: this machine's loopback address, if the server listens on all addresses.
-pub(crate) fn announced_address(listener: &TcpListener) -> Option<String> {
-    listener.local_addr().ok().map(|address| format!("http://{address}"))
-}
-
 /// Serves until dropped.
-pub(crate) async fn serve(listener: TcpListener, admin_state: Arc<AdminState>) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    admin_state: Arc<AdminState>,
+    pages: Option<Arc<dyn AdminPages>>,
+) {
     let mut connections = JoinSet::new();
     let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
     loop {
@@ -338,7 +342,11 @@ pub(crate) async fn serve(listener: TcpListener, admin_state: Arc<AdminState>) {
                 {
                     oldest.abort();
                 }
-                oldest_first.push_back(connections.spawn(serve_connection(stream, admin_state.clone())));
+                oldest_first.push_back(connections.spawn(serve_connection(
+                    stream,
+                    admin_state.clone(),
+                    pages.clone(),
+                )));
             }
             Some(_) = connections.join_next() => {}
         }
@@ -346,17 +354,34 @@ pub(crate) async fn serve(listener: TcpListener, admin_state: Arc<AdminState>) {
 }
 
 /// Serves one connection until it ends.
-async fn serve_connection(stream: TcpStream, admin_state: Arc<AdminState>) {
-    let service = service_fn(move |request| {
-        let admin_state = admin_state.clone();
-        async move { Ok::<_, Infallible>(respond(&admin_state, &request).await) }
+async fn serve_connection(
+    stream: TcpStream,
+    admin_state: Arc<AdminState>,
+    pages: Option<Arc<dyn AdminPages>>,
+) {
+    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+        let (admin_state, pages) = (admin_state.clone(), pages.clone());
+        async move {
+            let request = request.map(drop);
+            let response = match pages.filter(|_| !is_own_path(request.uri().path())) {
+                Some(pages) => pages.answer(request).await,
+                None => respond(&admin_state, &request).await,
+            };
+            Ok::<_, Infallible>(response)
+        }
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(REQUEST_MAX);
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn respond<B>(admin_state: &AdminState, request: &Request<B>) -> Response<Full<Bytes>> {
+/// Returns whether a path is one of the admin server's own.
+fn is_own_path(path: &str) -> bool {
+    let first = path.trim_matches('/').split('/').next().unwrap_or_default();
+    ["metrics", "healthz", "livez", "readyz", "journal"].contains(&first)
+}
+
+async fn respond(admin_state: &AdminState, request: &Request<()>) -> Response<AdminBody> {
     let accept = request.headers().get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
     let wants_json = accept.is_some_and(|accept| accept.contains("application/json"));
     let format = if wants_json { PageFormat::Json } else { PageFormat::Text };
@@ -371,7 +396,7 @@ async fn respond<B>(admin_state: &AdminState, request: &Request<B>) -> Response<
 
 #[cfg(test)]
 mod tests {
-    use homeostat_core::journal::{Cause, Entry, Next};
+    use homeostat_core::journal::{Cause, Entry, RequestedNext};
     use homeostat_core::{Clock, Key};
     use k8s_openapi::api::core::v1::ConfigMap;
 
@@ -427,7 +452,7 @@ mod tests {
             failures: 0,
             waited: took,
         });
-        record(Entry::Settled { object, next: Next::AwaitChange, took });
+        record(Entry::Settled { object, next: RequestedNext::AwaitChange, took });
         let text = admin_state.answer("/metrics").text;
         for line in [
             "controller_runtime_reconcile_total{controller=\"maps\",result=\"success\"} 1",

@@ -10,7 +10,7 @@ use homeostat_core::Entropy;
 use homeostat_core::journal::Source;
 use kube::Client;
 
-use super::watch_feed::{Feed, feed_cache};
+use super::watch_loop::{WatchLoop, feed_cache};
 use super::{Index, ObjectCache};
 use crate::journal::Journal;
 use crate::kind::{Kind, KindInfo};
@@ -30,7 +30,7 @@ impl FeedDependencies {
     pub(crate) fn feed(&self, cache: ObjectCache, scope: Scope) -> BoxFuture<'static, ()> {
         let Self { client, journal, source, entropy } = self.clone();
         cache.report_to(journal.clone(), source.clone());
-        Box::pin(feed_cache(Feed {
+        Box::pin(feed_cache(WatchLoop {
             client,
             cache,
             scope,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use homeostat_core::Revision;
 
-use super::object_delta::Writer;
+use super::object_delta::WritingRun;
 use crate::kind::object::Object;
 
 /// How many writes to one object may wait for the watch. Beyond that the oldest are forgotten and count as someone
@@ -28,7 +28,7 @@ pub(super) struct Entry {
 struct Overlay {
     state: Laid,
     /// Our writes that the watch has not shown, oldest first.
-    unseen: Vec<(Revision, Writer)>,
+    unseen: Vec<(Revision, WritingRun)>,
 }
 
 /// A state that we know and the watch has not shown.
@@ -58,7 +58,7 @@ impl Entry {
     }
 
     /// Takes in a state that the watch shows. Returns which run wrote it, if it is the outcome of a write of ours.
-    pub(super) fn observe(&mut self, object: Option<Arc<Object>>, revision: Revision) -> Option<Writer> {
+    pub(super) fn observe(&mut self, object: Option<Arc<Object>>, revision: Revision) -> Option<WritingRun> {
         let mut writer = None;
         if let Some(overlay) = &mut self.overlay {
             let own = overlay.unseen.iter().find(|(own, _)| *own == revision);
@@ -79,7 +79,7 @@ impl Entry {
 
     /// Takes in a state that we wrote, which the watch may never show. If it is older than what is known, it is only
     /// remembered as ours.
-    pub(super) fn wrote(&mut self, object: Option<Arc<Object>>, revision: Revision, writer: Writer) {
+    pub(super) fn wrote(&mut self, object: Option<Arc<Object>>, revision: Revision, writer: WritingRun) {
         if revision <= self.revision {
             return;
         }

@@ -21,7 +21,7 @@ use crate::kind::object::Object;
 use crate::watch::Scope;
 
 /// A consumer of the changes, which may fall behind.
-pub(crate) trait Reader: Send + Sync {
+pub(crate) trait BoundedSubscriber: Send + Sync {
     /// Returns whether it has no room for more now.
     fn is_full(&self) -> bool;
 
@@ -33,7 +33,7 @@ pub(crate) trait Reader: Send + Sync {
 #[derive(Default)]
 pub(super) struct EventOnly {
     keeps_nothing: AtomicBool,
-    readers: RwLock<Vec<Arc<dyn Reader>>>,
+    readers: RwLock<Vec<Arc<dyn BoundedSubscriber>>>,
     relist: Notify,
 }
 
@@ -68,7 +68,7 @@ impl ObjectCache {
     }
 
     /// Makes the watch wait for this reader, as long as nothing is kept.
-    pub(crate) fn add_reader(&self, reader: Arc<dyn Reader>) {
+    pub(crate) fn add_reader(&self, reader: Arc<dyn BoundedSubscriber>) {
         self.0.event_only.readers.write().unwrap_or_else(PoisonError::into_inner).push(reader);
     }
 
@@ -79,7 +79,7 @@ impl ObjectCache {
         }
     }
 
-    fn full_reader(&self) -> Option<Arc<dyn Reader>> {
+    fn full_reader(&self) -> Option<Arc<dyn BoundedSubscriber>> {
         let readers = self.0.event_only.readers.read().unwrap_or_else(PoisonError::into_inner);
         readers.iter().find(|reader| reader.is_full()).cloned()
     }

@@ -12,7 +12,7 @@ use homeostat_core::Key;
 
 use super::{Cache, ObjectCache};
 use crate::kind::Kind;
-use crate::kind::object::{Object, all_typed, typed};
+use crate::kind::object::{Object, downcast_object, downcast_objects};
 use crate::panics::catch_panic;
 
 /// What an index does when the visible state of an object changes.
@@ -86,12 +86,13 @@ impl<K: Kind, V: Hash + Eq + Send + Sync + 'static> Index<K, V> {
     /// Returns the objects with this value and their keys, in order.
     pub(crate) fn entries(&self, value: &V) -> Vec<(Key, Arc<K>)> {
         let keys = self.keys(value).into_iter();
-        keys.filter_map(|key| self.inner.cache.get(&key).map(|object| (key, typed(object)))).collect()
+        keys.filter_map(|key| self.inner.cache.get(&key).map(|object| (key, downcast_object(object))))
+            .collect()
     }
 
     /// Returns the objects with this value, in order of their keys.
     pub fn get(&self, value: &V) -> Vec<Arc<K>> {
-        all_typed(self.inner.get(value))
+        downcast_objects(self.inner.get(value))
     }
 }
 

@@ -21,30 +21,30 @@ use homeostat_core::{Key, Revision};
 use tokio::sync::watch;
 
 pub(crate) mod caches;
-mod coverage;
 mod dependents;
 mod entry;
 mod event_only;
 mod index;
 mod notify_subscribers;
 mod object_delta;
+mod scope_filter;
 #[cfg(test)]
 mod tests;
 mod typed_cache;
 mod unanswered_write;
-mod watch_feed;
+mod watch_loop;
 
-use coverage::Coverage;
 use dependents::DependentsByOwner;
 use entry::Entry;
+pub(crate) use event_only::BoundedSubscriber;
 use event_only::EventOnly;
-pub(crate) use event_only::Reader;
 pub use index::Index;
 use index::IndexUpdate;
 pub(crate) use index::ObjectIndex;
 pub use object_delta::Delta;
 use object_delta::sort_of;
-pub(crate) use object_delta::{ObjectDelta, ShownBy, Writer};
+pub(crate) use object_delta::{ObjectDelta, ShownBy, WritingRun};
+use scope_filter::ScopeFilter;
 pub use typed_cache::Cache;
 pub(crate) use unanswered_write::UnansweredWrite;
 
@@ -69,8 +69,8 @@ struct CacheShared {
     quarantine_subscribers: RwLock<Vec<QuarantineSubscriber>>,
     dependents: DependentsByOwner,
     /// Our writes in progress, by object.
-    writing: Mutex<HashMap<Key, Vec<Writer>>>,
-    coverage: Coverage,
+    writing: Mutex<HashMap<Key, Vec<WritingRun>>>,
+    coverage: ScopeFilter,
     /// Where panics of the user's code are recorded.
     reporter: OnceLock<(Journal, Source)>,
     freshness: watch::Sender<Freshness>,
@@ -133,7 +133,7 @@ impl ObjectCache {
             quarantine_subscribers: RwLock::default(),
             dependents: DependentsByOwner::default(),
             writing: Mutex::default(),
-            coverage: Coverage::of_scope(scope),
+            coverage: ScopeFilter::of_scope(scope),
             reporter: OnceLock::new(),
             freshness,
             event_only: EventOnly::default(),
@@ -320,17 +320,17 @@ impl ObjectCache {
     }
 
     /// Records that this run is writing to this object until the guard is dropped.
-    pub(crate) fn writing(&self, key: &Key, writer: Writer) -> UnansweredWrite {
+    pub(crate) fn writing(&self, key: &Key, writer: WritingRun) -> UnansweredWrite {
         self.writes_under_way().entry(key.clone()).or_default().push(writer.clone());
         UnansweredWrite { cache: self.clone(), key: key.clone(), writer }
     }
 
-    fn writes_under_way(&self) -> MutexGuard<'_, HashMap<Key, Vec<Writer>>> {
+    fn writes_under_way(&self) -> MutexGuard<'_, HashMap<Key, Vec<WritingRun>>> {
         self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores a state that this run wrote: readers see it from now on.
-    pub(crate) fn wrote(&self, object: Arc<Object>, writer: Writer) {
+    pub(crate) fn wrote(&self, object: Arc<Object>, writer: WritingRun) {
         let (key, revision) = (self.0.info.key_of(object.meta()), object.revision());
         let is_covered = self.0.coverage.includes(self.0.info, object.meta());
         let mut state = self.write();

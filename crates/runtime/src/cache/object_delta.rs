@@ -11,7 +11,7 @@ use homeostat_core::journal::{Change, Source};
 use homeostat_core::{Key, Revision};
 
 use crate::kind::Kind;
-use crate::kind::object::{Object, typed};
+use crate::kind::object::{Object, downcast_object};
 
 /// One change of one object.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct Delta<K> {
 impl<K: Kind> Delta<K> {
     pub(super) fn from_erased(delta: &ObjectDelta) -> Self {
         let ObjectDelta { key, old, new, change, revision, .. } = delta.clone();
-        Self { key, old: old.map(typed), new: new.map(typed), change, revision }
+        Self { key, old: old.map(downcast_object), new: new.map(downcast_object), change, revision }
     }
 }
 
@@ -46,9 +46,9 @@ pub(crate) struct ObjectDelta {
     pub(crate) change: Change,
     pub(crate) revision: Revision,
     /// The run of ours that wrote it.
-    pub(crate) writer: Option<Writer>,
+    pub(crate) writer: Option<WritingRun>,
     /// The runs that are writing to this object: this change may be one of those writes, seen before its answer.
-    pub(crate) writing: Vec<Writer>,
+    pub(crate) writing: Vec<WritingRun>,
 }
 
 impl ObjectDelta {
@@ -65,12 +65,12 @@ impl ObjectDelta {
 
 /// A run that writes: its controller, and the object it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Writer {
+pub(crate) struct WritingRun {
     pub(crate) source: Source,
     pub(crate) object: Key,
 }
 
-impl Writer {
+impl WritingRun {
     fn is(&self, source: &Source, object: &Key) -> bool {
         self.source == *source && self.object == *object
     }

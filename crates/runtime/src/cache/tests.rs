@@ -32,7 +32,7 @@ fn at(object: Option<Arc<ConfigMap>>) -> Option<u64> {
     object.map(|object| revision_of(&*object).get())
 }
 
-/// Returns what the subscribers are told, in short: change, key, old and new revision.
+/// Summarizes what the subscribers observe: change, key, old and new revision.
 fn told(cache: &Cache<ConfigMap>) -> Arc<Mutex<Vec<String>>> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let log = told.clone();
@@ -53,7 +53,7 @@ fn told(cache: &Cache<ConfigMap>) -> Arc<Mutex<Vec<String>>> {
 
 /// A run of the object itself wrote this.
 fn wrote(cache: &Cache<ConfigMap>, object: ConfigMap) {
-    let writer = Writer { source: "test".into(), object: key_of(&object) };
+    let writer = WritingRun { source: "test".into(), object: key_of(&object) };
     cache.wrote(object, writer);
 }
 
@@ -167,7 +167,7 @@ fn a_write_is_an_echo_only_to_the_run_that_wrote() {
     let cache = new_cache(&Scope::default());
     listed(&cache, vec![map("x", 1, "")], 1);
     let (x, y) = (key::<ConfigMap>("a", "x"), key::<ConfigMap>("a", "y"));
-    cache.wrote(map("x", 5, ""), Writer { source: "one".into(), object: y.clone() });
+    cache.wrote(map("x", 5, ""), WritingRun { source: "one".into(), object: y.clone() });
     let delta = cache.erased().observe(x.clone(), Arc::new(map("x", 5, "")), ShownBy::Watch).unwrap();
     assert!(delta.is_echo_for(&"one".into(), &y));
     assert!(!delta.is_echo_for(&"one".into(), &x), "another object's run");

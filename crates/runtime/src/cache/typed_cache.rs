@@ -8,9 +8,9 @@ use std::sync::Arc;
 use homeostat_core::{Key, Revision};
 use tokio::sync::watch;
 
-use super::{Delta, Freshness, Index, ObjectCache, Writer};
+use super::{Delta, Freshness, Index, ObjectCache, WritingRun};
 use crate::kind::Kind;
-use crate::kind::object::{all_typed, typed};
+use crate::kind::object::{downcast_object, downcast_objects};
 
 /// A handle on the cache of one kind. Cheap to clone; all clones see the same objects.
 pub struct Cache<K: Kind> {
@@ -36,22 +36,22 @@ impl<K: Kind> Cache<K> {
 
     /// Returns the object with this key, our own writes included.
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
-        self.inner.get(key).map(typed)
+        self.inner.get(key).map(downcast_object)
     }
 
     /// Returns every object, in order of their keys.
     pub fn list(&self) -> Vec<Arc<K>> {
-        all_typed(self.inner.list())
+        downcast_objects(self.inner.list())
     }
 
     /// Returns every object and its key, in no order: sorting a hundred thousand costs more than most uses of them.
     pub(crate) fn entries(&self) -> Vec<(Key, Arc<K>)> {
-        self.inner.entries().into_iter().map(|(key, object)| (key, typed(object))).collect()
+        self.inner.entries().into_iter().map(|(key, object)| (key, downcast_object(object))).collect()
     }
 
     /// Returns the objects that name this uid among their owners, in order of their keys.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<K>> {
-        all_typed(self.inner.owned_by(uid))
+        downcast_objects(self.inner.owned_by(uid))
     }
 
     /// Builds an index of the objects by the values `values` finds in each.
@@ -104,7 +104,7 @@ impl<K: Kind> Cache<K> {
     }
 
     /// Stores a state that this run wrote: readers see it from now on.
-    pub(crate) fn wrote(&self, object: K, writer: Writer) {
+    pub(crate) fn wrote(&self, object: K, writer: WritingRun) {
         self.inner.wrote(Arc::new(object), writer);
     }
 }

@@ -2,13 +2,13 @@
 
 use homeostat_core::Key;
 
-use super::{ObjectCache, Writer};
+use super::{ObjectCache, WritingRun};
 
 /// A write of ours in progress.
 pub(crate) struct UnansweredWrite {
     pub(super) cache: ObjectCache,
     pub(super) key: Key,
-    pub(super) writer: Writer,
+    pub(super) writer: WritingRun,
 }
 
 impl Drop for UnansweredWrite {

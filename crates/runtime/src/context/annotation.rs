@@ -10,7 +10,7 @@ use homeostat_core::FieldDiff;
 use homeostat_core::journal::{Verb, WriteOutcome};
 use serde_json::{Value, json};
 
-use super::Run;
+use super::ReconcileRun;
 use super::json_requests::{JsonPatch, escaped, is_stale};
 use crate::error::Error;
 use crate::kind::object::Object;
@@ -27,7 +27,7 @@ pub(crate) struct AnnotationChange<'a> {
     pub(crate) new: &'a str,
 }
 
-impl Run {
+impl ReconcileRun {
     /// Changes an annotation. It is an error if someone else changed it before, but not if the object is gone.
     pub(crate) async fn annotate(&self, annotation: AnnotationChange<'_>) -> Result<(), Error> {
         let (controller, key) = (&self.controller, &self.key);

@@ -19,10 +19,10 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::object_ownership::ObjectOwnership;
-use super::{Context, Run};
+use super::{Context, ReconcileRun};
 use crate::error::Error;
 use crate::json_diff::{differences, without_nulls};
-use crate::kind::object::{Object, typed};
+use crate::kind::object::{Object, downcast_object};
 use crate::kind::{Kind, KindInfo, info};
 use crate::request::{RequestLabel, call_object};
 use crate::rights::declared_writes::WriteVerb;
@@ -92,11 +92,11 @@ impl<K: Kind> Context<K> {
             ApplyPlan::Unchanged(object) => object,
             ApplyPlan::Changed(prepared) => self.run.apply(prepared, stranger).await?,
         };
-        Ok(typed(object))
+        Ok(downcast_object(object))
     }
 }
 
-impl Run {
+impl ReconcileRun {
     /// Makes our object an owner.
     fn add_owner(&self, info: &KindInfo, desired: &mut ObjectMeta) -> Result<(), Error> {
         let reference = self.owner_reference(info, desired)?;
@@ -112,7 +112,7 @@ impl Run {
         let Some(current) = self.find_unchanged(&prepared, desired) else {
             return Ok(ApplyPlan::Changed(prepared));
         };
-        self.note(Verb::Apply, &prepared.key, WriteOutcome::Skipped);
+        self.record_write(Verb::Apply, &prepared.key, WriteOutcome::Skipped);
         Ok(ApplyPlan::Unchanged(current))
     }
 
@@ -153,6 +153,9 @@ impl Run {
 
     /// Returns what a configuration changes in the object as far as it is known here; empty if the object is unknown.
     fn apply_diff(&self, prepared: &Prepared) -> FieldDiff {
+        if !self.controller.operator.journal.is_kept() {
+            return FieldDiff::default();
+        }
         let known = self.cache(prepared.info).ok().and_then(|cache| cache.get(&prepared.key));
         let actual = known.and_then(|known| known.to_json().ok());
         actual.map(|actual| FieldDiff::toward(&prepared.key, &actual, &prepared.body)).unwrap_or_default()
@@ -256,15 +259,15 @@ impl Run {
         self.controller.refuse_if_deposed(&self.claim, &self.key, verb, target)
     }
 
-    pub(super) fn note(&self, verb: Verb, target: &Key, outcome: WriteOutcome) {
-        self.controller.note(&self.key, verb, target, outcome);
+    pub(super) fn record_write(&self, verb: Verb, target: &Key, outcome: WriteOutcome) {
+        self.controller.record_write(&self.key, verb, target, outcome);
     }
 
     pub(super) fn note_diff(&self, verb: Verb, target: &Key, outcome: WriteOutcome, diff: FieldDiff) {
         self.controller.note_diff(&self.key, verb, target, outcome, diff);
     }
 
-    pub(super) fn record_failure<T>(
+    pub(crate) fn record_failure<T>(
         &self,
         verb: Verb,
         target: &Key,

@@ -5,26 +5,26 @@ use std::sync::Arc;
 
 use homeostat_core::journal::{Entry, WatchState};
 
-use super::{Context, Run};
+use super::{Context, ReconcileRun};
 use crate::cache::ObjectCache;
 use crate::error::Error;
-use crate::kind::object::{Object, all_typed, typed};
-use crate::kind::{Kind, KindInfo, Target, info};
+use crate::kind::object::{Object, downcast_object, downcast_objects};
+use crate::kind::{Kind, KindInfo, ObjectName, info};
 
 impl<K: Kind> Context<K> {
     /// Returns the object with this name (in our namespace) or this namespace and name.
-    pub fn get<T: Kind>(&self, target: impl Into<Target>) -> Result<Option<Arc<T>>, Error> {
-        Ok(self.run.get(info::<T>(), &target.into())?.map(typed))
+    pub fn get<T: Kind>(&self, target: impl Into<ObjectName>) -> Result<Option<Arc<T>>, Error> {
+        Ok(self.run.get(info::<T>(), &target.into())?.map(downcast_object))
     }
 
     /// Returns every object of this kind that the operator watches, in order of namespace and name.
     pub fn list<T: Kind>(&self) -> Result<Vec<Arc<T>>, Error> {
-        Ok(all_typed(self.run.synced(info::<T>())?.list()))
+        Ok(downcast_objects(self.run.synced(info::<T>())?.list()))
     }
 
     /// Returns the objects of this kind that name ours as an owner, in order of their names.
     pub fn owned<T: Kind>(&self) -> Result<Vec<Arc<T>>, Error> {
-        Ok(all_typed(self.run.owned(info::<T>())?))
+        Ok(downcast_objects(self.run.owned(info::<T>())?))
     }
 
     /// Returns the objects of this kind with this value in the index declared by
@@ -43,8 +43,8 @@ impl<K: Kind> Context<K> {
     }
 }
 
-impl Run {
-    fn get(&self, info: &KindInfo, target: &Target) -> Result<Option<Arc<Object>>, Error> {
+impl ReconcileRun {
+    fn get(&self, info: &KindInfo, target: &ObjectName) -> Result<Option<Arc<Object>>, Error> {
         let key = info.target_key(target, self.key.namespace());
         let found = self.synced(info)?.get(&key);
         let revision = found.as_ref().map(|object| object.revision());

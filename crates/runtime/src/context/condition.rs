@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub struct StandardStatus {
     /// The conditions of the object.
+    ///
+    /// The schema declares them as a map by type, so that several writers can apply conditions of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
     /// The generation of the spec that this status refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]

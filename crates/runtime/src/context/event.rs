@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Context, Run};
+use super::{Context, ReconcileRun};
 use crate::events::{EventNote, Severity};
 use crate::kind::Kind;
 
@@ -14,14 +14,14 @@ impl<K: Kind> Context<K> {
     }
 }
 
-impl Run {
+impl ReconcileRun {
     /// Records an event about the object.
     pub(crate) fn event(&self, severity: Severity, reason: &str, message: String) {
         if severity == Severity::Warning {
             self.has_warned.store(true, Ordering::Relaxed);
         }
         let about = self.info().object_reference(self.object.meta());
-        self.controller.operator.recorder.note(EventNote {
+        self.controller.operator.recorder.send_event(EventNote {
             about,
             severity,
             reason: reason.to_owned(),

@@ -63,7 +63,7 @@ impl ControllerShared {
     /// Records a warning event about an object.
     pub(super) fn warn_of(&self, about: ObjectReference, reason: &str, message: String) {
         let reason = reason.to_owned();
-        self.operator.recorder.note(EventNote { about, severity: Severity::Warning, reason, message });
+        self.operator.recorder.send_event(EventNote { about, severity: Severity::Warning, reason, message });
     }
 }
 

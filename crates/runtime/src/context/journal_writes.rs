@@ -16,11 +16,13 @@ impl ControllerShared {
         verb: Verb,
         target: &Key,
     ) -> Result<(), Error> {
-        claim.refuse_if_deposed(target).inspect_err(|_| self.note(object, verb, target, WriteOutcome::Fenced))
+        claim
+            .refuse_if_deposed(target)
+            .inspect_err(|_| self.record_write(object, verb, target, WriteOutcome::Fenced))
     }
 
     /// Records the result of a write for this object.
-    pub(super) fn note(&self, object: &Key, verb: Verb, target: &Key, outcome: WriteOutcome) {
+    pub(super) fn record_write(&self, object: &Key, verb: Verb, target: &Key, outcome: WriteOutcome) {
         self.note_diff(object, verb, target, outcome, FieldDiff::default());
     }
 
@@ -46,7 +48,7 @@ impl ControllerShared {
         answer: Result<T, Error>,
     ) -> Result<T, Error> {
         if let Err(error) = &answer {
-            self.note(object, verb, target, WriteOutcome::Failed { error: error.to_string() });
+            self.record_write(object, verb, target, WriteOutcome::Failed { error: error.to_string() });
         }
         answer
     }

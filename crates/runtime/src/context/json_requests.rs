@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::kind::KindInfo;
-use crate::request::{Built, Decode, RequestLabel, call, call_as};
+use crate::request::{Built, Decode, RequestLabel, call_as, send_request};
 use crate::shared::ControllerShared;
 use crate::shared::OperatorShared;
 
@@ -47,7 +47,7 @@ pub(super) async fn read_whole(
     key: &Key,
 ) -> Result<Option<Value>, Error> {
     let request = info.path_beside(key).get(key.name(), &GetParams::default());
-    match call(&shared.client, RequestLabel { verb: "get", target: key.as_str() }, request).await {
+    match send_request(&shared.client, RequestLabel { verb: "get", target: key.as_str() }, request).await {
         Err(error) if error.is_not_found() => Ok(None),
         answer => answer.map(Some),
     }
@@ -61,7 +61,7 @@ pub(super) async fn send_patch(
     patch: JsonPatch<'_>,
 ) -> Result<Value, Error> {
     let request = patch_request(info, shared, key, &patch);
-    call(&shared.client, RequestLabel { verb: patch.verb, target: key.as_str() }, request).await
+    send_request(&shared.client, RequestLabel { verb: patch.verb, target: key.as_str() }, request).await
 }
 
 fn patch_request(info: &KindInfo, shared: &OperatorShared, key: &Key, patch: &JsonPatch<'_>) -> Built {

@@ -14,15 +14,15 @@ mod annotation;
 mod apply;
 mod cache_reads;
 mod condition;
-mod create;
+mod create_and_patch;
+mod delete_and_prune;
 mod event;
 mod failure_report;
-mod finalizer;
+mod finalizer_patches;
 mod journal_writes;
 mod json_requests;
 mod object_ownership;
 mod parent_report;
-mod prune;
 mod quarantine;
 mod status;
 
@@ -32,16 +32,16 @@ pub use parent_report::Parent;
 pub(crate) use quarantine::report_undecodable;
 use status::StatusDraft;
 
-use crate::cache::Writer;
+use crate::cache::WritingRun;
 use crate::fence::TenureClaim;
-use crate::kind::object::{Object, typed};
+use crate::kind::object::{Object, downcast_object};
 use crate::kind::{Kind, KindInfo};
-use crate::queue::Work;
+use crate::queue::DispatchedKey;
 use crate::shared::ControllerShared;
 
 /// The context of one reconcile. Cheap to clone.
 pub struct Context<K: Kind> {
-    run: Arc<Run>,
+    run: Arc<ReconcileRun>,
     /// `run.object` with its type.
     object: Arc<K>,
 }
@@ -53,7 +53,7 @@ impl<K: Kind> Clone for Context<K> {
 }
 
 /// One reconcile, without the type of its object: the inner part of a [`Context`].
-pub(crate) struct Run {
+pub(crate) struct ReconcileRun {
     controller: Arc<ControllerShared>,
     object: Arc<Object>,
     key: Key,
@@ -69,11 +69,11 @@ pub(crate) struct Run {
     has_warned: AtomicBool,
 }
 
-impl Run {
+impl ReconcileRun {
     pub(crate) fn new(
         controller: Arc<ControllerShared>,
         object: Arc<Object>,
-        work: &Work,
+        work: &DispatchedKey,
         claim: TenureClaim,
     ) -> Arc<Self> {
         let may_say_failed = (work.failures > 0 || work.was_listed) && controller.tells_in_status();
@@ -120,8 +120,8 @@ impl Run {
     }
 
     /// Returns this run as a writer, as the caches identify it.
-    pub(crate) fn writer(&self) -> Writer {
-        Writer { source: self.controller.source.clone(), object: self.key.clone() }
+    pub(crate) fn writer(&self) -> WritingRun {
+        WritingRun { source: self.controller.source.clone(), object: self.key.clone() }
     }
 
     pub(crate) fn controller(&self) -> &Arc<ControllerShared> {
@@ -152,12 +152,12 @@ impl Run {
 
 impl<K: Kind> Context<K> {
     /// Restores the type of a run of this kind.
-    pub(crate) fn from_run(run: Arc<Run>) -> Self {
-        let object = typed(run.object.clone());
+    pub(crate) fn from_run(run: Arc<ReconcileRun>) -> Self {
+        let object = downcast_object(run.object.clone());
         Self { run, object }
     }
 
-    pub(crate) fn run(&self) -> &Arc<Run> {
+    pub(crate) fn run(&self) -> &Arc<ReconcileRun> {
         &self.run
     }
 
@@ -169,6 +169,12 @@ impl<K: Kind> Context<K> {
     /// Returns the key of the object.
     pub fn key(&self) -> &Key {
         &self.run.key
+    }
+
+    /// Returns whether this run is part of a plan. Worlds know that by themselves; a reconciler that calls something
+    /// outside on its own must not write there in a plan.
+    pub fn is_plan(&self) -> bool {
+        self.run.controller.operator.planned_calls.is_some()
     }
 
     /// Returns how many runs in a row failed before this one.

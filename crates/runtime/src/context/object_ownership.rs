@@ -1,4 +1,4 @@
-//! Finds the owner of an object that a reconciler wants to apply: us, nobody yet, or someone else.
+//! Finds the owner of an object that a reconciler wants to apply: this operator, none yet, or another one.
 //!
 //! An object is ours if it carries our owner reference, if we applied it in this process, or if our field manager wrote
 //! it; only the last has to be asked of the server, once, because caches keep no managed fields. A write to our object
@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::GetParams;
 use serde::Deserialize;
 
-use super::Run;
+use super::ReconcileRun;
 use crate::cache::ObjectCache;
 use crate::error::Error;
 use crate::kind::KindInfo;
@@ -34,7 +34,7 @@ struct OnlyMetadata {
     metadata: ObjectMeta,
 }
 
-impl Run {
+impl ReconcileRun {
     /// Returns the owner according to the caches and our memory, if they suffice.
     pub(super) fn known_standing(&self, info: &KindInfo, key: &Key) -> Option<ObjectOwnership> {
         if let Some(cache) = self.synced_metadata(info).or_else(|| self.synced(info).ok()) {

@@ -1,8 +1,8 @@
-//! Reports of children to their parent: each has an entry of its own, `status.children.{id}`, and touches no other.
+//! Reports of children to their parent: each has its own entry, `status.children.{id}`, and changes no other.
 //!
 //! A report is a JSON patch that sets the one entry, so children that report at the same moment do not overwrite each
 //! other, and no cache is used, so a stale one does no harm. The parent is read only if it has no such map yet; then
-//! the map is added with a test that nobody else has added it in the meantime.
+//! the map is added with a test that it has not been added in the meantime.
 //!
 //! **Invariant:** nothing of another child or of the parent is ever part of a request.
 
@@ -16,11 +16,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::json_requests::{JsonPatch, escaped, is_stale, read_whole, send_patch};
-use super::status::{Snapshot, StatusChange};
-use super::{Context, Run};
+use super::status::{StatusBasis, StatusChange};
+use super::{Context, ReconcileRun};
 use crate::error::Error;
 use crate::json_diff::{differences, without_nulls};
-use crate::kind::{Kind, KindInfo, Target, info, key_of};
+use crate::kind::{Kind, KindInfo, ObjectName, info, key_of};
 use crate::rights::declared_writes::WriteVerb;
 
 /// The field of a parent's status that holds the reports.
@@ -34,7 +34,7 @@ const TRIES_MAX: usize = 6;
 /// is that of our owner reference, if we have one to it.
 #[derive(Clone, Debug)]
 pub struct Parent<P> {
-    target: Target,
+    target: ObjectName,
     uid: Option<String>,
     kind: PhantomData<fn() -> P>,
 }
@@ -43,7 +43,7 @@ impl<P: Kind> From<&P> for Parent<P> {
     fn from(parent: &P) -> Self {
         let key = key_of(parent);
         let namespace = Some(key.namespace().to_owned()).filter(|namespace| !namespace.is_empty());
-        let target = Target { namespace, name: key.name().to_owned() };
+        let target = ObjectName { namespace, name: key.name().to_owned() };
         Self { target, uid: parent.meta().uid.clone(), kind: PhantomData }
     }
 }
@@ -56,12 +56,12 @@ impl<P: Kind> From<&Arc<P>> for Parent<P> {
 
 impl<P: Kind> From<&str> for Parent<P> {
     fn from(name: &str) -> Self {
-        Target::from(name).into()
+        ObjectName::from(name).into()
     }
 }
 
-impl<P: Kind> From<Target> for Parent<P> {
-    fn from(target: Target) -> Self {
+impl<P: Kind> From<ObjectName> for Parent<P> {
+    fn from(target: ObjectName) -> Self {
         Self { target, uid: None, kind: PhantomData }
     }
 }
@@ -116,7 +116,7 @@ impl<K: Kind> Context<K> {
 /// A parent without its type.
 struct AnyParent {
     info: &'static KindInfo,
-    target: Target,
+    target: ObjectName,
     uid: Option<String>,
 }
 
@@ -126,7 +126,7 @@ impl<P: Kind> Parent<P> {
     }
 }
 
-impl Run {
+impl ReconcileRun {
     // Boxed here and below, so that it is compiled here and not in every operator.
     fn report<'a>(
         &'a self,
@@ -152,7 +152,7 @@ impl Run {
         match self.send_report(&report).await? {
             Reported::Sent(object) => self.check_report(&report, &object),
             Reported::Already => {
-                self.note(Verb::Status, &report.parent, WriteOutcome::Skipped);
+                self.record_write(Verb::Status, &report.parent, WriteOutcome::Skipped);
                 Ok(())
             }
             Reported::Gone => {
@@ -168,7 +168,7 @@ impl Run {
             match self.send_report(&report).await? {
                 Reported::Sent(object) => self.keep_report(&report, &object),
                 Reported::Already | Reported::Gone => {
-                    self.note(Verb::Status, &report.parent, WriteOutcome::Skipped);
+                    self.record_write(Verb::Status, &report.parent, WriteOutcome::Skipped);
                 }
             }
             Ok(())
@@ -220,7 +220,7 @@ impl Run {
                 Err(error) => return self.record_failure(Verb::Status, parent, Err(error)),
             };
             let Some(newest) = read_whole(info, shared, parent).await? else { return Ok(Reported::Gone) };
-            let newest = Snapshot::whole(newest);
+            let newest = StatusBasis::whole(newest);
             if report.uid.is_some() && newest.uid != report.uid {
                 return Ok(Reported::Gone);
             }

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
 use super::condition::condition;
-use super::status::{RECONCILED, Snapshot, StatusChange, StatusWriteOutcome};
+use super::status::{RECONCILED, StatusBasis, StatusChange, StatusWriteOutcome};
 use crate::error::Error;
 use crate::fence::TenureClaim;
 use crate::kind::{KindInfo, parse_revision};
@@ -47,7 +47,7 @@ pub(crate) async fn report_undecodable(
     if generation.is_some() {
         change.set("observedGeneration", json!(generation));
     }
-    let written = controller.change_status(key, claim, &change, Snapshot::whole(object), as_json).await?;
+    let written = controller.change_status(key, claim, &change, StatusBasis::whole(object), as_json).await?;
     if let StatusWriteOutcome::Done(object, diff) = written {
         let revision = Some(parse_revision(object["metadata"]["resourceVersion"].as_str()));
         controller.note_diff(key, Verb::Status, key, WriteOutcome::Done { revision }, diff);

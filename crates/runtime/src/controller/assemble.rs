@@ -16,21 +16,21 @@ use homeostat_core::journal::{Cause, Source};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::cache_catch_up::CacheCatchUp;
-use super::engine::{Cleanup, Engine, ReconcileFunction};
-use super::fresh_start::FreshStart;
+use super::reconcile_once::{Cleanup, Engine, ReconcileFunction};
+use super::wait_for_current_caches::AllCachesCatchUp;
+use super::wait_for_current_object::ObjectCatchUp;
 use super::world_health::WorldHealthSource;
 use crate::cache::caches::Caches;
 use crate::cache::{Freshness, ObjectCache};
 use crate::election::{LeaseMember, Relist};
 use crate::kind::definition::Definition;
-use crate::kind::{KindInfo, Target};
+use crate::kind::{KindInfo, ObjectName};
 use crate::panics::message_of;
 use crate::queue::{Config, Urgency};
 use crate::relations::predicate::ChangeTest;
 use crate::relations::{Options, Relation, RelationContext, main_object};
 use crate::rights::required_rules::{MainWrites, Rule};
-use crate::shared::states::StateType;
+use crate::shared::user_values::StateType;
 use crate::shared::{ControllerShared, LastApplied, OperatorShared};
 use crate::watch::Scope;
 use crate::workers::WorkerPool;
@@ -69,14 +69,14 @@ pub(crate) struct ControllerDescription {
     pub(crate) only_listens: bool,
 }
 
-/// A task that runs beside the workers and ends at its own pace after the stop.
+/// A task that runs besides the workers and may end later than they do after the stop.
 pub(crate) type Companion =
     Box<dyn FnOnce(Arc<ControllerShared>, CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
 /// A stream of triggers from outside the cluster.
 pub(crate) struct TriggerStream {
     pub(crate) name: Cow<'static, str>,
-    pub(crate) targets: BoxStream<'static, Target>,
+    pub(crate) targets: BoxStream<'static, ObjectName>,
 }
 
 impl ControllerDescription {
@@ -116,7 +116,7 @@ impl ControllerDescription {
         self.relations.push(relation);
     }
 
-    /// Adds a task beside the workers.
+    /// Adds a task that runs besides the workers.
     pub(crate) fn accompany(&mut self, companion: Companion) {
         self.companions.push(companion);
     }
@@ -133,15 +133,15 @@ impl ControllerDescription {
     }
 
     /// Completes the controller with its reconcile function.
-    pub(crate) fn complete(self, reconcile: ReconcileFunction) -> Control {
+    pub(crate) fn complete(self, reconcile: ReconcileFunction) -> BuiltController {
         let rules = [Rule::for_main_kind(self.info, self.writes), self.rules.clone()].concat();
-        Control(Box::new(DescribedController { controller: self, rules, reconcile }))
+        BuiltController(Box::new(DescribedController { controller: self, rules, reconcile }))
     }
 }
 
 /// A complete controller, ready for [`Operator::control`](crate::Operator::control).
 #[must_use = "a controller does nothing until it is given to an operator"]
-pub struct Control(pub(crate) Box<dyn CompleteController>);
+pub struct BuiltController(pub(crate) Box<dyn CompleteController>);
 
 /// A complete controller without its type.
 pub(crate) trait CompleteController: Send {
@@ -258,7 +258,7 @@ impl CompleteController for DescribedController {
         };
         let companions = controller.companions.into_iter().map(accompanied).collect();
         let runner = Arc::new(Engine {
-            takeover: CacheCatchUp::new(&cache, &fence),
+            takeover: ObjectCatchUp::new(&cache, &fence),
             fresh_start,
             controller: controller_shared,
             reconcile,
@@ -284,12 +284,12 @@ fn related_types(relations: &[Relation]) -> BTreeSet<TypeId> {
     infos.flat_map(|info| [info.type_id, info.metadata_type_id]).collect()
 }
 
-fn fresh_start_of(controller: &ControllerShared, related: BTreeSet<TypeId>) -> FreshStart {
+fn fresh_start_of(controller: &ControllerShared, related: BTreeSet<TypeId>) -> AllCachesCatchUp {
     let (caches, scope) = (&controller.operator.caches, &controller.operator.scope);
     let others = related.into_iter().filter_map(|other| caches.find(other, scope));
     let others = others.map(|cache| (scope.clone(), cache));
     let main = (controller.scope.clone(), controller.cache.clone());
-    FreshStart::new([main].into_iter().chain(others).collect())
+    AllCachesCatchUp::new([main].into_iter().chain(others).collect())
 }
 
 /// Declares the cache of the main kind; a controller that only listens to events keeps no objects.

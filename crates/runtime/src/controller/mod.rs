@@ -11,25 +11,25 @@ use futures::StreamExt;
 use futures::stream::Stream;
 
 pub(crate) mod assemble;
-mod cache_catch_up;
-pub(crate) mod engine;
-mod fresh_start;
+pub(crate) mod reconcile_once;
+mod wait_for_current_caches;
+mod wait_for_current_object;
 pub(crate) mod world_health;
 
-pub use assemble::Control;
+pub use assemble::BuiltController;
 use assemble::{ControllerDescription, TriggerStream};
-use engine::{Cleanup, ReconcileFunction};
+use reconcile_once::{Cleanup, ReconcileFunction};
 
 use crate::action::Action;
-use crate::context::{Context, Run};
+use crate::context::{Context, ReconcileRun};
 use crate::fault::Result;
 use crate::kind::object::Object;
-use crate::kind::{Kind, Metadata, Target, info};
+use crate::kind::{Kind, Metadata, ObjectName, info};
 use crate::queue::Backoff;
 use crate::relations::predicate::Predicate;
 use crate::relations::{Relation, Selector, indexes, owns, reads, references, selects, targets, watches};
 use crate::rights::required_rules::{GET, PATCH, READ, Rule, WRITE, WRITE_ONLY};
-use crate::shared::states::StateType;
+use crate::shared::user_values::StateType;
 
 /// A builder for a controller of `K`. [`reconcile`](Self::reconcile) completes it.
 #[must_use = "a controller does nothing until it is completed with reconcile and given to an operator"]
@@ -101,7 +101,7 @@ impl<K: Kind> Controller<K> {
     /// and its new state.
     pub fn watches<T: Kind, I>(self, map: impl Fn(&T) -> I + Send + Sync + 'static) -> Self
     where
-        I: IntoIterator<Item: Into<Target>>,
+        I: IntoIterator<Item: Into<ObjectName>>,
     {
         self.relate(watches::watches(info::<T>(), targets(map))).allow(Rule::on::<T>("", READ))
     }
@@ -109,7 +109,7 @@ impl<K: Kind> Controller<K> {
     /// Follows objects of kind `T` that ours names: when one appears, changes or disappears, ours is reconciled.
     pub fn references<T: Kind, I>(self, names: impl Fn(&K) -> I + Send + Sync + 'static) -> Self
     where
-        I: IntoIterator<Item: Into<Target>>,
+        I: IntoIterator<Item: Into<ObjectName>>,
     {
         self.relate(references::references(info::<T>(), targets(names))).allow(Rule::on::<T>("", READ))
     }
@@ -182,7 +182,7 @@ impl<K: Kind> Controller<K> {
     pub fn on(
         mut self,
         name: impl Into<Cow<'static, str>>,
-        stream: impl Stream<Item: Into<Target>> + Send + 'static,
+        stream: impl Stream<Item: Into<ObjectName>> + Send + 'static,
     ) -> Self {
         self.description
             .streams
@@ -262,7 +262,7 @@ impl<K: Kind> Controller<K> {
     }
 
     /// Completes the controller with its reconcile function.
-    pub fn reconcile<F, Fut>(self, reconcile: F) -> Control
+    pub fn reconcile<F, Fut>(self, reconcile: F) -> BuiltController
     where
         F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Action>> + Send + 'static,
@@ -303,7 +303,7 @@ where
     F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Action>> + Send + 'static,
 {
-    Arc::new(move |run: Arc<Run>| {
+    Arc::new(move |run: Arc<ReconcileRun>| {
         let context = Context::<K>::from_run(run);
         Box::pin(function(context.object().clone(), context))
     })

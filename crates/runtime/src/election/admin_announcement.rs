@@ -14,11 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fault::Fault;
 use crate::kind::object_name;
-use crate::request::{RequestLabel, call};
+use crate::request::{RequestLabel, send_request};
 use crate::shared::OperatorShared;
-
-/// The annotation of a Lease in which an operator announces its admin server's address.
-pub(crate) const ADDRESS_ANNOTATION: &str = "homeostat.dev/admin-address";
 
 /// Announces the admin server of an operator without an election until `stop`, then withdraws the announcement.
 pub(crate) async fn announce(shared: Arc<OperatorShared>, stop: CancellationToken) {
@@ -28,12 +25,12 @@ pub(crate) async fn announce(shared: Arc<OperatorShared>, stop: CancellationToke
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": name, "annotations": {ADDRESS_ANNOTATION: address}},
+        "metadata": {"name": name, "annotations": address.annotations()},
     });
     let params = PatchParams::apply(shared.name.as_str()).force();
     let label = RequestLabel { verb: "announce in the lease", target: &name };
     let request = path.patch(&name, &params, &Patch::Apply(&lease));
-    let sent = stop.run_until_cancelled(call::<Value>(&shared.client, label, request)).await;
+    let sent = stop.run_until_cancelled(send_request::<Value>(&shared.client, label, request)).await;
     match sent {
         Some(Ok(_)) => {}
         None => return,
@@ -44,7 +41,8 @@ pub(crate) async fn announce(shared: Arc<OperatorShared>, stop: CancellationToke
     }
     stop.cancelled().await;
     let label = RequestLabel { verb: "remove the lease", target: &name };
-    let removed = call::<Value>(&shared.client, label, path.delete(&name, &DeleteParams::default())).await;
+    let removed =
+        send_request::<Value>(&shared.client, label, path.delete(&name, &DeleteParams::default())).await;
     if let Err(error) = removed {
         tracing::debug!(error = %Fault::from(error), "the announcement of the admin server could not be withdrawn");
     }

@@ -11,9 +11,9 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::admin_announcement::ADDRESS_ANNOTATION;
 use super::lease_rules::{LeaseAction, LeaseCandidate, LeaseTimes, given_back};
 use super::shard_count_agreement::COUNT_ANNOTATION;
+use crate::admin_address::{ADDRESS_ANNOTATION, AdminAddress, POD_ANNOTATION};
 use crate::error::Error;
 use crate::request::{Built, RequestLabel, call_within};
 
@@ -32,7 +32,7 @@ pub(super) struct Replica {
     /// The operator's name in a form that is valid for a Lease.
     pub(super) operator: String,
     pub(super) identity: String,
-    pub(super) admin_address: Option<String>,
+    pub(super) admin_address: Option<AdminAddress>,
 }
 
 /// The content of a lease.
@@ -50,7 +50,7 @@ pub(super) struct LeaseClient {
     pub(super) clock: Clock,
     pub(super) terms: LeaseTimes,
     /// The address of this replica's admin server, written on the leases it holds.
-    admin_address: Option<String>,
+    admin_address: Option<AdminAddress>,
     has_reported_wait: AtomicBool,
 }
 
@@ -78,24 +78,24 @@ impl LeaseClient {
     }
 
     /// Reads the lease and acquires or renews it if allowed. Returns until when it is held.
-    pub(super) async fn look(
+    pub(super) async fn acquire_or_renew(
         &self,
         lease: LeaseName<'_>,
         candidate: &mut LeaseCandidate,
     ) -> Result<Option<Instant>, Error> {
         let found = self.get(lease.name).await?;
-        self.look_at(lease, found, candidate).await
+        self.acquire_or_renew_found(lease, found, candidate).await
     }
 
-    /// Like [`look`](Self::look), with a lease that has already been read.
-    pub(super) async fn look_at(
+    /// Like [`acquire_or_renew`](Self::acquire_or_renew), with a lease that has already been read.
+    pub(super) async fn acquire_or_renew_found(
         &self,
         LeaseName { name, count }: LeaseName<'_>,
         lease: Option<Lease>,
         candidate: &mut LeaseCandidate,
     ) -> Result<Option<Instant>, Error> {
         let spec = lease.as_ref().and_then(|lease| lease.spec.as_ref());
-        let decision = candidate.judge(&self.identity, spec, self.clock.instant(), self.terms.term);
+        let decision = candidate.evaluate_lease(&self.identity, spec, self.clock.instant(), self.terms.term);
         let acquired = spec.and_then(|spec| spec.acquire_time.clone());
         let now = MicroTime(self.clock.now());
         let (transitions, acquired) = match decision {
@@ -195,11 +195,12 @@ impl LeaseClient {
             let annotations = lease.metadata.annotations.get_or_insert_default();
             annotations.insert(COUNT_ANNOTATION.to_owned(), count.to_string());
         }
-        if let Some(address) = &self.admin_address {
-            let annotations = lease.metadata.annotations.get_or_insert_default();
-            annotations.insert(ADDRESS_ANNOTATION.to_owned(), address.clone());
-        } else if let Some(annotations) = &mut lease.metadata.annotations {
+        if let Some(annotations) = &mut lease.metadata.annotations {
             annotations.remove(ADDRESS_ANNOTATION);
+            annotations.remove(POD_ANNOTATION);
+        }
+        if let Some(address) = &self.admin_address {
+            lease.metadata.annotations.get_or_insert_default().extend(address.annotations());
         }
         let body = serde_json::to_vec(&lease).map_err(|error| Error::Invalid(error.to_string()))?;
         let params = PostParams::default();

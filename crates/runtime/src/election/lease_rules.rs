@@ -26,7 +26,7 @@ pub(super) struct LeaseTimes {
     /// How long the holder may act after a renewal.
     pub(super) renew_within: Duration,
     /// The pause between two reads of the lease.
-    pub(super) look_every: Duration,
+    pub(super) renew_every: Duration,
     /// How long a former leader may take to finish work that can no longer write: half of the time until another
     /// replica may act.
     pub(super) spare: Duration,
@@ -42,7 +42,7 @@ impl LeaseTimes {
         Self {
             term,
             renew_within: term * 2 / 3,
-            look_every: term * 2 / 15,
+            renew_every: term * 2 / 15,
             spare: term / 6,
             answer_within: term * 4 / 15,
         }
@@ -96,7 +96,7 @@ pub(super) struct LeaseCandidate {
 
 impl LeaseCandidate {
     /// Evaluates the lease as it was just read.
-    pub(super) fn judge(
+    pub(super) fn evaluate_lease(
         &mut self,
         identity: &str,
         lease: Option<&LeaseSpec>,
@@ -234,7 +234,7 @@ mod tests {
         let mut last = LeaseAction::Wait;
         for (seconds, lease) in looks {
             let now = start + Duration::from_secs(*seconds);
-            last = candidate.judge("me", lease.as_ref(), now, TERM);
+            last = candidate.evaluate_lease("me", lease.as_ref(), now, TERM);
             if last != LeaseAction::Wait {
                 candidate.wrote(now, now, terms);
             }
@@ -320,7 +320,7 @@ mod tests {
     fn only_a_lease_whose_right_has_begun_may_be_given_back() {
         let (now, terms) = (Instant::now(), LeaseTimes::new(TERM));
         let mut candidate = LeaseCandidate::default();
-        candidate.judge("me", None, now, TERM);
+        candidate.evaluate_lease("me", None, now, TERM);
         candidate.wrote(now, now, terms);
         assert!(!candidate.may_give_back(now) && candidate.may_give_back(now + TERM));
     }

@@ -20,7 +20,7 @@ mod lease_rules;
 mod shard_count_agreement;
 mod shards;
 
-pub(crate) use admin_announcement::{ADDRESS_ANNOTATION, announce};
+pub(crate) use admin_announcement::announce;
 use lease_client::{LeaseClient, LeaseName, Replica};
 pub(crate) use lease_rules::TERM;
 use lease_rules::{LeaseCandidate, LeaseTimes};
@@ -145,18 +145,18 @@ async fn run_leader(holder: &LeaseClient, shared: &OperatorShared, candidate: &m
     let (mut was_leader, mut trouble) = (false, LeaseFailures::default());
     let lease = LeaseName { name: &holder.operator, count: None };
     loop {
-        let look = holder.look(lease, candidate).await;
-        if let Ok(right) = &look {
+        let renewed = holder.acquire_or_renew(lease, candidate).await;
+        if let Ok(right) = &renewed {
             shared.fence.set_leader(*right);
         }
         holder.report_wait(&holder.operator, candidate);
-        trouble.report(look.err(), holder.terms);
+        trouble.report(renewed.err(), holder.terms);
         let is_leader = shared.fence.is_open();
         if is_leader != was_leader {
             record_lease_change(shared, &holder.operator, LeaseChange::from_holding(is_leader));
             was_leader = is_leader;
         }
-        tokio::time::sleep(next_look_in(holder, shared)).await;
+        tokio::time::sleep(next_renewal_in(holder, shared)).await;
     }
 }
 
@@ -169,10 +169,10 @@ async fn run_sharded(
 ) {
     let mut trouble = LeaseFailures::default();
     loop {
-        let look = shards.look(holder).await;
+        let renewed = shards.renew_and_bid(holder).await;
         publish(holder, shared, shards, members);
-        trouble.report(look.err(), holder.terms);
-        let next = Instant::now() + next_look_in(holder, shared);
+        trouble.report(renewed.err(), holder.terms);
+        let next = Instant::now() + next_renewal_in(holder, shared);
         while shards.is_leaving() && Instant::now() < next {
             if !hand_over(holder, shared, shards, members).await {
                 tokio::time::sleep(DRAIN_LOOK).await;
@@ -247,8 +247,8 @@ fn record_lease_change(shared: &OperatorShared, lease: &str, change: LeaseChange
 }
 
 /// Returns when to read next, with jitter, so that replicas that started together do not read at the same time.
-fn next_look_in(holder: &LeaseClient, shared: &OperatorShared) -> Duration {
-    holder.terms.look_every.mul_f64(0.8 + 0.4 * shared.entropy.unit())
+fn next_renewal_in(holder: &LeaseClient, shared: &OperatorShared) -> Duration {
+    holder.terms.renew_every.mul_f64(0.8 + 0.4 * shared.entropy.unit())
 }
 
 /// Returns the identity of a replica: host, process and a random number, which alone makes it unique.
@@ -271,7 +271,7 @@ impl LeaseFailures {
         match failed.map(Fault::from) {
             Some(error) if was_failing => tracing::debug!(%error, "leases not renewed"),
             Some(error) => {
-                tracing::warn!(%error, retry = ?terms.look_every, "leases not renewed; trying again until they are");
+                tracing::warn!(%error, retry = ?terms.renew_every, "leases not renewed; trying again until they are");
             }
             None if was_failing => tracing::info!("leases are renewed again"),
             None => {}

@@ -18,8 +18,9 @@ use super::lease_client::{LeaseClient, LeaseName};
 use super::lease_rules::LeaseCandidate;
 use super::shard_count_agreement::{ShardCounts, count_on};
 use crate::error::Error;
-use crate::fence::{Fence, HeldShard, StartedShards, stable_hash};
+use crate::fence::{Fence, HeldShard, StartedShards};
 use crate::kind::object_name;
+use crate::shard_assignment::stable_hash;
 
 /// Returns the random part of an identity: host and process are for people, and would make runs of a test differ.
 fn chance_of(identity: &str) -> &str {
@@ -92,10 +93,10 @@ impl Shards {
 
     /// Renews our own lease and those we hold, acquires free shards that should be ours, and finds out which are to be
     /// given back. An error undoes nothing that was done before it.
-    pub(super) async fn look(&mut self, holder: &LeaseClient) -> Result<(), Error> {
+    pub(super) async fn renew_and_bid(&mut self, holder: &LeaseClient) -> Result<(), Error> {
         let own = member_name(holder);
         let sign = LeaseName { name: &own, count: Some(self.wanted) };
-        holder.look(sign, self.candidates.entry(own.clone()).or_default()).await?;
+        holder.acquire_or_renew(sign, self.candidates.entry(own.clone()).or_default()).await?;
         let leases = list(holder).await?;
         let (members, dead) = self.members(holder, &leases);
         let Some(agreed) = self.agree(holder, &leases, &members).await? else { return Ok(()) };
@@ -188,8 +189,8 @@ impl Shards {
         }
         let lease = LeaseName { name: &name, count: Some(count) };
         let held = match leases.get(&name) {
-            Some(found) => holder.look_at(lease, Some(found.clone()), candidate).await,
-            None => holder.look(lease, candidate).await,
+            Some(found) => holder.acquire_or_renew_found(lease, Some(found.clone()), candidate).await,
+            None => holder.acquire_or_renew(lease, candidate).await,
         };
         holder.report_wait(&name, candidate);
         held

@@ -64,7 +64,7 @@ impl Correlator {
         Self { known: HashMap::new(), budgets: HashMap::new(), entropy }
     }
 
-    pub(super) fn judge(&mut self, note: &EventNote, now: Instant) -> EventDecision {
+    pub(super) fn decide_event(&mut self, note: &EventNote, now: Instant) -> EventDecision {
         self.shrink(now);
         let same = same(note);
         if !self.spend(&same.uid, now) {
@@ -164,13 +164,13 @@ mod tests {
     fn repeats_are_counted_for_ten_minutes() {
         let mut correlator = Correlator::new(Entropy::seeded(1));
         let mut now = Instant::now();
-        let EventDecision::Create { name } = correlator.judge(&note("a", "m"), now) else {
+        let EventDecision::Create { name } = correlator.decide_event(&note("a", "m"), now) else {
             panic!("the first is new")
         };
         now += Duration::from_secs(1);
-        assert_eq!(correlator.judge(&note("a", "m"), now), EventDecision::Count { name, count: 2 });
+        assert_eq!(correlator.decide_event(&note("a", "m"), now), EventDecision::Count { name, count: 2 });
         now += SAME_WITHIN;
-        assert!(matches!(correlator.judge(&note("a", "m"), now), EventDecision::Create { .. }));
+        assert!(matches!(correlator.decide_event(&note("a", "m"), now), EventDecision::Create { .. }));
     }
 
     #[test]
@@ -178,11 +178,14 @@ mod tests {
         let mut correlator = Correlator::new(Entropy::seeded(1));
         let now = Instant::now();
         let sent = (0..100).filter(|number| {
-            correlator.judge(&note("loud", &number.to_string()), now) != EventDecision::Drop
+            correlator.decide_event(&note("loud", &number.to_string()), now) != EventDecision::Drop
         });
         assert_eq!(sent.count(), 25);
-        assert!(matches!(correlator.judge(&note("quiet", "m"), now), EventDecision::Create { .. }));
-        assert!(matches!(correlator.judge(&note("loud", "m"), now + REFILL), EventDecision::Create { .. }));
+        assert!(matches!(correlator.decide_event(&note("quiet", "m"), now), EventDecision::Create { .. }));
+        assert!(matches!(
+            correlator.decide_event(&note("loud", "m"), now + REFILL),
+            EventDecision::Create { .. }
+        ));
     }
 
     #[test]
@@ -191,7 +194,7 @@ mod tests {
         let now = Instant::now();
         for number in 0..20_000_u32 {
             let at = now + Duration::from_millis(number.into());
-            correlator.judge(&note(&(number / 20).to_string(), &number.to_string()), at);
+            correlator.decide_event(&note(&(number / 20).to_string(), &number.to_string()), at);
         }
         assert!(correlator.known.len() <= KNOWN_MAX && correlator.budgets.len() <= KNOWN_MAX);
     }
@@ -202,7 +205,7 @@ mod tests {
         let now = Instant::now();
         for number in 0..20_000_u32 {
             let told = note(&number.to_string(), "m");
-            correlator.judge(&told, now + Duration::from_millis(number.into()));
+            correlator.decide_event(&told, now + Duration::from_millis(number.into()));
             correlator.forget(&told);
         }
         assert!(correlator.known.is_empty() && correlator.budgets.len() <= KNOWN_MAX);
@@ -213,14 +216,15 @@ mod tests {
         let mut correlator = Correlator::new(Entropy::seeded(1));
         let now = Instant::now();
         for number in 0..KNOWN_MAX {
-            correlator.judge(&note(&number.to_string(), "m"), now);
+            correlator.decide_event(&note(&number.to_string(), "m"), now);
         }
         let later = now + Duration::from_secs(1);
-        (0..BURST).for_each(|number| drop(correlator.judge(&note("loud", &number.to_string()), later)));
+        (0..BURST)
+            .for_each(|number| drop(correlator.decide_event(&note("loud", &number.to_string()), later)));
         // The others have earned their event back, and are forgotten for the next newcomer.
         let last = now + REFILL;
-        correlator.judge(&note("newcomer", "m"), last);
+        correlator.decide_event(&note("newcomer", "m"), last);
         assert_eq!(correlator.budgets.len(), 2);
-        assert_eq!(correlator.judge(&note("loud", "again"), last), EventDecision::Drop);
+        assert_eq!(correlator.decide_event(&note("loud", "again"), last), EventDecision::Drop);
     }
 }

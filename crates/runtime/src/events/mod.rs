@@ -19,7 +19,7 @@ mod event_correlator;
 
 use event_correlator::{Correlator, EventDecision};
 
-use crate::request::{RequestLabel, call};
+use crate::request::{RequestLabel, send_request};
 
 /// Events waiting to be sent. A burst beyond this is a loop, and its events say nothing new.
 const WAITING_MAX: usize = 1024;
@@ -65,7 +65,7 @@ impl EventRecorder {
         (Self(sender), receiver)
     }
 
-    pub(crate) fn note(&self, note: EventNote) {
+    pub(crate) fn send_event(&self, note: EventNote) {
         if let Err(error) = self.0.try_send(note) {
             tracing::debug!(%error, "event dropped");
         }
@@ -114,7 +114,7 @@ impl EventSender {
     }
 
     async fn send(&mut self, note: &EventNote) {
-        let decision = self.correlator.judge(note, self.clock.instant());
+        let decision = self.correlator.decide_event(note, self.clock.instant());
         let now = Time(self.clock.now());
         let namespace = note.about.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let url = Path::new(Event::url_path(&(), Some(&namespace)));
@@ -130,8 +130,12 @@ impl EventSender {
                 (name, request)
             }
         };
-        let answer =
-            call::<Value>(&self.client, RequestLabel { verb: "record event", target: &name }, request).await;
+        let answer = send_request::<Value>(
+            &self.client,
+            RequestLabel { verb: "record event", target: &name },
+            request,
+        )
+        .await;
         if let Err(error) = answer {
             tracing::debug!(%error, reason = note.reason, "event not recorded");
             self.correlator.forget(note);

@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use homeostat_core::Key;
-use homeostat_core::hash::fnv_64;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::Error;
+use crate::shard_assignment::shard_of_key;
 
 mod fenced_client;
 mod tenure;
@@ -137,7 +137,7 @@ impl Fence {
             Leadership::Unlimited => FenceAnswer::Granted(Permit::unlimited()),
             Leadership::Whole(tenure) => tenure.as_ref().map_or(FenceAnswer::Suspended, Tenure::enter),
             Leadership::Shards { count, held } => {
-                held.get(&shard_of(key, *count)).map_or(FenceAnswer::Elsewhere, Tenure::enter)
+                held.get(&shard_of_key(key, *count)).map_or(FenceAnswer::Elsewhere, Tenure::enter)
             }
         }
     }
@@ -156,7 +156,7 @@ impl Fence {
         let tenure = match &*right {
             Leadership::Unlimited => return true,
             Leadership::Whole(tenure) => tenure.as_ref(),
-            Leadership::Shards { count, held } => held.get(&shard_of(key, *count)),
+            Leadership::Shards { count, held } => held.get(&shard_of_key(key, *count)),
         };
         tenure.is_some_and(|tenure| tenure.is_valid())
     }
@@ -179,7 +179,7 @@ impl Fence {
             return None;
         }
         match &*self.right.borrow() {
-            Leadership::Shards { count, .. } => Some(shard_of(key, *count)),
+            Leadership::Shards { count, .. } => Some(shard_of_key(key, *count)),
             _ => None,
         }
     }
@@ -308,20 +308,6 @@ async fn reached(moment: Option<Instant>) {
     }
 }
 
-/// Returns the shard a key belongs to.
-fn shard_of(key: &Key, count: u32) -> u32 {
-    u32::try_from(stable_hash(key.as_str()) % u64::from(count)).expect("below the number of shards")
-}
-
-/// Returns FNV-1a followed by the finisher of SplitMix64, because names that differ in their last letters leave FNV's
-/// high bits alike. It must never change: every replica, of every version, must put an object into the same shard.
-pub(crate) fn stable_hash(text: &str) -> u64 {
-    let hash = fnv_64(text.as_bytes());
-    let mixed = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -418,14 +404,5 @@ mod tests {
             fence.set_shards(4, &held.iter().map(|shard| (*shard, right)).collect());
             assert_eq!(fence.gain(), Some(gains), "{held:?}");
         }
-    }
-
-    #[test]
-    fn keys_spread_over_all_shards() {
-        let mut counts = vec![0; 64];
-        for number in 0..6400 {
-            counts[shard_of(&Key::new("demo.dev", "things", "a", &format!("x{number}")), 64) as usize] += 1;
-        }
-        assert!(counts.iter().all(|count| (50..=160).contains(count)), "{counts:?}");
     }
 }

@@ -1,23 +1,26 @@
-//! What runs next. Sans I/O: from the handlers, the record, the state of the object and the time to the one handler to
-//! call now, or to the moment to look again. This is the whole logic of the handlers; the rest calls handlers and
-//! records results.
+//! Decides what runs next, without I/O: given the handlers, the record, the object's state and the time, returns the
+//! handler to call now or the time to check again. All decisions are made here; the other modules call handlers and
+//! record results.
 //!
 //! The rules, which the guide repeats for users:
 //! - `create` runs once for each object, the first time its filters match; `resume` once for each process;
-//! - `update` runs when the state is not the one it finished with last. At first there is none: then the state that the
-//!   first successful handler saw is adopted. A handler added to the program later has seen nothing, and runs;
-//! - `field` runs when the value is not the one it finished with last; absent and empty are the same until its first call;
-//! - updates wait for creation; `delete` runs alone, when the object is being deleted;
-//! - a failed handler waits its time, one that gave up has finished; both only as long as the state is the same.
+//! - `update` runs when the state differs from the one it last finished with. If there is none yet, it starts from the
+//!   state that the first successful handler saw. A handler that is added to the program later has finished with
+//!   nothing, so it runs;
+//! - `field` runs when the value differs from the one it last finished with; until its first call, absent and empty are
+//!   the same;
+//! - updates wait until creation has finished; when the object is being deleted, only `delete` runs;
+//! - a failed handler waits for its backoff; one that gave up counts as finished. Both last only until the state
+//!   changes.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::essence::Fingerprint;
-use super::record::{HandlerRecord, Seen};
+use super::authored_state::Fingerprint;
+use super::record::{FinishedWith, HandlerRecord};
 use super::timer::{Phase, Schedule};
 
-/// What a handler is for.
+/// The purpose of a handler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Role {
     Resume,
@@ -29,7 +32,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// Returns whether its progress is recorded with the object, and not known to this process only.
+    /// Returns whether its progress is recorded with the object rather than only in this process.
     pub(super) fn is_durable(self) -> bool {
         !matches!(self, Self::Resume | Self::Timer(_))
     }
@@ -38,42 +41,42 @@ impl Role {
 /// A handler whose filters match the object.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate<'a> {
-    /// Its place in the program.
+    /// Its index in the program.
     pub(super) index: usize,
     pub(super) id: &'a str,
     pub(super) role: Role,
-    /// The state it is to handle.
+    /// The state to handle.
     pub(super) at: Fingerprint,
-    /// The value now of the field it follows.
+    /// The current value of the field that it follows.
     pub(super) value: Option<Value>,
 }
 
-/// The object and the time, as far as they decide what runs.
+/// The parts of the object's situation that decide what runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AgendaInput {
     pub(super) now: Timestamp,
     pub(super) is_dying: bool,
-    /// This process has taken the object over from another.
+    /// This process has taken over the object from another one.
     pub(super) is_resuming: bool,
-    /// The object was there before this process.
+    /// The object existed before this process.
     pub(super) is_inherited: bool,
     pub(super) created: Timestamp,
-    /// Since when the object is as it is.
+    /// When the object last changed.
     pub(super) unchanged: Timestamp,
 }
 
-/// What to do now.
+/// The next thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Call the handler at this place in the program.
+    /// Call the handler at this index.
     Run(usize),
-    /// Record the state as the one updates start from.
+    /// Record this state as the one that updates start from.
     Adopt,
-    /// Nothing until this time, or a change.
+    /// Do nothing until this time or until a change.
     Rest(Option<Timestamp>),
 }
 
-/// How a candidate stands.
+/// The progress of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HandlerProgress {
     Due,
@@ -81,14 +84,14 @@ enum HandlerProgress {
     Through,
 }
 
-/// What is remembered: with the object, and by this process.
+/// The recorded progress: of the object, and of this process.
 #[derive(Clone, Copy)]
 pub(super) struct KnownRecords<'a> {
     pub(super) record: &'a HandlerRecord,
     pub(super) in_process: &'a HandlerRecord,
 }
 
-/// Returns what to do now.
+/// Returns the next thing to do.
 pub(super) fn next(candidates: &[Candidate<'_>], known: KnownRecords<'_>, view: &AgendaInput) -> Step {
     let is_creating = candidates.iter().any(|candidate| {
         candidate.role == Role::Create && progress_of(candidate, known, view) != HandlerProgress::Through
@@ -113,8 +116,8 @@ pub(super) fn next(candidates: &[Candidate<'_>], known: KnownRecords<'_>, view: 
     Step::Rest(wake)
 }
 
-/// Returns whether something is left to do for this state of the object, now or after the pause that follows a failure.
-/// Ticks of timers do not count.
+/// Returns whether anything remains to be done for this state of the object, now or after a backoff. Ticks of timers do
+/// not count.
 pub(super) fn is_pending(candidates: &[Candidate<'_>], known: KnownRecords<'_>, view: &AgendaInput) -> bool {
     let is_lasting = |candidate: &&Candidate<'_>| !matches!(candidate.role, Role::Timer(_) | Role::Delete);
     candidates.iter().filter(is_lasting).any(|candidate| {
@@ -123,7 +126,7 @@ pub(super) fn is_pending(candidates: &[Candidate<'_>], known: KnownRecords<'_>, 
     })
 }
 
-/// Returns whether the object, which this process sees for the first time, was handled before.
+/// Returns whether an object that this process sees for the first time was handled before.
 pub(super) fn is_resumption(
     candidates: &[Candidate<'_>],
     record: &HandlerRecord,
@@ -171,23 +174,23 @@ fn progress_of(candidate: &Candidate<'_>, known: KnownRecords<'_>, view: &Agenda
     }
 }
 
-fn is_wanted(candidate: &Candidate<'_>, record: &HandlerRecord, seen: Option<&Seen>) -> bool {
+fn is_wanted(candidate: &Candidate<'_>, record: &HandlerRecord, seen: Option<&FinishedWith>) -> bool {
     match (candidate.role, seen) {
         (Role::Timer(_), _) => true,
         (Role::Update, None) => !record.is_fresh(),
-        (Role::Update, Some(seen)) => *seen != Seen::State(candidate.at),
-        // A mark without an end: it was called, perhaps with a value that is gone.
+        (Role::Update, Some(seen)) => *seen != FinishedWith::State(candidate.at),
+        // The handler was called but did not finish, perhaps with a value that is gone.
         (Role::Field, None) => record.has_mark(candidate.id) || is_first_call(candidate, record),
         (Role::Field, Some(seen)) => {
-            !matches!((seen, &candidate.value), (Seen::Value(old), Some(new)) if old == new)
+            !matches!((seen, &candidate.value), (FinishedWith::Value(old), Some(new)) if old == new)
         }
         (Role::Resume | Role::Create | Role::Delete, seen) => seen.is_none(),
     }
 }
 
-/// Notes the handlers of fields that are to be called for the first time; returns whether there are any. A handler whose end
-/// could not be recorded would otherwise look like one that was never called, and an emptied field like one that was never
-/// filled.
+/// Records the handlers of fields that are about to be called for the first time; returns whether there are any.
+/// Otherwise a handler whose end could not be recorded would look like one that was never called, and an emptied field
+/// like one that was never filled.
 pub(super) fn announce_first_calls(candidates: &[Candidate<'_>], record: &mut HandlerRecord) -> bool {
     let fields = candidates.iter().filter(|candidate| candidate.role == Role::Field);
     let first: Vec<_> = fields.filter(|candidate| is_first_call(candidate, record)).collect();
@@ -197,7 +200,7 @@ pub(super) fn announce_first_calls(candidates: &[Candidate<'_>], record: &mut Ha
     !first.is_empty()
 }
 
-/// Returns whether the handler of a field, which has never been called, is to be called.
+/// Returns whether to call the handler of a field for the first time.
 fn is_first_call(candidate: &Candidate<'_>, record: &HandlerRecord) -> bool {
     !record.has_mark(candidate.id) && candidate.value.as_ref().is_some_and(|value| !is_empty(value))
 }
@@ -227,7 +230,7 @@ fn is_empty(value: &Value) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::super::record::Trial;
+    use super::super::record::FailedAttempts;
     use super::*;
 
     const NOW: i64 = 1000;
@@ -268,7 +271,7 @@ mod tests {
         roles.iter().enumerate().map(candidate).collect()
     }
 
-    fn record(marks: &[(&str, Seen)]) -> HandlerRecord {
+    fn record(marks: &[(&str, FinishedWith)]) -> HandlerRecord {
         let mut record = HandlerRecord::default();
         for (id, seen) in marks {
             record.succeeded(id, seen.clone());
@@ -281,7 +284,7 @@ mod tests {
         let after = after.map(at);
         record.failed(
             id,
-            Trial { at: state(at_state), attempts: 1, since: at(NOW), after, error: "no".into() },
+            FailedAttempts { at: state(at_state), attempts: 1, since: at(NOW), after, error: "no".into() },
         );
         record
     }
@@ -302,21 +305,21 @@ mod tests {
         check(&both, &failing("c", 2, Some(NOW + 5)), view(), Step::Rest(Some(at(NOW + 5))));
         check(&both, &failing("c", 2, Some(NOW)), view(), Step::Run(1));
         check(&both, &failing("c", 1, Some(NOW + 5)), view(), Step::Run(1));
-        // It gave up: then updates start from here.
+        // It gave up, so updates start from this state.
         check(&both, &failing("c", 2, None), view(), Step::Adopt);
-        check(&[Role::Create], &record(&[("c", Seen::Once)]), view(), Step::Rest(None));
-        check(&[Role::Create], &record(&[("other", Seen::Once)]), view(), Step::Run(0));
+        check(&[Role::Create], &record(&[("c", FinishedWith::Once)]), view(), Step::Rest(None));
+        check(&[Role::Create], &record(&[("other", FinishedWith::Once)]), view(), Step::Run(0));
     }
 
     #[test]
     fn updates() {
-        let created = |seen: Seen| record(&[("c", Seen::Once), ("u", seen)]);
+        let created = |seen: FinishedWith| record(&[("c", FinishedWith::Once), ("u", seen)]);
         let both = [Role::Create, Role::Update];
-        check(&both, &created(Seen::State(state(1))), view(), Step::Run(1));
-        check(&both, &created(Seen::State(state(2))), view(), Step::Rest(None));
+        check(&both, &created(FinishedWith::State(state(1))), view(), Step::Run(1));
+        check(&both, &created(FinishedWith::State(state(2))), view(), Step::Rest(None));
         check(&[Role::Update], &HandlerRecord::default(), view(), Step::Adopt);
-        // New in the program: it has seen nothing, the object is not new.
-        check(&both, &record(&[("c", Seen::Once)]), view(), Step::Run(1));
+        // New in the program: it has finished with nothing, although the object is not new.
+        check(&both, &record(&[("c", FinishedWith::Once)]), view(), Step::Run(1));
         check(&[], &HandlerRecord::default(), view(), Step::Rest(None));
     }
 
@@ -324,8 +327,8 @@ mod tests {
     fn fields() {
         let one = [Role::Field];
         check(&one, &HandlerRecord::default(), view(), Step::Run(0));
-        check(&one, &record(&[("f", Seen::Value(json!(1)))]), view(), Step::Run(0));
-        check(&one, &record(&[("f", Seen::Value(json!(2)))]), view(), Step::Rest(None));
+        check(&one, &record(&[("f", FinishedWith::Value(json!(1)))]), view(), Step::Run(0));
+        check(&one, &record(&[("f", FinishedWith::Value(json!(2)))]), view(), Step::Rest(None));
         let mut absent = candidates(&one);
         for empty in [json!(null), json!({}), json!([])] {
             absent[0].value = Some(empty);
@@ -347,7 +350,7 @@ mod tests {
         let all = [Role::Create, Role::Update, Role::Delete];
         check(&all, &HandlerRecord::default(), dying, Step::Run(2));
         check(&all, &HandlerRecord::default(), view(), Step::Run(0));
-        check(&all, &record(&[("d", Seen::Once)]), dying, Step::Rest(None));
+        check(&all, &record(&[("d", FinishedWith::Once)]), dying, Step::Rest(None));
         check(&[Role::Update], &HandlerRecord::default(), dying, Step::Rest(None));
     }
 
@@ -355,13 +358,13 @@ mod tests {
     fn resumption() {
         let resuming = AgendaInput { is_resuming: true, ..view() };
         let both = [Role::Create, Role::Resume];
-        check(&both, &record(&[("c", Seen::Once)]), resuming, Step::Run(1));
-        check(&both, &record(&[("c", Seen::Once)]), view(), Step::Rest(None));
+        check(&both, &record(&[("c", FinishedWith::Once)]), resuming, Step::Run(1));
+        check(&both, &record(&[("c", FinishedWith::Once)]), view(), Step::Rest(None));
         let fresh = HandlerRecord::default();
         assert!(!is_resumption(&candidates(&both), &fresh, true), "it is being created");
         assert!(is_resumption(&candidates(&[Role::Resume]), &fresh, true));
         assert!(!is_resumption(&candidates(&[Role::Resume]), &fresh, false));
-        assert!(is_resumption(&candidates(&both), &record(&[("c", Seen::Once)]), false));
+        assert!(is_resumption(&candidates(&both), &record(&[("c", FinishedWith::Once)]), false));
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Daemons: a task for each object, beside the queue, for what neither events nor timers can do, such as a long poll.
+//! Daemons: one task per object, outside the queue, for what neither events nor timers can do, such as a long poll.
 //!
-//! Which should run is decided by the handler runner (filters, deletion); one supervisor per controller makes it so,
-//! owns the tasks, and ends them: first they are told to stop, then, after the grace, they are cancelled at their next
-//! await. **Invariant:** an object has at most one task of each daemon, and none without the right to act on it.
+//! The handler runner decides which daemons should run (filters, deletion). One supervisor per controller starts them,
+//! owns their tasks and ends them: it asks them to stop and, after a grace period, cancels them at their next await.
+//! **Invariant:** an object has at most one task of each daemon, and none without the right to act on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -18,11 +18,11 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::essence::{Fingerprint, essence_of};
+use super::authored_state::{Fingerprint, essence_of};
+use super::declared_handlers::DeclaredHandlers;
 use super::handled_condition;
-use super::plan::Plan;
-use super::turn::{TurnState, Which};
-use crate::context::Run;
+use super::handler_context::{CallIdentity, HandlerContextState};
+use crate::context::ReconcileRun;
 use crate::fault::{Fault, Result};
 use crate::fence::{FenceAnswer, Permit};
 use crate::kind::object::ObjectTest;
@@ -30,10 +30,10 @@ use crate::queue::{Backoff, Outcome, Urgency};
 use crate::shared::ControllerShared;
 use crate::workers::controller_queue::ControllerQueue;
 
-/// How long a daemon may take to end when told to stop: a request under way, not a long poll.
+/// How long a daemon may take to stop: enough to finish a request, not a long poll.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-/// A daemon that ran for this long was well: its failures before no longer count.
+/// A daemon that ran this long counts as healthy: earlier failures are forgotten.
 const WELL_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// A declared daemon.
@@ -46,38 +46,39 @@ pub(super) struct Daemon {
 }
 
 /// A daemon's function.
-pub(super) type DaemonCall = Arc<dyn Fn(Arc<TurnState>) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+pub(super) type DaemonCall =
+    Arc<dyn Fn(Arc<HandlerContextState>) -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
-/// A daemon of an object.
+/// Identifies a daemon of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct DaemonKey {
     object: Key,
-    /// The place of the daemon in the program.
+    /// The index of the daemon in the program.
     index: usize,
 }
 
 impl DaemonKey {
-    /// Covers all daemons of an object.
+    /// Matches all daemons of an object.
     fn all_of(object: &Key) -> RangeInclusive<Self> {
         Self { object: object.clone(), index: 0 }..=Self { object: object.clone(), index: usize::MAX }
     }
 }
 
-/// The end of a daemon's task.
+/// A task of a daemon that has ended.
 struct EndedDaemon {
     key: DaemonKey,
     how: DaemonEnd,
 }
 
-/// Which daemons should run and which do.
+/// Which daemons should run, and which are running.
 #[derive(Default)]
 pub(super) struct DaemonSupervisor {
     table: Mutex<DaemonTable>,
-    /// There is something for the supervisor to do.
+    /// Wakes the supervisor.
     changed: Notify,
-    /// A daemon has ended.
+    /// Signals that a daemon has ended.
     ended: Notify,
-    /// Where to say that an object's daemon gave up: its status should.
+    /// The queue that is told when a daemon gives up, so that the object's status shows it.
     queue: OnceLock<ControllerQueue>,
 }
 
@@ -85,7 +86,7 @@ pub(super) struct DaemonSupervisor {
 struct DaemonTable {
     wanted: BTreeMap<DaemonKey, WantedDaemon>,
     running: BTreeMap<DaemonKey, CancellationToken>,
-    /// What the supervisor has not looked at yet.
+    /// The daemons that the supervisor has not checked yet.
     unseen: BTreeSet<DaemonKey>,
 }
 
@@ -93,9 +94,9 @@ struct DaemonTable {
 #[derive(Clone, Debug, PartialEq)]
 struct WantedDaemon {
     uid: Option<String>,
-    /// The object's state when last looked at.
+    /// The state of the object at the last check.
     state: Fingerprint,
-    /// It ended and is not started again, or only at another state.
+    /// It has ended and is not started again, or only in another state.
     ended: Option<DaemonEnd>,
 }
 
@@ -104,14 +105,14 @@ struct WantedDaemon {
 pub(super) struct ObjectDaemons<'a> {
     pub(super) uid: Option<&'a String>,
     pub(super) state: Fingerprint,
-    /// Their places in the program.
+    /// Their indexes in the program.
     pub(super) daemons: &'a [usize],
 }
 
 /// How a daemon ended.
 #[derive(Clone, Debug, PartialEq)]
 enum DaemonEnd {
-    /// It was told to.
+    /// It was asked to stop.
     Stopped,
     /// It succeeded.
     Well,
@@ -120,8 +121,9 @@ enum DaemonEnd {
 }
 
 impl DaemonSupervisor {
-    /// Makes these daemons, and no others, run for the object. `is_alive` is called under our lock: a deletion is reported
-    /// after the cache has it, so either we see it here, or it stops what we start.
+    /// Starts these daemons for the object and stops all others. `is_alive` is called while the lock is held: the cache
+    /// contains a deletion before it is reported, so either this call sees it, or the report stops what this call
+    /// starts.
     pub(super) fn set_wanted(
         &self,
         key: &Key,
@@ -154,13 +156,13 @@ impl DaemonSupervisor {
         self.wake(&table);
     }
 
-    /// Sets the queue that hears of daemons that gave up.
+    /// Sets the queue that is told about daemons that gave up.
     pub(super) fn report_to(&self, queue: ControllerQueue) {
-        // A controller is wired once.
+        // A controller is assembled only once.
         let _ = self.queue.set(queue);
     }
 
-    /// Returns the daemons that gave up on the object in this state, and why.
+    /// Returns the daemons that gave up on the object in this state, and their errors.
     pub(super) fn given_up(&self, key: &Key, state: Fingerprint) -> Vec<(usize, String)> {
         let table = self.table();
         let wanted = table.wanted.range(DaemonKey::all_of(key));
@@ -195,10 +197,10 @@ impl DaemonSupervisor {
         }
     }
 
-    /// Runs the daemons that should run until `stop`, then ends them all.
+    /// Runs the desired daemons until `stop`, then ends them all.
     pub(super) async fn supervise(
         &self,
-        plan: Arc<Plan>,
+        plan: Arc<DeclaredHandlers>,
         controller: Arc<ControllerShared>,
         stop: CancellationToken,
     ) {
@@ -221,11 +223,11 @@ impl DaemonSupervisor {
         }
     }
 
-    /// Starts or stops a daemon as wanted.
+    /// Starts or stops a daemon as needed.
     fn start_or_stop(
         &self,
         post: &DaemonKey,
-        plan: &Arc<Plan>,
+        plan: &Arc<DeclaredHandlers>,
         controller: &Arc<ControllerShared>,
         tasks: &mut JoinSet<EndedDaemon>,
     ) {
@@ -242,23 +244,23 @@ impl DaemonSupervisor {
                 let stop = CancellationToken::new();
                 table.running.insert(post.clone(), stop.clone());
                 let claim = permit.claim().clone();
-                let context = Run::detached(controller.clone(), object, post.object.clone(), claim);
+                let context = ReconcileRun::detached(controller.clone(), object, post.object.clone(), claim);
                 let lapse = Lapse { permit, spare: controller.operator.fence.spare() };
                 let life = run_daemon(post.index, plan.clone(), context, stop.clone());
                 tasks.spawn(run_while_permitted(post.clone(), life, stop, lapse));
             }
-            // One that was told to stop while it is wanted again is looked at when it has ended.
+            // A daemon that is stopping but is needed again is checked when it has ended.
             (Some(_), Some(_)) | (None, None) => {}
         }
     }
 
     fn note_end(&self, ended: Option<EndedDaemon>) {
-        // A task that panicked is our bug, because panics of the user's code are caught inside.
+        // A panic of the task is our bug: panics of user code are caught inside it.
         let Some(EndedDaemon { key: post, how }) = ended else { return };
         let mut table = self.table();
         table.running.remove(&post);
         if let Some(want) = table.wanted.get_mut(&post) {
-            // One that gave up at a state the object has left meanwhile is started again at once.
+            // If it gave up on a state that has changed since, it is started again at once.
             let is_final =
                 how != DaemonEnd::Stopped && !matches!(how, DaemonEnd::GaveUp(at, _) if at != want.state);
             want.ended = is_final.then_some(how);
@@ -295,7 +297,7 @@ impl DaemonSupervisor {
 }
 
 impl DaemonTable {
-    /// Returns the daemons of an object that are wanted or running.
+    /// Returns the daemons of an object that should run or are running.
     fn daemons_of(&self, key: &Key) -> BTreeSet<DaemonKey> {
         let range = DaemonKey::all_of(key);
         let running = self.running.range(range.clone()).map(|(post, _)| post);
@@ -303,14 +305,14 @@ impl DaemonTable {
     }
 }
 
-/// The right to run, and how long a daemon may take to end after it is lost.
+/// The right to act, and how long a daemon may take to stop after it is lost.
 struct Lapse {
     permit: Permit,
     spare: Duration,
 }
 
-/// Runs a daemon while it has the right to act. One that loses it is told to stop, and dropped before another replica
-/// can have it.
+/// Runs a daemon while this replica has the right to act. After that the daemon is asked to stop, and dropped before
+/// another replica can get the right.
 async fn run_while_permitted(
     key: DaemonKey,
     life: impl Future<Output = DaemonEnd>,
@@ -328,8 +330,13 @@ async fn run_while_permitted(
     }
 }
 
-/// Runs a daemon, again when it fails, until it succeeds, gives up or is told to stop.
-async fn run_daemon(index: usize, plan: Arc<Plan>, context: Arc<Run>, stop: CancellationToken) -> DaemonEnd {
+/// Runs a daemon, and again after each failure, until it succeeds, gives up or is asked to stop.
+async fn run_daemon(
+    index: usize,
+    plan: Arc<DeclaredHandlers>,
+    context: Arc<ReconcileRun>,
+    stop: CancellationToken,
+) -> DaemonEnd {
     let daemon = &plan.daemons[index];
     let mut failures = 0;
     loop {
@@ -339,8 +346,8 @@ async fn run_daemon(index: usize, plan: Arc<Plan>, context: Arc<Run>, stop: Canc
             context.controller().cache.get(context.key()).unwrap_or_else(|| context.object().clone());
         let state = Fingerprint::of_value(&essence_of(&*object));
         let attempt = failures + 1;
-        let which = Which { id: daemon.id.clone(), attempt, since: context.now() };
-        let turn = TurnState::new(context.renew(object), which, stop.clone(), plan.lookups.clone());
+        let which = CallIdentity { id: daemon.id.clone(), attempt, since: context.now() };
+        let turn = HandlerContextState::new(context.renew(object), which, stop.clone(), plan.lookups.clone());
         let Some(result) = run_once(daemon, turn).await else { return DaemonEnd::Stopped };
         let took = clock.since(began);
         failures = if took >= WELL_AFTER { 1 } else { failures + 1 };
@@ -363,8 +370,8 @@ async fn run_daemon(index: usize, plan: Arc<Plan>, context: Arc<Run>, stop: Canc
     }
 }
 
-/// Runs a daemon once; returns none when it was stopped, within its grace or after.
-async fn run_once(daemon: &Daemon, turn: Arc<TurnState>) -> Option<Result<()>> {
+/// Runs a daemon once; returns `None` if it was stopped, within its grace period or after it.
+async fn run_once(daemon: &Daemon, turn: Arc<HandlerContextState>) -> Option<Result<()>> {
     let stop = turn.stop().clone();
     let life = async {
         let life = AssertUnwindSafe(async { (daemon.call)(turn.clone()).await }).catch_unwind().await;
@@ -386,18 +393,18 @@ async fn run_once(daemon: &Daemon, turn: Arc<TurnState>) -> Option<Result<()>> {
     }
 }
 
-/// One attempt of a daemon that has ended.
+/// A finished attempt of a daemon.
 struct FinishedAttempt<'a> {
     id: &'a str,
     attempt: u32,
     error: Option<&'a str>,
-    /// The pause before the next attempt; none if there is none.
+    /// The pause before the next attempt, if there is one.
     delay: Option<Duration>,
     took: Duration,
 }
 
-/// Reports an attempt to people and to the journal.
-fn record_attempt(context: &Run, finished: &FinishedAttempt<'_>) {
+/// Reports an attempt in an event and in the journal.
+fn record_attempt(context: &ReconcileRun, finished: &FinishedAttempt<'_>) {
     let FinishedAttempt { id, attempt, error, delay, took } = *finished;
     let controller = context.controller();
     let outcome = match (error.map(str::to_owned), delay) {

@@ -1,4 +1,4 @@
-//! Declaring handlers: one method per kind of handler, each with an id and a function. Options follow in `options`.
+//! Declares handlers: one method per sort of handler, each with an id and a function. Options follow in `options`.
 
 use std::future::Future;
 use std::hash::Hash;
@@ -12,90 +12,95 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::agenda::Role;
+use super::authored_state::{essence_of, revive};
 use super::daemons::{Daemon, DaemonCall, GRACE};
-use super::diff::{Diff, Field, changes};
-use super::essence::{essence_of, revive};
+use super::declared_handlers::{DeclaredHandler, DeclaredHandlers, HandlerFunction, HandlerInput, Lens};
+use super::diff::{Diff, FieldUpdate, changes};
+use super::handler_context::{HandlerContext, value_of};
 use super::listeners::{Listener, ListenerCall, RawEvent};
-use super::options::{self, Handler, Nothing, Timer};
-use super::plan::{DeclaredHandler, HandlerFunction, HandlerInput, Lens, Plan};
-use super::policy::RetryPolicy;
+use super::options::{self, HandlerDeclared, NothingDeclared, TimerDeclared};
 use super::record_store::SECRET_VERBS;
+use super::retry_policy::RetryPolicy;
 use super::runner::HandlerRunner;
 use super::timer::Schedule;
-use super::turn::{Turn, value_of};
 use crate::controller::Controller;
-use crate::controller::assemble::{Control, ControllerDescription};
-use crate::controller::engine::{Cleanup, ReconcileFunction};
+use crate::controller::assemble::{BuiltController, ControllerDescription};
+use crate::controller::reconcile_once::{Cleanup, ReconcileFunction};
 use crate::fault::Result;
-use crate::kind::object::{Object, typed};
+use crate::kind::object::{Object, downcast_object};
 use crate::kind::{Kind, KindInfo};
 use crate::queue::Backoff;
 use crate::relations::{Relation, indexes};
 use crate::rights::rule::{READ, Rule};
-use crate::shared::states::StateType;
+use crate::shared::user_values::StateType;
 
-/// The handlers of a kind. Each has an id, which names its progress in the objects: change the id, and it is a new
-/// handler, which runs once for every object there is.
+/// The handlers of a kind. Each has an id, under which its progress is recorded in the objects: a handler with a new id
+/// is a new handler and runs once for every existing object.
 ///
-/// `L` is what was declared last: options such as [`retries`](Handlers::retries) are for that.
+/// `L` is what was declared last; options such as [`retries`](Handlers::retries) apply to it.
 #[must_use = "handlers do nothing until they complete a controller"]
-pub struct Handlers<K: Kind, L = Nothing> {
-    pub(super) plan: Plan,
-    /// What the controller must watch for them.
+pub struct Handlers<K: Kind, L = NothingDeclared> {
+    pub(super) plan: DeclaredHandlers,
+    /// The kinds that the controller must watch for them.
     wires: Vec<(Relation, Rule)>,
     needed_states: Vec<StateType>,
     last: PhantomData<fn() -> (K, L)>,
 }
 
 impl<K: Kind> Handlers<K> {
-    /// Starts with no handlers.
+    /// Creates an empty set of handlers.
     #[expect(
         clippy::new_without_default,
         reason = "handlers that nothing was asked of are not a useful default"
     )]
     pub fn new() -> Self {
-        Self { plan: Plan::new(), wires: Vec::new(), needed_states: Vec::new(), last: PhantomData }
+        Self {
+            plan: DeclaredHandlers::new(),
+            wires: Vec::new(),
+            needed_states: Vec::new(),
+            last: PhantomData,
+        }
     }
 }
 
 impl<K: Kind, L> Handlers<K, L> {
     /// Calls `handler` once for each object, the first time its filters match.
-    pub fn on_create<F, Fut, R>(self, id: impl Into<String>, handler: F) -> Handlers<K, Handler>
+    pub fn on_create<F, Fut, R>(self, id: impl Into<String>, handler: F) -> Handlers<K, HandlerDeclared>
     where
-        F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+        F: Fn(Arc<K>, HandlerContext<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R>> + Send + 'static,
         R: Serialize + 'static,
     {
         self.handler(id, Role::Create, None, simple(handler))
     }
 
-    /// Calls `handler` when spec, labels or annotations differ from what it finished with last, and gives it the
+    /// Calls `handler` when spec, labels or annotations differ from those it last finished with, and passes it the
     /// difference.
-    pub fn on_update<F, Fut, R>(self, id: impl Into<String>, handler: F) -> Handlers<K, Handler>
+    pub fn on_update<F, Fut, R>(self, id: impl Into<String>, handler: F) -> Handlers<K, HandlerDeclared>
     where
-        F: Fn(Diff<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+        F: Fn(Diff<K>, HandlerContext<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R>> + Send + 'static,
         R: Serialize + 'static,
     {
         let call: HandlerFunction = Arc::new(move |occasion, turn| {
-            let running = handler(difference(occasion, turn.info()), Turn::from_state(turn));
+            let running = handler(difference(occasion, turn.info()), HandlerContext::from_state(turn));
             Box::pin(async move { value_of(&running.await?) })
         });
         self.handler(id, Role::Update, None, call)
     }
 
-    /// Calls `handler` when this field differs from what it finished with last: any field, also of the status. It gets
-    /// the old and the new value. The first time there is no old value, and a field that is empty then does not count as
-    /// a change.
+    /// Calls `handler` when this field differs from the value it last finished with. Any field can be followed,
+    /// including those of the status. It gets the old and the new value. On the first call there is no old value, and
+    /// an empty field does not count as a change.
     pub fn on_field<V, F, Fut, R>(
         self,
         id: impl Into<String>,
         field: impl Fn(&K) -> V + Send + Sync + 'static,
         handler: F,
-    ) -> Handlers<K, Handler>
+    ) -> Handlers<K, HandlerDeclared>
     where
         V: Serialize + DeserializeOwned + Send + Sync + 'static,
-        F: Fn(Field<V>, Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+        F: Fn(FieldUpdate<V>, Arc<K>, HandlerContext<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R>> + Send + 'static,
         R: Serialize + 'static,
     {
@@ -104,57 +109,64 @@ impl<K: Kind, L> Handlers<K, L> {
         let lens: Lens =
             Arc::new(move |object| serde_json::to_value(read(object.as_type())).unwrap_or_default());
         let call: HandlerFunction = Arc::new(move |HandlerInput { object, before }, turn| {
-            let object = typed::<K>(object);
+            let object = downcast_object::<K>(object);
             let old = before.and_then(|value| serde_json::from_value(value).ok());
-            let running = handler(Field { old, new: field(&object) }, object, Turn::from_state(turn));
+            let running =
+                handler(FieldUpdate { old, new: field(&object) }, object, HandlerContext::from_state(turn));
             Box::pin(async move { value_of(&running.await?) })
         });
         self.handler(id, Role::Field, Some(lens), call)
     }
 
-    /// Calls `handler` when the object is being deleted. The object carries our finalizer while the filters of this
-    /// handler match, and is removed when all such handlers have finished or given up.
-    pub fn on_delete<F, Fut, R>(self, id: impl Into<String>, handler: F) -> Handlers<K, Handler>
+    /// Calls `handler` when the object is being deleted. The object has our finalizer while the filters of this handler
+    /// match, and is removed when all such handlers have finished or given up.
+    pub fn on_delete<F, Fut, R>(self, id: impl Into<String>, handler: F) -> Handlers<K, HandlerDeclared>
     where
-        F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+        F: Fn(Arc<K>, HandlerContext<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R>> + Send + 'static,
         R: Serialize + 'static,
     {
         self.handler(id, Role::Delete, None, simple(handler))
     }
 
-    /// Calls `handler` once for each process and object, when the object was handled before this process took it over:
-    /// for what lives in memory.
-    pub fn on_resume<F, Fut, R>(self, id: impl Into<String>, handler: F) -> Handlers<K, Handler>
+    /// Calls `handler` once per process and object if the object was handled before this process took it over: use it
+    /// to restore what is only in memory.
+    pub fn on_resume<F, Fut, R>(self, id: impl Into<String>, handler: F) -> Handlers<K, HandlerDeclared>
     where
-        F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+        F: Fn(Arc<K>, HandlerContext<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R>> + Send + 'static,
         R: Serialize + 'static,
     {
         self.handler(id, Role::Resume, None, simple(handler))
     }
 
-    /// Calls `handler` again and again while the object exists and the filters match: for what no event reports.
+    /// Calls `handler` repeatedly while the object exists and the filters match: use it for what no event reports.
     /// `interval` is the time from the end of one call to the start of the next.
-    pub fn every<F, Fut>(self, id: impl Into<String>, interval: Duration, handler: F) -> Handlers<K, Timer>
+    pub fn every<F, Fut>(
+        self,
+        id: impl Into<String>,
+        interval: Duration,
+        handler: F,
+    ) -> Handlers<K, TimerDeclared>
     where
-        F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+        F: Fn(Arc<K>, HandlerContext<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
         let schedule = Schedule { interval, is_sharp: false, idle: None, initial_delay: Duration::ZERO };
         self.handler(id, Role::Timer(schedule), None, simple(handler)).now()
     }
 
-    /// Runs a task for each object while it exists and the filters match, and tells it to stop by [`Turn::stop`]: for
-    /// what blocks, such as a long poll. A task that succeeds is not started again; one that fails is; one that fails
-    /// with a [`terminal`](crate::terminal) fault is started again when the object is edited.
-    pub fn daemon<F, Fut>(mut self, id: impl Into<String>, daemon: F) -> Handlers<K, options::Daemon>
+    /// Runs a task for each object while it exists and the filters match, and asks it to stop with
+    /// [`HandlerContext::stop`]: use it for what blocks, such as a long poll. A task that succeeds is not started
+    /// again; one that fails is; one that fails with a [`terminal`](crate::terminal) fault is started again when the
+    /// object is edited.
+    pub fn daemon<F, Fut>(mut self, id: impl Into<String>, daemon: F) -> Handlers<K, options::DaemonDeclared>
     where
-        F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+        F: Fn(Arc<K>, HandlerContext<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
         let call: DaemonCall = Arc::new(move |turn| {
-            let turn = Turn::<K>::from_state(turn);
+            let turn = HandlerContext::<K>::from_state(turn);
             Box::pin(daemon(turn.object().clone(), turn))
         });
         let (filters, backoff) = (Vec::new(), Backoff::default());
@@ -162,24 +174,29 @@ impl<K: Kind, L> Handlers<K, L> {
         self.now()
     }
 
-    /// Calls `handler` with every change that the watch shows, in order for each object: without progress, retries, or
-    /// any promise over restarts. If the operator needs the objects for nothing else, none of them is kept in memory,
-    /// and the watch waits for slow handlers.
-    pub fn on_event<F, Fut>(mut self, id: impl Into<String>, listener: F) -> Handlers<K, options::Listener>
+    /// Calls `handler` with every change that the watch reports, in order for each object, without progress, retries or
+    /// any guarantee across restarts. If the operator needs the objects for nothing else, none of them is kept in
+    /// memory, and the watch waits for slow handlers.
+    pub fn on_event<F, Fut>(
+        mut self,
+        id: impl Into<String>,
+        listener: F,
+    ) -> Handlers<K, options::ListenerDeclared>
     where
-        F: Fn(RawEvent<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+        F: Fn(RawEvent<K>, HandlerContext<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
         let call: ListenerCall = Arc::new(move |event, turn| {
-            let event = RawEvent { change: event.change, object: typed(event.object) };
-            Box::pin(listener(event, Turn::from_state(turn)))
+            let event = RawEvent { change: event.change, object: downcast_object(event.object) };
+            Box::pin(listener(event, HandlerContext::from_state(turn)))
         });
         self.plan.listeners.push(Listener { id: id.into(), filters: Vec::new(), call });
         self.now()
     }
 
-    /// Keeps an index of the objects of kind `T`: `entries` returns keys and values for each object, and
-    /// [`Turn::lookup`] reads them. The type of the key names the index, so give each its own.
+    /// Maintains an index of the objects of kind `T`: `entries` returns keys and values for each object, and
+    /// [`HandlerContext::lookup`] reads them. An index is identified by the type of its key, so use a different type
+    /// for each.
     pub fn index<T: Kind, Q, R, I>(mut self, values: impl Fn(&T) -> I + Send + Sync + 'static) -> Self
     where
         Q: Hash + Eq + Send + Sync + 'static,
@@ -195,9 +212,8 @@ impl<K: Kind, L> Handlers<K, L> {
         self
     }
 
-    /// Declares that a handler calls [`cx.state::<S>()`](crate::Context::state), once for each type: then an operator
-    /// that was not given such a state refuses to start, as with
-    /// [`Controller::needs_state`](crate::Controller::needs_state).
+    /// Declares that a handler calls [`cx.state::<S>()`](crate::Context::state), once for each type: an operator
+    /// without such a state then refuses to start, as with [`Controller::needs_state`](crate::Controller::needs_state).
     pub fn needs_state<S: Send + Sync + 'static>(mut self) -> Self {
         self.needed_states.push(StateType::new::<S>());
         self
@@ -209,7 +225,7 @@ impl<K: Kind, L> Handlers<K, L> {
         role: Role,
         lens: Option<Lens>,
         call: HandlerFunction,
-    ) -> Handlers<K, Handler> {
+    ) -> Handlers<K, HandlerDeclared> {
         let entry = DeclaredHandler {
             id: id.into(),
             role,
@@ -222,21 +238,25 @@ impl<K: Kind, L> Handlers<K, L> {
         self.now()
     }
 
-    /// Returns the same handlers, with another one declared last.
+    /// Returns the same handlers with another marker for what was declared last.
     fn now<M>(self) -> Handlers<K, M> {
         let Self { plan, wires, needed_states, .. } = self;
         Handlers { plan, wires, needed_states, last: PhantomData }
     }
 
     /// Returns the controller that runs these handlers.
-    fn complete(self, controller: Controller<K>) -> Control {
+    fn complete(self, controller: Controller<K>) -> BuiltController {
         let mut controller = controller.describe();
         controller.needed_states.extend(self.needed_states);
         complete(self.plan, self.wires, controller)
     }
 }
 
-fn complete(plan: Plan, wires: Vec<(Relation, Rule)>, mut controller: ControllerDescription) -> Control {
+fn complete(
+    plan: DeclaredHandlers,
+    wires: Vec<(Relation, Rule)>,
+    mut controller: ControllerDescription,
+) -> BuiltController {
     plan.verify(&controller.info.kind);
     let runner = Arc::new(HandlerRunner::new(plan));
     for (relation, rule) in wires {
@@ -244,7 +264,7 @@ fn complete(plan: Plan, wires: Vec<(Relation, Rule)>, mut controller: Controller
         controller.allow(rule);
     }
     controller.relate(runner.follow_main_kind());
-    // A handler that is recorded as done corrects nothing that it did on an old state.
+    // A handler recorded as finished does not correct what it did to an old state.
     controller.starts_fresh = runner.plan.keeps_records();
     if runner.plan.keeps_records() {
         controller.write_metadata();
@@ -262,7 +282,7 @@ fn complete(plan: Plan, wires: Vec<(Relation, Rule)>, mut controller: Controller
     controller.complete(as_reconcile_function(runner))
 }
 
-/// Returns the handlers as a reconcile or cleanup function.
+/// Returns a function that runs the handlers, as a reconcile or cleanup function.
 fn as_reconcile_function(runner: Arc<HandlerRunner>) -> ReconcileFunction {
     Arc::new(move |run| {
         let runner = runner.clone();
@@ -271,14 +291,14 @@ fn as_reconcile_function(runner: Arc<HandlerRunner>) -> ReconcileFunction {
 }
 
 impl<K: Kind> Controller<K> {
-    /// Completes the controller with handlers instead of a reconcile function. Their `on_delete` takes the place of a
+    /// Completes the controller with handlers instead of a reconcile function. `on_delete` handlers replace its
     /// cleanup.
-    pub fn handlers<L>(self, handlers: Handlers<K, L>) -> Control {
+    pub fn handlers<L>(self, handlers: Handlers<K, L>) -> BuiltController {
         handlers.complete(self)
     }
 }
 
-impl<K: Kind, L> From<Handlers<K, L>> for Control {
+impl<K: Kind, L> From<Handlers<K, L>> for BuiltController {
     fn from(handlers: Handlers<K, L>) -> Self {
         handlers.complete(Controller::new())
     }
@@ -287,12 +307,12 @@ impl<K: Kind, L> From<Handlers<K, L>> for Control {
 fn simple<K, F, Fut, R>(handler: F) -> HandlerFunction
 where
     K: Kind,
-    F: Fn(Arc<K>, Turn<K>) -> Fut + Send + Sync + 'static,
+    F: Fn(Arc<K>, HandlerContext<K>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<R>> + Send + 'static,
     R: Serialize + 'static,
 {
     Arc::new(move |occasion, turn| {
-        let running = handler(typed(occasion.object), Turn::from_state(turn));
+        let running = handler(downcast_object(occasion.object), HandlerContext::from_state(turn));
         Box::pin(async move { value_of(&running.await?) })
     })
 }
@@ -301,6 +321,7 @@ fn difference<K: Kind>(occasion: HandlerInput, info: &KindInfo) -> Diff<K> {
     let HandlerInput { object, before } = occasion;
     let nothing = json!({});
     let changes = changes(before.as_ref().unwrap_or(&nothing), &essence_of(&*object));
-    let old = before.as_ref().and_then(|essence: &Value| revive(info, essence, &*object)).map(typed);
-    Diff { old, new: typed(object), changes }
+    let old =
+        before.as_ref().and_then(|essence: &Value| revive(info, essence, &*object)).map(downcast_object);
+    Diff { old, new: downcast_object(object), changes }
 }

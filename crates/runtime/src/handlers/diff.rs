@@ -1,7 +1,7 @@
-//! What changed between two states: typed, and field by field.
+//! The difference between two states, typed and field by field.
 //!
-//! Objects are compared member by member; a list, like any other value, is one value. A member that appears or
-//! disappears is one change with everything below it.
+//! Objects are compared member by member; any other value, including a list, is compared as a whole. A member that
+//! appears or disappears is one change, with everything below it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What changed since the last state that the handler finished with.
+/// The changes since the last state that the handler finished with.
 #[derive(Clone, Debug)]
 pub struct Diff<K> {
-    /// That state: spec, labels and annotations, without status. None when this handler handles the object for the
-    /// first time, because it is new in the program.
+    /// That state: spec, labels and annotations, without status. `None` if this handler handles the object for the
+    /// first time because it is new in the program.
     pub old: Option<Arc<K>>,
-    /// The state to be handled.
+    /// The state to handle.
     pub new: Arc<K>,
     /// The fields that differ, in order of their paths.
     pub changes: Vec<FieldChange>,
 }
 
 impl<K> Diff<K> {
-    /// Returns the changes at or below a path, with their own paths seen from there: `diff.under(&["spec", "config"])`.
-    /// A map that appears or disappears as a whole is shown member by member.
+    /// Returns the changes at or below a path, with paths relative to it: `diff.under(&["spec", "config"])`. A map that
+    /// appears or disappears as a whole is reported member by member.
     pub fn under(&self, path: &[&str]) -> Vec<FieldChange> {
         self.changes.iter().flat_map(|change| change.under(path)).collect()
     }
@@ -34,31 +34,31 @@ impl<K> Diff<K> {
     }
 }
 
-/// What a field was and is.
+/// The old and the new value of a field.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Field<V> {
-    /// The value that the handler finished with last; none the first time.
+pub struct FieldUpdate<V> {
+    /// The value that the handler last finished with; `None` on the first call.
     pub old: Option<V>,
-    /// The value now.
+    /// The current value.
     pub new: V,
 }
 
-impl<V: Serialize> Field<V> {
-    /// Returns what differs within the field, member by member, for fields that are maps or structures.
+impl<V: Serialize> FieldUpdate<V> {
+    /// Returns the differences within the field, member by member, if it is a map or a structure.
     pub fn changes(&self) -> Vec<FieldChange> {
         let value = |value: &V| serde_json::to_value(value).ok().filter(|value| !value.is_null());
         member_by_member(self.old.as_ref().and_then(value), value(&self.new))
     }
 }
 
-/// One field that differs.
+/// One difference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldChange {
-    /// The names of the members on the way to it.
+    /// The path of the field: the names of the members that lead to it.
     pub path: Vec<String>,
-    /// What it was; none when it did not exist.
+    /// The old value; `None` if the field did not exist.
     pub old: Option<Value>,
-    /// What it is; none when it is gone.
+    /// The new value; `None` if the field is gone.
     pub new: Option<Value>,
 }
 
@@ -71,7 +71,7 @@ impl FieldChange {
         if shared < self.path.len() {
             return Vec::new();
         }
-        // The change is at the path asked for or above it: look for the path within its values.
+        // The change is at the requested path or above it: compare its values at the rest of the path.
         let within = |value: &Option<Value>| {
             path[shared..].iter().try_fold(value.as_ref()?, |value, name| value.get(name)).cloned()
         };
@@ -87,8 +87,7 @@ impl fmt::Display for FieldChange {
     }
 }
 
-/// Returns the fields that differ; a map that appears or goes as a whole is taken for an empty one that filled or
-/// emptied.
+/// Returns the differences; a map that appears or disappears as a whole is compared with an empty one.
 fn member_by_member(old: Option<Value>, new: Option<Value>) -> Vec<FieldChange> {
     match (old, new) {
         (None, Some(new @ Value::Object(_))) => changes(&json!({}), &new),
@@ -97,7 +96,7 @@ fn member_by_member(old: Option<Value>, new: Option<Value>) -> Vec<FieldChange> 
     }
 }
 
-/// Returns the fields that differ. Null is the same as nothing.
+/// Returns the differences. Null counts as absent.
 pub(super) fn changes(old: &Value, new: &Value) -> Vec<FieldChange> {
     let mut found = Vec::new();
     compare(Some(old), Some(new), &mut Vec::new(), &mut found);

@@ -1,25 +1,25 @@
-//! Which objects a handler is for: by label, annotation, field or any test. Several filters must all match.
+//! Filters that select the objects of a handler: by label, annotation, field or any test. All of them must match.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::kind::object::ObjectTest;
 
-/// What a label or annotation must be. A text means exactly this value.
+/// A condition on a label or annotation. A string means exactly this value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Is {
+pub enum ValueFilter {
     /// Exactly this value.
     Exactly(String),
     /// One of these values.
     AnyOf(Vec<String>),
-    /// Present, whatever its value.
+    /// Present, with any value.
     Present,
     /// Absent.
     Absent,
 }
 
-impl Is {
+impl ValueFilter {
     /// Matches any of these values.
     pub fn any_of<T: Into<String>>(values: impl IntoIterator<Item = T>) -> Self {
         Self::AnyOf(values.into_iter().map(Into::into).collect())
@@ -36,23 +36,23 @@ impl Is {
     }
 }
 
-impl From<&str> for Is {
+impl From<&str> for ValueFilter {
     fn from(value: &str) -> Self {
         Self::Exactly(value.to_owned())
     }
 }
 
-impl From<String> for Is {
+impl From<String> for ValueFilter {
     fn from(value: String) -> Self {
         Self::Exactly(value)
     }
 }
 
-pub(super) fn label(name: String, is: Is) -> ObjectTest {
+pub(super) fn label(name: String, is: ValueFilter) -> ObjectTest {
     Arc::new(move |object| is.admits(get(object.meta().labels.as_ref(), &name)))
 }
 
-pub(super) fn annotation(name: String, is: Is) -> ObjectTest {
+pub(super) fn annotation(name: String, is: ValueFilter) -> ObjectTest {
     Arc::new(move |object| is.admits(get(object.meta().annotations.as_ref(), &name)))
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(is: impl Into<Is>, value: Option<&str>, expected: bool) {
+    fn check(is: impl Into<ValueFilter>, value: Option<&str>, expected: bool) {
         let mut map = ConfigMap::default();
         map.metadata.labels = value.map(|value| [("tier".to_owned(), value.to_owned())].into());
         map.metadata.annotations = map.metadata.labels.clone();
@@ -81,11 +81,11 @@ mod tests {
         check("gold", Some("gold"), true);
         check("gold", Some("tin"), false);
         check("gold", None, false);
-        check(Is::any_of(["gold", "silver"]), Some("silver"), true);
-        check(Is::any_of(["gold", "silver"]), Some("tin"), false);
-        check(Is::Present, Some(""), true);
-        check(Is::Present, None, false);
-        check(Is::Absent, None, true);
-        check(Is::Absent, Some("x"), false);
+        check(ValueFilter::any_of(["gold", "silver"]), Some("silver"), true);
+        check(ValueFilter::any_of(["gold", "silver"]), Some("tin"), false);
+        check(ValueFilter::Present, Some(""), true);
+        check(ValueFilter::Present, None, false);
+        check(ValueFilter::Absent, None, true);
+        check(ValueFilter::Absent, Some("x"), false);
     }
 }

@@ -1,8 +1,8 @@
-//! What people see of handlers: a warning event at each failure, and the condition `Handled` in the status of custom
-//! kinds. It is `True` when all handlers have finished with this generation, `False` while one has given up or keeps
-//! failing, and not renewed while they are at work.
+//! Reports the progress of handlers to people: a warning event at each failure, and the condition `Handled` in the
+//! status of custom kinds. The condition is `True` when all handlers have finished with this generation, `False` while
+//! one has given up or keeps failing, and is not updated while handlers are running.
 //!
-//! The record holds the progress of handlers; this is for people, and nothing depends on it.
+//! The record stores the progress; these reports are only for people, and nothing depends on them.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
 
 use super::agenda::{Candidate, KnownRecords};
-use super::record::Trial;
-use crate::context::{Run, condition};
+use super::record::FailedAttempts;
+use crate::context::{ReconcileRun, condition};
 use crate::events::Severity;
 use crate::kind::KindInfo;
 use crate::kind::object::Object;
 
 const HANDLED: &str = "Handled";
 
-/// How many letters of an error are kept at either end. The server's answers may hold whole objects; an event takes a
-/// thousand letters, and the record should not grow by what failed.
+/// How many characters of an error are kept at each end. Responses of the server may contain whole objects; an event
+/// holds a thousand characters, and failures should not make the record grow.
 const ERROR_HEAD: usize = 400;
 const ERROR_TAIL: usize = 400;
 
-/// After how many failures in a row the status says so; a blip is not reported.
+/// The number of consecutive failures before the status reports them; a brief problem is not reported.
 const FAILURES_TOLD: u32 = 3;
 
-/// A handler that does not succeed.
+/// A handler that keeps failing.
 #[derive(Clone, Debug)]
 pub(super) struct FailingHandler {
     pub(super) id: String,
@@ -42,7 +42,7 @@ impl fmt::Display for FailingHandler {
     }
 }
 
-/// Returns the handlers, and parts of handlers, whose failures at the present state are worth reporting.
+/// Returns the handlers and sub-handlers whose failures in the current state should be reported.
 pub(super) fn failing_handlers(candidates: &[Candidate<'_>], known: KnownRecords<'_>) -> Vec<FailingHandler> {
     let mut troubles = Vec::new();
     for Candidate { id, role, at, .. } in candidates {
@@ -57,13 +57,13 @@ pub(super) fn failing_handlers(candidates: &[Candidate<'_>], known: KnownRecords
     troubles
 }
 
-fn failing_handler(id: &str, trial: &Trial) -> Option<FailingHandler> {
+fn failing_handler(id: &str, trial: &FailedAttempts) -> Option<FailingHandler> {
     let gave_up = trial.after.is_none();
     let is_worth_it = gave_up || trial.attempts >= FAILURES_TOLD;
     is_worth_it.then(|| FailingHandler { id: id.to_owned(), error: trial.error.clone(), gave_up })
 }
 
-/// What the status says of the handlers.
+/// What the status reports about the handlers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HandledState {
     /// All have finished.
@@ -74,7 +74,7 @@ pub(super) enum HandledState {
     },
 }
 
-/// What the status says, and the generation it is about.
+/// What the status reports, and for which generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReportedState {
     pub(super) word: Option<HandledState>,
@@ -104,8 +104,8 @@ impl ReportedState {
     }
 }
 
-/// Returns whether the type of this object's status keeps conditions. If that cannot be tried, because the status lacks
-/// what the type requires, the server would refuse it as well.
+/// Returns whether the status type of this object has conditions. If that cannot be determined, because the status
+/// lacks required fields, the server would reject the condition as well.
 pub(super) fn keeps_conditions(info: &KindInfo, object: &Object) -> bool {
     let Ok(mut value) = object.to_json() else { return false };
     value["status"]["conditions"] = json!([HandledState::Well.condition()]);
@@ -114,7 +114,7 @@ pub(super) fn keeps_conditions(info: &KindInfo, object: &Object) -> bool {
 }
 
 impl HandledState {
-    /// Describes the handlers that fail; returns none when there are none.
+    /// Describes the failing handlers; returns `None` if there are none.
     pub(super) fn from_failures(troubles: &[FailingHandler]) -> Option<Self> {
         if troubles.is_empty() {
             return None;
@@ -132,8 +132,8 @@ impl HandledState {
     }
 }
 
-/// Leaves an event on the object when this attempt of a handler failed.
-pub(super) fn warn_of_outcome(context: &Run, id: &str, attempt: u32, outcome: &HandlerOutcome) {
+/// Creates an event for the object if this attempt of a handler failed.
+pub(super) fn warn_of_outcome(context: &ReconcileRun, id: &str, attempt: u32, outcome: &HandlerOutcome) {
     let (reason, error, next) = match outcome {
         HandlerOutcome::Done => return,
         HandlerOutcome::Retry { after, error } => {
@@ -146,7 +146,7 @@ pub(super) fn warn_of_outcome(context: &Run, id: &str, attempt: u32, outcome: &H
     context.event(Severity::Warning, reason, format!("{id}: {error} (attempt {attempt}; {next})"));
 }
 
-/// Shortens an error to what is stored and shown. Who failed comes first and why comes last, so the middle is left out.
+/// Shortens an error for storing and showing. What failed comes first and why comes last, so the middle is left out.
 pub(super) fn shorten_error(error: &str) -> String {
     let count = error.chars().count();
     if count <= ERROR_HEAD + ERROR_TAIL {
@@ -156,7 +156,7 @@ pub(super) fn shorten_error(error: &str) -> String {
     head.chain(" … ".chars()).chain(tail).collect()
 }
 
-/// Rounds a pause, because people need not read its jitter.
+/// Rounds a pause, so that people do not see its jitter.
 fn rounded(time: Duration) -> String {
     if time < Duration::from_secs(1) { "a moment".to_owned() } else { format!("{} s", time.as_secs()) }
 }

@@ -1,8 +1,8 @@
-//! One run of the handlers of one object: what the agenda decides about, the calls themselves, and the record that is
-//! written between any two of them.
+//! One run of an object's handlers: the state that the agenda decides on, the calls themselves, and the record that is
+//! written between any two calls.
 //!
-//! **Invariant:** no handler is called while the end of the one before is unrecorded. What cannot be written stays in
-//! memory and is written first next time, so a server that is away makes nothing run twice.
+//! **Invariant:** no handler is called while the end of the previous one is unrecorded. What could not be written stays
+//! in memory and is written first in the next run, so an unreachable server causes no repeated calls.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,52 +16,57 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::agenda::{self, AgendaInput, Candidate, KnownRecords, Role, Step};
-use super::essence::{Fingerprint, essence_of, renew};
+use super::authored_state::{Fingerprint, essence_of, renew};
+use super::declared_handlers::{DeclaredHandlers, HandlerInput};
 use super::handled_condition::{self, FailingHandler, HandledState, ReportedState};
-use super::plan::{HandlerInput, Plan};
-use super::policy::{Failure, RetryPolicy, until};
-use super::record::{HandlerRecord, Seen, Trial};
-use super::record_store::{self, StoredRecord};
+use super::handler_context::{CallIdentity, HandlerContextState, SubHandler};
+use super::record::{FailedAttempts, FinishedWith, HandlerRecord};
+use super::record_store::{self, LoadedRecord};
+use super::retry_policy::{Failure, RetryPolicy, duration_between};
 use super::runner::HandlerMemory;
-use super::turn::{SubHandler, TurnState, Which};
-use crate::context::Run;
+use crate::context::ReconcileRun;
 use crate::error::Error;
 use crate::fault::{Fault, Result};
 use crate::kind::object::Object;
 
-/// One run of the handlers of one object.
+/// One run of an object's handlers.
 pub(super) struct HandlerRun<'a> {
-    plan: &'a Plan,
-    cx: Arc<Run>,
+    plan: &'a DeclaredHandlers,
+    cx: Arc<ReconcileRun>,
     object: Arc<Object>,
     is_dying: bool,
     essence: Value,
     state: Fingerprint,
     memory: HandlerMemory,
-    kept: StoredRecord,
+    kept: LoadedRecord,
 }
 
-/// A handler about to be called, or a part of one.
+/// A handler or sub-handler about to be called.
 struct PendingCall<'a> {
     id: &'a str,
     role: Role,
     policy: RetryPolicy,
     at: Fingerprint,
-    /// The value now of the field it follows.
+    /// The current value of the field that it follows.
     value: Option<&'a Value>,
     is_part: bool,
 }
 
 /// How a call ended.
 enum CallEnd {
-    /// Well, with these sub-handlers.
-    Well(Vec<SubHandler>),
-    /// In an error, which is noted.
+    /// It succeeded and registered these sub-handlers.
+    Succeeded(Vec<SubHandler>),
+    /// It failed; the error has been recorded.
     Failed,
 }
 
 impl<'a> HandlerRun<'a> {
-    pub(super) fn new(plan: &'a Plan, cx: Arc<Run>, object: Arc<Object>, mut memory: HandlerMemory) -> Self {
+    pub(super) fn new(
+        plan: &'a DeclaredHandlers,
+        cx: Arc<ReconcileRun>,
+        object: Arc<Object>,
+        mut memory: HandlerMemory,
+    ) -> Self {
         let essence = essence_of(&*object);
         let state = Fingerprint::of_value(&essence);
         let kept = memory.kept.take().unwrap_or_default();
@@ -69,8 +74,8 @@ impl<'a> HandlerRun<'a> {
         Self { plan, cx, object, is_dying, essence, state, memory, kept }
     }
 
-    /// Reads the record, or first writes what could not be written last time. A record that another replica wrote
-    /// meanwhile, after we had lost the right, is newer.
+    /// Reads the record, or first writes what could not be written last time. A record that another replica wrote after
+    /// this one lost the right to act is newer and is used instead.
     pub(super) async fn open(&mut self) -> Result<()> {
         let text = record_store::text_of(&self.cx, &*self.object);
         if self.kept.text == text {
@@ -89,13 +94,13 @@ impl<'a> HandlerRun<'a> {
         Ok(())
     }
 
-    /// Returns what to do now.
+    /// Returns the next thing to do.
     pub(super) fn next_step(&mut self) -> Step {
         if self.refresh() {
             let candidates = self.plan.candidates(&*self.object, self.state);
             return agenda::next(&candidates, self.known(), &self.view());
         }
-        // It is being deleted now, or is another object: that is for another run, which is queued already.
+        // It is being deleted, or another object has taken its name: another run, which is already queued, handles that.
         Step::Rest(None)
     }
 
@@ -104,7 +109,7 @@ impl<'a> HandlerRun<'a> {
         let plan = self.plan;
         let entry = &plan.entries[index];
         let mut candidates = plan.candidates(&*self.object, self.state);
-        // What has to be saved anyway takes the announcements along.
+        // If the record is saved anyway, that write includes the announcements.
         if entry.role == Role::Field || self.kept.is_unsaved {
             self.kept.is_unsaved |= agenda::announce_first_calls(&candidates, &mut self.kept.record);
         }
@@ -123,7 +128,7 @@ impl<'a> HandlerRun<'a> {
         let (function, view, began) = (entry.call.clone(), self.view(), self.cx.now());
         match self.attempt(&call, move |turn| function(occasion, turn)).await {
             CallEnd::Failed => {}
-            CallEnd::Well(parts) => match self.run_parts(&call, parts).await? {
+            CallEnd::Succeeded(parts) => match self.run_parts(&call, parts).await? {
                 Some(wake) => self.wait_for_parts(&call, wake),
                 None => self.succeeded(&call, &view, began),
             },
@@ -131,7 +136,7 @@ impl<'a> HandlerRun<'a> {
         Ok(())
     }
 
-    /// Makes the present state the one that updates start from.
+    /// Makes updates start from the current state.
     pub(super) fn adopt(&mut self) {
         self.kept.record.adopt(self.plan.updates(), self.state);
         self.keep_state();
@@ -143,7 +148,7 @@ impl<'a> HandlerRun<'a> {
         rest: Option<Timestamp>,
         daemons: Vec<FailingHandler>,
     ) -> Result<(), Error> {
-        // When the last handler of a deletion has finished, removing the finalizer records it.
+        // After the last handler of a deletion, removing the finalizer records its end.
         if self.is_dying && rest.is_none() {
             return Ok(());
         }
@@ -151,7 +156,7 @@ impl<'a> HandlerRun<'a> {
         self.save().await
     }
 
-    /// Makes the status say how the handlers are doing, if the runtime may write it and it does not say so already.
+    /// Makes the status show the progress of the handlers, if the runtime may write it and it differs.
     fn report_handled(&mut self, daemons: Vec<FailingHandler>) {
         if !self.cx.controller().tells_in_status() {
             return;
@@ -165,16 +170,16 @@ impl<'a> HandlerRun<'a> {
         else {
             return;
         };
-        // The condition is about the state this run began with; what was edited meanwhile belongs to the next run.
+        // The condition is about the state at the start of this run; later edits belong to the next run.
         let news = ReportedState::new(word.clone(), &**self.cx.object());
         if told != news {
             self.cx.condition(word.condition());
-            // It is written after this run, and that may fail: the next run reads from the object what it says.
+            // The status is written after this run, which may fail: the next run reads it from the object.
             self.memory.told = None;
         }
     }
 
-    /// Returns whether nothing is left to do. Timers and daemons count only when they fail.
+    /// Returns whether nothing remains to be done. Timers and daemons count only if they fail.
     fn is_well(&self, candidates: &[Candidate<'_>], told: &ReportedState) -> bool {
         let is_handled =
             |candidate: &Candidate<'_>| candidate.role.is_durable() && candidate.role != Role::Delete;
@@ -190,8 +195,8 @@ impl<'a> HandlerRun<'a> {
         self.memory.told.get_or_insert_with(|| ReportedState::read(&**object))
     }
 
-    /// Adds to a status that is written anyway at the end of the last handler that all have finished.
-    fn foretell(&mut self, call: &PendingCall<'_>, turn: &TurnState) {
+    /// Adds to a status that is written anyway, after the last handler, that all handlers have finished.
+    fn foretell(&mut self, call: &PendingCall<'_>, turn: &HandlerContextState) {
         let is_worth_it = !call.is_part
             && call.role.is_durable()
             && self.cx.controller().tells_in_status()
@@ -220,7 +225,7 @@ impl<'a> HandlerRun<'a> {
         record_store::save(&self.cx, &mut self.kept).await
     }
 
-    /// Returns the object as it was last looked at, and the name of its state.
+    /// Returns the object as last observed, and the fingerprint of its state.
     pub(super) fn object(&self) -> (&Object, Fingerprint) {
         (&*self.object, self.state)
     }
@@ -235,24 +240,25 @@ impl<'a> HandlerRun<'a> {
         HandlerMemory { kept: is_worth_it.then_some(self.kept), ..self.memory }
     }
 
-    /// Calls a function as the handler says: within its time, guarded against panics, its status and result written.
+    /// Calls a function with the options of its handler: within its timeout and guarded against panics; then writes its
+    /// status and result.
     async fn attempt(
         &mut self,
         call: &PendingCall<'_>,
-        function: impl FnOnce(Arc<TurnState>) -> BoxFuture<'static, Result<Value>> + Send,
+        function: impl FnOnce(Arc<HandlerContextState>) -> BoxFuture<'static, Result<Value>> + Send,
     ) -> CallEnd {
         let began = self.cx.now();
         let trial = self.trial(call);
         let since = trial.map_or(began, |trial| trial.since);
         let attempt = trial.map_or(0, |trial| trial.attempts).saturating_add(1);
-        let which = Which { id: call.id.to_owned(), attempt, since };
-        let turn = TurnState::new(
+        let which = CallIdentity { id: call.id.to_owned(), attempt, since };
+        let turn = HandlerContextState::new(
             self.cx.renew(self.object.clone()),
             which,
             CancellationToken::new(),
             self.plan.lookups.clone(),
         );
-        let left = call.policy.deadline(since).map(|deadline| until(began, deadline));
+        let left = call.policy.deadline(since).map(|deadline| duration_between(began, deadline));
         let guarded = AssertUnwindSafe(async { function(turn.clone()).await }).catch_unwind();
         let guarded = guarded.map(|ended| ended.unwrap_or_else(|panic| Err(Fault::from_panic(&*panic))));
         let result = match left {
@@ -277,29 +283,29 @@ impl<'a> HandlerRun<'a> {
         }
         let result = finish(&turn, result).await;
         if result.is_err() {
-            // What was announced must not be written.
+            // Announced progress must not be written.
             self.memory.told = None;
         }
         self.record_end(call, began, result.as_ref().err());
-        if result.is_ok() { CallEnd::Well(parts) } else { CallEnd::Failed }
+        if result.is_ok() { CallEnd::Succeeded(parts) } else { CallEnd::Failed }
     }
 
-    /// Writes a failure into the record, and either end into the journal.
+    /// Records a failure, and writes either result to the journal.
     fn record_end(&mut self, call: &PendingCall<'_>, began: Timestamp, fault: Option<&Fault>) {
         let (now, controller) = (self.cx.now(), self.cx.controller().clone());
         let outcome = match fault {
             None => HandlerOutcome::Done,
             Some(fault) => {
                 let failure = Failure { at: call.at, began, now, fault };
-                let trial = call.policy.judge(self.trial(call), failure, &controller.operator.entropy);
-                let outcome = outcome_of(&trial, now);
+                let trial = call.policy.next_attempt(self.trial(call), failure, &controller.operator.entropy);
+                let outcome = trial.outcome(now);
                 self.failed(call, trial);
                 outcome
             }
         };
         match &outcome {
             HandlerOutcome::Done => {}
-            // The watches report once that the server is away, so not every object does.
+            // The watches report an unreachable server once, so the objects do not.
             HandlerOutcome::Retry { after, error } if fault.is_some_and(Fault::is_cut_off) => {
                 tracing::debug!(object = %self.cx.key(), handler = call.id, %error, retry = ?after, "handler failed");
             }
@@ -312,14 +318,15 @@ impl<'a> HandlerRun<'a> {
         }
         let attempt = self.trial(call).map_or(1, |trial| trial.attempts);
         handled_condition::warn_of_outcome(&self.cx, call.id, attempt, &outcome);
-        let (object, handler, took) = (self.cx.key().clone(), call.id.to_owned(), until(began, now));
+        let (object, handler, took) =
+            (self.cx.key().clone(), call.id.to_owned(), duration_between(began, now));
         controller
             .operator
             .journal
             .record(&controller.source, JournalEntry::Handled { object, handler, outcome, took });
     }
 
-    /// Runs the sub-handlers that are due. Returns when to look again, if some have not finished.
+    /// Runs the sub-handlers that are due. Returns when to check again if some have not finished.
     async fn run_parts(
         &mut self,
         parent: &PendingCall<'_>,
@@ -328,15 +335,15 @@ impl<'a> HandlerRun<'a> {
         let mut wake: Option<Timestamp> = None;
         for SubHandler { id, call: function } in parts {
             let part = PendingCall { id: &id, is_part: true, ..*parent };
-            if self.marks(part.role).seen(&id) == Some(&Seen::SubHandler(part.at)) {
+            if self.marks(part.role).seen(&id) == Some(&FinishedWith::SubHandler(part.at)) {
                 continue;
             }
             let is_due =
                 self.trial(&part).is_none_or(|trial| trial.after.is_some_and(|after| after <= self.cx.now()));
             if is_due {
                 self.save().await?;
-                if let CallEnd::Well(_) = self.attempt(&part, function).await {
-                    self.marks_mut(part.role).succeeded(&id, Seen::SubHandler(part.at));
+                if let CallEnd::Succeeded(_) = self.attempt(&part, function).await {
+                    self.marks_mut(part.role).succeeded(&id, FinishedWith::SubHandler(part.at));
                 }
             }
             if let Some(after) = self.trial(&part).and_then(|trial| trial.after) {
@@ -346,10 +353,11 @@ impl<'a> HandlerRun<'a> {
         Ok(wake)
     }
 
-    /// Schedules the next call of a parent for when its sub-handlers are called; that is no failure of its own.
+    /// Schedules the next call of a parent for the time of its sub-handlers; this does not count as a failure of the
+    /// parent.
     fn wait_for_parts(&mut self, call: &PendingCall<'_>, wake: Timestamp) {
         let before = self.trial(call);
-        let trial = Trial {
+        let trial = FailedAttempts {
             at: call.at,
             attempts: before.map_or(0, |trial| trial.attempts),
             since: before.map_or(self.cx.now(), |trial| trial.since),
@@ -368,8 +376,8 @@ impl<'a> HandlerRun<'a> {
                 let ticks = if schedule.is_recorded() { self.unsaved() } else { &mut self.memory.in_process };
                 ticks.ticks.insert(call.id.to_owned(), tick);
             }
-            Role::Resume => self.memory.in_process.succeeded(call.id, Seen::Once),
-            Role::Delete => self.unsaved().succeeded(call.id, Seen::Once),
+            Role::Resume => self.memory.in_process.succeeded(call.id, FinishedWith::Once),
+            Role::Delete => self.unsaved().succeeded(call.id, FinishedWith::Once),
             Role::Create | Role::Update | Role::Field => {
                 let (updates, state) = (self.plan.updates(), self.state);
                 note_finished(self.unsaved(), call, updates, state);
@@ -380,7 +388,7 @@ impl<'a> HandlerRun<'a> {
         }
     }
 
-    fn failed(&mut self, call: &PendingCall<'_>, trial: Trial) {
+    fn failed(&mut self, call: &PendingCall<'_>, trial: FailedAttempts) {
         self.marks_mut(call.role).failed(call.id, trial);
     }
 
@@ -390,16 +398,16 @@ impl<'a> HandlerRun<'a> {
         self.kept.is_unsaved = true;
     }
 
-    /// Returns the state that the handler finished with last.
+    /// Returns the state that the handler last finished with.
     fn before(&self, candidate: &Candidate<'_>) -> Option<Value> {
         match (candidate.role, self.kept.record.seen(candidate.id)) {
             (Role::Update, _) => self.kept.record.baseline(candidate.id).cloned(),
-            (Role::Field, Some(Seen::Value(value))) => Some(value.clone()),
+            (Role::Field, Some(FinishedWith::Value(value))) => Some(value.clone()),
             _ => None,
         }
     }
 
-    fn trial(&self, call: &PendingCall<'_>) -> Option<&Trial> {
+    fn trial(&self, call: &PendingCall<'_>) -> Option<&FailedAttempts> {
         self.marks(call.role).trial(call.id, call.at)
     }
 
@@ -433,7 +441,7 @@ impl<'a> HandlerRun<'a> {
         }
     }
 
-    /// Looks at the newest state. Returns whether it is still the object this run is about.
+    /// Reads the newest state. Returns whether the run still concerns this object.
     fn refresh(&mut self) -> bool {
         let Some(newest) = self.cx.controller().cache.get(self.cx.key()) else { return !self.is_dying };
         let (old, new) = (self.object.meta(), newest.meta());
@@ -449,7 +457,7 @@ impl<'a> HandlerRun<'a> {
         true
     }
 
-    /// Notes since when the object is as it is: as the record says, or since now.
+    /// Records when the object last changed: as the record says, otherwise now.
     fn date_state(&mut self) {
         if self.memory.unchanged.is_some_and(|(state, _)| state == self.state) {
             return;
@@ -462,8 +470,8 @@ impl<'a> HandlerRun<'a> {
     }
 }
 
-/// Notes that a handler of a living object finished. The first that does makes its state the one that updates start
-/// from.
+/// Records that a handler of an object that is not being deleted finished. Updates start from the state of the first
+/// one that finishes.
 fn note_finished<'a>(
     record: &mut HandlerRecord,
     call: &PendingCall<'_>,
@@ -471,9 +479,9 @@ fn note_finished<'a>(
     state: Fingerprint,
 ) {
     let seen = match (call.role, call.value) {
-        (Role::Update, _) => Seen::State(call.at),
-        (Role::Field, Some(value)) => Seen::Value(value.clone()),
-        _ => Seen::Once,
+        (Role::Update, _) => FinishedWith::State(call.at),
+        (Role::Field, Some(value)) => FinishedWith::Value(value.clone()),
+        _ => FinishedWith::Once,
     };
     let is_first = record.is_fresh();
     record.succeeded(call.id, seen);
@@ -482,17 +490,9 @@ fn note_finished<'a>(
     }
 }
 
-/// Writes the status the handler asked for, also when it failed.
-async fn finish(turn: &TurnState, result: Result<Value>) -> Result<()> {
+/// Writes the status that the handler set, even if it failed.
+async fn finish(turn: &HandlerContextState, result: Result<Value>) -> Result<()> {
     let written = turn.write_status(None).await;
     result?;
     Ok(written?)
-}
-
-fn outcome_of(trial: &Trial, now: Timestamp) -> HandlerOutcome {
-    let error = trial.error.clone();
-    match trial.after {
-        Some(after) => HandlerOutcome::Retry { after: until(now, after), error },
-        None => HandlerOutcome::GaveUp { error },
-    }
 }

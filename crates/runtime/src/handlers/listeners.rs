@@ -1,12 +1,12 @@
-//! Raw events: every change that the watch shows, in order for each object, to functions that keep no progress and are
-//! not retried. For views and counters in memory; what must not be missed belongs in the other handlers.
+//! Raw events: passes every change that the watch reports, in order for each object, to functions that have no progress
+//! and no retries. Useful for views and counters in memory; what must not be missed belongs in the other handlers.
 //!
-//! Where nothing else of the operator needs the objects, none of them is kept: the watch waits for the listeners, and at
-//! most [`ROOM`] events wait in memory. Where a cache is kept, its watch waits for nobody: others depend on it. Then the
-//! newest event is dropped when more than [`WAITING_MAX`] wait, and the log says so.
+//! If nothing else in the operator needs the objects, none is kept: the watch waits for the listeners, and at most
+//! [`ROOM`] events wait in memory. If there is a cache, its watch never waits, because others depend on it. The newest
+//! event is then dropped when more than [`WAITING_MAX`] wait, and the drop is logged.
 //!
-//! When the right to act comes to this replica, all existing objects are shown again as listed: events before that went
-//! to another replica.
+//! When this replica gets the right to act, all existing objects are reported again as listed, because earlier events
+//! went to another replica.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -20,11 +20,11 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::declared_handlers::{DeclaredHandlers, admits};
 use super::handled_condition::shorten_error;
-use super::plan::{Plan, admits};
-use super::turn::{TurnState, Which};
-use crate::cache::{ObjectCache, ObjectDelta, Reader};
-use crate::context::Run;
+use super::handler_context::{CallIdentity, HandlerContextState};
+use crate::cache::{BoundedSubscriber, ObjectCache, ObjectDelta};
+use crate::context::ReconcileRun;
 use crate::events::Severity;
 use crate::fault::{Fault, Result};
 use crate::fence::{FenceAnswer, Permit};
@@ -32,25 +32,26 @@ use crate::kind::object::Object;
 use crate::kind::object::ObjectTest;
 use crate::shared::ControllerShared;
 
-/// Events waiting for listeners: more than the first list of a large cluster, less than memory.
+/// The maximum number of events that wait for listeners: more than the first list of a large cluster, but bounded.
 const WAITING_MAX: usize = 200_000;
 
-/// Events that wait before a watch without a cache does: enough that the listeners never wait for the wire.
+/// The number of waiting events at which a watch without a cache waits: enough that listeners never wait for the
+/// network.
 const ROOM: usize = 1024;
 
-/// Objects whose events are delivered at a time, as with reconciles.
+/// The number of objects whose events are delivered concurrently, as with reconciles.
 const CONCURRENCY: usize = 32;
 
-/// One change that the watch showed.
+/// One change that the watch reported.
 #[derive(Clone, Debug)]
 pub struct RawEvent<K> {
-    /// What sort of change. `Listed`: it exists, which may not be news.
+    /// The sort of change. `Listed` means that the object exists, which may not be new.
     pub change: Change,
-    /// The object after it; for one that is gone, before it.
+    /// The object after the change, or before it if it is gone.
     pub object: Arc<K>,
 }
 
-/// One change that the watch showed, without the type of the object.
+/// One change that the watch reported, without the type of the object.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectEvent {
     pub(super) change: Change,
@@ -66,20 +67,20 @@ pub(super) struct Listener {
 
 /// A listener's function.
 pub(super) type ListenerCall =
-    Arc<dyn Fn(ObjectEvent, Arc<TurnState>) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+    Arc<dyn Fn(ObjectEvent, Arc<HandlerContextState>) -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
 /// Events on their way to the listeners.
 pub(super) struct Mailbox {
     mail: Mutex<Mail>,
     arrived: Notify,
-    /// There is room again for a watch that waits.
+    /// Signals that a waiting watch may add events again.
     freed: Notify,
 }
 
 struct Mail {
-    /// By object. An object whose event is being delivered has an entry, even if it is empty.
+    /// Waiting events by object. An object whose event is being delivered has an entry, even if it is empty.
     waiting: HashMap<Key, VecDeque<ObjectEvent>>,
-    /// Objects with events that nobody is delivering.
+    /// Objects whose events are not being delivered yet.
     ready: VecDeque<Key>,
     count: usize,
 }
@@ -90,12 +91,12 @@ impl Mailbox {
         Self { mail: Mutex::new(mail), arrived: Notify::new(), freed: Notify::new() }
     }
 
-    /// Takes in a change, in the watch's task.
+    /// Adds a change; called in the task of the watch.
     pub(super) fn post(&self, delta: &ObjectDelta) {
         self.add(&delta.key, delta.change, || delta.new.clone().or_else(|| delta.old.clone()));
     }
 
-    /// Adds an event. `object` is called while nobody else can add one, so that none overtakes it.
+    /// Adds an event. `object` is called under the lock, so that no event overtakes it.
     fn add(&self, key: &Key, change: Change, object: impl FnOnce() -> Option<Arc<Object>>) {
         let mut mail = self.mail();
         let Some(object) = object() else { return };
@@ -115,10 +116,10 @@ impl Mailbox {
         self.arrived.notify_one();
     }
 
-    /// Delivers events to the listeners until `stop`; deliveries under way are then cancelled.
+    /// Delivers events to the listeners until `stop`; deliveries in progress are then cancelled.
     pub(super) async fn deliver(
         &self,
-        plan: Arc<Plan>,
+        plan: Arc<DeclaredHandlers>,
         controller: Arc<ControllerShared>,
         stop: CancellationToken,
     ) {
@@ -139,14 +140,14 @@ impl Mailbox {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = self.arrived.notified() => {}
-                // Without an election nobody changes rights, but the sender lives as long as the operator.
+                // Without an election, rights never change, but the sender lives as long as the operator.
                 _ = rights.changed() => {}
                 Some(told) = tasks.join_next() => if let Ok(key) = told { self.finished(key) },
             }
         }
     }
 
-    /// Shows all existing objects again, to a replica that may act on them from now on.
+    /// Reports all existing objects again when this replica gets the right to act on them.
     fn show_again(&self, cache: &ObjectCache) {
         if !cache.is_kept() {
             cache.want_relist();
@@ -157,7 +158,7 @@ impl Mailbox {
         }
     }
 
-    /// Returns the next event of an object of which no event is being delivered.
+    /// Returns the next event of an object that has no delivery in progress.
     fn next(&self) -> Option<(Key, ObjectEvent)> {
         let mut mail = self.mail();
         let key = mail.ready.pop_front()?;
@@ -185,7 +186,7 @@ impl Mailbox {
     }
 }
 
-impl Reader for Mailbox {
+impl BoundedSubscriber for Mailbox {
     fn is_full(&self) -> bool {
         self.mail().count >= ROOM
     }
@@ -206,7 +207,7 @@ impl Reader for Mailbox {
 }
 
 async fn call_listeners(
-    plan: Arc<Plan>,
+    plan: Arc<DeclaredHandlers>,
     controller: Arc<ControllerShared>,
     key: Key,
     event: ObjectEvent,
@@ -217,7 +218,7 @@ async fn call_listeners(
 }
 
 async fn tell_all(
-    plan: &Arc<Plan>,
+    plan: &Arc<DeclaredHandlers>,
     controller: &Arc<ControllerShared>,
     key: &Key,
     event: &ObjectEvent,
@@ -225,9 +226,9 @@ async fn tell_all(
 ) {
     for listener in &plan.listeners {
         let claim = permit.claim().clone();
-        let context = Run::detached(controller.clone(), event.object.clone(), key.clone(), claim);
-        let which = Which { id: listener.id.clone(), attempt: 1, since: context.now() };
-        let turn = TurnState::new(context, which, CancellationToken::new(), plan.lookups.clone());
+        let context = ReconcileRun::detached(controller.clone(), event.object.clone(), key.clone(), claim);
+        let which = CallIdentity { id: listener.id.clone(), attempt: 1, since: context.now() };
+        let turn = HandlerContextState::new(context, which, CancellationToken::new(), plan.lookups.clone());
         let event = event.clone();
         let heard = AssertUnwindSafe(async {
             if admits(&listener.filters, &*event.object) {

@@ -1,38 +1,38 @@
-//! Handlers: functions for what happens to an object (it is created, edited, deleted, or a field of it changes) instead
-//! of one function for what it should be. Timers and daemons are for what no event reports. They run on the same queue,
-//! cache, finalizers, journal and metrics as every controller: handlers complete a [`Controller`](crate::Controller) as
-//! a reconcile function does.
+//! Handlers: functions for what happens to an object (it is created, edited or deleted, or one of its fields changes)
+//! instead of one function for its desired state. Timers and daemons are for what no event reports. They use the queue,
+//! cache, finalizers, journal and metrics of every controller: handlers complete a [`Controller`](crate::Controller) in
+//! place of a reconcile function.
 //!
-//! **Invariant:** a handler that has finished is not called again for the same state, over any number of restarts; one
-//! that has not will be. A crash between the end of a handler and the record of it is the one case of a repeat. For
-//! maintainers: `agenda` (what runs next, sans I/O), `record` (what is remembered), `record_store` (where), `runner`
-//! (the rest).
+//! **Invariant:** a handler that has finished is not called again for the same state, across any number of restarts;
+//! one that has not finished is called again. Only a crash between the end of a handler and its record causes a
+//! repeated call. For maintainers: `agenda` (decides what runs next, without I/O), `record` (what is remembered),
+//! `record_store` (where it is stored), `runner` (everything else).
 
 mod agenda;
-mod codec;
+mod authored_state;
 mod daemons;
 mod declare;
+mod declared_handlers;
 mod diff;
-mod essence;
 mod filter;
 mod handled_condition;
+mod handler_context;
 mod handler_run;
 mod listeners;
-mod lookup;
 mod operator_handlers;
 pub mod options;
-mod plan;
-mod policy;
 mod record;
+mod record_codec;
 mod record_store;
+mod retry_policy;
 mod runner;
 mod timer;
-mod turn;
+mod value_index;
 
 pub use declare::Handlers;
-pub use diff::{Diff, Field, FieldChange};
-pub use filter::Is;
+pub use diff::{Diff, FieldChange, FieldUpdate};
+pub use filter::ValueFilter;
+pub use handler_context::HandlerContext;
 pub use listeners::RawEvent;
-pub use operator_handlers::Activity;
+pub use operator_handlers::OperatorContext;
 pub(crate) use operator_handlers::{ActivityKind, OperatorHandlers};
-pub use turn::Turn;

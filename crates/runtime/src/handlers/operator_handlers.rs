@@ -1,5 +1,5 @@
-//! What an operator does apart from handling objects: before its controllers start, after they ended, and when somebody
-//! asks for its health.
+//! Activities of an operator that concern no object: before its controllers start, after they have ended, and when its
+//! health is probed.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -12,20 +12,20 @@ use kube::Client;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::turn::value_of;
+use super::handler_context::value_of;
 use crate::error::Error;
 use crate::fault::{Fault, Result};
 use crate::queue::{Backoff, Outcome};
 use crate::shared::OperatorShared;
 
-/// How long a probe may take: the caller waits a few seconds at most, and no answer is worse than a bad one.
+/// How long a probe may take: its caller waits a few seconds at most, and no answer is worse than a bad one.
 const PROBE_MAX: Duration = Duration::from_secs(5);
 
-/// What an activity holds while it runs. Cheap to clone.
+/// The context of an activity. Cheap to clone.
 #[derive(Clone)]
-pub struct Activity(Arc<OperatorShared>);
+pub struct OperatorContext(Arc<OperatorShared>);
 
-impl Activity {
+impl OperatorContext {
     /// Returns the value given to [`Operator::state`](crate::Operator::state).
     ///
     /// # Panics
@@ -39,13 +39,13 @@ impl Activity {
         &self.0.client
     }
 
-    /// Returns the time, as the operator sees it.
+    /// Returns the operator's current time.
     pub fn now(&self) -> jiff::Timestamp {
         self.0.clock.now()
     }
 }
 
-type ActivityFunction = Arc<dyn Fn(Activity) -> BoxFuture<'static, Result<Value>> + Send + Sync>;
+type ActivityFunction = Arc<dyn Fn(OperatorContext) -> BoxFuture<'static, Result<Value>> + Send + Sync>;
 
 struct Named {
     id: String,
@@ -71,7 +71,7 @@ pub(crate) enum ActivityKind {
 impl OperatorHandlers {
     pub(crate) fn add<F, Fut, R>(&mut self, occasion: ActivityKind, id: String, function: F)
     where
-        F: Fn(Activity) -> Fut + Send + Sync + 'static,
+        F: Fn(OperatorContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R>> + Send + 'static,
         R: Serialize + 'static,
     {
@@ -87,8 +87,8 @@ impl OperatorHandlers {
         all.push(Named { id, call });
     }
 
-    /// Runs what comes before the controllers, one after the other, each until it succeeds. A terminal fault ends the
-    /// operator. `tell` is called with what is under way.
+    /// Runs the activities before the controllers, one after the other, each until it succeeds. A terminal fault ends
+    /// the operator. `tell` is called with the name of the current one.
     pub(crate) async fn start(
         &self,
         shared: &Arc<OperatorShared>,
@@ -113,7 +113,7 @@ impl OperatorHandlers {
         Ok(())
     }
 
-    /// Runs what comes after the controllers, within the grace. Nothing is retried: the process ends.
+    /// Runs the activities after the controllers, within the grace period, without retries: the process is ending.
     pub(crate) async fn end(&self, shared: &Arc<OperatorShared>, grace: Duration) {
         let all = async {
             for activity in &self.shutdown {
@@ -127,7 +127,7 @@ impl OperatorHandlers {
         }
     }
 
-    /// Calls all probes at once.
+    /// Calls all probes concurrently.
     pub(crate) async fn probe(&self, shared: &Arc<OperatorShared>) -> Vec<(String, Result<Value, String>)> {
         join_all(self.probes.iter().map(|probe| async {
             let answer = match tokio::time::timeout(PROBE_MAX, probe.run(shared)).await {
@@ -142,7 +142,7 @@ impl OperatorHandlers {
 
 impl Named {
     async fn run(&self, shared: &Arc<OperatorShared>) -> Result<Value> {
-        let activity = Activity(shared.clone());
+        let activity = OperatorContext(shared.clone());
         let ended = AssertUnwindSafe(async { (self.call)(activity).await }).catch_unwind().await;
         ended.unwrap_or_else(|panic| Err(Fault::from_panic(&*panic)))
     }

@@ -1,85 +1,86 @@
-//! Options of what was declared last: filters for everything, attempts for handlers. An option that does not fit what
-//! was declared does not compile.
+//! Options of the last declaration: filters for everything, retries for handlers. An option that does not fit the
+//! declaration does not compile.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::agenda::Role;
 use super::declare::Handlers;
-use super::filter::{self, Is};
-use super::policy::RetryPolicy;
+use super::filter::{self, ValueFilter};
+use super::retry_policy::RetryPolicy;
 use super::timer::Schedule;
 use crate::kind::Kind;
 use crate::kind::object::Object;
 use crate::kind::object::ObjectTest;
 use crate::queue::Backoff;
 
-/// Nothing was declared yet.
+/// Nothing has been declared yet.
 #[derive(Debug)]
-pub enum Nothing {}
+pub enum NothingDeclared {}
 
 /// A handler was declared last.
 #[derive(Debug)]
-pub enum Handler {}
+pub enum HandlerDeclared {}
 
 /// A timer was declared last.
 #[derive(Debug)]
-pub enum Timer {}
+pub enum TimerDeclared {}
 
 /// A daemon was declared last.
 #[derive(Debug)]
-pub enum Daemon {}
+pub enum DaemonDeclared {}
 
 /// A listener was declared last.
 #[derive(Debug)]
-pub enum Listener {}
+pub enum ListenerDeclared {}
 
 mod sealed {
-    /// Where what was declared last is found.
+    /// Where the last declaration is stored.
     #[derive(Clone, Copy)]
-    pub enum Sort {
+    pub enum DeclaredPlace {
         Entry,
         Daemon,
         Listener,
     }
 
-    /// Something that has filters.
-    pub trait Filtered {
-        const SORT: Sort;
+    /// A declaration that has filters.
+    pub trait HasFilters {
+        const PLACE: DeclaredPlace;
     }
 
-    /// Something that is tried again.
-    pub trait Tried {}
+    /// A declaration that is retried.
+    pub trait HasRetries {}
 }
-pub(super) use sealed::Sort;
-use sealed::{Filtered, Tried};
+pub(super) use sealed::DeclaredPlace;
+use sealed::{HasFilters, HasRetries};
 
-impl Filtered for Handler {
-    const SORT: Sort = Sort::Entry;
+impl HasFilters for HandlerDeclared {
+    const PLACE: DeclaredPlace = DeclaredPlace::Entry;
 }
-impl Tried for Handler {}
+impl HasRetries for HandlerDeclared {}
 
-impl Filtered for Timer {
-    const SORT: Sort = Sort::Entry;
+impl HasFilters for TimerDeclared {
+    const PLACE: DeclaredPlace = DeclaredPlace::Entry;
 }
-impl Tried for Timer {}
+impl HasRetries for TimerDeclared {}
 
-impl Filtered for Daemon {
-    const SORT: Sort = Sort::Daemon;
-}
-
-impl Filtered for Listener {
-    const SORT: Sort = Sort::Listener;
+impl HasFilters for DaemonDeclared {
+    const PLACE: DeclaredPlace = DeclaredPlace::Daemon;
 }
 
-impl<K: Kind, L: Filtered> Handlers<K, L> {
-    /// Calls the handler only for objects whose label is this: `.label("tier", "gold")`, `.label("tier", Is::Present)`.
-    pub fn label(self, name: impl Into<String>, is: impl Into<Is>) -> Self {
+impl HasFilters for ListenerDeclared {
+    const PLACE: DeclaredPlace = DeclaredPlace::Listener;
+}
+
+impl<K: Kind, L: HasFilters> Handlers<K, L> {
+    /// Calls the handler only for objects whose label matches: `.label("tier", "gold")`, `.label("tier",
+    /// ValueFilter::Present)`.
+    pub fn label(self, name: impl Into<String>, is: impl Into<ValueFilter>) -> Self {
         self.filter(filter::label(name.into(), is.into()))
     }
 
-    /// Calls the handler only for objects whose annotation is this.
-    pub fn annotation(self, name: impl Into<String>, is: impl Into<Is>) -> Self {
+    /// Calls the handler only for objects whose annotation matches.
+    pub fn annotation(self, name: impl Into<String>, is: impl Into<ValueFilter>) -> Self {
         self.filter(filter::annotation(name.into(), is.into()))
     }
 
@@ -98,19 +99,19 @@ impl<K: Kind, L: Filtered> Handlers<K, L> {
     }
 
     fn filter(mut self, test: ObjectTest) -> Self {
-        self.plan.filters_of_last(L::SORT).push(test);
+        self.plan.filters_of_last(L::PLACE).push(test);
         self
     }
 }
 
-impl<K: Kind, L: Tried> Handlers<K, L> {
+impl<K: Kind, L: HasRetries> Handlers<K, L> {
     /// Retries the handler at most this many times for one state of the object (without limit by default).
     pub fn retries(self, retries: u32) -> Self {
         self.policy(|policy| policy.retries = Some(retries))
     }
 
-    /// Retries the handler for this long after its first attempt, over restarts (without limit by default). An attempt
-    /// that is running when the time is over is cancelled at its next await.
+    /// Retries the handler for this long after its first attempt, across restarts (without limit by default). An
+    /// attempt that is running when the time is over is cancelled at its next await.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.policy(|policy| policy.timeout = Some(timeout))
     }
@@ -126,13 +127,13 @@ impl<K: Kind, L: Tried> Handlers<K, L> {
     }
 }
 
-impl<K: Kind> Handlers<K, Timer> {
+impl<K: Kind> Handlers<K, TimerDeclared> {
     /// Counts the interval from the start of one call to the start of the next (by default from its end).
     pub fn sharp(self) -> Self {
         self.schedule(|schedule| schedule.is_sharp = true)
     }
 
-    /// Ticks only when spec, labels and annotations have been the same for this long.
+    /// Ticks only after spec, labels and annotations have been unchanged for this long.
     pub fn idle(self, idle: Duration) -> Self {
         self.schedule(|schedule| schedule.idle = Some(idle))
     }
@@ -150,15 +151,14 @@ impl<K: Kind> Handlers<K, Timer> {
     }
 }
 
-impl<K: Kind> Handlers<K, Daemon> {
+impl<K: Kind> Handlers<K, DaemonDeclared> {
     /// Sets the pauses before a failed daemon is started again (1 s, 2 s, 4 s … 5 min by default).
     pub fn restart(mut self, backoff: Backoff) -> Self {
         self.plan.last_daemon().backoff = backoff;
         self
     }
 
-    /// Sets how long the daemon may take to end when it is told to stop (5 s by default); after that it is cancelled at
-    /// its next await.
+    /// Sets how long the daemon may take to stop (5 s by default); after that it is cancelled at its next await.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.plan.last_daemon().grace = grace;
         self

@@ -1,5 +1,5 @@
-//! Runs the handlers of a kind: takes an object from the queue, asks the agenda what runs, and goes on until there is
-//! nothing to do now. Keeps in memory, per object, what need not outlive the process.
+//! Runs the handlers of a kind: takes an object from the queue, asks the agenda what to run, and continues until there
+//! is nothing to do. Keeps in memory, per object, what need not outlive the process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,62 +9,63 @@ use homeostat_core::journal::Change;
 use jiff::Timestamp;
 
 use super::agenda::Step;
+use super::authored_state::Fingerprint;
 use super::daemons::{DaemonSupervisor, ObjectDaemons};
-use super::essence::Fingerprint;
+use super::declared_handlers::DeclaredHandlers;
 use super::handled_condition::{FailingHandler, ReportedState};
 use super::handler_run::HandlerRun;
 use super::listeners::Mailbox;
-use super::plan::Plan;
-use super::policy::until;
 use super::record::HandlerRecord;
-use super::record_store::StoredRecord;
+use super::record_store::LoadedRecord;
+use super::retry_policy::duration_between;
 use crate::action::Action;
 use crate::cache::ObjectDelta;
-use crate::context::Run;
+use crate::context::ReconcileRun;
 use crate::controller::assemble::Companion;
 use crate::fault::Result;
 use crate::kind::object::Object;
 use crate::relations::{ConnectRelation, Relation};
 
-/// How many handlers are called in one run. Handlers that edit their own object would otherwise keep a worker for ever.
+/// The maximum number of handlers called in one run. Otherwise handlers that edit their own object would occupy a
+/// worker for ever.
 const STEPS_MAX: usize = 100;
 
-/// How many more memories than objects there may be before those of deleted objects are looked for.
+/// The number of excess memories that triggers a search for those of deleted objects.
 const MEMORIES_SPARE: usize = 1024;
 
-/// The handlers of a kind at work.
+/// Runs the handlers of a kind.
 pub(super) struct HandlerRunner {
-    pub(super) plan: Arc<Plan>,
+    pub(super) plan: Arc<DeclaredHandlers>,
     memories: Mutex<HashMap<Key, HandlerMemory>>,
     daemons: Arc<DaemonSupervisor>,
     mailbox: Arc<Mailbox>,
 }
 
-/// What this process knows of an object beyond what the object says.
+/// What this process remembers about an object.
 #[derive(Default)]
 pub(super) struct HandlerMemory {
     pub(super) uid: Option<String>,
-    /// It was there when this process began to watch.
+    /// It existed when this process began to watch.
     pub(super) is_inherited: bool,
-    /// Whether it is being taken over; known after the first look.
+    /// Whether it is being taken over; set in the first run.
     pub(super) is_resuming: Option<bool>,
-    /// The progress of handlers that start again in each process.
+    /// The progress of handlers that start over in each process.
     pub(super) in_process: HandlerRecord,
-    /// Its state when last looked at, and since when it has it.
+    /// Its state at the last run, and since when it has been in it.
     pub(super) unchanged: Option<(Fingerprint, Timestamp)>,
-    /// What its status says about the handlers; known after the first look.
+    /// What its status reports about the handlers; set in the first run.
     pub(super) told: Option<ReportedState>,
-    /// A record that is not saved yet, or that costs a request to read.
-    pub(super) kept: Option<StoredRecord>,
+    /// A record that is not saved yet, or that would cost a request to read.
+    pub(super) kept: Option<LoadedRecord>,
 }
 
 impl HandlerRunner {
-    pub(super) fn new(plan: Plan) -> Self {
+    pub(super) fn new(plan: DeclaredHandlers) -> Self {
         let mailbox = Arc::new(Mailbox::new());
         Self { plan: Arc::new(plan), memories: Mutex::default(), daemons: Arc::default(), mailbox }
     }
 
-    /// Returns the tasks beside the workers: one for all daemons, one for all listeners, where there are any.
+    /// Returns the tasks that run besides the workers: one for all daemons and one for all listeners, if there are any.
     pub(super) fn companions(&self) -> Vec<Companion> {
         let mut companions: Vec<Companion> = Vec::new();
         if !self.plan.daemons.is_empty() {
@@ -82,7 +83,7 @@ impl HandlerRunner {
         companions
     }
 
-    /// Follows the main kind: which objects were there before us, and which are gone.
+    /// Follows the main kind to learn which objects existed before this process and which are gone.
     pub(super) fn follow_main_kind(self: &Arc<Self>) -> Relation {
         let runner = self.clone();
         let connect: ConnectRelation = Box::new(move |wire, _| {
@@ -122,8 +123,8 @@ impl HandlerRunner {
         }
     }
 
-    /// Runs every handler that is due and says when to look again.
-    pub(super) async fn handle(&self, cx: Arc<Run>) -> Result<Action> {
+    /// Runs every handler that is due, and returns when to check again.
+    pub(super) async fn handle(&self, cx: Arc<ReconcileRun>) -> Result<Action> {
         let object = cx.object().clone();
         let memory = self.recall(&*object, cx.key());
         let is_dying = object.meta().deletion_timestamp.is_some();
@@ -145,7 +146,7 @@ impl HandlerRunner {
         self.remember(&cx, run.into_memory());
         let now = cx.now();
         Ok(match rest? {
-            Rest::Until(Some(at)) => Action::requeue(until(now, at)),
+            Rest::Until(Some(at)) => Action::requeue(duration_between(now, at)),
             Rest::Until(None) => Action::await_change(),
             Rest::Tired => Action::requeue_now(),
         })
@@ -180,14 +181,15 @@ impl HandlerRunner {
         memory.unwrap_or_else(|| HandlerMemory { uid, ..HandlerMemory::default() })
     }
 
-    fn remember(&self, cx: &Run, memory: HandlerMemory) {
+    fn remember(&self, cx: &ReconcileRun, memory: HandlerMemory) {
         let mut memories = self.memories();
-        // Looked up under the lock: a deletion is reported after the cache has it, and then finds our entry to remove.
+        // This read happens under the lock: the cache contains a deletion before it is reported, so the report finds
+        // the entry to remove.
         let cache = &cx.controller().cache;
         if cache.get(cx.key()).is_some() {
             memories.insert(cx.key().clone(), memory);
         }
-        // Nothing reports the deletion of an object that had stopped decoding.
+        // The deletion of an object that could no longer be decoded is not reported.
         if memories.len() > 2 * cache.len() + MEMORIES_SPARE {
             memories.retain(|key, _| cache.get(key).is_some() || cache.quarantined_error(key).is_some());
         }
@@ -198,10 +200,10 @@ impl HandlerRunner {
     }
 }
 
-/// Why the handlers pause.
+/// Why the run ends.
 enum Rest {
-    /// There is nothing to do before this time, or a change.
+    /// There is nothing to do until this time or until a change.
     Until(Option<Timestamp>),
-    /// There may be more to do, but other objects come first.
+    /// There may be more to do, but other objects have to run first.
     Tired,
 }

@@ -1,40 +1,40 @@
-//! When a timer ticks. Sans I/O: from the schedule, the last tick and the time to the next tick.
+//! Decides when a timer ticks, without I/O.
 //!
-//! **The phase outlives the process.** Ticks a minute or more apart are recorded with the object; closer ones would cost
-//! a write each, so after a restart they follow the grid that starts at the object's creation. Ticks that were missed
+//! **The phase outlives the process.** Ticks a minute or more apart are recorded with the object; recording closer ones
+//! would cost a write each, so after a restart they follow the grid that starts at the object's creation. Ticks missed
 //! while no process ran are made up for by a single one.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::policy::{later, until};
+use super::retry_policy::{add_saturating, duration_between};
 
-/// Ticks at least this far apart are recorded: one write a minute for each object is little, one a second is a load.
+/// Ticks at least this far apart are recorded: one write per minute and object is acceptable, one per second is not.
 const RECORDED_FROM: Duration = Duration::from_secs(60);
 
 /// When a timer ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Schedule {
     pub(super) interval: Duration,
-    /// Counted from tick to tick, not from the end of one to the next.
+    /// Counted from start to start, rather than from the end of one tick to the next.
     pub(super) is_sharp: bool,
-    /// Only when the object has not been edited for this long.
+    /// Ticks only after the object has not been edited for this long.
     pub(super) idle: Option<Duration>,
-    /// From the object's creation to the first tick.
+    /// The time from the object's creation to the first tick.
     pub(super) initial_delay: Duration,
 }
 
-/// What is known of a timer of one object.
+/// The state of a timer of one object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Phase {
     /// The last tick.
     pub(super) last: Option<Timestamp>,
     /// When the object was created.
     pub(super) created: Timestamp,
-    /// Since when the object is as it is.
+    /// When the object last changed.
     pub(super) unchanged: Timestamp,
-    /// The object was there before this process.
+    /// The object existed before this process.
     pub(super) is_inherited: bool,
 }
 
@@ -44,33 +44,33 @@ impl Schedule {
         self.interval >= RECORDED_FROM
     }
 
-    /// Returns when the next tick is due; in the past means now.
+    /// Returns when the next tick is due; a time in the past means now.
     pub(super) fn next(&self, phase: &Phase, now: Timestamp) -> Timestamp {
-        let first = later(phase.created, self.initial_delay);
+        let first = add_saturating(phase.created, self.initial_delay);
         let due = match phase.last {
-            Some(last) => later(last, self.interval),
+            Some(last) => add_saturating(last, self.interval),
             None if phase.is_inherited && !self.is_recorded() => self.on_grid(first, now),
             None => first,
         };
-        self.idle.map_or(due, |idle| due.max(later(phase.unchanged, idle)))
+        self.idle.map_or(due, |idle| due.max(add_saturating(phase.unchanged, idle)))
     }
 
-    /// Returns what to remember of a tick that began and ended at these times.
+    /// Returns what to record about a tick with this start and end.
     pub(super) fn ticked(&self, due: Timestamp, began: Timestamp, ended: Timestamp) -> Timestamp {
         if !self.is_sharp {
             return ended;
         }
-        // The last point of the grid through `due` that is not after the beginning.
-        let missed = self.whole_intervals(until(due, began));
-        later(due, missed)
+        // The last point of the grid through `due` that is not after the start.
+        let missed = self.whole_intervals(duration_between(due, began));
+        add_saturating(due, missed)
     }
 
-    /// Returns the first point of the grid from `first` on that is not before `now`.
+    /// Returns the first point of the grid from `first` that is not before `now`.
     fn on_grid(&self, first: Timestamp, now: Timestamp) -> Timestamp {
-        let passed = until(first, now);
+        let passed = duration_between(first, now);
         let whole = self.whole_intervals(passed);
-        let point = later(first, whole);
-        if point < now { later(point, self.interval) } else { point }
+        let point = add_saturating(first, whole);
+        if point < now { add_saturating(point, self.interval) } else { point }
     }
 
     /// Returns `passed`, rounded down to a multiple of the interval.
@@ -108,7 +108,7 @@ mod tests {
         check(Schedule { initial_delay: Duration::from_secs(30), ..MINUTE }, None, false, 1000, 1030);
         check(MINUTE, Some(1010), false, 1020, 1070);
         check(Schedule { idle: Some(Duration::from_secs(300)), ..MINUTE }, Some(1010), false, 1020, 1300);
-        // After a restart a recorded timer goes on where it was, a quick one on its grid.
+        // After a restart, a recorded timer continues where it was, and a fast one follows its grid.
         check(MINUTE, Some(1010), true, 1020, 1070);
         check(MINUTE, None, true, 9000, 1000);
         let quick = Schedule { interval: Duration::from_secs(10), ..MINUTE };

@@ -15,9 +15,11 @@ use kube::core::metadata::PartialObjectMeta;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub(crate) mod decoded_objects;
 pub(crate) mod definition;
 pub(crate) mod object;
 
+pub use decoded_objects::DecodedObjects;
 use object::Object;
 
 /// An object type: any `CustomResource`, any type of k8s-openapi, or only the metadata of one ([`Metadata`]).
@@ -31,7 +33,7 @@ impl<K> Kind for K where
 {
 }
 
-/// Only the metadata of a kind: a tenth of the memory when nobody reads the rest.
+/// Only the metadata of a kind: a tenth of the memory if the rest is not needed.
 pub type Metadata<K> = PartialObjectMeta<K>;
 
 /// What is known of a kind without its type: its names, and how its objects are decoded. One per kind, for the life of
@@ -103,7 +105,7 @@ impl KindInfo {
     }
 
     /// Returns the key that a user means by a target, seen from an object in `namespace`.
-    pub(crate) fn target_key(&self, target: &Target, namespace: &str) -> Key {
+    pub(crate) fn target_key(&self, target: &ObjectName, namespace: &str) -> Key {
         let namespace =
             if self.is_namespaced { target.namespace.as_deref().unwrap_or(namespace) } else { "" };
         self.key(namespace, &target.name)
@@ -201,14 +203,14 @@ pub(crate) fn object_name(name: &str) -> String {
 
 /// What a user names another object by: a name in the same namespace, or a namespace and a name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Target {
+pub struct ObjectName {
     /// The namespace; absent means that of the object that refers (or none, for cluster-scoped kinds).
     pub namespace: Option<String>,
     /// The name.
     pub name: String,
 }
 
-impl Target {
+impl ObjectName {
     /// Returns the key this means, seen from an object in `namespace`.
     #[cfg(test)]
     fn key<K: Kind>(&self, namespace: &str) -> Key {
@@ -221,7 +223,7 @@ fn is_namespaced<K: Kind>() -> bool {
     std::any::type_name::<K::Scope>() != std::any::type_name::<kube::core::ClusterResourceScope>()
 }
 
-/// The groups of Kubernetes' own kinds, without versions. Others that end in `k8s.io` belong to projects beside it,
+/// The groups of Kubernetes' own kinds, without versions. Others that end in `k8s.io` belong to other projects,
 /// such as the Gateway API or volume snapshots, and their kinds are defined like anyone's.
 const BUILT_IN_GROUPS: [&str; 23] = [
     "",
@@ -254,25 +256,25 @@ fn is_custom_group(group: &str) -> bool {
     !BUILT_IN_GROUPS.contains(&group)
 }
 
-impl From<String> for Target {
+impl From<String> for ObjectName {
     fn from(name: String) -> Self {
         Self { namespace: None, name }
     }
 }
 
-impl From<&str> for Target {
+impl From<&str> for ObjectName {
     fn from(name: &str) -> Self {
         name.to_owned().into()
     }
 }
 
-impl From<&String> for Target {
+impl From<&String> for ObjectName {
     fn from(name: &String) -> Self {
         name.clone().into()
     }
 }
 
-impl<N: Into<String>, M: Into<String>> From<(N, M)> for Target {
+impl<N: Into<String>, M: Into<String>> From<(N, M)> for ObjectName {
     fn from((namespace, name): (N, M)) -> Self {
         Self { namespace: Some(namespace.into()), name: name.into() }
     }
@@ -289,11 +291,11 @@ mod tests {
 
     #[test]
     fn a_target_is_seen_from_its_referrer() {
-        let seen = |target: Target| target.key::<ConfigMap>("here").to_string();
+        let seen = |target: ObjectName| target.key::<ConfigMap>("here").to_string();
         assert_eq!(seen("x".into()), "configmaps/here/x");
         assert_eq!(seen((&"x".to_owned()).into()), "configmaps/here/x");
         assert_eq!(seen(("there", "x").into()), "configmaps/there/x");
-        assert_eq!(Target::from("x").key::<Node>("here").to_string(), "nodes/x");
+        assert_eq!(ObjectName::from("x").key::<Node>("here").to_string(), "nodes/x");
     }
 
     #[test]

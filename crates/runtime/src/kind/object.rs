@@ -68,14 +68,14 @@ impl fmt::Debug for dyn ErasedObject {
 }
 
 /// Returns the object as its own type.
-pub(crate) fn typed<K: Kind>(object: Arc<Object>) -> Arc<K> {
+pub(crate) fn downcast_object<K: Kind>(object: Arc<Object>) -> Arc<K> {
     let any: Arc<dyn Any + Send + Sync> = object;
     any.downcast().expect(MIXED_UP)
 }
 
 /// Returns the objects as their own type.
-pub(crate) fn all_typed<K: Kind>(objects: Vec<Arc<Object>>) -> Vec<Arc<K>> {
-    objects.into_iter().map(typed).collect()
+pub(crate) fn downcast_objects<K: Kind>(objects: Vec<Arc<Object>>) -> Vec<Arc<K>> {
+    objects.into_iter().map(downcast_object).collect()
 }
 
 /// Why a downcast cannot fail.

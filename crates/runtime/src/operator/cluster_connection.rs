@@ -5,6 +5,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use super::launch::ClusterChoice;
+use crate::admin::client_without_credentials;
 use crate::error::Error;
 
 /// Names the folder of a Pod's account if it is not at the usual path: a Homeostat node without mount namespaces sets
@@ -18,6 +19,8 @@ pub(crate) struct ConnectedCluster {
     pub(crate) words: String,
     /// The token that identifies us, if any.
     pub(crate) token: Option<String>,
+    /// A client for people who bring their own token.
+    pub(crate) viewer_client: Client,
 }
 
 /// Connects to the configured cluster; returns `None` if none is configured.
@@ -31,7 +34,10 @@ pub(crate) async fn connect(cluster: &ClusterChoice) -> Result<Option<ConnectedC
     let is_in_pod = *cluster == ClusterChoice::Own || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     let (config, identity) = match file {
         Some(file) => {
-            let parsed = Kubeconfig::read_from(&file).map_err(|error| refuse(format!("{file}: {error}")))?;
+            let parsed = match cluster {
+                ClusterChoice::Any => read_list(&file).map_err(refuse)?,
+                _ => Kubeconfig::read_from(&file).map_err(|error| refuse(format!("{file}: {error}")))?,
+            };
             let identity = user_of(&parsed).map(|user| format!("{user} of {file}")).unwrap_or(file.clone());
             let options = KubeConfigOptions::default();
             let config = Config::from_custom_kubeconfig(parsed, &options).await;
@@ -45,8 +51,26 @@ pub(crate) async fn connect(cluster: &ClusterChoice) -> Result<Option<ConnectedC
     };
     let words = format!("{} as {identity}", config.cluster_url.to_string().trim_end_matches('/'));
     let token = token_of(&config);
+    let viewer_client = client_without_credentials(config.clone())?;
     let client = Client::try_from(config).map_err(|error| refuse(error.to_string()))?;
-    Ok(Some(ConnectedCluster { client, words, token }))
+    Ok(Some(ConnectedCluster { client, words, token, viewer_client }))
+}
+
+/// Reads the files that `KUBECONFIG` lists and joins them, as kubectl does: the first one that says something counts, and
+/// files that do not exist are passed over unless there is no other.
+fn read_list(list: &str) -> Result<Kubeconfig, String> {
+    let files: Vec<_> = std::env::split_paths(list).filter(|file| !file.as_os_str().is_empty()).collect();
+    let existing: Vec<_> = files.iter().filter(|file| file.exists()).collect();
+    let mut joined: Option<Kubeconfig> = None;
+    for file in if existing.is_empty() { files.iter().collect() } else { existing } {
+        let explain = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+        let next = Kubeconfig::read_from(file).map_err(|error| explain(&error))?;
+        joined = Some(match joined {
+            Some(before) => before.merge(next).map_err(|error| explain(&error))?,
+            None => next,
+        });
+    }
+    joined.ok_or_else(|| "KUBECONFIG names no file".to_owned())
 }
 
 /// Returns the token in a configuration, or in the file that it names.
@@ -67,4 +91,32 @@ fn user_of(kubeconfig: &Kubeconfig) -> Option<String> {
 
 fn account_folder() -> Option<String> {
     std::env::var(ACCOUNT_FOLDER).ok().filter(|folder| !folder.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_files_is_joined_and_the_first_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let context = |name: &str| {
+            format!(
+                "contexts: [{{name: {name}, context: {{cluster: c, user: {name}-user}}}}]\ncurrent-context: {name}\n"
+            )
+        };
+        let (one, two) = (file("one", &context("one")), file("two", &context("two")));
+        let missing = folder.path().join("missing");
+        let list = |paths: &[&std::path::Path]| std::env::join_paths(paths).unwrap().into_string().unwrap();
+        let joined = read_list(&list(&[&missing, &one, &two])).unwrap();
+        assert_eq!(user_of(&joined).as_deref(), Some("one-user"));
+        assert_eq!(joined.contexts.len(), 2);
+        assert!(read_list(&list(&[&missing])).unwrap_err().contains("missing"));
+        assert_eq!(read_list(":").unwrap_err(), "KUBECONFIG names no file");
+    }
 }

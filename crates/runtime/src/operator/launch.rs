@@ -1,11 +1,12 @@
 //! The command line of an operator. `manifests` prints the manifests that a cluster needs to run it, `--kubeconfig
 //! FILE` chooses the cluster, `--serve ADDRESS` serves the admin pages.
 //!
-//! A program with a command line of its own takes these arguments after `--`.
+//! A program with its own command line takes these arguments after `--`.
 
 use std::net::SocketAddr;
 
 use crate::error::Error;
+use crate::plan_command::PlanOptions;
 use crate::why::WhyOptions;
 
 /// The longest name of a namespace, which is a DNS label.
@@ -66,6 +67,8 @@ pub(crate) enum LaunchCommand {
     Version,
     /// Explain an object of this cluster.
     Why { cluster: ClusterChoice, options: WhyOptions },
+    /// Print what a change would do to this cluster.
+    Plan { cluster: ClusterChoice, options: PlanOptions },
     /// Print CRDs, RBAC objects and a Deployment of this image in this namespace.
     Manifests { image: Option<String>, namespace: Option<String> },
 }
@@ -101,9 +104,15 @@ fn parse(arguments: &[String]) -> Result<LaunchCommand, String> {
             ("why", LaunchCommand::Run { cluster, .. }) => {
                 launch = LaunchCommand::Why { cluster: cluster.clone(), options: WhyOptions::default() };
             }
-            ("--kubeconfig", LaunchCommand::Run { cluster, .. } | LaunchCommand::Why { cluster, .. }) => {
-                *cluster = ClusterChoice::Of(value()?);
+            ("plan", LaunchCommand::Run { cluster, .. }) => {
+                launch = LaunchCommand::Plan { cluster: cluster.clone(), options: PlanOptions::default() };
             }
+            (
+                "--kubeconfig",
+                LaunchCommand::Run { cluster, .. }
+                | LaunchCommand::Why { cluster, .. }
+                | LaunchCommand::Plan { cluster, .. },
+            ) => *cluster = ClusterChoice::Of(value()?),
             ("--in-cluster", LaunchCommand::Run { cluster, .. }) => *cluster = ClusterChoice::Own,
             ("--serve", LaunchCommand::Run { serve, .. }) => *serve = Some(parse_address(&value()?)?),
             ("--image", LaunchCommand::Manifests { image, .. }) => *image = Some(value()?),
@@ -113,12 +122,19 @@ fn parse(arguments: &[String]) -> Result<LaunchCommand, String> {
             ("--namespace" | "-n", LaunchCommand::Why { options, .. }) => options.namespace = Some(value()?),
             ("--json", LaunchCommand::Why { options, .. }) => options.json = true,
             ("--watch" | "-w", LaunchCommand::Why { options, .. }) => options.watch = true,
+            (name, LaunchCommand::Plan { options, .. }) => {
+                if !options.set(name, &mut value)? {
+                    return Err(format!("unknown argument {name}"));
+                }
+            }
             (word, LaunchCommand::Why { options, .. }) if !word.starts_with('-') => options.set_word(word)?,
             (unknown, _) => return Err(format!("unknown argument {unknown}")),
         }
     }
-    if let LaunchCommand::Why { options, .. } = &launch {
-        options.check()?;
+    match &launch {
+        LaunchCommand::Why { options, .. } => options.check()?,
+        LaunchCommand::Plan { options, .. } => options.check()?,
+        _ => {}
     }
     Ok(launch)
 }
@@ -137,8 +153,9 @@ fn check_namespace_name(name: String) -> Result<String, String> {
         && bytes.iter().copied().all(is_inner)
         && ends_well(bytes.first())
         && ends_well(bytes.last());
-    let why = "lower case letters, digits and dashes between them, at most 63, as in my-system";
-    if is_good { Ok(name) } else { Err(format!("{name} cannot name a namespace: write {why}")) }
+    let rule =
+        "use lower-case letters, digits and inner dashes, at most 63 characters, for example my-system";
+    if is_good { Ok(name) } else { Err(format!("{name} is not a valid namespace: {rule}")) }
 }
 
 /// Returns the help screen of the operator of this name, in a program that needs these arguments of its own.
@@ -152,18 +169,28 @@ pub(crate) fn help(operator: &str, own: &[String]) -> String {
 
 Usage: {program} [OPTIONS]            run until SIGTERM or ctrl-c
        {program} why KIND NAME        explain why an object is as it is (also KIND/NAME)
+       {program} plan -f FILE         print what a change would do, and change nothing
        {program} manifests [OPTIONS]  print what a cluster needs to run it, for kubectl apply -f -
 
 Options of a run:
-  --kubeconfig FILE      which cluster (otherwise KUBECONFIG, otherwise the account of the Pod)
+  --kubeconfig FILE      which cluster (default: KUBECONFIG, then the Pod's service account)
   --in-cluster           only the cluster of the Pod it runs in (set by the manifests)
-  --serve ADDRESS        serve /metrics, /healthz, /readyz and the journal for `why` there, such as 127.0.0.1:8080
+  --serve ADDRESS        serve /metrics, /healthz, /readyz and the journal for `why` there, such as 127.0.0.1:8080; also the
+                         web console, if the program is built with the feature `console`
 
 Options of why:
   --kubeconfig FILE      which cluster
   -n, --namespace NAME   the namespace of the object (default: that of the kubeconfig)
   --json                 print JSON
   -w, --watch            go on, and print again whenever something changed
+
+Options of plan:
+  -f, --filename FILE    objects to apply, in YAML or JSON (- for stdin; may be repeated)
+  --delete               delete these objects instead
+  --kubeconfig FILE      which cluster
+  -n, --namespace NAME   the namespace of objects that name none (default: that of the kubeconfig)
+  --max-deletes NUMBER   refuse a change that deletes or replaces more objects than this
+  --json                 print JSON
 
 Options of manifests:
   --image IMAGE          the image of its Deployment (default: {operator}:latest)
@@ -195,7 +222,7 @@ mod tests {
         let long = "n".repeat(64);
         for name in ["Bad_NS", "a.b", "-a", "a-", "a b", "ä", "a/b", &long] {
             let said = refusal(name).unwrap_or_else(|| panic!("{name} is accepted"));
-            assert!(said.starts_with(&format!("{name} cannot name a namespace: write ")), "{said}");
+            assert!(said.starts_with(&format!("{name} is not a valid namespace: use ")), "{said}");
         }
         for name in ["", " "] {
             assert_eq!(refusal(name).as_deref(), Some("--namespace needs a value"));
@@ -242,6 +269,22 @@ mod tests {
         check(&["why", "deploy", "web", "-n", "a", "--json"], why(ClusterChoice::Any));
         check(&["why", "deploy/web", "--namespace=a", "--json", "--kubeconfig", "k"], why(of_k()));
         check(&["why", "deploy"], None);
+        let plan = LaunchCommand::Plan {
+            cluster: of_k(),
+            options: PlanOptions {
+                files: words(&["a", "-"]),
+                is_delete: true,
+                namespace: Some("n".into()),
+                deletes_max: Some(3),
+                json: true,
+            },
+        };
+        let words_of_plan =
+            ["plan", "-f", "a", "--filename=-", "--delete", "-n", "n", "--max-deletes", "3", "--json"];
+        check(&[&words_of_plan[..], &["--kubeconfig", "k"]].concat(), Some(plan));
+        check(&["plan"], None);
+        check(&["plan", "-f", "a", "--max-deletes", "many"], None);
+        check(&["plan", "-f", "a", "b"], None);
         check(&["why", "deploy", "web", "more"], None);
         check(&["why", "--serve", "[::1]:80"], None);
         check(&["--kubeconfig"], None);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::rbac_manifests::roles;
+use crate::admin_address::{POD_NAME_VARIABLE, POD_NAMESPACE_VARIABLE};
 use crate::election::Election;
 use crate::kind::definition::Definition;
 use crate::kind::object_name;
@@ -83,6 +84,13 @@ fn deployment(description: &ManifestInput<'_>, name: &str) -> Value {
             let everywhere = SocketAddr::new(unspecified_address(address.ip()), address.port());
             arguments.extend(["--serve".to_owned(), everywhere.to_string()]);
         }
+        let variable =
+            |name: &str, field: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}});
+        // By these `why` finds the Pod, and asks it through the API server.
+        container["env"] = json!([
+            variable(POD_NAME_VARIABLE, "metadata.name"),
+            variable(POD_NAMESPACE_VARIABLE, "metadata.namespace"),
+        ]);
         container["livenessProbe"] = json!({"httpGet": {"path": "/healthz", "port": "admin"}});
         container["readinessProbe"] = json!({"httpGet": {"path": "/readyz", "port": "admin"}});
     }
@@ -106,6 +114,35 @@ mod tests {
 
     use super::*;
     use crate::rights::required_rules::{READ, WRITE};
+
+    /// The rights to answer `why`: to announce itself, and to ask whose a token is and what its owner may read.
+    #[test]
+    fn an_operator_with_admin_pages_may_review_callers_and_announce_itself() {
+        let roles = |admin: Option<&str>, namespace| {
+            let description = ManifestInput {
+                name: "web.demo.dev",
+                home: "default",
+                namespace,
+                image: "web:1",
+                own_arguments: &[],
+                definitions: &[],
+                rules: &[],
+                election: Election::None,
+                admin: admin.and_then(|address| address.parse().ok()),
+            };
+            let documents = manifests(&description);
+            let rules =
+                documents.iter().flat_map(|document| document["rules"].as_array().into_iter().flatten());
+            let rules =
+                rules.map(|rule| format!("{} {}", rule["resources"][0], rule["verbs"]).replace('"', ""));
+            rules.filter(|rule| !rule.starts_with("events")).collect::<Vec<_>>()
+        };
+        let needed =
+            ["tokenreviews [create]", "subjectaccessreviews [create]", "leases [create,delete,patch]"];
+        assert_eq!(roles(Some("0.0.0.0:8080"), None), needed);
+        assert_eq!(roles(Some("0.0.0.0:8080"), Some("a")), needed, "reviews are not in a namespace");
+        assert!(roles(None, None).is_empty());
+    }
 
     fn shown(home: &str, namespace: Option<&str>) -> Vec<String> {
         let rules =
@@ -157,6 +194,11 @@ mod tests {
         assert_eq!(arguments("[::1]:80"), json!(["run", "--", "--in-cluster", "--serve", "[::]:80"]));
         assert_eq!(arguments("0.0.0.0:8080"), json!(["run", "--", "--in-cluster"]));
         assert_eq!(container("127.0.0.1:8080")["ports"][0]["containerPort"], 8080);
+        assert_eq!(
+            container("127.0.0.1:8080")["env"][0]["valueFrom"]["fieldRef"]["fieldPath"],
+            "metadata.name"
+        );
+        assert_eq!(container("none")["env"], Value::Null);
         assert_eq!(container("none")["readinessProbe"], Value::Null);
     }
 

@@ -25,21 +25,31 @@ use cluster_connection::{ConnectedCluster, connect};
 use launch::{Arguments, ClusterChoice, CommandLine, LaunchCommand, help};
 use manifests::{HOME_NAMESPACE, ManifestInput, as_yaml, manifests};
 
-use crate::admin::Admin;
-use crate::controller::Control;
+use crate::admin::{Admin, AdminPages, AdminPagesContext, MakeAdminPages, client_without_credentials};
+use crate::controller::BuiltController;
 use crate::election::{Election, TERM};
 use crate::error::{BoxError, Error};
 use crate::fault;
-use crate::handlers::{Activity, ActivityKind, OperatorHandlers};
+use crate::handlers::{ActivityKind, OperatorContext, OperatorHandlers};
 use crate::journal::Journal;
 use crate::kind::definition::{Definition, definition_of};
+use crate::plan_command::PlanOptions;
+use crate::planned_calls::PlannedCalls;
 use crate::rights::required_rules::{Rule, describe_reconciled_kinds};
-use crate::shared::states::States;
+use crate::shared::user_values::UserValues;
 use crate::watch::Scope;
 use crate::why::WhyClient;
 
 /// Provides the client if no cluster is configured.
 pub type Connect = Box<dyn FnOnce() -> BoxFuture<'static, Result<Client, BoxError>> + Send>;
+
+/// Answers the command `plan`: computes what a change would do to the cluster behind the client, and prints it.
+pub type Planner =
+    Box<dyn FnOnce(Operator, Client, PlanOptions) -> BoxFuture<'static, Result<(), Error>> + Send>;
+
+/// The answer to `plan` of a program that cannot plan.
+const NO_PLANNER: &str = "this program cannot plan: that needs a control plane in memory. Build it with the feature \
+                          `embedded` of the crate `homeostat` (on by default), and call `homeostat::run(operator)` in main";
 
 /// The kubeconfig of a control plane that was started in this folder.
 const LOCAL_KUBECONFIG: &str = ".homeostat/kubeconfig";
@@ -50,13 +60,25 @@ const LOCAL_KUBECONFIG: &str = ".homeostat/kubeconfig";
 /// # Errors
 /// Fails if there is none, or if the file is broken.
 pub async fn connect_why_client(kubeconfig: Option<&str>) -> Result<WhyClient, Error> {
+    let connected = connect_for_reading(kubeconfig).await?;
+    Ok(WhyClient::new(connected.client, connected.token))
+}
+
+/// Connects to the same cluster as [`connect_why_client`], in order to plan.
+///
+/// # Errors
+/// Fails if there is none, or if the file is broken.
+pub async fn connect_client(kubeconfig: Option<&str>) -> Result<Client, Error> {
+    Ok(connect_for_reading(kubeconfig).await?.client)
+}
+
+async fn connect_for_reading(kubeconfig: Option<&str>) -> Result<ConnectedCluster, Error> {
     let cluster = kubeconfig.map_or(ClusterChoice::Any, |file| ClusterChoice::Of(file.to_owned()));
     if let Some(connected) = connect(&cluster).await? {
-        return Ok(WhyClient::new(connected.client, connected.token));
+        return Ok(connected);
     }
     let is_there = std::path::Path::new(LOCAL_KUBECONFIG).exists();
     let local = if is_there { connect(&ClusterChoice::Of(LOCAL_KUBECONFIG.to_owned())).await? } else { None };
-    let local = local.map(|connected| WhyClient::new(connected.client, connected.token));
     local.ok_or_else(|| {
         Error::NoCluster(format!(
             "give --kubeconfig FILE, set KUBECONFIG, or go to a folder with {LOCAL_KUBECONFIG}"
@@ -72,19 +94,25 @@ const GRACE: Duration = Duration::from_secs(25);
 pub struct Operator {
     pub(crate) name: Source,
     pub(crate) scope: Scope,
-    pub(crate) controls: Vec<Control>,
+    pub(crate) controls: Vec<BuiltController>,
     pub(crate) definitions: Vec<Arc<Definition>>,
-    pub(crate) states: States,
+    pub(crate) states: UserValues,
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
     pub(crate) journal: Journal,
     pub(crate) grace: Duration,
     pub(crate) admin: Option<Admin>,
+    pub(crate) admin_pages: Option<MakeAdminPages>,
+    /// A client without credentials, for those who ask for these pages.
+    pub(crate) viewer_client: Option<Client>,
     pub(crate) election: Election,
     pub(crate) term: Duration,
     pub(crate) activities: OperatorHandlers,
     /// Whether the server is asked at the start if the operator has the permissions it declares.
     pub(crate) reviews_rights: bool,
+    /// In a plan: where external writes are recorded instead of sent.
+    pub(crate) planned_calls: Option<PlannedCalls>,
+    planner: Option<Planner>,
     arguments: Arguments,
 }
 
@@ -98,22 +126,26 @@ impl Operator {
             scope: Scope::default(),
             controls: Vec::new(),
             definitions: Vec::new(),
-            states: States::default(),
+            states: UserValues::default(),
             clock,
             entropy: Entropy::system(),
             journal: Journal::new(clock),
             grace: GRACE,
             admin: None,
+            admin_pages: None,
+            viewer_client: None,
             election: Election::None,
             term: TERM,
             activities: OperatorHandlers::default(),
             reviews_rights: true,
+            planned_calls: None,
+            planner: None,
             arguments: Arguments::OfProcess,
         }
     }
 
     /// Adds a controller.
-    pub fn control(mut self, control: impl Into<Control>) -> Self {
+    pub fn control(mut self, control: impl Into<BuiltController>) -> Self {
         let control = control.into();
         for definition in control.0.definitions() {
             if !self.definitions.contains(definition) {
@@ -147,7 +179,7 @@ impl Operator {
     /// ends the operator.
     pub fn on_startup<F, Fut>(mut self, id: impl Into<String>, startup: F) -> Self
     where
-        F: Fn(Activity) -> Fut + Send + Sync + 'static,
+        F: Fn(OperatorContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = fault::Result<()>> + Send + 'static,
     {
         self.activities.add(ActivityKind::Startup, id.into(), startup);
@@ -157,7 +189,7 @@ impl Operator {
     /// Calls `shutdown` once, after the controllers have ended, within the grace period.
     pub fn on_shutdown<F, Fut>(mut self, id: impl Into<String>, shutdown: F) -> Self
     where
-        F: Fn(Activity) -> Fut + Send + Sync + 'static,
+        F: Fn(OperatorContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = fault::Result<()>> + Send + 'static,
     {
         self.activities.add(ActivityKind::Shutdown, id.into(), shutdown);
@@ -167,7 +199,7 @@ impl Operator {
     /// Calls `probe` on each request of `/healthz`, which shows its result and succeeds if all probes do.
     pub fn probe<F, Fut, R>(mut self, id: impl Into<String>, probe: F) -> Self
     where
-        F: Fn(Activity) -> Fut + Send + Sync + 'static,
+        F: Fn(OperatorContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = fault::Result<R>> + Send + 'static,
         R: Serialize + 'static,
     {
@@ -186,6 +218,26 @@ impl Operator {
     /// knows.
     pub fn serve_on(self, listener: TcpListener) -> Self {
         Self { admin: Some(Admin::On(listener)), ..self }
+    }
+
+    /// Adds pages to the admin server. They are served where it is, and only on a cluster that it was told of by
+    /// `--kubeconfig`, by the environment or by [`viewers_of`](Self::viewers_of).
+    pub fn admin_pages(
+        mut self,
+        make: impl FnOnce(AdminPagesContext) -> Arc<dyn AdminPages> + Send + 'static,
+    ) -> Self {
+        self.admin_pages = Some(Box::new(make));
+        self
+    }
+
+    /// Names the cluster whose tokens the viewers of [`admin_pages`](Self::admin_pages) have, for an operator that runs
+    /// on a given client. Credentials in `config` are not used.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration.
+    pub fn viewers_of(mut self, config: kube::Config) -> Result<Self, Error> {
+        self.viewer_client = Some(client_without_credentials(config)?);
+        Ok(self)
     }
 
     /// Lets only one of several replicas act: the holder of a Lease named after the operator.
@@ -228,9 +280,48 @@ impl Operator {
         self.name.as_str()
     }
 
-    /// Skips the check of permissions at the start: for the simulator, where nobody reads the result.
+    /// Skips the check of permissions at the start: for the simulator, where the result is not used.
     pub fn without_rights_review(self) -> Self {
         Self { reviews_rights: false, ..self }
+    }
+
+    /// Answers the command `plan` with this function. `homeostat::run` sets it if the crate `homeostat` is built with
+    /// its feature `embedded`.
+    pub fn planner(self, planner: Planner) -> Self {
+        Self { planner: Some(planner), ..self }
+    }
+
+    /// Runs as part of a plan: external writes of worlds are recorded instead of sent, and there is no election, because the
+    /// leases of a plan are its own.
+    pub fn planned(self, calls: PlannedCalls) -> Self {
+        Self { planned_calls: Some(calls), election: Election::None, ..self }
+    }
+
+    /// Returns group and plural name of every resource that it reads or writes, in order and each once; without those
+    /// of its events and leases.
+    pub fn used_resources(&self) -> Vec<(String, String)> {
+        let plain = |rule: Rule| {
+            let plural = rule.resource.split('/').next().unwrap_or_default().to_owned();
+            (rule.group, plural)
+        };
+        let all: BTreeSet<_> = self.rules().into_iter().map(plain).collect();
+        all.into_iter().collect()
+    }
+
+    /// Returns the only namespace that it works in; `None` if it works in all.
+    pub fn only_namespace(&self) -> Option<&str> {
+        self.scope.namespace.as_deref()
+    }
+
+    /// Returns the definitions of custom kinds that it installs.
+    pub fn definitions(&self) -> Vec<serde_json::Value> {
+        self.definitions.iter().map(|definition| serde_json::Value::clone(definition)).collect()
+    }
+
+    /// Keeps no journal, so that neither `why` nor metrics know anything: to measure what it costs.
+    #[doc(hidden)]
+    pub fn without_journal(self) -> Self {
+        Self { journal: Journal::disabled(self.clock), ..self }
     }
 
     /// Returns the journal of what the operator does. Call it before the operator runs.
@@ -238,7 +329,7 @@ impl Operator {
         self.journal.clone()
     }
 
-    /// Reads only the arguments after `--`, for a program with a command line of its own. The Deployment of the
+    /// Reads only the arguments after `--`, for a program with its own command line. The Deployment of the
     /// manifests repeats those before it.
     pub fn after_dashes(self) -> Self {
         Self { arguments: Arguments::AfterDashes, ..self }
@@ -293,16 +384,25 @@ impl Operator {
                     if let ClusterChoice::Of(file) = &cluster { Some(file.as_str()) } else { None };
                 connect_why_client(kubeconfig).await?.print(&options).await
             }
+            LaunchCommand::Plan { cluster, options } => {
+                self.verify()?;
+                let Some(planner) = self.planner.take() else {
+                    return Err(Error::Usage(NO_PLANNER.to_owned()));
+                };
+                let kubeconfig =
+                    if let ClusterChoice::Of(file) = &cluster { Some(file.as_str()) } else { None };
+                let client = connect_client(kubeconfig).await?;
+                planner(self, client, options).await
+            }
             LaunchCommand::Run { cluster, serve } => {
                 self.verify()?;
-                let operator = match serve {
+                let mut operator = match serve {
                     Some(address) => self.serve(address),
                     None => self,
                 };
-                let (client, place) = if let Some(ConnectedCluster { client, words, .. }) =
-                    connect(&cluster).await?
-                {
-                    (client, words)
+                let (client, place) = if let Some(connected) = connect(&cluster).await? {
+                    operator.viewer_client = Some(connected.viewer_client);
+                    (connected.client, connected.words)
                 } else {
                     let client = otherwise().await.map_err(|error| Error::NoCluster(error.to_string()))?;
                     (client, "a control plane of its own".to_owned())

@@ -7,12 +7,15 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::manifests::ManifestInput;
-use crate::rights::required_rules::{MergedRule, Rule, merge_rules};
+use crate::rights::required_rules::{MergedRule, Rule, announcement_rule, merge_rules, review_rules};
 
 /// Returns the operator's roles: a ClusterRole if it is cluster-wide; a Role in its namespace if it is bound to one,
 /// and a ClusterRole only for cluster-scoped kinds. Leases are in the namespace that the operator runs in.
 pub(super) fn roles(description: &ManifestInput<'_>, name: &str) -> Vec<Value> {
-    let rules = [description.rules, &[Rule::events()]].concat();
+    let mut rules = [description.rules, &[Rule::events()]].concat();
+    if description.admin.is_some() {
+        rules.extend(review_rules());
+    }
     let (inside, outside): (Vec<Rule>, Vec<Rule>) = match description.namespace {
         Some(_) => rules.into_iter().partition(|rule| rule.is_namespaced),
         None => (Vec::new(), rules),
@@ -25,7 +28,8 @@ pub(super) fn roles(description: &ManifestInput<'_>, name: &str) -> Vec<Value> {
     if let Some(namespace) = description.namespace {
         documents.extend(account.role("Role", name, Some(namespace), &inside));
     }
-    if let Some(rule) = description.election.rule() {
+    let announcement = description.admin.map(|_| announcement_rule());
+    if let Some(rule) = description.election.rule().or(announcement) {
         let leases = format!("{name}-leases");
         documents.extend(account.role("Role", &leases, Some(description.home), &[rule]));
     }

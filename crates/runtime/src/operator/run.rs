@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::Clock;
-use homeostat_core::journal::WatchState;
+use homeostat_core::journal::{Entry, WatchState};
 use kube::Client;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,7 +18,8 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::tasks::Tasks;
 use super::{Operator, definitions};
-use crate::admin::{self, Admin, AdminState};
+use crate::admin::{self, AdminPages, AdminPagesContext, AdminState};
+use crate::admin_address::AdminAddress;
 use crate::cache::Freshness;
 use crate::cache::caches::{Caches, FeedDependencies};
 use crate::controller::assemble::AssembledController;
@@ -27,7 +28,7 @@ use crate::error::Error;
 use crate::events::{self, EventRecorder};
 use crate::kind::definition::Definition;
 use crate::queue::Backoff;
-use crate::rights::declared_writes::Declared;
+use crate::rights::declared_writes::DeclaredWrites;
 use crate::rights::permission_review;
 use crate::rights::required_rules::Rule;
 use crate::shared::OperatorShared;
@@ -39,11 +40,24 @@ const FLUSH_MIN: Duration = Duration::from_secs(2);
 /// The pauses between two checks of missing permissions: people grant them while they watch, or much later.
 const RIGHTS_AGAIN: Backoff = Backoff::exponential(Duration::from_secs(5), Duration::from_secs(300));
 
+/// Returns where the admin server is announced, if there is one.
+fn announced_address(listener: Option<&TcpListener>, client: &Client) -> Option<AdminAddress> {
+    AdminAddress::of_listener(listener?, client.default_namespace())
+}
+
+/// Records how many workers each controller has.
+fn record_workers(shared: &OperatorShared, parts: &[AssembledController]) {
+    for part in parts {
+        let workers = u64::try_from(part.pump.concurrency).unwrap_or(u64::MAX);
+        shared.journal.record(&part.name, Entry::ControllerStarted { workers });
+    }
+}
+
 pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationToken) -> Result<(), Error> {
     operator.verify()?;
     let rules = [operator.rules(), vec![Rule::events()]].concat();
     let lease_rules: Vec<Rule> = operator.election.rule().into_iter().collect();
-    let listener = listen(operator.admin).await?;
+    let (operator, listener, pages) = listen(operator).await?;
     let (recorder, notes) = EventRecorder::new();
     let shared = Arc::new(OperatorShared {
         name: operator.name.clone(),
@@ -56,15 +70,16 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
         states: operator.states,
         recorder,
         fence: operator.election.fence(operator.term),
-        declared: Declared::new(&rules),
-        admin_address: listener.as_ref().and_then(admin::announced_address),
+        declared: DeclaredWrites::new(&rules),
+        admin_address: announced_address(listener.as_ref(), &client),
+        planned_calls: operator.planned_calls,
     });
     let activities = Arc::new(operator.activities);
     let admin_state = AdminState::new(&shared, activities.clone(), listener.is_some());
     let mut tasks = Tasks::new(stop.clone());
     // This comes first: a kubelet that gets no answer kills the process, however well it starts.
     if let Some(listener) = listener {
-        tasks.spawn("admin", admin::serve(listener, admin_state.clone()));
+        tasks.spawn("admin", admin::serve(listener, admin_state.clone(), pages));
     }
     tasks.spawn("states", end_over_missing_state(shared.clone(), stop.clone()));
     let starting = |words: String| admin_state.set_starting(words);
@@ -79,6 +94,7 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     let parts: Vec<AssembledController> =
         operator.controls.into_iter().map(|control| control.0.assemble(&shared, operator.grace)).collect();
     admin_state.set_running(&parts);
+    record_workers(&shared, &parts);
     if operator.reviews_rights {
         tasks.spawn("rights", report_rights(shared.clone(), rules, lease_rules, admin_state));
     }
@@ -93,13 +109,10 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
         tasks.spawn_heeding("announcement", election::announce(shared.clone(), stop.clone()));
     }
     let members = parts.iter().map(AssembledController::lease_member).collect();
-    let held = election::hold_leases(
-        Participation { election: operator.election, term: operator.term, grace: operator.grace },
-        shared.clone(),
-        members,
-        stop.clone(),
-        controllers.clone(),
-    );
+    let participation =
+        Participation { election: operator.election, term: operator.term, grace: operator.grace };
+    let held =
+        election::hold_leases(participation, shared.clone(), members, stop.clone(), controllers.clone());
     tasks.spawn_heeding("election", held);
     for part in parts {
         start_controller(&mut tasks, part, &controllers, &stop);
@@ -110,11 +123,19 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     shared.states.verify().and(ended)
 }
 
-async fn listen(admin: Option<Admin>) -> Result<Option<TcpListener>, Error> {
-    match admin {
-        Some(admin) => admin.listen().await.map(Some),
-        None => Ok(None),
-    }
+/// The operator, the listener of its admin server if there is one, and the further pages of that server.
+type Listening = (Operator, Option<TcpListener>, Option<Arc<dyn AdminPages>>);
+
+/// Takes the port of the admin server, if there is to be one, and creates its further pages.
+async fn listen(mut operator: Operator) -> Result<Listening, Error> {
+    let Some(admin) = operator.admin.take() else { return Ok((operator, None, None)) };
+    let listener = admin.listen().await?;
+    let parts = operator.admin_pages.take().zip(operator.viewer_client.take());
+    let pages = parts.zip(listener.local_addr().ok()).map(|((make, client), address)| {
+        let (name, journal, clock) = (operator.name.to_string(), operator.journal.clone(), operator.clock);
+        make(AdminPagesContext { name, client, address, journal, clock })
+    });
+    Ok((operator, Some(listener), pages))
 }
 
 /// Stops the operator when its code requests a state that `main` did not provide: no retry would find it.

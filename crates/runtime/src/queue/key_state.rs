@@ -112,7 +112,7 @@ impl Slot {
             && self.causes.is_empty()
     }
 
-    pub(super) fn note(&mut self, cause: Cause) {
+    pub(super) fn add_cause(&mut self, cause: Cause) {
         if self.causes.len() < CAUSES_MAX && !self.causes.contains(&cause) {
             self.causes.push(cause);
         }

@@ -68,7 +68,7 @@ pub struct Config {
 
 /// A key handed out to run. Give `ticket` back to [`Queue::done`].
 #[derive(Debug)]
-pub struct Work {
+pub struct DispatchedKey {
     /// Identifies the run.
     pub ticket: u32,
     /// What to reconcile.
@@ -104,7 +104,7 @@ pub enum Outcome {
 
 /// The numbers of keys in the queue, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Depth {
+pub struct QueueCounts {
     /// Keys that may run now.
     pub ready: usize,
     /// Keys running.
@@ -146,12 +146,12 @@ impl Queue {
     /// Asks for a reconcile of `key`.
     pub fn add(&mut self, key: &Key, cause: Cause, urgency: Urgency, now: Instant) {
         let slot = self.slots.intern(key, now);
-        self.slots[slot].note(cause);
+        self.slots[slot].add_cause(cause);
         self.trigger(slot, urgency, now);
     }
 
     /// Returns the next key to run, if any may run now.
-    pub fn next(&mut self, now: Instant) -> Option<Work> {
+    pub fn next(&mut self, now: Instant) -> Option<DispatchedKey> {
         self.tick(now);
         let slots = &self.slots;
         let ticket = self.ready.pop(|ticket| slots[ticket.slot].stamp == ticket.stamp)?;
@@ -162,7 +162,7 @@ impl Queue {
         let is_early = matches!(slot.health, KeyHealth::Failing { until, .. } if now < until);
         slot.phase = KeyPhase::Running { again: None, is_early };
         let causes = std::mem::take(&mut slot.causes);
-        Some(Work {
+        Some(DispatchedKey {
             ticket: ticket.slot,
             key: slot.key.clone(),
             was_listed: causes.contains(&Cause::Listed),
@@ -219,7 +219,7 @@ impl Queue {
     }
 
     /// Takes back a key whose run did not begin: it stays due, with its causes, its failures and its age.
-    pub fn put_back(&mut self, work: Work, now: Instant) {
+    pub fn put_back(&mut self, work: DispatchedKey, now: Instant) {
         let (class, since) = (class_of(&work.causes), now.checked_sub(work.waited).unwrap_or(now));
         let ticket = self.shelve(work);
         self.make_ready(ticket, class, since);
@@ -227,7 +227,7 @@ impl Queue {
 
     /// Takes back a key whose run did not begin and may not for a while: [`Queue::resume`] or a trigger makes it due
     /// again.
-    pub fn suspend(&mut self, work: Work) {
+    pub fn suspend(&mut self, work: DispatchedKey) {
         self.shelve(work);
     }
 
@@ -260,14 +260,14 @@ impl Queue {
     }
 
     /// Ends a run that did not begin; its causes stay with the key.
-    fn shelve(&mut self, work: Work) -> u32 {
+    fn shelve(&mut self, work: DispatchedKey) -> u32 {
         let slot = &mut self.slots[work.ticket];
         debug_assert!(
             matches!(slot.phase, KeyPhase::Running { .. }),
             "only a key that was handed out comes back"
         );
         slot.phase = KeyPhase::Idle;
-        work.causes.into_iter().for_each(|cause| slot.note(cause));
+        work.causes.into_iter().for_each(|cause| slot.add_cause(cause));
         let namespace = slot.namespace;
         self.running_count -= 1;
         self.ready.ended(namespace);
@@ -280,8 +280,8 @@ impl Queue {
     }
 
     /// Returns the numbers of keys in the queue.
-    pub fn depth(&self) -> Depth {
-        Depth {
+    pub fn depth(&self) -> QueueCounts {
+        QueueCounts {
             ready: self.ready_count,
             running: self.running_count,
             waiting: self.timers.len(),
@@ -362,7 +362,7 @@ impl Queue {
     }
 
     fn ring(&mut self, index: u32, reason: TimerReason, since: Instant) {
-        self.slots[index].note(reason.cause());
+        self.slots[index].add_cause(reason.cause());
         self.make_ready(index, reason.class(), since);
     }
 

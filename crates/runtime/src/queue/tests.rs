@@ -23,7 +23,7 @@ impl ControllerRunner {
         self.queue.add(&key(name), Cause::Changed, urgency, self.now);
     }
 
-    fn next(&mut self) -> Option<Work> {
+    fn next(&mut self) -> Option<DispatchedKey> {
         self.queue.next(self.now)
     }
 
@@ -37,7 +37,7 @@ impl ControllerRunner {
         names
     }
 
-    fn done(&mut self, work: &Work, outcome: Outcome) -> Option<Duration> {
+    fn done(&mut self, work: &DispatchedKey, outcome: Outcome) -> Option<Duration> {
         self.queue.done(work.ticket, outcome, self.now)
     }
 
@@ -258,7 +258,7 @@ fn a_gone_or_settled_key_is_forgotten() {
         bench.run(Outcome::Failed);
         bench.add("x", Urgency::Edit);
         bench.run(outcome);
-        assert_eq!(bench.queue.depth(), Depth::default());
+        assert_eq!(bench.queue.depth(), QueueCounts::default());
     }
 }
 

@@ -27,7 +27,7 @@ struct MetadataOnly {
 }
 
 /// How a relation follows the other kind.
-pub(crate) struct Followed {
+pub(crate) struct FollowedKind {
     /// The kind, or only its metadata.
     pub(crate) info: &'static KindInfo,
     /// Which changes count; all if absent.
@@ -46,10 +46,10 @@ impl Options {
     }
 
     /// Returns how a relation follows this kind.
-    pub(crate) fn followed(&self, other: &'static KindInfo) -> Followed {
+    pub(crate) fn followed(&self, other: &'static KindInfo) -> FollowedKind {
         let filters = self.filters.iter().filter(|filter| filter.info.is_same_kind(other));
         let filter = filters.map(|filter| filter.test.clone()).reduce(ChangeTest::and);
-        Followed { info: self.kept(other), filter }
+        FollowedKind { info: self.kept(other), filter }
     }
 
     /// Returns the type that the cache keeps of this kind.

@@ -23,7 +23,7 @@ pub(crate) mod references;
 pub(crate) mod selects;
 pub(crate) mod watches;
 
-pub(crate) use follow_options::{Followed, Options};
+pub(crate) use follow_options::{FollowedKind, Options};
 use predicate::ChangeTest;
 pub use predicate::{Predicate, changed};
 pub use selects::Selector;
@@ -31,7 +31,7 @@ pub use selects::Selector;
 use crate::cache::caches::Caches;
 use crate::cache::{Cache, Freshness, ObjectCache, ObjectDelta};
 use crate::kind::object::Object;
-use crate::kind::{Kind, KindInfo, Target, info};
+use crate::kind::{Kind, KindInfo, ObjectName, info};
 use crate::panics::catch_panic;
 use crate::queue::Urgency;
 use crate::shared::LastApplied;
@@ -64,7 +64,7 @@ pub(crate) struct Relation {
 
 /// Connects another kind to a controller; returns how fresh the other kind's cache is.
 pub(crate) type ConnectRelation =
-    Box<dyn FnOnce(&RelationContext<'_>, Followed) -> watch::Receiver<Freshness> + Send>;
+    Box<dyn FnOnce(&RelationContext<'_>, FollowedKind) -> watch::Receiver<Freshness> + Send>;
 
 /// The other kind of a relation, and what the relation does with its objects.
 #[derive(Clone, Copy)]
@@ -86,12 +86,12 @@ impl Relation {
 }
 
 /// The objects that one names, or that a change of it concerns.
-pub(crate) type Targets = Box<dyn Fn(&Object) -> Vec<Target> + Send + Sync>;
+pub(crate) type Targets = Box<dyn Fn(&Object) -> Vec<ObjectName> + Send + Sync>;
 
 /// Erases the type of a user's function that names objects.
 pub(crate) fn targets<T: Kind, I>(names: impl Fn(&T) -> I + Send + Sync + 'static) -> Targets
 where
-    I: IntoIterator<Item: Into<Target>>,
+    I: IntoIterator<Item: Into<ObjectName>>,
 {
     Box::new(move |object| names(object.as_type()).into_iter().map(Into::into).collect())
 }

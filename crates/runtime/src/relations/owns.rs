@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
-use super::{Followed, Relation, RelationContext, passes, triggered, urgency};
+use super::{FollowedKind, Relation, RelationContext, passes, triggered, urgency};
 use crate::kind::KindInfo;
 use crate::kind::object::Object;
 
 pub(crate) fn owns(child: &'static KindInfo) -> Relation {
-    let connect = move |wire: &RelationContext<'_>, followed: Followed| {
+    let connect = move |wire: &RelationContext<'_>, followed: FollowedKind| {
         let (cache, owner) = (wire.declare(followed.info), wire.main.info());
         let (queue, last_applied) = (wire.queue.clone(), wire.last_applied.clone());
         cache.subscribe(move |delta| {

@@ -4,13 +4,13 @@
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
-use super::{Followed, Relation, RelationContext, Targets, passes, urgency};
+use super::{FollowedKind, Relation, RelationContext, Targets, passes, urgency};
 use crate::cache::ObjectIndex;
 use crate::kind::KindInfo;
 use crate::kind::object::Object;
 
 pub(crate) fn references(other: &'static KindInfo, names: Targets) -> Relation {
-    let connect = move |wire: &RelationContext<'_>, followed: Followed| {
+    let connect = move |wire: &RelationContext<'_>, followed: FollowedKind| {
         let keys = move |object: &Object| -> Vec<Key> {
             let namespace = object.meta().namespace.as_deref().unwrap_or_default();
             names(object).iter().map(|target| other.target_key(target, namespace)).collect()

@@ -13,7 +13,7 @@ use homeostat_core::selector::LabelSelector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, ObjectMeta};
 use serde_json::json;
 
-use super::{Followed, Relation, RelationContext, guarded, passes, triggered, urgency};
+use super::{FollowedKind, Relation, RelationContext, guarded, passes, triggered, urgency};
 use crate::cache::{ObjectCache, ObjectIndex};
 use crate::kind::KindInfo;
 use crate::kind::object::Object;
@@ -56,7 +56,7 @@ enum NamespaceMatch {
 pub(crate) type SelectorOf = Arc<dyn Fn(&Object) -> Option<LabelSelector> + Send + Sync>;
 
 pub(crate) fn selects(other: &'static KindInfo, selector: SelectorOf) -> Relation {
-    let connect = move |wire: &RelationContext<'_>, followed: Followed| {
+    let connect = move |wire: &RelationContext<'_>, followed: FollowedKind| {
         let anchoring = selector.clone();
         let are_namespaced = wire.main.info().is_namespaced && other.is_namespaced;
         let nearness = if are_namespaced { NamespaceMatch::SameNamespace } else { NamespaceMatch::Anywhere };

@@ -6,12 +6,14 @@ use std::collections::BTreeSet;
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
 
-use super::{Followed, RelatedKind, Relation, RelationContext, Targets, guarded, passes, triggered, urgency};
+use super::{
+    FollowedKind, RelatedKind, Relation, RelationContext, Targets, guarded, passes, triggered, urgency,
+};
 use crate::kind::KindInfo;
 use crate::kind::object::Object;
 
 pub(crate) fn watches(other: &'static KindInfo, map: Targets) -> Relation {
-    let connect = move |wire: &RelationContext<'_>, followed: Followed| {
+    let connect = move |wire: &RelationContext<'_>, followed: FollowedKind| {
         let (cache, main, queue) = (wire.declare(followed.info), wire.main.info(), wire.queue.clone());
         cache.subscribe(move |delta| {
             let concerned = |state: &Object| -> BTreeSet<Key> {

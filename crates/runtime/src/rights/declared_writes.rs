@@ -52,14 +52,14 @@ impl WriteVerb {
 
 /// The declarations of all controllers.
 #[derive(Default)]
-pub(crate) struct Declared {
+pub(crate) struct DeclaredWrites {
     /// By group and resource, with its subresource.
     verbs: HashMap<String, BTreeSet<&'static str>>,
     /// Messages about writes that were not declared.
     undeclared: Mutex<BTreeSet<String>>,
 }
 
-impl Declared {
+impl DeclaredWrites {
     pub(crate) fn new(rules: &[Rule]) -> Self {
         let mut verbs: HashMap<String, BTreeSet<&'static str>> = HashMap::new();
         for rule in rules {
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn what_is_not_declared_is_named_once_with_its_cure() {
-        let declared = Declared::new(&[Rule::on::<ConfigMap>("", WRITE), Rule::on::<Secret>("", READ)]);
+        let declared = DeclaredWrites::new(&[Rule::on::<ConfigMap>("", WRITE), Rule::on::<Secret>("", READ)]);
         for verb in [WriteVerb::Apply, WriteVerb::Create, WriteVerb::Patch, WriteVerb::Delete] {
             declared.warn_unless_declared(info::<ConfigMap>(), verb);
             declared.warn_unless_declared(info::<Secret>(), verb);

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::required_rules::{MergedRule, Rule, merge_rules};
 use crate::error::Error;
-use crate::request::{RequestLabel, call};
+use crate::request::{RequestLabel, send_request};
 
 /// Concurrent reviews. Each opens a connection of its own, whose handshake costs more than the answer, and the first
 /// lists matter more than the verdict.
@@ -114,7 +114,7 @@ async fn ask_right(client: &Client, attributes: &ResourceAttributes) -> Result<b
     let request =
         Path::new(SelfSubjectAccessReview::url_path(&(), None)).create(&PostParams::default(), body);
     let label = RequestLabel { verb: "review", target: "own rights" };
-    let answer: RightsReview = call(client, label, request).await?;
+    let answer: RightsReview = send_request(client, label, request).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Event;
 
 use crate::kind::{Kind, KindInfo, info};
@@ -81,6 +82,23 @@ impl Rule {
     }
 }
 
+/// Returns what an operator with an admin server needs for `why`: asking who a caller is and what they may read.
+pub(crate) fn review_rules() -> Vec<Rule> {
+    let rule = |group: &str, resource: &str| Rule {
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+        verbs: &["create"],
+        is_namespaced: false,
+        is_main: false,
+    };
+    vec![rule("authentication.k8s.io", "tokenreviews"), rule("authorization.k8s.io", "subjectaccessreviews")]
+}
+
+/// Returns what an operator without an election needs to announce its admin server in a Lease. Applying creates it.
+pub(crate) fn announcement_rule() -> Rule {
+    Rule::on::<Lease>("", &["create", "patch", "delete"])
+}
+
 /// Lists the kinds that are reconciled, for people.
 pub(crate) fn describe_reconciled_kinds(rules: &[Rule]) -> String {
     let kind = |rule: &Rule| format!("{}.{}", rule.resource, rule.group).trim_end_matches('.').to_owned();
@@ -111,4 +129,26 @@ pub(crate) fn merge_rules(rules: &[Rule]) -> Vec<MergedRule> {
         joined.verbs.extend(rule.verbs);
     }
     merged.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    #[test]
+    fn a_main_kind_gets_only_the_rights_that_its_controller_uses() {
+        let check = |writes: MainWrites, expected: &[(&str, &[&str])]| {
+            let rules = Rule::for_main_kind(info::<ConfigMap>(), writes);
+            let rules = rules.iter().map(|rule| (&*rule.resource, rule.verbs)).collect::<Vec<_>>();
+            assert_eq!(rules, expected, "{writes:?}");
+        };
+        let nothing = MainWrites::default();
+        let read = ("configmaps", READ);
+        check(nothing, &[read]);
+        check(MainWrites { metadata: true, ..nothing }, &[read, ("configmaps", PATCH)]);
+        check(MainWrites { status: true, ..nothing }, &[read, ("configmaps/status", PATCH)]);
+        check(MainWrites { owns: true, ..nothing }, &[read, ("configmaps/finalizers", UPDATE)]);
+    }
 }

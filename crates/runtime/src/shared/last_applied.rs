@@ -118,7 +118,7 @@ mod tests {
         Key::new("", "configmaps", "a", &number.to_string())
     }
 
-    /// Returns how many objects are remembered: those that nobody watches, and the others.
+    /// Returns how many objects are remembered: those that are not watched, and the others.
     fn sizes(last_applied: &LastApplied) -> (usize, usize) {
         let known = last_applied.lock();
         (known.unwatched.len(), known.watched.len())

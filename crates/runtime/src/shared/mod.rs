@@ -7,17 +7,19 @@ use kube::Client;
 
 pub(crate) mod controller_shared;
 pub(crate) mod last_applied;
-pub(crate) mod states;
+pub(crate) mod user_values;
 
 pub(crate) use controller_shared::ControllerShared;
 pub(crate) use last_applied::LastApplied;
-use states::States;
+use user_values::UserValues;
 
+use crate::admin_address::AdminAddress;
 use crate::cache::caches::Caches;
 use crate::events::EventRecorder;
 use crate::fence::Fence;
 use crate::journal::Journal;
-use crate::rights::declared_writes::Declared;
+use crate::planned_calls::PlannedCalls;
+use crate::rights::declared_writes::DeclaredWrites;
 use crate::watch::Scope;
 
 /// The state that all controllers of an operator share.
@@ -30,12 +32,14 @@ pub(crate) struct OperatorShared {
     pub(crate) journal: Journal,
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
-    pub(crate) states: States,
+    pub(crate) states: UserValues,
     pub(crate) recorder: EventRecorder,
     pub(crate) fence: Fence,
-    pub(crate) declared: Declared,
+    pub(crate) declared: DeclaredWrites,
     /// The announced address of the admin server.
-    pub(crate) admin_address: Option<String>,
+    pub(crate) admin_address: Option<AdminAddress>,
+    /// In a plan: where external writes are recorded instead of sent.
+    pub(crate) planned_calls: Option<PlannedCalls>,
 }
 
 impl OperatorShared {

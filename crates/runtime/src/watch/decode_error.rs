@@ -1,5 +1,5 @@
 //! Explains why an object does not decode, with the field: ``spec.content: invalid type: integer `7`, expected a
-//! string``. The decoder's own message names a line and a column of a text that nobody has seen.
+//! string``. The decoder's own message names a line and a column of a text that the user has never seen.
 //!
 //! The path of the field is found in the text, from the position that the decoder names, so that no type is compiled
 //! for a second decoder. Whether an object decodes is never decided here.
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// With this beside a spec that is right.
+    /// With this next to a valid spec.
     fn with(field: &str, value: Value) -> Value {
         let mut object = json!({"metadata": {"managedFields": "skipped"}, "spec": {"content": "x"}});
         object["spec"][field] = value;

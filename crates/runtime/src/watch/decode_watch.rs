@@ -16,6 +16,7 @@ use super::decode_error::explain;
 use super::json_scan::{fields, first, items};
 use super::trim_managed_fields::without_managed_fields;
 use crate::kind::KindInfo;
+use crate::kind::decoded_objects;
 use crate::kind::object::Object;
 use crate::panics::catch_panic;
 
@@ -122,7 +123,7 @@ pub(crate) fn decode_page(info: &KindInfo, body: &[u8]) -> Result<ListPage, Erro
 fn decode_listed(info: &KindInfo, text: &str) -> ReceivedObject {
     let nameless =
         |error: Error| ReceivedObject::undecodable(info, IdentityMeta::default(), error.to_string());
-    decode_text(info, text).unwrap_or_else(nameless)
+    decode_once(info, text).unwrap_or_else(nameless)
 }
 
 fn text_of(bytes: &[u8]) -> Result<&str, Error> {
@@ -169,7 +170,19 @@ fn event(info: &KindInfo, kind: &str, object: Bytes) -> Result<WatchLine, Error>
 
 /// Decodes one object as this kind, or explains why that fails. An error means that it is not even JSON.
 pub(crate) fn decode_item(info: &KindInfo, object: &[u8]) -> Result<ReceivedObject, Error> {
-    decode_text(info, text_of(object)?)
+    decode_once(info, text_of(object)?)
+}
+
+/// Decodes a text that was not decoded before, where those are kept.
+fn decode_once(info: &KindInfo, text: &str) -> Result<ReceivedObject, Error> {
+    if let Some(known) = decoded_objects::get(info, text) {
+        return Ok(ReceivedObject::good(info, known));
+    }
+    let received = decode_text(info, text)?;
+    if let ReceivedObject::Good { object, .. } = &received {
+        decoded_objects::insert(info, text, object);
+    }
+    Ok(received)
 }
 
 fn decode_text(info: &KindInfo, text: &str) -> Result<ReceivedObject, Error> {

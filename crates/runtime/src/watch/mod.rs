@@ -1,4 +1,4 @@
-//! The list/watch protocol of one kind, up to the objects it shows. `cache::watch_feed` sends the requests and puts the
+//! The list/watch protocol of one kind, up to the objects it shows. `cache::watch_loop` sends the requests and puts the
 //! objects into the cache.
 //!
 //! [`watch_machine`] is the protocol without I/O, [`read_ahead`] reads the lines of a stream, [`decode_watch`] decodes

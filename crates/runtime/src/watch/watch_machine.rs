@@ -1,5 +1,5 @@
 //! The list/watch protocol as a state machine without I/O: it returns the next request, takes the answer, and returns
-//! its effect on the cache. `cache::watch_feed` moves the bytes.
+//! its effect on the cache. `cache::watch_loop` moves the bytes.
 //!
 //! It asks for a streaming list first (one request, no paging, consistent). Whatever ends that stream before the
 //! bookmark that completes it leads to a list in pages: servers refuse streams in many ways, proxies break them in

@@ -11,12 +11,16 @@ use http::header::{AUTHORIZATION, HOST};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use kube::Client;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::local_listener::trusted_listeners;
-use crate::admin::JOURNAL_PATH;
+use super::pod_proxy::load_audience_token;
+use super::served_kinds::escape;
+use crate::admin::{CALLER_TOKEN_HEADER, JOURNAL_PATH};
+use crate::admin_address::address_audience;
 
 /// How long one operator may take for all answers.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -27,22 +31,46 @@ const BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Returns the journal of the operator at this address (`http://127.0.0.1:8080`) about each object, or why it was not
 /// asked.
 pub(super) async fn load_journals(
+    client: &Client,
     address: &str,
-    token: Option<&str>,
+    own_token: Option<&str>,
     keys: &[Key],
 ) -> Result<Vec<OperatorJournal>, String> {
     let place = parse_address(address)?;
-    let token = token.ok_or("it wants to know who asks, and your kubeconfig has no token")?;
     let asked = async {
+        let token = match load_audience_token(client, &address_audience(address)).await? {
+            Some(token) => CallerToken::ForOperator(token),
+            None => CallerToken::Own(
+                own_token.ok_or("it wants to know who asks, and your kubeconfig has no token")?.to_owned(),
+            ),
+        };
         let mut journals = Vec::new();
         for key in keys {
-            journals.extend(load_journal(place, token, key).await?);
+            journals.extend(load_journal(place, &token, key).await?);
         }
         Ok(journals)
     };
     timeout(ANSWER_MAX, asked)
         .await
         .unwrap_or_else(|_| Err(format!("{address} did not answer within {ANSWER_MAX:?}")))
+}
+
+/// The token with which an operator is asked.
+enum CallerToken {
+    /// One for this operator and nobody else.
+    ForOperator(String),
+    /// The caller's own, for servers that issue no other.
+    Own(String),
+}
+
+impl CallerToken {
+    /// Returns the header that carries it.
+    fn header(&self) -> (&'static str, String) {
+        match self {
+            Self::ForOperator(token) => (CALLER_TOKEN_HEADER, token.clone()),
+            Self::Own(token) => (AUTHORIZATION.as_str(), format!("Bearer {token}")),
+        }
+    }
 }
 
 /// Parses an announced address; only those of this machine are asked.
@@ -59,7 +87,11 @@ fn parse_address(address: &str) -> Result<SocketAddr, String> {
     }
 }
 
-async fn load_journal(place: SocketAddr, token: &str, key: &Key) -> Result<Option<OperatorJournal>, String> {
+async fn load_journal(
+    place: SocketAddr,
+    token: &CallerToken,
+    key: &Key,
+) -> Result<Option<OperatorJournal>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{place}: {error}");
     let listeners = trusted_listeners(place)?;
     let stream = TcpStream::connect(place).await.map_err(|error| failed(&error))?;
@@ -72,14 +104,15 @@ async fn load_journal(place: SocketAddr, token: &str, key: &Key) -> Result<Optio
     let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
     let path = format!(
         "{JOURNAL_PATH}?group={}&resource={}&namespace={}&name={}",
-        key.group(),
-        key.resource(),
-        key.namespace(),
-        key.name()
+        escape(key.group()),
+        escape(key.resource()),
+        escape(key.namespace()),
+        escape(key.name())
     );
+    let (name, value) = token.header();
     let request = Request::get(path)
         .header(HOST, place.to_string())
-        .header(AUTHORIZATION, format!("Bearer {token}"))
+        .header(name, value)
         .body(Full::<Bytes>::default())
         .map_err(|error| failed(&error))?;
     let response = sender.send_request(request).await.map_err(|error| failed(&error))?;

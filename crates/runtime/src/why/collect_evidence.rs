@@ -5,29 +5,28 @@
 //! **Invariant:** the number of requests is bounded, and lists are read as metadata only, so that a large cluster costs
 //! seconds and no Secret is read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _};
 use homeostat_core::{Clock, Key};
-use homeostat_explain::{Evidence, MissingReference, SeenObject};
+use homeostat_explain::{Evidence, SeenObject};
 use kube::Client;
 use serde_json::Value;
 
 use super::api_reads::{self, AnswerForm};
 use super::journals;
-use super::pod_references::needed_by_pod;
 use super::served_kinds::{self, ServedKind};
 use crate::error::Error;
 
 /// Concurrent requests.
-const PARALLEL_MAX: usize = 8;
+pub(super) const PARALLEL_MAX: usize = 8;
 
 /// Objects of one kind that are searched for owned ones.
 const LISTED_MAX: usize = 2000;
 
 /// Owned objects that are read completely: Pods first, because they are the ones that fail.
-const OWNED_MAX: usize = 40;
+pub(super) const OWNED_MAX: usize = 40;
 
 /// Owners that are followed upwards.
 const OWNERS_MAX: usize = 5;
@@ -58,25 +57,24 @@ pub(super) async fn collect(
     let kinds = served_kinds::load(client).await?;
     let kind = served_kinds::find(&kinds, &question.kind)?;
     let namespace = question.namespace.as_deref().unwrap_or_else(|| client.default_namespace());
+    served_kinds::check_name("an object", &question.name)?;
+    served_kinds::check_name("a namespace", namespace)?;
     let subject = kind.key(namespace, &question.name);
     let collector = Collector { client, kinds: &kinds };
-    let mut evidence = Evidence {
-        now: clock.now(),
-        subject: subject.clone(),
-        objects: Vec::new(),
-        events: Vec::new(),
-        journals: Vec::new(),
-        writes: Vec::new(),
-        leases: Vec::new(),
-        missing: Vec::new(),
-        definition_managers: collector.definition_managers(kind).await?,
-        gaps: Vec::new(),
-    };
-    if let Some(value) = collector.load(kind, &subject).await? {
-        let seen = SeenObject { key: subject, kind: kind.kind.clone(), value, depth: 0 };
-        collector.add_family(seen, &mut evidence).await?;
+    let mut evidence = Evidence::new(clock.now(), subject.clone());
+    evidence.definition_managers = collector.definition_managers(kind).await?;
+    match api_reads::get::<Value>(client, &kind.object_path(&subject), AnswerForm::Json).await {
+        Ok(value) => {
+            let value = without_secrets(&subject, value);
+            let seen = SeenObject { key: subject, kind: kind.kind.clone(), value, depth: 0 };
+            collector.add_family(seen, &mut evidence).await?;
+        }
+        Err(error) if error.code() == Some(403) => evidence.is_readable = false,
+        Err(error) if matches!(error.code(), Some(404 | 405)) => {}
+        Err(error) => return Err(error),
     }
-    collector.add_missing(&mut evidence).await?;
+    collector.add_selected_pods(&mut evidence).await?;
+    collector.add_related(&mut evidence).await?;
     evidence.leases = collector.leases(&evidence.subject).await?;
     evidence.events = collector.events(&evidence).await?;
     journals::add(client, credentials, &mut evidence).await;
@@ -84,9 +82,9 @@ pub(super) async fn collect(
     Ok(evidence)
 }
 
-struct Collector<'a> {
-    client: &'a Client,
-    kinds: &'a [ServedKind],
+pub(super) struct Collector<'a> {
+    pub(super) client: &'a Client,
+    pub(super) kinds: &'a [ServedKind],
 }
 
 /// The metadata of the objects of a kind; `None` if they may not be listed.
@@ -101,8 +99,8 @@ struct FoundObject {
 }
 
 impl Collector<'_> {
-    async fn load(&self, kind: &ServedKind, key: &Key) -> Result<Option<Value>, Error> {
-        let path = format!("{}/{}", kind.path(key.namespace()), key.name());
+    pub(super) async fn load(&self, kind: &ServedKind, key: &Key) -> Result<Option<Value>, Error> {
+        let path = kind.object_path(key);
         let found: Option<Value> = api_reads::find(self.client, &path, AnswerForm::Json).await?;
         Ok(found.map(|value| without_secrets(key, value)))
     }
@@ -200,32 +198,6 @@ impl Collector<'_> {
         (kind, api_reads::find::<Value>(self.client, &path, AnswerForm::MetadataList).await)
     }
 
-    /// Adds the references of Pods to objects that do not exist.
-    async fn add_missing(&self, evidence: &mut Evidence) -> Result<(), Error> {
-        let is_pod = |object: &&SeenObject| object.key.resource() == "pods" && object.key.group().is_empty();
-        let mut questions = BTreeMap::new();
-        for pod in evidence.objects.iter().filter(is_pod) {
-            for needed in needed_by_pod(&pod.value) {
-                questions
-                    .entry((pod.key.namespace().to_owned(), needed))
-                    .or_insert_with(Vec::new)
-                    .push(pod.key.clone());
-            }
-        }
-        for ((namespace, needed), pods) in questions {
-            let path = format!("/api/v1/namespaces/{namespace}/{}/{}", needed.resource, needed.name);
-            let answer = api_reads::get::<Value>(self.client, &path, AnswerForm::Metadata).await;
-            if answer.is_err_and(|error| error.is_not_found()) {
-                evidence.missing.extend(pods.into_iter().map(|from| MissingReference {
-                    from,
-                    kind: needed.kind.to_owned(),
-                    name: needed.name.clone(),
-                }));
-            }
-        }
-        Ok(())
-    }
-
     /// Returns the leases of operators that we may read.
     async fn leases(&self, subject: &Key) -> Result<Vec<Value>, Error> {
         let root = "/apis/coordination.k8s.io/v1";
@@ -250,8 +222,8 @@ impl Collector<'_> {
             "" => "default",
             namespace => namespace,
         };
-        let uids: Vec<&Value> =
-            evidence.objects.iter().map(|object| &object.value["metadata"]["uid"]).collect();
+        let objects = evidence.objects.iter().chain(&evidence.related);
+        let uids: Vec<&Value> = objects.map(|object| &object.value["metadata"]["uid"]).collect();
         let path = format!("/api/v1/namespaces/{namespace}/events?limit={LISTED_MAX}");
         let mut list: Value =
             api_reads::find(self.client, &path, AnswerForm::Json).await?.unwrap_or_default();

@@ -1,7 +1,9 @@
 //! Who listens on a port of this machine: a token is sent only to processes of the caller's own user, or of root.
 //!
 //! Any user of the machine, and any Pod that runs on it as a process, can listen on a port and, with the right to write Leases, announce it
-//! as an operator's. Processes of the caller's own user could read the token from the kubeconfig anyway.
+//! as an operator's. Most processes of the caller's own user could read the token from the kubeconfig anyway. Pods of a node
+//! that is not root run as its user and could not, so a server with such Pods issues tokens for operators (`pod_proxy`),
+//! and the caller's own is never sent.
 //!
 //! **Invariant:** without knowing the owner, nothing is sent.
 

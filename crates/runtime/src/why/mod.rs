@@ -14,9 +14,11 @@ use kube::Client;
 mod admin_client;
 mod api_reads;
 mod collect_evidence;
+mod collect_related;
 mod journals;
 mod local_listener;
-mod pod_references;
+mod pod_proxy;
+mod references;
 mod served_kinds;
 
 use collect_evidence::{Credentials, WhyQuestion, collect};
@@ -106,17 +108,19 @@ impl WhyClient {
         loop {
             let explanation = self.explain(options).await?;
             let news = what_counts(&explanation);
-            if shown.as_ref() != Some(&news) {
+            let is_absent = explanation.health == Health::Absent;
+            // Of an object that does not exist, the error says the first line.
+            let is_told = is_absent && explanation.timeline.is_empty() && !options.json && !options.watch;
+            if !is_told && shown.as_ref() != Some(&news) {
                 let text = answer_text(&explanation, options.json);
                 let separator = if shown.is_some() && !options.json { "\n---\n" } else { "" };
                 write_out(&format!("{separator}{text}"))?;
                 shown = Some(news);
             }
             if !options.watch {
-                return match explanation.health {
-                    Health::Absent => Err(Error::NotThere { subject: explanation.subject }),
-                    Health::Healthy | Health::Failing => Ok(()),
-                };
+                let what = explanation.summary.first().map(|line| line.trim_end_matches('.').to_owned());
+                let what = what.unwrap_or(explanation.subject);
+                return if is_absent { Err(Error::NotThere { what }) } else { Ok(()) };
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }

@@ -41,12 +41,42 @@ impl ServedKind {
         Key::new(&self.group, &self.resource, namespace, name)
     }
 
+    /// Returns the path of one object. The name is escaped: it comes from the command line.
+    pub(super) fn object_path(&self, key: &Key) -> String {
+        format!("{}/{}", self.path(&escape(key.namespace())), escape(key.name()))
+    }
+
     fn is_meant(&self, word: &str, group: Option<&str>) -> bool {
         let is_name =
             [&self.resource, &self.singular, &self.kind].iter().any(|name| name.eq_ignore_ascii_case(word))
                 || self.short_names.iter().any(|name| name.eq_ignore_ascii_case(word));
         is_name && group.is_none_or(|group| group.eq_ignore_ascii_case(&self.group))
     }
+}
+
+/// Checks that a word may be the name of an object, as Kubernetes limits all of them.
+pub(super) fn check_name(what: &str, name: &str) -> Result<(), Error> {
+    let is_bad = |letter: char| letter.is_whitespace() || letter.is_control() || "/%?#&\\".contains(letter);
+    match name {
+        "" | "." | ".." => Err(Error::Usage(format!("{name:?} is not the name of {what}"))),
+        _ if name.len() > 253 => Err(Error::Usage(format!("the name of {what} has more than 253 letters"))),
+        _ => match name.chars().find(|letter| is_bad(*letter)) {
+            Some(letter) => {
+                Err(Error::Usage(format!("{name:?} is not the name of {what}: no name contains {letter:?}")))
+            }
+            None => Ok(()),
+        },
+    }
+}
+
+/// Escapes everything in a part of a path or query that may mean something there.
+pub(super) fn escape(part: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~:".contains(&byte);
+    let letters = part.bytes().map(|byte| match byte {
+        byte if is_plain(byte) => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    });
+    letters.collect()
 }
 
 /// Asks the server for its kinds, each in its preferred version.
@@ -114,6 +144,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn names_are_checked_and_escaped() {
+        for name in ["web", "web-1.a", "system:node", "Ünïcode"] {
+            assert!(check_name("an object", name).is_ok(), "{name}");
+        }
+        for name in ["", "..", "web?x=1", "a/b", "a%2fb", "a b", "a#b", &"x".repeat(254)] {
+            assert!(check_name("an object", name).is_err(), "{name}");
+        }
+        assert_eq!(escape("system:node?x=ü"), "system:node%3Fx%3D%C3%BC");
+    }
 
     #[test]
     fn a_kind_has_many_names() {

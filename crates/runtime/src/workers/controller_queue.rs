@@ -14,7 +14,7 @@ use tracing::Span;
 use super::span_links::SpanLinks;
 use crate::fence::{Fence, FenceAnswer, Permit};
 use crate::journal::Journal;
-use crate::queue::{Config, Depth, Outcome, Queue, Urgency, Work};
+use crate::queue::{Config, DispatchedKey, Outcome, Queue, QueueCounts, Urgency};
 
 /// The time over which retries after an outage are spread: all at once would cause the next outage.
 const RETURN_SPREAD: Duration = Duration::from_secs(2);
@@ -45,7 +45,7 @@ struct QueueState {
 
 /// A key to run, and the permit to do so.
 pub(crate) struct PermittedWork {
-    pub(crate) work: Work,
+    pub(crate) work: DispatchedKey,
     pub(crate) permit: Permit,
 }
 
@@ -80,7 +80,7 @@ impl WorkerSlot {
 /// A run that is over.
 #[derive(Clone, Copy)]
 pub(crate) struct FinishedRun<'a> {
-    pub(crate) work: &'a Work,
+    pub(crate) work: &'a DispatchedKey,
     pub(crate) outcome: Outcome,
     pub(crate) at: Instant,
     /// It failed because the server could not be reached.
@@ -218,7 +218,7 @@ impl ControllerQueue {
         }
     }
 
-    pub(crate) fn depth(&self) -> Depth {
+    pub(crate) fn depth(&self) -> QueueCounts {
         self.lock().queue.depth()
     }
 
@@ -258,7 +258,7 @@ impl ControllerQueue {
 #[cfg(test)]
 mod tests {
     use homeostat_core::Clock;
-    use homeostat_core::journal::Next;
+    use homeostat_core::journal::RequestedNext;
 
     use super::*;
 
@@ -274,7 +274,7 @@ mod tests {
         let mut slot = queue.free_slots(1, now).0.pop().expect("one slot");
         let work = slot.next(now).expect("one key").work;
         let ended = FinishedRun { work: &work, outcome: Outcome::AwaitChange, at: now, is_cut_off: false };
-        let next = Next::AwaitChange;
+        let next = RequestedNext::AwaitChange;
         let note = |_| Some(Entry::Settled { object: key.clone(), next, took: Duration::ZERO });
         assert!(slot.finish_and_take_next(ended, true, note).is_none());
         // The worker has not ended yet, but it will not check again.

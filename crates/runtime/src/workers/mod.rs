@@ -2,7 +2,7 @@
 //! a worker takes one key after another until none is left, then ends. There is no task per reconcile and no idle
 //! worker.
 //!
-//! **Invariant:** a reconcile that panics is that object's failure; the worker lives on (`engine` catches it).
+//! **Invariant:** a reconcile that panics is that object's failure; the worker lives on (`reconcile_once` catches it).
 //! **Invariant:** a run holds a permit of the fence; when its tenure ends it is cancelled at its next await, and the
 //! permit is dropped only after that. On shutdown no new key is taken; runs may finish within the grace period and are
 //! then dropped.
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use homeostat_core::Key;
-use homeostat_core::journal::{Entry, FaultClass, Next, WatchState};
+use homeostat_core::journal::{Entry, FaultClass, RequestedNext, WatchState};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -28,15 +28,15 @@ use crate::action::Action;
 use crate::cache::Freshness;
 use crate::fault::Fault;
 use crate::fence::{Fence, TenureClaim};
-use crate::queue::{Outcome, Work};
+use crate::queue::{DispatchedKey, Outcome};
 
 /// Reconciles one key.
 pub(crate) trait Runner: Send + Sync + 'static {
     /// Returns the span of a run of this key, with its causes.
-    fn span(&self, work: &Work) -> tracing::Span;
+    fn span(&self, work: &DispatchedKey) -> tracing::Span;
 
     /// Runs it under this permit.
-    fn run<'a>(&'a self, work: &'a Work, claim: &'a TenureClaim) -> BoxFuture<'a, RunResult>;
+    fn run<'a>(&'a self, work: &'a DispatchedKey, claim: &'a TenureClaim) -> BoxFuture<'a, RunResult>;
 }
 
 /// How a reconcile ended.
@@ -159,9 +159,9 @@ async fn run_worker(
     }
 }
 
-fn note_start(queue: &ControllerQueue, work: &mut Work) {
+fn note_start(queue: &ControllerQueue, work: &mut DispatchedKey) {
     let causes = std::mem::take(&mut work.causes);
-    let Work { key, failures, waited, .. } = work;
+    let DispatchedKey { key, failures, waited, .. } = work;
     let entry = Entry::Started { object: key.clone(), causes, failures: *failures, waited: *waited };
     queue.journal().record(queue.source(), entry);
 }
@@ -190,7 +190,7 @@ struct RunTimes {
 }
 
 /// Ends a run that did not finish. The key is due again at once, for the replica that leads it then.
-fn interrupt(slot: &mut WorkerSlot, work: &Work, times: RunTimes) -> Option<PermittedWork> {
+fn interrupt(slot: &mut WorkerSlot, work: &DispatchedKey, times: RunTimes) -> Option<PermittedWork> {
     let ended = FinishedRun { work, outcome: Outcome::Interrupted, at: times.now, is_cut_off: false };
     let (object, took) = (work.key.clone(), times.now - times.started);
     slot.finish_and_take_next(ended, times.may_go_on, |_| Some(Entry::Cancelled { object, took }))
@@ -199,7 +199,7 @@ fn interrupt(slot: &mut WorkerSlot, work: &Work, times: RunTimes) -> Option<Perm
 fn finish_run(
     slot: &mut WorkerSlot,
     queue: &ControllerQueue,
-    work: &Work,
+    work: &DispatchedKey,
     verdict: &RunResult,
     times: RunTimes,
 ) -> Option<PermittedWork> {
@@ -214,7 +214,7 @@ fn finish_run(
     let took = times.now - times.started;
     let object = work.key.clone();
     let RunResult::Failed(fault) = verdict else {
-        let next = if outcome == Outcome::Gone { Next::Gone } else { next_after(outcome) };
+        let next = if outcome == Outcome::Gone { RequestedNext::Gone } else { next_after(outcome) };
         // Recorded before the queue is locked, because all workers wait for that lock.
         queue.journal().record(queue.source(), Entry::Settled { object, next, took });
         return slot.finish_and_take_next(ended, times.may_go_on, |_| None);
@@ -245,10 +245,10 @@ fn comes_back(verdict: &RunResult) -> bool {
     }
 }
 
-fn next_after(outcome: Outcome) -> Next {
+fn next_after(outcome: Outcome) -> RequestedNext {
     match outcome {
-        Outcome::Requeue(after) => Next::Requeue { after },
-        _ => Next::AwaitChange,
+        Outcome::Requeue(after) => RequestedNext::Requeue { after },
+        _ => RequestedNext::AwaitChange,
     }
 }
 

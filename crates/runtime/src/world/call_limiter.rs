@@ -1,6 +1,6 @@
 //! Limits every call to the external API: rate, calls in flight, time, and a circuit breaker.
 //!
-//! **Invariant:** while the breaker is open only the probe of `full_passes` passes; every other call is refused without
+//! **Invariant:** while the breaker is open only the probe of `drift_and_leak_scan` passes; every other call is refused without
 //! being sent and its object is parked until the breaker closes (`tests/it/world/outages.rs`). Leadership for an object
 //! is checked at the last moment, after all waiting (`tests/it/world/fencing.rs`).
 

@@ -114,9 +114,9 @@ pub(super) enum ResourceStep {
 }
 
 /// Decides what to do about a resource.
-pub(super) fn decide(situation: ResourceSituation, drift: Drift, settle: Duration) -> ResourceStep {
+pub(super) fn decide(situation: ResourceSituation, drift: Drift, visible_within: Duration) -> ResourceStep {
     let ResourceSituation { seen, is_wanted, intent, was_synced, is_holder, tried } = situation;
-    let left = intent.and_then(|age| settle.checked_sub(age)).filter(|left| !left.is_zero());
+    let left = intent.and_then(|age| visible_within.checked_sub(age)).filter(|left| !left.is_zero());
     if let (SeenResource::Absent, Some(left)) = (&seen, left) {
         return ResourceStep::Wait(left);
     }
@@ -200,7 +200,7 @@ const DOUBT: &str = "nobody for certain: we meant to create it, but it is not wh
 mod tests {
     use super::*;
 
-    const SETTLE: Duration = Duration::from_secs(30);
+    const VISIBLE_WITHIN: Duration = Duration::from_secs(30);
 
     fn wanted(seen: SeenResource) -> ResourceSituation {
         ResourceSituation {
@@ -220,7 +220,7 @@ mod tests {
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
     fn check(situation: ResourceSituation, drift: Drift, expected: ResourceStep) {
-        assert_eq!(decide(situation.clone(), drift, SETTLE), expected, "{situation:?}");
+        assert_eq!(decide(situation.clone(), drift, VISIBLE_WITHIN), expected, "{situation:?}");
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
             is_wanted,
             ..wanted(SeenResource::Absent)
         };
-        let old = |is_wanted| ResourceSituation { intent: Some(SETTLE), ..young(is_wanted) };
+        let old = |is_wanted| ResourceSituation { intent: Some(VISIBLE_WITHIN), ..young(is_wanted) };
         check(young(true), Drift::Correct, ResourceStep::Wait(Duration::from_secs(20)));
         check(young(false), Drift::Correct, ResourceStep::Wait(Duration::from_secs(20)));
         check(old(true), Drift::Correct, ResourceStep::Create { is_drift: false });
@@ -280,7 +280,7 @@ mod tests {
                 since: seconds * second,
                 has_taken,
                 is_same: true,
-                settle: SETTLE,
+                visible_within: VISIBLE_WITHIN,
             };
             ResourceSituation {
                 tried: Some(tried),
@@ -321,7 +321,7 @@ mod tests {
             (ClaimForObject::Doubtful, false),
         ] {
             let situation = ResourceSituation { is_wanted, ..wanted(there(whose.clone(), false)) };
-            let step = decide(situation, Drift::Correct, SETTLE);
+            let step = decide(situation, Drift::Correct, VISIBLE_WITHIN);
             assert!(
                 matches!(step, ResourceStep::Conflict(_) | ResourceStep::Release(_)),
                 "{whose:?} wanted {is_wanted}: {step:?}"

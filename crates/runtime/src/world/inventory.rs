@@ -21,10 +21,10 @@ use super::decide_step::Owner;
 use super::outside_record::{OutsideRecord, OutsideRecordSpec, Records};
 use super::world_parts::WorldParts;
 use super::world_trait::World;
-use crate::cache::Writer;
+use crate::cache::WritingRun;
 use crate::error::Error;
 use crate::kind::{info, key, key_of, revision_of};
-use crate::request::{RequestLabel, call, call_object};
+use crate::request::{RequestLabel, call_object, send_request};
 
 /// Whether the name was in the inventory already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl<W: World> WorldParts<W> {
                 let intended =
                     serde_json::to_string(want).map_err(|error| Error::Invalid(error.to_string()))?;
                 let spec = OutsideRecordSpec { intended_at: now, intended, ..self.blank(object, name) };
-                let known = records.of_thing(name);
+                let known = records.of_resource(name);
                 let spec = known.map_or(spec.clone(), |known| known.spec.intend_anew(spec));
                 self.record(records, object, spec).await
             }
@@ -95,7 +95,7 @@ impl<W: World> WorldParts<W> {
     /// Records that the resource is known to be ours, kept for this object.
     pub(super) async fn confirm(&self, object: &W::Kind, name: &str) -> Result<(), Error> {
         let Some(records) = &self.records else { return Ok(()) };
-        let Some(known) = records.of_thing(name) else { return Ok(()) };
+        let Some(known) = records.of_resource(name) else { return Ok(()) };
         let blank = self.blank(object, name);
         if known.spec.made && known.spec.owner_uid == blank.owner_uid {
             return Ok(());
@@ -127,7 +127,7 @@ impl<W: World> WorldParts<W> {
         self.refuse_if_deposed(&owner.key, Verb::Delete, &key)?;
         let request = path.delete(key.name(), &exactly(&record));
         let label = RequestLabel { verb: "delete", target: key.as_str() };
-        match call::<Value>(&self.shared.client, label, request).await {
+        match send_request::<Value>(&self.shared.client, label, request).await {
             Err(error) if !error.is_not_found() => return Err(error),
             _ => records.cache.erased().deleted(&key, record.metadata.uid.as_deref()),
         }
@@ -160,11 +160,11 @@ impl<W: World> WorldParts<W> {
         object: &W::Kind,
         spec: OutsideRecordSpec,
     ) -> Result<IntentState, Error> {
-        let known = records.of_thing(&spec.thing);
+        let known = records.of_resource(&spec.thing);
         let verb = if known.is_none() { Verb::Create } else { Verb::Patch };
         let target = match &known {
             Some(known) => key_of(&**known),
-            None => key::<OutsideRecord>(spec.place(), &spec.object_name()),
+            None => key::<OutsideRecord>(spec.namespace(), &spec.object_name()),
         };
         self.refuse_if_deposed(&key_of(object), verb, &target)?;
         let written = match &known {
@@ -177,12 +177,12 @@ impl<W: World> WorldParts<W> {
     }
 
     async fn create_record(&self, spec: OutsideRecordSpec) -> Result<OutsideRecord, Error> {
-        let (name, place) = (spec.object_name(), spec.place().to_owned());
+        let (name, place) = (spec.object_name(), spec.namespace().to_owned());
         let body = serde_json::to_vec(&OutsideRecord::new(&name, spec))
             .map_err(|error| Error::Invalid(error.to_string()))?;
         let path = Path::new(OutsideRecord::url_path(&(), Some(&place)));
         let label = RequestLabel { verb: "create", target: &name };
-        call(&self.shared.client, label, path.create(&PostParams::default(), body)).await
+        send_request(&self.shared.client, label, path.create(&PostParams::default(), body)).await
     }
 
     async fn replace_record(
@@ -196,7 +196,7 @@ impl<W: World> WorldParts<W> {
         let key = key_of(&**known);
         let url = Path::new(OutsideRecord::url_path(&(), meta.namespace.as_deref()));
         let request = url.patch(key.name(), &self.patching(), &Patch::Merge(patch));
-        call(&self.shared.client, RequestLabel { verb: "write", target: key.as_str() }, request).await
+        send_request(&self.shared.client, RequestLabel { verb: "write", target: key.as_str() }, request).await
     }
 
     fn inventory_annotation(&self) -> String {
@@ -251,8 +251,8 @@ impl<W: World> WorldParts<W> {
     }
 
     /// Returns the run of this object, as the caches know it.
-    fn writer(&self, object: Key) -> Writer {
-        Writer { source: self.source.clone(), object }
+    fn writer(&self, object: Key) -> WritingRun {
+        WritingRun { source: self.source.clone(), object }
     }
 
     fn patching(&self) -> PatchParams {

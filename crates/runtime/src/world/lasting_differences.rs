@@ -31,8 +31,8 @@ type LastingDifferences = BTreeMap<String, LastingDifference>;
 
 impl<W: World> WorldParts<W> {
     /// Returns whether this difference of a resource is recorded as contested; `None` if it is not recorded.
-    pub(super) fn lasting(&self, object: &W::Kind, thing: &str, print: DifferencePrint) -> Option<bool> {
-        let known = self.lasting_differences(object).remove(thing)?;
+    pub(super) fn lasting(&self, object: &W::Kind, resource: &str, print: DifferencePrint) -> Option<bool> {
+        let known = self.lasting_differences(object).remove(resource)?;
         (known.print == print).then_some(known.is_contested)
     }
 
@@ -40,23 +40,23 @@ impl<W: World> WorldParts<W> {
     pub(super) async fn note_lasting(
         &self,
         object: &W::Kind,
-        thing: &str,
+        resource: &str,
         print: DifferencePrint,
         is_contested: bool,
     ) -> Result<(), Error> {
         let mut all = self.lasting_differences(object);
         let difference = LastingDifference { print, is_contested };
-        if all.get(thing) == Some(&difference) {
+        if all.get(resource) == Some(&difference) {
             return Ok(());
         }
-        all.insert(thing.to_owned(), difference);
+        all.insert(resource.to_owned(), difference);
         self.write_lasting(object, all).await
     }
 
     /// Removes the entry of a resource that matches the spec or is gone.
-    pub(super) async fn clear_lasting(&self, object: &W::Kind, thing: &str) -> Result<(), Error> {
+    pub(super) async fn clear_lasting(&self, object: &W::Kind, resource: &str) -> Result<(), Error> {
         let mut all = self.lasting_differences(object);
-        if all.remove(thing).is_none() {
+        if all.remove(resource).is_none() {
             return Ok(());
         }
         self.write_lasting(object, all).await

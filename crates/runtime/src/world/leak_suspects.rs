@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::decide_step::Owner;
-use super::world_policy::Sweep;
+use super::world_policy::LeakDeletionLimits;
 
 /// The window of the cap per minute.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -63,7 +63,12 @@ impl LeakSuspects {
     }
 
     /// Returns the suspects that may be deleted now, given that we own `owned` external resources.
-    pub(super) fn judge(&self, sweep: &Sweep, owned: usize, now: Instant) -> LeakVerdict {
+    pub(super) fn deletable_suspects(
+        &self,
+        sweep: &LeakDeletionLimits,
+        owned: usize,
+        now: Instant,
+    ) -> LeakVerdict {
         let is_due = |suspect: &LeakSuspect| {
             suspect.passes >= sweep.confirmations && now.duration_since(suspect.since) >= sweep.min_age
         };
@@ -99,7 +104,7 @@ impl LeakSuspects {
     clippy::cast_sign_loss,
     reason = "counts of resources are far below 2^52, and a share of one is not negative"
 )]
-fn allowed(sweep: &Sweep, owned: usize) -> usize {
+fn allowed(sweep: &LeakDeletionLimits, owned: usize) -> usize {
     sweep.floor.max((sweep.share.clamp(0.0, 1.0) * owned as f64) as usize)
 }
 
@@ -130,8 +135,15 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn sweep() -> Sweep {
-        Sweep { min_age: 60 * SECOND, confirmations: 2, per_pass: 2, per_minute: 2, share: 0.5, floor: 1 }
+    fn sweep() -> LeakDeletionLimits {
+        LeakDeletionLimits {
+            min_age: 60 * SECOND,
+            confirmations: 2,
+            per_pass: 2,
+            per_minute: 2,
+            share: 0.5,
+            floor: 1,
+        }
     }
 
     fn found(names: &[&str]) -> BTreeMap<String, Suspicion> {
@@ -139,7 +151,7 @@ mod tests {
     }
 
     fn due(leaks: &LeakSuspects, owned: usize, now: Instant) -> Vec<String> {
-        leaks.judge(&sweep(), owned, now).due.into_iter().map(|(name, _)| name).collect()
+        leaks.deletable_suspects(&sweep(), owned, now).due.into_iter().map(|(name, _)| name).collect()
     }
 
     #[test]
@@ -165,9 +177,9 @@ mod tests {
             leaks.observe(found(&["a", "b", "c"]), at);
         }
         assert_eq!(due(&leaks, 6, later), ["a", "b"], "as many as one pass may take");
-        assert!(leaks.judge(&sweep(), 6, later).withheld.is_some());
+        assert!(leaks.deletable_suspects(&sweep(), 6, later).withheld.is_some());
         assert!(due(&leaks, 5, later).is_empty(), "three of five is more than half");
-        assert!(leaks.judge(&sweep(), 5, later).withheld.unwrap().contains("3 of 5"));
+        assert!(leaks.deletable_suspects(&sweep(), 5, later).withheld.unwrap().contains("3 of 5"));
     }
 
     #[test]

@@ -2,14 +2,16 @@
 //! desire.
 //!
 //! ```text
-//! full_passes (list everything) ───┐                    ┌─ call_limiter (rate, in flight, breaker) ─► the API
-//! pushed_changes (reported by it) ─┼─► queue ─► reconcile_object: get → decide_step → write ahead → take_steps
+//! drift_and_leak_scan (lists all) ─┐
+//! pushed_changes (API reports) ────┼─► queue ─► reconcile_object: get → decide_step → write ahead → take_steps
 //! the object changed ──────────────┘
-//! full_passes ─► leak_detection ─► leak_suspects (age, confirmations, caps) ─► leak_deletion
+//! drift_and_leak_scan ─► classify_listed_resources ─► leak_suspects (age, confirmations, caps) ─► leak_sweep
+//! every call ─► call_limiter (rate, in flight, breaker) ─► the API
 //! ```
 //! Users implement [`World`] and configure its treatment with [`Outside`]. Reading order for maintainers:
 //! `world_trait`, `decide_step` (every external write is decided there), `resource_ownership`, `reconcile_object`,
-//! `take_steps`, `full_passes`, `pass_result`, `leak_detection`, `leak_suspects` and `leak_deletion`, `inventory`.
+//! `take_steps`, `drift_and_leak_scan`, `pass_result`, `classify_listed_resources`, `leak_suspects` and `leak_sweep`,
+//! `inventory`.
 //!
 //! **Invariants.** No external resource is written without reading that same resource in the same run. Nothing is
 //! created before the intent is on the server. A resource that is not known to be ours is never changed. A wrong or
@@ -17,20 +19,21 @@
 
 mod call_limiter;
 mod circuit_breaker;
+mod classify_listed_resources;
 mod decide_step;
 mod difference;
+mod drift_and_leak_scan;
 mod failure;
-mod full_passes;
 mod inventory;
 mod lasting_differences;
-mod leak_deletion;
-mod leak_detection;
 mod leak_suspects;
+mod leak_sweep;
 mod outside_record;
 mod owner_lookup;
 mod owner_mark;
-mod pass_health;
+mod pass_history;
 mod pass_result;
+mod planned_world;
 mod pushed_changes;
 mod reconcile_object;
 mod resource_memory;
@@ -49,5 +52,5 @@ pub use failure::Failure;
 pub use outside_record::{OutsideRecord, OutsideRecordSpec};
 pub use owner_mark::{Mark, NotAMark};
 pub use world_builder::Outside;
-pub use world_policy::{Drift, Limits, Ownership, Sweep, Use};
-pub use world_trait::{Answer, Change, Page, Push, World};
+pub use world_policy::{ApiSharing, Drift, LeakDeletionLimits, Limits, Ownership};
+pub use world_trait::{Answer, Page, PushedChange, UpdateRequest, World};

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache::caches::Caches;
 use crate::cache::{Cache, Index};
-use crate::fence::stable_hash;
 use crate::kind::info;
+use crate::shard_assignment::stable_hash;
 use crate::watch::Scope;
 
-/// A thing outside that is ours.
+/// An external resource that is ours.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(group = "homeostat.dev", version = "v1", kind = "OutsideRecord", namespaced)]
 #[kube(printcolumn = r#"{"name": "World", "type": "string", "jsonPath": ".spec.world"}"#)]
@@ -58,7 +58,7 @@ const INTENTS_MAX: usize = 8;
 
 impl OutsideRecordSpec {
     /// Returns the namespace of the record.
-    pub(super) fn place(&self) -> &str {
+    pub(super) fn namespace(&self) -> &str {
         if self.owner_namespace.is_empty() { FALLBACK_NAMESPACE } else { &self.owner_namespace }
     }
 
@@ -84,15 +84,15 @@ impl OutsideRecordSpec {
 
     /// Returns the name of the record: a hash, because external names may be long and contain any character.
     pub(super) fn object_name(&self) -> String {
-        let thing = format!("{}/{}/{}", self.manager, self.world, self.thing);
-        format!("{}-{:016x}", self.world.to_lowercase(), stable_hash(&thing))
+        let resource = format!("{}/{}/{}", self.manager, self.world, self.thing);
+        format!("{}-{:016x}", self.world.to_lowercase(), stable_hash(&resource))
     }
 }
 
 /// The records of one manager in one world as the cache shows them.
 pub(super) struct Records {
     pub(super) cache: Cache<OutsideRecord>,
-    by_thing: Index<OutsideRecord, String>,
+    by_resource: Index<OutsideRecord, String>,
     by_owner: Index<OutsideRecord, String>,
 }
 
@@ -107,22 +107,22 @@ impl Records {
                 is_ours.then(|| field(&record.spec).clone())
             })
         };
-        let (by_thing, by_owner) = (index(|spec| &spec.thing), index(|spec| &spec.owner_uid));
-        Self { cache, by_thing, by_owner }
+        let (by_resource, by_owner) = (index(|spec| &spec.thing), index(|spec| &spec.owner_uid));
+        Self { cache, by_resource, by_owner }
     }
 
     /// Returns the record of this resource.
-    pub(super) fn of_thing(&self, thing: &str) -> Option<Arc<OutsideRecord>> {
+    pub(super) fn of_resource(&self, resource: &str) -> Option<Arc<OutsideRecord>> {
         // Two objects may each have written one; the older counts.
-        let records = self.by_thing.get(&thing.to_owned());
+        let records = self.by_resource.get(&resource.to_owned());
         let age =
             |record: &Arc<OutsideRecord>| record.metadata.creation_timestamp.as_ref().map(|time| time.0);
         records.into_iter().min_by_key(age)
     }
 
     /// Returns the record of this resource that the object with this uid has written.
-    pub(super) fn of_owner(&self, thing: &str, uid: &str) -> Option<Arc<OutsideRecord>> {
-        self.owned_by(uid).into_iter().find(|record| record.spec.thing == thing)
+    pub(super) fn of_owner(&self, resource: &str, uid: &str) -> Option<Arc<OutsideRecord>> {
+        self.owned_by(uid).into_iter().find(|record| record.spec.thing == resource)
     }
 
     /// Returns the records of the object with this uid.

@@ -11,7 +11,7 @@ use super::world_parts::{WorldParts, is_owner};
 use super::world_trait::World;
 use crate::error::Error;
 use crate::kind::{info, key, key_of};
-use crate::request::{RequestLabel, call};
+use crate::request::{RequestLabel, send_request};
 
 impl<W: World> WorldParts<W> {
     /// Asks whether the object that a resource is kept for still exists.
@@ -21,7 +21,7 @@ impl<W: World> WorldParts<W> {
         }
         let request = info::<W::Kind>().path_beside(&owner.key).get(owner.key.name(), &GetParams::default());
         let label = RequestLabel { verb: "get", target: owner.key.as_str() };
-        match call::<Value>(&self.shared.client, label, request).await {
+        match send_request::<Value>(&self.shared.client, label, request).await {
             Ok(found) => Ok(found["metadata"]["uid"].as_str() == Some(owner.uid.as_str())),
             Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),
@@ -48,7 +48,7 @@ impl<W: World> WorldParts<W> {
 
     /// Returns the object that has a record of this resource.
     pub(super) fn recorded_owner(&self, name: &str) -> Option<Owner> {
-        let record = self.records.as_ref()?.of_thing(name)?;
+        let record = self.records.as_ref()?.of_resource(name)?;
         let spec = &record.spec;
         let key = key::<W::Kind>(&spec.owner_namespace, &spec.owner);
         Some(Owner { key, uid: spec.owner_uid.clone() })

@@ -30,7 +30,7 @@ pub(super) enum ResourceFinding {
 /// The result of one full pass.
 #[derive(Debug, Default)]
 pub(super) struct PassResult {
-    pub(super) things: usize,
+    pub(super) resources: usize,
     /// The number of them that are certainly ours: the sweep is limited to a share of this, so doubtful ones do not
     /// count.
     pub(super) owned: usize,
@@ -48,8 +48,8 @@ impl PassResult {
     }
 
     /// Adds a listed resource.
-    pub(super) fn note(&mut self, name: String, finding: ResourceFinding) {
-        self.things += 1;
+    pub(super) fn add_finding(&mut self, name: String, finding: ResourceFinding) {
+        self.resources += 1;
         self.owned +=
             usize::from(!matches!(finding, ResourceFinding::Foreign | ResourceFinding::InTheWay(_)));
         match finding {
@@ -96,16 +96,16 @@ mod tests {
     fn an_object_is_settled_when_all_its_things_are() {
         let key = |name| Key::new("demo.dev", "shapes", "a", name);
         let mut survey = PassResult::default();
-        survey.note("x".into(), ResourceFinding::InSync(key("x")));
-        survey.note("y1".into(), ResourceFinding::InSync(key("y")));
-        survey.note("y2".into(), ResourceFinding::Suspect(vec![key("y")]));
-        survey.note("z".into(), ResourceFinding::Foreign);
-        survey.note("v".into(), ResourceFinding::InTheWay(vec![key("v")]));
+        survey.add_finding("x".into(), ResourceFinding::InSync(key("x")));
+        survey.add_finding("y1".into(), ResourceFinding::InSync(key("y")));
+        survey.add_finding("y2".into(), ResourceFinding::Suspect(vec![key("y")]));
+        survey.add_finding("z".into(), ResourceFinding::Foreign);
+        survey.add_finding("v".into(), ResourceFinding::InTheWay(vec![key("v")]));
         assert!(survey.is_settled(&key("x"), 1));
-        assert!(!survey.is_settled(&key("x2"), 1), "its thing was not listed");
+        assert!(!survey.is_settled(&key("x2"), 1), "its resource was not listed");
         assert!(!survey.is_settled(&key("y"), 2));
         assert!(survey.is_settled(&key("none"), 0), "an object may want nothing");
-        assert_eq!((survey.things, survey.owned), (5, 3));
+        assert_eq!((survey.resources, survey.owned), (5, 3));
         assert_eq!(survey.suspects, BTreeSet::from([key("v"), key("x2"), key("y")]));
     }
 
@@ -114,9 +114,9 @@ mod tests {
         let owner = Owner { key: Key::new("demo.dev", "shapes", "a", "x"), uid: "1".into() };
         let gone = Suspicion::OwnerGone(owner);
         let mut survey = PassResult::default();
-        survey.note("x".into(), ResourceFinding::Leak(gone.clone()));
-        survey.note("y".into(), ResourceFinding::Leak(Suspicion::Unwanted));
-        survey.note("z".into(), ResourceFinding::Leak(Suspicion::Stray));
+        survey.add_finding("x".into(), ResourceFinding::Leak(gone.clone()));
+        survey.add_finding("y".into(), ResourceFinding::Leak(Suspicion::Unwanted));
+        survey.add_finding("z".into(), ResourceFinding::Leak(Suspicion::Stray));
         survey.spare_unwanted();
         assert_eq!(survey.leaks, BTreeMap::from([("x".into(), gone)]));
     }

@@ -10,7 +10,7 @@ use futures::{FutureExt, StreamExt};
 use homeostat_core::journal::Cause;
 
 use super::world_parts::WorldParts;
-use super::world_trait::{Answer, Push, World};
+use super::world_trait::{Answer, PushedChange, World};
 use crate::panics::describe_panic;
 use crate::queue::{Backoff, Urgency};
 use crate::workers::controller_queue::ControllerQueue;
@@ -42,18 +42,18 @@ pub(super) async fn listen<W: World>(parts: Arc<WorldParts<W>>, queue: Controlle
 async fn heed<W: World>(
     parts: &WorldParts<W>,
     queue: &ControllerQueue,
-    mut stream: BoxStream<'static, Answer<Push>>,
+    mut stream: BoxStream<'static, Answer<PushedChange>>,
 ) -> bool {
     let mut has_told = false;
     while let Some(told) = stream.next().await {
         match told {
-            Ok(Push::Changed(name)) => {
+            Ok(PushedChange::Changed(name)) => {
                 for key in parts.objects_wanting(&name) {
                     parts.memory.doubt(&key);
                     queue.add(&key, Cause::Outside { source: W::NAME.into() }, Urgency::Event);
                 }
             }
-            Ok(Push::Unknown) => parts.wake.notify_one(),
+            Ok(PushedChange::Unknown) => parts.wake.notify_one(),
             Err(failure) => {
                 tracing::debug!(world = W::NAME, error = %failure, "the stream of changes broke off");
                 break;

@@ -119,7 +119,7 @@ impl<W: World> WorldRun<W> {
             outset.wanted.keys().chain(outset.inventory.keys()).chain(&outset.seen_before.names).collect();
         let mut tally = ResourceOutcomes::default();
         for name in names {
-            tally.note(name, self.reconcile_thing(name, &outset).await);
+            tally.add_outcome(name, self.reconcile_resource(name, &outset).await);
             if tally.is_blocked() {
                 break;
             }
@@ -174,7 +174,7 @@ impl<W: World> WorldRun<W> {
     }
 
     /// Reconciles one resource: reads, decides, acts.
-    async fn reconcile_thing(&self, name: &str, outset: &RunStart<'_, W>) -> Outcome {
+    async fn reconcile_resource(&self, name: &str, outset: &RunStart<'_, W>) -> Outcome {
         let parts = &self.parts;
         let want = outset.wanted.get(name);
         let have = parts.limiter.call(parts.world.get(name)).await?;
@@ -206,7 +206,7 @@ impl<W: World> WorldRun<W> {
             is_holder: parts.holds(&self.object, name).await?,
             tried,
         };
-        let step = decide(situation, parts.policy.drift, parts.policy.settle);
+        let step = decide(situation, parts.policy.drift, parts.policy.visible_within);
         self.take_step(step, &resource).await
     }
 

@@ -77,9 +77,9 @@ impl Sighting {
 
 impl ResourceMemory {
     /// Returns an empty memory for a world that may take this long to show a write.
-    pub(super) fn new(settle: Duration) -> Self {
+    pub(super) fn new(visible_within: Duration) -> Self {
         Self(Mutex::new(ResourceMemoryState {
-            attempts: UpdateAttempts::new(settle),
+            attempts: UpdateAttempts::new(visible_within),
             ..ResourceMemoryState::default()
         }))
     }
@@ -254,7 +254,7 @@ mod tests {
         memory.agree(key.clone(), ONE, vec!["x".into()], 0);
         assert!(memory.affirm(&key, ONE.revision, 1));
         assert!(!memory.affirm(&key, Revision::new(8), 1), "it may want something else now");
-        assert!(!memory.affirm(&key, ONE.revision, 0), "its thing is gone");
+        assert!(!memory.affirm(&key, ONE.revision, 0), "its resource is gone");
         memory.agree(key.clone(), ONE, vec![], 0);
         assert!(!memory.affirm(&key, ONE.revision, 1), "it is to be noted as seen");
         memory.agree(key.clone(), ONE, vec!["x".into()], 0);

@@ -74,7 +74,7 @@ pub(super) enum RunSummary {
 }
 
 impl ResourceOutcomes {
-    pub(super) fn note(&mut self, name: &str, result: Result<ResourceOutcome, CallStopped>) {
+    pub(super) fn add_outcome(&mut self, name: &str, result: Result<ResourceOutcome, CallStopped>) {
         match result {
             Ok(ResourceOutcome::Seen) => self.seen.push(name.to_owned()),
             Ok(ResourceOutcome::Written | ResourceOutcome::Gone) => {}
@@ -157,7 +157,7 @@ mod tests {
     fn check(states: &[ResourceOutcome], reason: &str, sum: &str) {
         let mut tally = ResourceOutcomes::default();
         for state in states {
-            tally.note("x", Ok(state.clone()));
+            tally.add_outcome("x", Ok(state.clone()));
         }
         assert_eq!(tally.condition().unwrap().reason, reason);
         assert_eq!(format!("{:?}", tally.sum().1), sum);
@@ -190,11 +190,11 @@ mod tests {
     #[test]
     fn who_is_at_fault_is_told() {
         let mut tally = ResourceOutcomes::default();
-        tally.note("x", Err(CallStopped::Blocked("the API outside does not answer: gone".into())));
+        tally.add_outcome("x", Err(CallStopped::Blocked("the API outside does not answer: gone".into())));
         assert!(tally.is_blocked());
         assert_eq!(tally.condition().unwrap().reason, UNAVAILABLE);
         let mut tally = ResourceOutcomes::default();
-        tally.note("x", Err(CallStopped::Failed(Failure::refused("too red"))));
+        tally.add_outcome("x", Err(CallStopped::Failed(Failure::refused("too red"))));
         assert_eq!(tally.condition().unwrap().message, "too red");
     }
 }

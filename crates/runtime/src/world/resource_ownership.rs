@@ -2,7 +2,7 @@
 
 use super::decide_step::{Owner, OwnershipClaim};
 use super::world_parts::WorldParts;
-use super::world_policy::{Ownership, Use};
+use super::world_policy::{ApiSharing, Ownership};
 use super::world_trait::World;
 use crate::kind::key;
 
@@ -24,7 +24,7 @@ impl<W: World> WorldParts<W> {
     }
 
     fn recorded(&self, name: &str, have: &W::Have) -> OwnershipClaim {
-        let Some(record) = self.records.as_ref().and_then(|records| records.of_thing(name)) else {
+        let Some(record) = self.records.as_ref().and_then(|records| records.of_resource(name)) else {
             return OwnershipClaim::Nobody;
         };
         let spec = &record.spec;
@@ -44,7 +44,7 @@ impl<W: World> WorldParts<W> {
     pub(super) fn is_ours(&self, claim: &OwnershipClaim) -> bool {
         match claim {
             OwnershipClaim::Ours(owner) => owner.as_ref().is_none_or(|owner| self.is_in_scope(&owner.key)),
-            OwnershipClaim::Nobody => self.policy.r#use == Use::Exclusive,
+            OwnershipClaim::Nobody => self.policy.r#use == ApiSharing::Exclusive,
             OwnershipClaim::Doubtful(_) | OwnershipClaim::Theirs(_) => false,
         }
     }

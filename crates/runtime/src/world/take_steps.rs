@@ -20,7 +20,7 @@ use super::resource_outcomes::{CONTESTED, NOT_TAKEN, ResourceOutcome};
 use super::update_attempts::{CorrectionHistory, DifferencePrint};
 use super::world_parts::{OutsideWrite, WorldParts};
 use super::world_policy::Ownership;
-use super::world_trait::{Change, World};
+use super::world_trait::{UpdateRequest, World};
 use crate::events::Severity;
 
 /// How soon to check a name again that is taken by a resource the API does not show yet.
@@ -144,7 +144,7 @@ impl<W: World> WorldRun<W> {
         resource: &ExternalResource<'_, W>,
         tried: CorrectionHistory,
     ) -> Outcome {
-        let shown = tried.settle;
+        let shown = tried.visible_within;
         if tried.is_hopeless() {
             self.endure(resource, tried.has_taken, shown).await
         } else {
@@ -182,7 +182,7 @@ impl<W: World> WorldRun<W> {
     ) -> std::result::Result<CorrectionHistory, CallStopped> {
         if let (Some(want), Some(have)) = (resource.want, resource.have) {
             let mark = self.parts.mark(&self.object);
-            let update = self.parts.world.update(resource.name, Change { have, want, mark: &mark });
+            let update = self.parts.world.update(resource.name, UpdateRequest { have, want, mark: &mark });
             let diff = field_diff(&WorldParts::<W>::target(resource.name), resource.differences);
             let write = OutsideWrite { diff, ..self.outside_write(Verb::Update, resource.name) };
             self.parts.write(write, update).await?;

@@ -41,7 +41,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(3600);
 #[derive(Default)]
 pub(super) struct UpdateAttempts {
     /// How long the external API may take to show an update.
-    settle: Duration,
+    visible_within: Duration,
     sent: HashMap<Key, BTreeMap<String, UpdateAttempt>>,
 }
 
@@ -76,27 +76,27 @@ pub(super) struct CorrectionHistory {
     pub(super) has_taken: bool,
     /// It is the same difference as last time.
     pub(super) is_same: bool,
-    pub(super) settle: Duration,
+    pub(super) visible_within: Duration,
 }
 
 impl UpdateAttempts {
-    pub(super) fn new(settle: Duration) -> Self {
-        Self { settle, sent: HashMap::new() }
+    pub(super) fn new(visible_within: Duration) -> Self {
+        Self { visible_within, sent: HashMap::new() }
     }
 
     /// Records that an update for this difference was accepted. Returns the attempts so far.
     pub(super) fn sent(&mut self, key: &Key, name: &str, print: DifferencePrint) -> CorrectionHistory {
-        let settle = self.settle;
-        let things = self.sent.entry(key.clone()).or_default();
-        let before = things.get(name).filter(|attempt| attempt.is_about(print, settle));
+        let visible_within = self.visible_within;
+        let resources = self.sent.entry(key.clone()).or_default();
+        let before = resources.get(name).filter(|attempt| attempt.is_about(print, visible_within));
         let (in_vain, undone) = match before {
             Some(attempt) if attempt.has_taken => (1, attempt.undone.saturating_add(1)),
             Some(attempt) => (attempt.in_vain.saturating_add(1), attempt.undone),
             None => (1, 0),
         };
         let attempt = UpdateAttempt { print, in_vain, undone, at: Instant::now(), has_taken: false };
-        let tried = attempt.tried(settle);
-        things.insert(name.to_owned(), attempt);
+        let tried = attempt.tried(visible_within);
+        resources.insert(name.to_owned(), attempt);
         tried
     }
 
@@ -109,14 +109,14 @@ impl UpdateAttempts {
         print: DifferencePrint,
         is_contested: bool,
     ) -> Option<CorrectionHistory> {
-        let things = self.sent.entry(key.clone()).or_default();
-        if things.contains_key(name) {
+        let resources = self.sent.entry(key.clone()).or_default();
+        if resources.contains_key(name) {
             return None;
         }
         let (in_vain, undone) = if is_contested { (1, CONTESTED_AFTER) } else { (NOT_TAKEN_AFTER + 1, 0) };
         let attempt = UpdateAttempt { print, in_vain, undone, at: Instant::now(), has_taken: is_contested };
-        let tried = attempt.tried(self.settle);
-        things.insert(name.to_owned(), attempt);
+        let tried = attempt.tried(self.visible_within);
+        resources.insert(name.to_owned(), attempt);
         Some(tried)
     }
 
@@ -126,18 +126,18 @@ impl UpdateAttempts {
         let attempt = self.sent.get(key)?.get(name)?;
         let is_same = attempt.print.difference == print.difference;
         attempt
-            .is_about(print, self.settle)
-            .then(|| CorrectionHistory { is_same, ..attempt.tried(self.settle) })
+            .is_about(print, self.visible_within)
+            .then(|| CorrectionHistory { is_same, ..attempt.tried(self.visible_within) })
     }
 
     /// Records that the resource matched the spec; without a name, that all resources of the object did.
     pub(super) fn took(&mut self, key: &Key, name: Option<&str>) {
-        let Some(things) = self.sent.get_mut(key) else { return };
-        things.retain(|other, attempt| {
+        let Some(resources) = self.sent.get_mut(key) else { return };
+        resources.retain(|other, attempt| {
             attempt.has_taken |= name.is_none_or(|name| name == other);
-            !attempt.tried(self.settle).is_past()
+            !attempt.tried(self.visible_within).is_past()
         });
-        if things.is_empty() {
+        if resources.is_empty() {
             self.sent.remove(key);
         }
     }
@@ -150,16 +150,16 @@ impl UpdateAttempts {
 impl UpdateAttempt {
     /// Returns whether this is the difference that was corrected before. If the correction took effect and the resource
     /// has changed in any way since, the correction was undone.
-    fn is_about(&self, print: DifferencePrint, settle: Duration) -> bool {
+    fn is_about(&self, print: DifferencePrint, visible_within: Duration) -> bool {
         self.print.wish == print.wish
             && (self.has_taken || self.print.difference == print.difference)
-            && !self.tried(settle).is_past()
+            && !self.tried(visible_within).is_past()
     }
 
-    fn tried(&self, settle: Duration) -> CorrectionHistory {
+    fn tried(&self, visible_within: Duration) -> CorrectionHistory {
         let count = if self.has_taken { self.undone.saturating_add(1) } else { self.in_vain };
-        let (since, settle) = (self.at.elapsed(), settle.max(PAUSE_MIN));
-        CorrectionHistory { count, since, has_taken: self.has_taken, is_same: true, settle }
+        let (since, visible_within) = (self.at.elapsed(), visible_within.max(PAUSE_MIN));
+        CorrectionHistory { count, since, has_taken: self.has_taken, is_same: true, visible_within }
     }
 }
 
@@ -169,7 +169,7 @@ impl CorrectionHistory {
         let pause = match self.has_taken {
             _ if self.is_hopeless() => self.backoff(),
             true => Duration::ZERO,
-            false => self.settle,
+            false => self.visible_within,
         };
         pause.checked_sub(self.since).filter(|left| !left.is_zero())
     }
@@ -177,14 +177,14 @@ impl CorrectionHistory {
     /// Returns whether it is time to report the difference to people. Not while the last of the first few updates may
     /// still take effect.
     pub(super) fn is_hopeless(&self) -> bool {
-        let may_show = !self.has_taken && self.since < self.settle;
+        let may_show = !self.has_taken && self.since < self.visible_within;
         self.count > self.limit() || (self.count == self.limit() && !may_show)
     }
 
     /// Returns the time between two updates once several had no effect.
     fn backoff(&self) -> Duration {
         let excess = self.count.saturating_sub(self.limit());
-        self.settle.saturating_mul(2_u32.saturating_pow(excess.saturating_add(1))).min(PAUSE_MAX)
+        self.visible_within.saturating_mul(2_u32.saturating_pow(excess.saturating_add(1))).min(PAUSE_MAX)
     }
 
     fn limit(&self) -> u32 {

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use kube::Resource;
 
-use super::full_passes::FullPasses;
+use super::drift_and_leak_scan::DriftAndLeakScan;
 use super::outside_record::OutsideRecord;
+use super::planned_world::PlannedWorld;
 use super::pushed_changes::listen;
 use super::reconcile_object::WorldRun;
 use super::resource_outcomes::SYNCED;
 use super::world_parts::WorldParts;
-use super::world_policy::{Drift, Limits, Ownership, Sweep, Use, WorldPolicy};
+use super::world_policy::{ApiSharing, Drift, LeakDeletionLimits, Limits, Ownership, WorldPolicy};
 use super::world_trait::World;
 use crate::controller::Controller;
-use crate::controller::assemble::{AssembledController, CompleteController, Control};
+use crate::controller::assemble::{AssembledController, BuiltController, CompleteController};
 use crate::kind::definition::{Definition, definition_of};
 use crate::kind::info;
 use crate::rights::required_rules::{KEEP, MainWrites, Rule};
@@ -52,7 +53,7 @@ impl<W: World> Outside<W> {
     }
 
     /// Sets who else uses the API.
-    pub fn used(mut self, r#use: Use) -> Self {
+    pub fn used(mut self, r#use: ApiSharing) -> Self {
         self.policy.r#use = r#use;
         self
     }
@@ -71,7 +72,7 @@ impl<W: World> Outside<W> {
     }
 
     /// Sets when leaks are deleted.
-    pub fn sweep(mut self, sweep: Sweep) -> Self {
+    pub fn sweep(mut self, sweep: LeakDeletionLimits) -> Self {
         self.policy.sweep = sweep;
         self
     }
@@ -89,8 +90,8 @@ impl<W: World> Outside<W> {
     }
 
     /// Sets how long the API may take to show a created resource (30 s by default); until then it is not created again.
-    pub fn settle(mut self, time: Duration) -> Self {
-        self.policy.settle = time;
+    pub fn visible_within(mut self, time: Duration) -> Self {
+        self.policy.visible_within = time;
         self
     }
 
@@ -102,7 +103,7 @@ impl<W: World> Outside<W> {
     }
 
     /// Completes the controller.
-    pub fn control(self) -> Control {
+    pub fn control(self) -> BuiltController {
         let writes = MainWrites { metadata: true, status: true, owns: false };
         let mut rules = Rule::for_main_kind(info::<W::Kind>(), writes);
         let mut definitions = Vec::new();
@@ -110,7 +111,7 @@ impl<W: World> Outside<W> {
             rules.push(Rule::on::<OutsideRecord>("", KEEP));
             definitions.push(definition_of::<OutsideRecord>());
         }
-        Control(Box::new(CompleteWorld { outside: self, rules, definitions }))
+        BuiltController(Box::new(CompleteWorld { outside: self, rules, definitions }))
     }
 }
 
@@ -135,25 +136,39 @@ impl<W: World> CompleteController for CompleteWorld<W> {
 
     fn assemble(self: Box<Self>, shared: &Arc<OperatorShared>, grace: Duration) -> AssembledController {
         let Outside { world, name, policy } = self.outside;
-        let parts = Arc::new(WorldParts::new(world, policy, &name, shared));
-        let (reconciler, cleaner) = (parts.clone(), parts.clone());
-        let control = Controller::<W::Kind>::new()
-            .named(name)
-            .with_dependent_condition(SYNCED)
-            .cleanup(move |object, cx| WorldRun::new(cleaner.clone(), object, cx).cleanup())
-            .reconcile(move |object, cx| WorldRun::new(reconciler.clone(), object, cx).reconcile());
-        let mut assembled = control.0.assemble(shared, grace);
-        let (passes, freshness) = FullPasses::new(parts.clone(), assembled.queue.clone());
-        assembled.freshness.push(freshness);
-        assembled.worlds.push(parts.clone());
-        if let Some(records) = &parts.records {
-            assembled.freshness.push(records.cache.watch_freshness());
+        match &shared.planned_calls {
+            None => assemble_world(Outside { world, name, policy }, shared, grace),
+            Some(calls) => {
+                let world = PlannedWorld::new(world, calls.clone());
+                assemble_world(Outside { world, name, policy: policy.planned() }, shared, grace)
+            }
         }
-        assembled.streams.push(Box::pin(listen(parts.clone(), assembled.queue.clone())));
-        assembled.streams.push(Box::pin(passes.run()));
-        forget_gone(&parts);
-        assembled
     }
+}
+
+fn assemble_world<W: World>(
+    Outside { world, name, policy }: Outside<W>,
+    shared: &Arc<OperatorShared>,
+    grace: Duration,
+) -> AssembledController {
+    let parts = Arc::new(WorldParts::new(world, policy, &name, shared));
+    let (reconciler, cleaner) = (parts.clone(), parts.clone());
+    let control = Controller::<W::Kind>::new()
+        .named(name)
+        .with_dependent_condition(SYNCED)
+        .cleanup(move |object, cx| WorldRun::new(cleaner.clone(), object, cx).cleanup())
+        .reconcile(move |object, cx| WorldRun::new(reconciler.clone(), object, cx).reconcile());
+    let mut assembled = control.0.assemble(shared, grace);
+    let (passes, freshness) = DriftAndLeakScan::new(parts.clone(), assembled.queue.clone());
+    assembled.freshness.push(freshness);
+    assembled.worlds.push(parts.clone());
+    if let Some(records) = &parts.records {
+        assembled.freshness.push(records.cache.watch_freshness());
+    }
+    assembled.streams.push(Box::pin(listen(parts.clone(), assembled.queue.clone())));
+    assembled.streams.push(Box::pin(passes.run()));
+    forget_gone(&parts);
+    assembled
 }
 
 /// Forgets objects that vanish without a cleanup, because someone removed the finalizer.

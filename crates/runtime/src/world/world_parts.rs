@@ -19,7 +19,7 @@ use super::decide_step::Owner;
 use super::leak_suspects::DeletionPace;
 use super::outside_record::Records;
 use super::owner_mark::Mark;
-use super::pass_health::PassHistory;
+use super::pass_history::PassHistory;
 use super::resource_memory::ResourceMemory;
 use super::world_policy::{Ownership, WorldPolicy};
 use super::world_trait::{Answer, World};
@@ -66,7 +66,7 @@ impl<W: World> WorldParts<W> {
         Self {
             world,
             limiter: CallLimiter::new(policy.limits),
-            memory: ResourceMemory::new(policy.settle),
+            memory: ResourceMemory::new(policy.visible_within),
             policy: WorldPolicy { identity: Some(manager), ..policy },
             shared: shared.clone(),
             source: name.into(),
@@ -140,7 +140,7 @@ impl<W: World> WorldParts<W> {
         target: &Key,
     ) -> std::result::Result<(), Error> {
         let checked = self.shared.fence.refuse_if_deposed(object, target);
-        checked.inspect_err(|_| self.note(object, verb, target, WriteOutcome::Fenced))
+        checked.inspect_err(|_| self.record_write(object, verb, target, WriteOutcome::Fenced))
     }
 
     /// Sends an external write for this object, if this process still leads it after all waiting.
@@ -160,7 +160,7 @@ impl<W: World> WorldParts<W> {
         Key::new("outside", W::NAME, "", &name.replace('/', ":"))
     }
 
-    pub(super) fn note(&self, object: &Key, verb: Verb, target: &Key, outcome: WriteOutcome) {
+    pub(super) fn record_write(&self, object: &Key, verb: Verb, target: &Key, outcome: WriteOutcome) {
         self.note_diff(object, verb, target, outcome, FieldDiff::default());
     }
 

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::planned_world::PlannedHave;
+
 /// How we know which external resources are ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -18,11 +20,11 @@ pub enum Ownership {
 
 /// Who else uses the API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Use {
+pub enum ApiSharing {
     /// Others do: resources that are not ours are left alone.
     #[default]
     Shared,
-    /// Nobody does: an unmarked resource is adopted without a rule if an object desires its name, and deleted
+    /// No one else does: an unmarked resource is adopted without a rule if an object desires its name, and deleted
     /// otherwise. Resources that another manager has marked are still left alone.
     Exclusive,
 }
@@ -43,7 +45,7 @@ pub(super) type Adoption<H> = Arc<dyn Fn(&str, &H) -> bool + Send + Sync>;
 
 /// When a resource of ours that no object desires is deleted. All bounds apply together.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sweep {
+pub struct LeakDeletionLimits {
     /// It has been undesired for this long (10 min).
     pub min_age: Duration,
     /// At least this many full passes have found it undesired (2).
@@ -59,7 +61,7 @@ pub struct Sweep {
     pub floor: usize,
 }
 
-impl Default for Sweep {
+impl Default for LeakDeletionLimits {
     fn default() -> Self {
         Self {
             min_age: Duration::from_secs(10 * 60),
@@ -110,17 +112,31 @@ impl Default for Limits {
 /// The complete configuration of a world.
 pub(super) struct WorldPolicy<H> {
     pub(super) ownership: Ownership,
-    pub(super) r#use: Use,
+    pub(super) r#use: ApiSharing,
     pub(super) drift: Drift,
     pub(super) adoption: Option<Adoption<H>>,
-    pub(super) sweep: Sweep,
+    pub(super) sweep: LeakDeletionLimits,
     pub(super) limits: Limits,
     /// The time between full passes.
     pub(super) poll: Duration,
     /// How long the API may take to show a created resource.
-    pub(super) settle: Duration,
+    pub(super) visible_within: Duration,
     /// Our identity in marks; the operator's name by default.
     pub(super) identity: Option<String>,
+}
+
+impl<H: 'static> WorldPolicy<H> {
+    /// Returns the same policy for a plan. What the plan itself wrote has an owner, so it is never adopted.
+    pub(super) fn planned(self) -> WorldPolicy<PlannedHave<H>> {
+        let adoption = self.adoption.map(|rule| -> Adoption<PlannedHave<H>> {
+            Arc::new(move |name: &str, have: &PlannedHave<H>| match have {
+                PlannedHave::Real(have) => rule(name, have),
+                PlannedHave::Written { .. } => false,
+            })
+        });
+        let Self { ownership, r#use, drift, sweep, limits, poll, visible_within, identity, .. } = self;
+        WorldPolicy { ownership, r#use, drift, adoption, sweep, limits, poll, visible_within, identity }
+    }
 }
 
 impl<H> WorldPolicy<H> {
@@ -128,7 +144,7 @@ impl<H> WorldPolicy<H> {
     pub(super) fn adopts(&self, name: &str, have: &H) -> bool {
         match &self.adoption {
             Some(rule) => rule(name, have),
-            None => self.r#use == Use::Exclusive,
+            None => self.r#use == ApiSharing::Exclusive,
         }
     }
 }
@@ -137,13 +153,13 @@ impl<H> Default for WorldPolicy<H> {
     fn default() -> Self {
         Self {
             ownership: Ownership::Tags,
-            r#use: Use::default(),
+            r#use: ApiSharing::default(),
             drift: Drift::default(),
             adoption: None,
-            sweep: Sweep::default(),
+            sweep: LeakDeletionLimits::default(),
             limits: Limits::default(),
             poll: Duration::from_secs(60),
-            settle: Duration::from_secs(30),
+            visible_within: Duration::from_secs(30),
             identity: None,
         }
     }

@@ -62,20 +62,20 @@ pub trait World: Send + Sync + 'static {
     fn create(&self, name: &str, want: &Self::Want, mark: &Mark) -> impl Future<Output = Answer<()>> + Send;
 
     /// Changes the resource to its desired state, and puts the mark on it if the API supports that.
-    fn update(&self, name: &str, change: Change<'_, Self>) -> impl Future<Output = Answer<()>> + Send;
+    fn update(&self, name: &str, change: UpdateRequest<'_, Self>) -> impl Future<Output = Answer<()>> + Send;
 
     /// Deletes the resource. It is not a failure if it is already gone.
     fn delete(&self, name: &str, have: &Self::Have) -> impl Future<Output = Answer<()>> + Send;
 
     /// Returns a stream of changes, if the API can report them. It is reopened when it ends or fails, and a full pass
     /// follows, because changes in between may have been missed. Without it, there is only polling.
-    fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>> {
+    fn watch(&self) -> Option<BoxStream<'static, Answer<PushedChange>>> {
         None
     }
 }
 
 /// The input of an update.
-pub struct Change<'a, W: World + ?Sized> {
+pub struct UpdateRequest<'a, W: World + ?Sized> {
     /// The resource as it was just read.
     pub have: &'a W::Have,
     /// The desired state.
@@ -88,14 +88,14 @@ pub struct Change<'a, W: World + ?Sized> {
 #[derive(Clone, Debug)]
 pub struct Page<T> {
     /// Names and resources.
-    pub things: Vec<(String, T)>,
+    pub resources: Vec<(String, T)>,
     /// Where the next page begins; `None` on the last page.
     pub next: Option<String>,
 }
 
 /// A change that the API reports on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Push {
+pub enum PushedChange {
     /// The resource with this name was created, changed or deleted.
     Changed(String),
     /// An unspecified change: everything is checked.

@@ -1,10 +1,10 @@
-//! One thing is wrong and the rest goes on: a poison object, a missing definition, a forbidden watch.
+//! One part fails and the rest continues: a poison object, a missing definition, a forbidden watch.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use homeostat::testing::InjectedFault;
-use homeostat_core::journal::{Entry, Next, WatchState};
+use homeostat_core::journal::{Entry, RequestedNext, WatchState};
 use homeostat_runtime::{Action, Controller};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -15,9 +15,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::lab::{Lab, Running, Widget, conditions, widget_key};
+use crate::test_cluster::{Running, TestCluster, Widget, conditions, widget_key};
 
-/// The last state of the watch of a resource.
+/// Returns the last state of the watch of a resource.
 fn state(running: &Running, name: &str) -> Option<WatchState> {
     running.journal.records().into_iter().rev().find_map(|record| match record.entry {
         Entry::Watched { resource, state } if resource == name => Some(state),
@@ -25,19 +25,19 @@ fn state(running: &Running, name: &str) -> Option<WatchState> {
     })
 }
 
-/// A server that accepts what our type of widgets does not decode.
-pub(crate) async fn lab_that_accepts_anything() -> Lab {
-    let lab = Lab::start(Some(&loose_definition())).await;
+/// A server that accepts objects that our widget type cannot decode.
+pub(crate) async fn lab_that_accepts_anything() -> TestCluster {
+    let lab = TestCluster::start(Some(&loose_definition())).await;
     accept_anything(&lab).await;
     lab
 }
 
-/// Makes a server without a definition of widgets accept anything as one.
-pub(crate) async fn accept_anything(lab: &Lab) {
+/// Makes a server without the widget definition accept any object of that kind.
+pub(crate) async fn accept_anything(lab: &TestCluster) {
     lab.serve(&loose_definition()).await;
 }
 
-/// The definition of widgets without a schema.
+/// The widget definition without a schema.
 fn loose_definition() -> CustomResourceDefinition {
     let mut crd = serde_json::to_value(Widget::crd()).unwrap();
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
@@ -73,7 +73,9 @@ async fn a_poison_object_is_left_out_and_heals() {
         (&json!("Reconciled"), &json!("False"), &json!("Undecodable"))
     );
     assert!(condition["message"].as_str().unwrap().contains("expected i64"), "{condition}");
-    let [(_, reason, message, _)] = &crate::told::events(&lab, "bad").await[..] else { panic!("one event") };
+    let [(_, reason, message, _)] = &crate::events_and_undeclared_kinds::events(&lab, "bad").await[..] else {
+        panic!("one event")
+    };
     assert!(reason == "Undecodable" && message.contains("expected i64"), "{reason} {message}");
     lab.patch::<Widget>("good", json!({"spec": {"size": 2}})).await;
     assert_eq!(lab.log.take(), ["good"], "the watch goes on");
@@ -95,11 +97,11 @@ async fn a_poison_object_that_is_deleted_leaves_nothing_behind() {
     lab.rest().await;
     lab.delete::<Widget>("bad").await;
     let last = running.journal.about(&widget_key("bad")).pop().unwrap().entry;
-    assert!(matches!(last, Entry::Settled { next: Next::Gone, .. }), "{last:?}");
+    assert!(matches!(last, Entry::Settled { next: RequestedNext::Gone, .. }), "{last:?}");
 }
 
-/// An operator that brings its kind along.
-async fn run_with_definition(lab: &mut Lab) -> Running {
+/// An operator that installs its kind.
+async fn run_with_definition(lab: &mut TestCluster) -> Running {
     let log = lab.log.clone();
     let control = Controller::<Widget>::new().reconcile(move |widget, _| {
         log.say(widget.metadata.name.clone().unwrap_or_default());
@@ -112,7 +114,7 @@ async fn run_with_definition(lab: &mut Lab) -> Running {
 
 #[tokio::test(start_paused = true)]
 async fn a_definition_is_applied_when_the_server_comes_back() {
-    let mut lab = Lab::bare().await;
+    let mut lab = TestCluster::bare().await;
     lab.faults.set(|_| Some(InjectedFault::Unreachable));
     run_with_definition(&mut lab).await;
     lab.pass(20).await;
@@ -125,7 +127,7 @@ async fn a_definition_is_applied_when_the_server_comes_back() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_logged_once_per_watch_and_so_is_its_end() {
-    let mut lab = Lab::bare().await;
+    let mut lab = TestCluster::bare().await;
     let running = run_with_definition(&mut lab).await;
     lab.await_widgets().await;
     let failures = "homeostat_watch_failures_total{resource=\"test.dev/widgets\"}";
@@ -138,7 +140,7 @@ async fn an_outage_is_logged_once_per_watch_and_so_is_its_end() {
         lab.faults.clear();
         lab.pass(60).await;
         assert_eq!(lab.times_logged("watch is in step again"), outages);
-        // Until something has come over it, a break is one of several.
+        // Until an event has arrived, a break counts as one of several.
         lab.widget(&format!("w{outages}")).await;
     }
     assert!(running.metric(failures).await > 10, "each try is counted all the same");
@@ -153,7 +155,7 @@ async fn an_outage_is_logged_once_per_watch_and_so_is_its_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_definition_that_the_server_refuses_is_told_once_and_when_it_is_accepted() {
-    let mut lab = Lab::bare().await;
+    let mut lab = TestCluster::bare().await;
     lab.faults.set(|request| {
         request
             .uri()
@@ -174,7 +176,7 @@ async fn a_kind_that_is_served_a_moment_after_its_definition_is_waited_for() {
     for (code, words) in
         [(404, "the server could not find the requested resource"), (429, "storage is initializing")]
     {
-        let mut lab = Lab::bare().await;
+        let mut lab = TestCluster::bare().await;
         let asked = AtomicUsize::new(0);
         lab.faults.set(move |request| {
             let is_early = request.uri().path().contains("/v1/widgets") && asked.fetch_add(1, Relaxed) < 8;
@@ -191,7 +193,7 @@ async fn a_kind_that_is_served_a_moment_after_its_definition_is_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_definition_that_somebody_deletes_is_put_back() {
-    let mut lab = Lab::bare().await;
+    let mut lab = TestCluster::bare().await;
     run_with_definition(&mut lab).await;
     lab.await_widgets().await;
     lab.widget("w").await;
@@ -220,7 +222,7 @@ struct GaugeStatus {
 
 #[tokio::test(start_paused = true)]
 async fn a_status_that_cannot_hold_conditions_is_told_at_the_start() {
-    let mut lab = Lab::bare().await;
+    let mut lab = TestCluster::bare().await;
     run_with_definition(&mut lab).await;
     let warning = "the status of this kind has no field `conditions`";
     assert!(!lab.has_logged(warning));
@@ -232,7 +234,7 @@ async fn a_status_that_cannot_hold_conditions_is_told_at_the_start() {
 
 #[tokio::test(start_paused = true)]
 async fn a_right_that_was_granted_is_no_longer_called_missing() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.faults.set(|request| {
         let refusal = r#"{"status": {"allowed": false}}"#;
         request.uri().path().ends_with("selfsubjectaccessreviews").then_some(InjectedFault::Answer(refusal))
@@ -247,7 +249,7 @@ async fn a_right_that_was_granted_is_no_longer_called_missing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_right_that_the_server_has_not_been_asked_about_is_not_taken_for_granted() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let is_review = |path: &str| path.ends_with("selfsubjectaccessreviews");
     lab.faults.set(move |request| is_review(request.uri().path()).then_some(InjectedFault::Unreachable));
     let running = lab.run_logging(|controller| controller).await;
@@ -274,7 +276,7 @@ async fn a_right_that_the_server_has_not_been_asked_about_is_not_taken_for_grant
 
 #[tokio::test(start_paused = true)]
 async fn idle_connections_keep_nobody_from_the_admin_pages() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = lab.run_logging(|controller| controller).await;
     let mut idle = Vec::new();
     for _ in 0..70 {
@@ -284,14 +286,14 @@ async fn idle_connections_keep_nobody_from_the_admin_pages() {
     lab.pass(100).await;
     let mut rest = Vec::new();
     let mut last = idle.pop().unwrap();
-    let _hold = homeostat::testing::HeldTime::new();
+    let _hold = homeostat::testing::PausedTime::new();
     tokio::io::AsyncReadExt::read_to_end(&mut last, &mut rest).await.unwrap();
     assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "who says nothing is hung up on");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_definition_is_awaited() {
-    let mut lab = Lab::bare().await;
+    let mut lab = TestCluster::bare().await;
     let log = lab.log.clone();
     let maps = Controller::<ConfigMap>::new().labels("test=yes").reconcile(move |map, _| {
         log.say(map.metadata.name.clone().unwrap_or_default());
@@ -318,7 +320,7 @@ async fn a_missing_definition_is_awaited() {
         running.page("/readyz").await.starts_with("HTTP/1.1 503")
             && lab.has_logged("cannot watch test.dev/widgets")
     );
-    let mut map = crate::lab::config("map", &[]);
+    let mut map = crate::test_cluster::config("map", &[]);
     map.metadata.labels = Some([("test".to_owned(), "yes".to_owned())].into());
     lab.create(&map).await;
     assert_eq!(lab.log.take(), ["map"], "the other controller works");
@@ -332,7 +334,7 @@ async fn a_missing_definition_is_awaited() {
 
 #[tokio::test(start_paused = true)]
 async fn a_forbidden_watch_degrades_what_needs_it_only() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.faults.set(|request| {
         request
             .uri()
@@ -368,7 +370,9 @@ async fn a_forbidden_watch_degrades_what_needs_it_only() {
     lab.pass(10).await;
     let suffering = lab.api::<Widget>().get("w").await.unwrap();
     assert_eq!(conditions(suffering), [["Reconciled", "False", "Failing"]], "a failure that lasts is told");
-    let [(_, reason, message, _)] = &crate::told::events(&lab, "w").await[..] else { panic!("one event") };
+    let [(_, reason, message, _)] = &crate::events_and_undeclared_kinds::events(&lab, "w").await[..] else {
+        panic!("one event")
+    };
     assert!(reason == "ReconcileFailed" && message.contains("not complete"), "{reason} {message}");
     let fresh = "homeostat_watch_fresh{resource=\"secrets\"}";
     assert_eq!(running.metric(fresh).await, 0);

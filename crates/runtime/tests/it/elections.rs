@@ -1,4 +1,4 @@
-//! Several replicas: one leader at a time, shards that move without overlap, late writes that are not sent.
+//! Several replicas: one leader at a time, shards that move without overlap, and late writes that are not sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
 
-use crate::lab::{Lab, Running, Widget};
 use crate::runs::{count, overlaps, spans};
+use crate::test_cluster::{Running, TestCluster, Widget};
 
-/// A replica that takes three seconds per reconcile and does it again every ten.
-fn replica(lab: &mut Lab, shards: Option<u32>, breakable: bool) -> Running {
+/// A replica that takes three seconds per reconcile and repeats it every ten.
+fn replica(lab: &mut TestCluster, shards: Option<u32>, breakable: bool) -> Running {
     let control = Controller::<Widget>::new().reconcile(|_, _| async {
         tokio::time::sleep(Duration::from_secs(3)).await;
         Ok(Action::requeue(Duration::from_secs(10)))
@@ -25,7 +25,7 @@ fn replica(lab: &mut Lab, shards: Option<u32>, breakable: bool) -> Running {
     })
 }
 
-/// No object is reconciled by two replicas at once.
+/// Checks that no object is reconciled by two replicas at once.
 #[track_caller]
 fn assert_no_overlap(one: &Running, two: &Running) {
     assert_eq!(overlaps(one, two), [""; 0]);
@@ -33,7 +33,7 @@ fn assert_no_overlap(one: &Running, two: &Running) {
 
 #[tokio::test(start_paused = true)]
 async fn one_leads_and_the_other_takes_over_when_it_is_cut_off() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     for number in 0..5 {
         lab.widget(&format!("w{number}")).await;
     }
@@ -55,7 +55,7 @@ async fn one_leads_and_the_other_takes_over_when_it_is_cut_off() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stopped_leader_gives_the_lease_back_at_once() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.widget("w").await;
     let first = replica(&mut lab, None, true);
     lab.pass(20).await;
@@ -69,11 +69,11 @@ async fn a_stopped_leader_gives_the_lease_back_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deposed_leaders_late_write_is_not_sent() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let control = Controller::<Widget>::new().owns::<k8s_openapi::api::core::v1::ConfigMap>().reconcile(
         |_, cx| async move {
             tokio::time::sleep(Duration::from_secs(60)).await;
-            cx.apply(crate::lab::config("late", &[])).await?;
+            cx.apply(crate::test_cluster::config("late", &[])).await?;
             Ok(Action::await_change())
         },
     );
@@ -87,7 +87,7 @@ async fn a_deposed_leaders_late_write_is_not_sent() {
     .await;
     lab.pass(70).await;
     assert!(!lab.names::<k8s_openapi::api::core::v1::ConfigMap>().await.contains(&"late".to_owned()));
-    let ends = crate::lab::entries(&running, "w", |entry| match entry {
+    let ends = crate::test_cluster::entries(&running, "w", |entry| match entry {
         Entry::Cancelled { took, .. } => Some(took.as_secs()),
         Entry::Settled { .. } | Entry::Failed { .. } => panic!("it came to an end"),
         _ => None,
@@ -97,7 +97,7 @@ async fn a_deposed_leaders_late_write_is_not_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn shards_are_shared_and_move_without_overlap() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     for number in 0..24 {
         lab.widget(&format!("w{number}")).await;
     }
@@ -117,8 +117,8 @@ async fn shards_are_shared_and_move_without_overlap() {
     assert_no_overlap(&first, &second);
 }
 
-/// The names of leases and their holders.
-async fn holders(lab: &Lab) -> BTreeMap<String, String> {
+/// Returns the names of leases and their holders.
+async fn holders(lab: &TestCluster) -> BTreeMap<String, String> {
     let all = lab.api::<Lease>().list(&kube::api::ListParams::default()).await.unwrap();
     let named = all.items.into_iter().map(|lease| {
         let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
@@ -127,7 +127,7 @@ async fn holders(lab: &Lab) -> BTreeMap<String, String> {
     named.collect()
 }
 
-/// When the replica last took or lost a lease of this name.
+/// Returns when the replica last acquired or lost a lease with this name.
 fn led(replica: &Running, name: &str) -> Vec<(Timestamp, bool)> {
     let records = replica.journal.records().into_iter();
     let changes = records.filter_map(|record| match record.entry {
@@ -141,7 +141,7 @@ const LEASE: &str = "widgets.test.dev";
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_or_emptied_lease_never_makes_two_leaders() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     for number in 0..8 {
         lab.widget(&format!("w{number}")).await;
     }
@@ -153,7 +153,7 @@ async fn a_deleted_or_emptied_lease_never_makes_two_leaders() {
         } else {
             lab.delete::<Lease>(LEASE).await;
         }
-        // Each time at another moment between two looks.
+        // Each time at another moment between two renewals.
         lab.pass(11 + number % 4).await;
         tokio::time::sleep(Duration::from_millis(170 * number)).await;
     }
@@ -163,13 +163,13 @@ async fn a_deleted_or_emptied_lease_never_makes_two_leaders() {
 
 #[tokio::test(start_paused = true)]
 async fn a_newcomer_that_finds_no_lease_waits_until_an_old_right_has_run_out() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     for number in 0..8 {
         lab.widget(&format!("w{number}")).await;
     }
     let first = replica(&mut lab, None, true);
     lab.pass(40).await;
-    // The holder is cut off, its right runs on; the lease is gone; a new replica comes.
+    // The holder is cut off but its right is still valid; the lease is deleted; a new replica starts.
     lab.faults.set(|_| Some(InjectedFault::Unreachable));
     lab.delete::<Lease>(LEASE).await;
     let second = replica(&mut lab, None, false);
@@ -184,7 +184,7 @@ async fn a_newcomer_that_finds_no_lease_waits_until_an_old_right_has_run_out() {
 #[tokio::test(start_paused = true)]
 async fn what_the_first_start_waits_for_is_told_once() {
     for shards in [None, Some(4)] {
-        let mut lab = Lab::new().await;
+        let mut lab = TestCluster::new().await;
         lab.widget("w").await;
         let first = replica(&mut lab, shards, true);
         lab.pass(10).await;
@@ -204,7 +204,7 @@ async fn what_the_first_start_waits_for_is_told_once() {
 
 #[tokio::test(start_paused = true)]
 async fn holders_are_named_by_host_and_process() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let _one = replica(&mut lab, Some(2), true);
     lab.pass(20).await;
     let held = holders(&lab).await.into_iter().filter(|(_, holder)| !holder.is_empty());
@@ -218,7 +218,7 @@ async fn holders_are_named_by_host_and_process() {
 
 #[tokio::test(start_paused = true)]
 async fn leases_that_cannot_be_renewed_are_told_once_and_when_it_is_over() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let _leader = replica(&mut lab, None, true);
     lab.pass(20).await;
     lab.faults.set(|request| request.uri().path().contains("/leases").then_some(InjectedFault::Unreachable));
@@ -231,7 +231,7 @@ async fn leases_that_cannot_be_renewed_are_told_once_and_when_it_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_hangs_ends_before_the_term() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     for number in 0..8 {
         lab.widget(&format!("w{number}")).await;
     }
@@ -239,7 +239,7 @@ async fn a_renewal_that_hangs_ends_before_the_term() {
         let running = replica(&mut lab, shards, true);
         lab.pass(40).await;
         let (before, name) = (count(&running), if shards.is_some() { "shard" } else { LEASE });
-        // One write of a lease gets no answer, as on a connection that went silent; the next ones do.
+        // One write of a lease gets no answer, as on a connection that went silent; later ones succeed.
         let hung = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let name = name.to_owned();
         lab.faults.set(move |request| {
@@ -256,11 +256,11 @@ async fn a_renewal_that_hangs_ends_before_the_term() {
 
 #[tokio::test(start_paused = true)]
 async fn an_error_in_the_middle_of_a_look_loses_no_shard() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     for number in 0..24 {
         lab.widget(&format!("w{number}")).await;
     }
-    // The last shard cannot be written: what was gained before it must be listed all the same.
+    // The last shard cannot be written, but the shards gained before it must be listed.
     lab.faults.set(|request| {
         let is_it = request.method() != "GET" && request.uri().path().contains("leases");
         (is_it && request.uri().path().ends_with("shard-3")).then_some(InjectedFault::Refuse(500, "not now"))
@@ -269,7 +269,7 @@ async fn an_error_in_the_middle_of_a_look_loses_no_shard() {
     lab.pass(60).await;
     let held = spans(&running.journal.records()).len();
     assert!(held > 12, "the objects of the other shards are reconciled: {held}");
-    // And a right that lapsed while others ran on is listed again when it is renewed.
+    // A right that lapsed while others continued is listed again when it is renewed.
     lab.faults.clear();
     lab.pass(60).await;
     assert_eq!(spans(&running.journal.records()).len(), 24);
@@ -292,7 +292,7 @@ async fn an_error_in_the_middle_of_a_look_loses_no_shard() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shard_lease_that_lost_its_label_is_found_by_its_name() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     for number in 0..24 {
         lab.widget(&format!("w{number}")).await;
     }
@@ -310,7 +310,7 @@ async fn a_shard_lease_that_lost_its_label_is_found_by_its_name() {
 
 #[tokio::test(start_paused = true)]
 async fn the_signs_of_life_of_the_dead_are_removed() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let members =
         |holders: BTreeMap<String, String>| holders.keys().filter(|name| name.contains("-member-")).count();
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Classes of errors: transient, permanent, unknown; and a panic, which is that object's error alone.
+//! Classes of errors: transient, permanent and unknown; and a panic, which affects only its object.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use homeostat_core::journal::{Entry, FaultClass};
 use homeostat_runtime::{Action, Fault, retry_after, terminal};
 use serde_json::json;
 
-use crate::lab::{Lab, Widget, conditions, entries};
+use crate::test_cluster::{TestCluster, Widget, conditions, entries};
 
 #[derive(Debug)]
 enum DatabaseError {
@@ -41,7 +41,7 @@ fn class(entry: Entry) -> Option<FaultClass> {
 
 #[tokio::test(start_paused = true)]
 async fn transient_permanent_unknown() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = lab
         .run_with(|widget, _| async move {
             Err(match widget.metadata.name.as_deref() {
@@ -63,7 +63,7 @@ async fn transient_permanent_unknown() {
 
 #[tokio::test(start_paused = true)]
 async fn a_terminal_error_shows_in_the_status_until_an_edit_cures_it() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.run_with(|widget, _| async move {
         if widget.spec.size < 0 { Err(terminal("size is negative")) } else { Ok(Action::await_change()) }
     })
@@ -83,7 +83,7 @@ async fn a_terminal_error_shows_in_the_status_until_an_edit_cures_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_is_the_error_of_its_object() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let log = lab.log.clone();
     let running = lab
         .run_with(move |widget, _| {
@@ -112,7 +112,7 @@ async fn a_panic_is_the_error_of_its_object() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_reconciler_that_writes_does_not_run_in_circles() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let log = lab.log.clone();
     lab.run_with(move |_, cx| {
         log.say("run");
@@ -129,11 +129,11 @@ async fn a_failing_reconciler_that_writes_does_not_run_in_circles() {
     assert!(runs <= 7, "{runs} runs in a minute: its own status writes spent the backoff");
 }
 
-/// A terminal fault is reported in the status, and the one write that says so may fail: then it is made again, because nothing
-/// else would ever say it.
+/// A terminal fault is reported in the status. If that write fails, it is repeated, because nothing else would ever
+/// report the fault.
 #[tokio::test(start_paused = true)]
 async fn a_report_of_a_terminal_fault_is_made_again_until_it_is_written() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.run_with(|_, _| async { Err(classify(DatabaseError::Misspelt)) }).await;
     lab.faults.fail_next::<Widget>(RequestVerb::Patch, 2, InjectedFault::Refuse(500, "etcd is down"));
     lab.widget("misspelt").await;

@@ -1,4 +1,4 @@
-//! The finalizer is there exactly when a cleanup is registered, and goes only when the cleanup is through.
+//! The finalizer exists exactly while a cleanup is registered, and is removed only after the cleanup succeeds.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use homeostat_runtime::{Action, Controller, changed};
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
-use crate::lab::{Lab, Widget, WidgetSpec};
+use crate::test_cluster::{TestCluster, Widget, WidgetSpec};
 
 const FINALIZER: &str = "widgets.test.dev/widget";
 
-async fn finalizers(lab: &Lab, name: &str) -> Option<Vec<String>> {
+async fn finalizers(lab: &TestCluster, name: &str) -> Option<Vec<String>> {
     let widget = lab.api::<Widget>().get_opt(name).await.unwrap()?;
     Some(widget.metadata.finalizers.unwrap_or_default())
 }
 
-/// An operator whose cleanup ends when the widget's size is zero.
-async fn run_with_cleanup(lab: &mut Lab) -> crate::lab::Running {
+/// An operator whose cleanup finishes when the widget's size is zero.
+async fn run_with_cleanup(lab: &mut TestCluster) -> crate::test_cluster::Running {
     let (log, cleanup_log) = (lab.log.clone(), lab.log.clone());
     let control = Controller::<Widget>::new()
         .cleanup(move |widget, _| {
@@ -41,7 +41,7 @@ async fn run_with_cleanup(lab: &mut Lab) -> crate::lab::Running {
 
 #[tokio::test(start_paused = true)]
 async fn it_is_put_on_before_the_first_reconcile_and_taken_off_after_the_cleanup() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     run_with_cleanup(&mut lab).await;
     lab.widget("w").await;
     assert_eq!(lab.log.take()[0], "reconcile 1", "the reconciler sees it");
@@ -53,7 +53,7 @@ async fn it_is_put_on_before_the_first_reconcile_and_taken_off_after_the_cleanup
 
 #[tokio::test(start_paused = true)]
 async fn putting_it_on_does_not_spend_the_backoff() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let log = lab.log.clone();
     let control = Controller::<Widget>::new().cleanup(|_, _| async { Ok(Action::await_change()) }).reconcile(
         move |_, _| {
@@ -63,13 +63,13 @@ async fn putting_it_on_does_not_spend_the_backoff() {
     );
     lab.run(|operator| operator.control(control));
     lab.rest().await;
-    // The watch shows the finalizer before the answer to the write is here.
+    // The watch shows the finalizer before the response to the write arrives.
     lab.faults.set(|request| (request.method() == http::Method::PATCH).then_some(InjectedFault::Late));
     lab.api::<Widget>()
         .create(&PostParams::default(), &Widget::new("w", WidgetSpec::default()))
         .await
         .unwrap();
-    // Less than the second after which a failure is tried again, with time for the wire.
+    // Less than the one-second delay of a retry, but enough for the network.
     for _ in 0..4 {
         lab.rest().await;
         tokio::time::sleep(Duration::from_millis(175)).await;
@@ -79,7 +79,7 @@ async fn putting_it_on_does_not_spend_the_backoff() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cleanup_that_is_not_through_keeps_the_object() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     run_with_cleanup(&mut lab).await;
     lab.widget("w").await;
     lab.patch::<Widget>("w", json!({"spec": {"size": 1}})).await;
@@ -94,7 +94,7 @@ async fn a_cleanup_that_is_not_through_keeps_the_object() {
 
 #[tokio::test(start_paused = true)]
 async fn others_finalizers_are_left_alone() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     run_with_cleanup(&mut lab).await;
     lab.widget("w").await;
     lab.patch::<Widget>("w", json!({"metadata": {"finalizers": [FINALIZER, "other.dev/x"]}})).await;
@@ -105,7 +105,7 @@ async fn others_finalizers_are_left_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn an_operator_without_a_cleanup_takes_off_what_its_former_self_put_on() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = run_with_cleanup(&mut lab).await;
     lab.widget("w").await;
     running.stop.cancel();
@@ -116,7 +116,7 @@ async fn an_operator_without_a_cleanup_takes_off_what_its_former_self_put_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_while_the_operator_was_down_is_cleaned_up_at_start() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = run_with_cleanup(&mut lab).await;
     lab.widget("w").await;
     running.stop.cancel();
@@ -127,10 +127,10 @@ async fn a_deletion_while_the_operator_was_down_is_cleaned_up_at_start() {
     assert_eq!(finalizers(&lab, "w").await, None);
 }
 
-/// A Pod's node has work to do while the Pod is being deleted, and no finalizer to hold it by.
+/// The node of a Pod has work to do while the Pod is being deleted, and has no finalizer on it.
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_asks_for_it_is_called_to_the_end() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let log = lab.log.clone();
     let control = Controller::<Widget>::new().to_the_end().reconcile(move |widget, _| {
         log.say(if widget.metadata.deletion_timestamp.is_some() { "ending" } else { "living" });
@@ -148,7 +148,7 @@ async fn a_controller_that_asks_for_it_is_called_to_the_end() {
 #[tokio::test(start_paused = true)]
 async fn an_edit_that_ends_the_need_for_a_cleanup_is_reconciled() {
     for has_predicate in [false, true] {
-        let mut lab = Lab::new().await;
+        let mut lab = TestCluster::new().await;
         let log = lab.log.clone();
         let controller = Controller::<Widget>::new();
         let controller = if has_predicate { controller.when(changed::generation()) } else { controller };

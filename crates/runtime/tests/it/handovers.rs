@@ -1,5 +1,5 @@
-//! What a replica does when its right goes to another: it ends before the other begins, whatever runs and whatever it
-//! still wants to send; and a rollout that changes the number of shards never gives a key to two.
+//! What a replica does when its right passes to another: it ends before the other begins, whatever it is running or
+//! about to send; and a rollout that changes the number of shards never gives a key to two replicas.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use homeostat::testing::InjectedFault;
-use homeostat_core::journal::{Cause, Entry};
+use homeostat_core::journal::{Cause, Entry, Verb, WriteOutcome};
 use homeostat_runtime::{Action, Controller};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -15,15 +15,15 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
 
-use crate::lab::{Lab, Running, Widget, config, entries};
 use crate::runs::{count, overlaps};
+use crate::test_cluster::{Running, TestCluster, Widget, config, entries};
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A replica whose reconciles take so long and come again every ten seconds.
-fn replica(lab: &mut Lab, shards: Option<u32>, breakable: bool, takes: u64) -> Running {
+/// A replica whose reconciles take this long and repeat every ten seconds.
+fn replica(lab: &mut TestCluster, shards: Option<u32>, breakable: bool, takes: u64) -> Running {
     let control = Controller::<Widget>::new().reconcile(move |_, _| async move {
         tokio::time::sleep(seconds(takes)).await;
         Ok(Action::requeue(seconds(10)))
@@ -34,8 +34,8 @@ fn replica(lab: &mut Lab, shards: Option<u32>, breakable: bool, takes: u64) -> R
     })
 }
 
-async fn with_widgets(count: u32) -> Lab {
-    let lab = Lab::new().await;
+async fn with_widgets(count: u32) -> TestCluster {
+    let lab = TestCluster::new().await;
     for number in 0..count {
         lab.widget(&format!("w{number}")).await;
     }
@@ -46,7 +46,7 @@ fn was_cancelled(running: &Running) -> bool {
     running.journal.records().iter().any(|record| matches!(record.entry, Entry::Cancelled { .. }))
 }
 
-/// A second replica joins at another moment of the first one's rounds each time.
+/// Each time, a second replica joins at another moment of the first one's rounds.
 async fn check_shards_move_without_overlap(takes: u64) {
     for offset in (0..18).step_by(2) {
         let mut lab = with_widgets(24).await;
@@ -87,7 +87,7 @@ async fn shards_with_reconciles_longer_than_the_grace_are_cut_off_and_move() {
     assert_eq!(overlaps(&first, &second), [""; 0]);
 }
 
-/// A leader is cut off from its lease at another moment each time.
+/// Each time, a leader is cut off from its lease at another moment.
 async fn check_leaders_do_not_overlap(takes: u64) {
     for offset in (0..18).step_by(3) {
         let mut lab = with_widgets(4).await;
@@ -130,7 +130,7 @@ async fn a_run_that_is_cut_off_runs_again_where_the_right_went() {
 
 #[tokio::test(start_paused = true)]
 async fn whatever_a_deposed_leader_still_sends_is_refused() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let (is_later, log) = (Arc::<AtomicBool>::default(), lab.log.clone());
     let control = Controller::<Widget>::new().owns::<ConfigMap>().reconcile(move |_, cx| {
         let (is_later, log) = (is_later.swap(true, Ordering::Relaxed), log.clone());
@@ -147,6 +147,10 @@ async fn whatever_a_deposed_leader_still_sends_is_refused() {
                 log.say(format!("reads {reads}, {}", written.unwrap_err()));
                 let applied = cx.apply(config("later", &[])).await;
                 log.say(applied.unwrap_err().to_string());
+                let patched = cx.patch(&config("old", &[]), json!({"data": {"a": "b"}})).await;
+                log.say(patched.unwrap_err().to_string());
+                let deleted = cx.delete(&config("old", &[])).await;
+                log.say(deleted.unwrap_err().to_string());
             });
             std::future::pending().await
         }
@@ -154,21 +158,34 @@ async fn whatever_a_deposed_leader_still_sends_is_refused() {
     let running = lab.run_on(true, |operator| operator.leader_election().control(control));
     lab.widget("w").await;
     lab.pass(20).await;
-    // It loses the lease, and has another one long before the task writes.
+    // It loses the lease, and acquires another one long before the task writes.
     lab.faults.set(|request| request.uri().path().contains("/leases").then_some(InjectedFault::Unreachable));
     lab.pass(20).await;
     assert!(was_cancelled(&running));
     lab.faults.clear();
     lab.pass(60).await;
     let said = lab.log.take();
-    assert_eq!(said.len(), 2, "{said:?}");
+    assert_eq!(said.len(), 4, "{said:?}");
     assert!(said[0].starts_with("reads true, ") && said[0].contains("no longer holds its lease"), "{said:?}");
     assert!(said[1].contains("configmaps/default/later was not written"), "{said:?}");
+    assert!(said[2..].iter().all(|one| one.contains("configmaps/default/old was not written")), "{said:?}");
+    let fenced = entries(&running, "w", |entry| match entry {
+        Entry::Wrote { verb, target, outcome: WriteOutcome::Fenced, .. } => {
+            Some((verb, target.name().to_owned()))
+        }
+        _ => None,
+    });
+    let expected = [(Verb::Apply, "later"), (Verb::Patch, "old"), (Verb::Delete, "old")];
+    assert_eq!(
+        fenced,
+        expected.map(|(verb, name)| (verb, name.to_owned())),
+        "the journal tells what was refused"
+    );
     let names = lab.names::<ConfigMap>().await;
     assert!(!names.iter().any(|name| name.starts_with("late")), "{names:?}");
 }
 
-/// The widgets that a replica began to reconcile since so many records.
+/// Returns the widgets that a replica has begun to reconcile since this many records.
 fn started(running: &Running, since: usize) -> BTreeSet<String> {
     let records = running.journal.records().into_iter().skip(since);
     let names = records.filter_map(|record| match record.entry {
@@ -178,8 +195,8 @@ fn started(running: &Running, since: usize) -> BTreeSet<String> {
     names.collect()
 }
 
-/// In a minute every one of so many widgets is reconciled by exactly one of the replicas.
-async fn assert_each_in_one(lab: &Lab, replicas: &[&Running], widgets: usize, when: &str) {
+/// Checks that within a minute exactly one of the replicas reconciles each of the widgets.
+async fn assert_each_in_one(lab: &TestCluster, replicas: &[&Running], widgets: usize, when: &str) {
     let before: Vec<usize> = replicas.iter().map(|running| running.journal.records().len()).collect();
     lab.pass(60).await;
     let sets = replicas.iter().zip(before).map(|(running, since)| started(running, since));

@@ -1,5 +1,5 @@
-//! An operator whose watches are behind the server: what it wrote is visible all the same, and what others wrote counts
-//! whenever it is shown.
+//! An operator whose watches lag behind the server: it still sees what it wrote, and it respects what others wrote
+//! whenever that becomes visible.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
 use serde_json::json;
 
-use crate::lab::{Lab, Widget, WidgetSpec, conditions, config};
+use crate::test_cluster::{TestCluster, Widget, WidgetSpec, conditions, config};
 
 #[tokio::test(start_paused = true)]
 async fn own_writes_are_read_before_the_watch_shows_them() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let lag = lab.lag(Duration::from_secs(5));
     let log = lab.log.clone();
     let control = Controller::<Widget>::new().owns::<ConfigMap>().reconcile(move |widget, cx| {
@@ -39,10 +39,10 @@ async fn own_writes_are_read_before_the_watch_shows_them() {
     assert!(lab.names::<ConfigMap>().await.contains(&"child".to_owned()));
 }
 
-/// Runs a widget that cannot succeed and is mended half a lag before its failed run ends. Returns the sizes that were
+/// Runs a widget that cannot succeed and is fixed half a lag before its failed run ends. Returns the sizes that were
 /// reconciled within half a day.
 async fn mended_while_it_fails(lag: Duration) -> Vec<String> {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.lag(lag);
     let log = lab.log.clone();
     let control = Controller::<Widget>::new().reconcile(move |widget, _| {
@@ -56,7 +56,7 @@ async fn mended_while_it_fails(lag: Duration) -> Vec<String> {
     lab.pass(10).await;
     let widget = Widget::new("w", WidgetSpec { size: -1, config: None });
     lab.api::<Widget>().create(&PostParams::default(), &widget).await.unwrap();
-    // A server in another process takes its time to show it, in which ours would pass.
+    // A server in another process takes real time to show it, and virtual time must not pass meanwhile.
     lab.rest().await;
     tokio::time::sleep(Duration::from_secs(3) + lag / 2).await;
     lab.patch::<Widget>("w", json!({"spec": {"size": 1}})).await;
@@ -76,7 +76,7 @@ async fn an_edit_that_is_shown_after_a_later_write_of_ours_ends_a_terminal_fault
 
 #[tokio::test(start_paused = true)]
 async fn an_edit_by_another_controller_of_the_operator_ends_a_terminal_fault() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let log = lab.log.clone();
     let failing =
         Controller::<Widget>::new().reconcile(move |widget, _| {
@@ -101,14 +101,14 @@ async fn an_edit_by_another_controller_of_the_operator_ends_a_terminal_fault() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reconciler_that_writes_and_fails_does_not_wake_itself() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.lag(Duration::from_millis(500));
     let log = lab.log.clone();
     let control = Controller::<Widget>::new().reconcile(move |widget, cx| {
         let log = log.clone();
         async move {
             log.say("run");
-            // Two writes of its own object in one run, each with news.
+            // Two writes of its own object in one run, each with a new value.
             for round in 0..2 {
                 let note = format!("{} {round}", cx.now());
                 cx.patch(&*widget, json!({"metadata": {"annotations": {"note": note}}})).await?;

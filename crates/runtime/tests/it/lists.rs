@@ -1,5 +1,5 @@
-//! How the state at the start is read: as a stream where the server streams it, in pages where anything is in the way, and
-//! never in a loop.
+//! How the initial state is read: as a stream if the server supports it, in pages if anything prevents that, and never
+//! in a loop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use homeostat::testing::InjectedFault;
 use homeostat_core::journal::{Entry, WatchState};
 
-use crate::lab::{Lab, Running};
+use crate::test_cluster::{Running, TestCluster};
 
-/// What kube-apiserver answers where its etcd cannot report progress.
+/// What kube-apiserver answers if its etcd cannot report progress.
 const NO_PROGRESS: &str = "the required storage feature RequestWatchProgress is disabled";
 
-/// The beginning of a stream that the server then gives up.
+/// The beginning of a stream that the server then abandons.
 const ERROR_EVENT: &str = concat!(
     r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","message":"not now","#,
     r#""reason":"InternalError","code":500}}"#,
     "\n"
 );
 
-/// Counts the requests of widgets that the rule breaks; beyond so many they are left hanging, so that a loop ends.
+/// Counts the widget requests that the rule breaks; beyond this many they are left hanging, so that a loop ends.
 fn count_broken(
-    lab: &Lab,
+    lab: &TestCluster,
     rule: impl Fn(&str) -> Option<InjectedFault> + Send + 'static,
 ) -> Arc<AtomicUsize> {
     const LOOP_MAX: usize = 2_000;
@@ -37,11 +37,11 @@ fn count_broken(
 }
 
 /// Breaks streaming lists of widgets and nothing else.
-fn break_streams(lab: &Lab, breakage: InjectedFault) -> Arc<AtomicUsize> {
+fn break_streams(lab: &TestCluster, breakage: InjectedFault) -> Arc<AtomicUsize> {
     count_broken(lab, move |query| query.contains("sendInitialEvents").then_some(breakage))
 }
 
-/// Is this a watch that goes on where another ended?
+/// Returns whether this watch continues where another ended.
 fn is_resumed(query: &str) -> bool {
     query.contains("watch=true") && !query.contains("sendInitialEvents")
 }
@@ -63,7 +63,7 @@ async fn whatever_a_server_does_to_a_streaming_list_it_is_paged() {
         (InjectedFault::Stall(500), 10),
         (InjectedFault::Hang, 60),
     ] {
-        let mut lab = Lab::new().await;
+        let mut lab = TestCluster::new().await;
         for number in 0..3 {
             lab.widget(&format!("w{number}")).await;
         }
@@ -76,8 +76,8 @@ async fn whatever_a_server_does_to_a_streaming_list_it_is_paged() {
     }
 }
 
-/// Makes the operator list again: its watches break off and the server has forgotten the history.
-async fn list_again(lab: &Lab) {
+/// Makes the operator list again: breaks its watches after the server has forgotten the history.
+async fn list_again(lab: &TestCluster) {
     lab.pass(60).await;
     lab.faults.cut();
     lab.return_without_history().await;
@@ -85,18 +85,18 @@ async fn list_again(lab: &Lab) {
 
 #[tokio::test(start_paused = true)]
 async fn that_a_server_does_not_stream_is_remembered_for_half_an_hour() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let streams = break_streams(&lab, InjectedFault::Refuse(500, NO_PROGRESS));
     lab.run_logging(|controller| controller).await;
     for _ in 0..3 {
         lab.widget("w").await;
         list_again(&lab).await;
-        lab.delete::<crate::lab::Widget>("w").await;
+        lab.delete::<crate::test_cluster::Widget>("w").await;
     }
     assert_eq!(streams.load(Ordering::Relaxed), 1, "asked once");
 }
 
-/// How often the watch of widgets was in trouble.
+/// Returns how often the watch of widgets failed.
 fn failures(running: &Running) -> usize {
     let records = running.journal.records().into_iter();
     let failing = records
@@ -106,7 +106,7 @@ fn failures(running: &Running) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_always_too_old_after_pages_waits_between_lists() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let count = count_broken(&lab, |query| {
         if query.contains("sendInitialEvents") {
             return Some(InjectedFault::Refuse(400, "no streaming lists here"));
@@ -130,7 +130,7 @@ async fn a_streaming_list_that_expires_after_its_end_waits_between_lists() {
         r#""reason":"Expired","code":410}}"#,
         "\n"
     );
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let count = break_streams(&lab, InjectedFault::Answer(EXPIRES));
     lab.run_logging(|controller| controller).await;
     lab.pass(10).await;
@@ -144,7 +144,7 @@ async fn watches_that_end_after_one_bookmark_are_not_asked_for_in_a_loop() {
         r#"{"type":"BOOKMARK","object":{"kind":"Widget","apiVersion":"test.dev/v1","metadata":{"resourceVersion":"900"}}}"#,
         "\n"
     );
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let count = count_broken(&lab, |query| is_resumed(query).then_some(InjectedFault::Answer(BOOKMARK)));
     lab.run_logging(|controller| controller).await;
     lab.faults.cut();
@@ -155,7 +155,7 @@ async fn watches_that_end_after_one_bookmark_are_not_asked_for_in_a_loop() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_whose_words_never_come_does_not_hold_a_watch_up() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = lab.run_logging(|controller| controller).await;
     let count = count_broken(&lab, |query| is_resumed(query).then_some(InjectedFault::Stall(500)));
     lab.faults.cut();

@@ -1,8 +1,8 @@
-//! What goes to the log during a test, kept to be asked about.
+//! Captures the log of a test, so that the test can check it.
 
 use std::sync::{Arc, Mutex};
 
-/// A writer for the log that can be read.
+/// A log writer whose output can be read.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -17,7 +17,7 @@ impl std::io::Write for Lines {
     }
 }
 
-/// What was logged on this thread, which is the whole test's.
+/// The log of this thread, which runs the whole test.
 pub(crate) struct Logged {
     lines: Lines,
     _guard: tracing::subscriber::DefaultGuard,
@@ -35,7 +35,7 @@ impl Logged {
         Self { lines, _guard: tracing::subscriber::set_default(subscriber) }
     }
 
-    /// All of it so far.
+    /// Returns everything logged so far.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.lines.0.lock().unwrap()).into_owned()
     }

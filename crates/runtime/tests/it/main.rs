@@ -1,7 +1,7 @@
-//! The runtime against the API server, with paused time: every wait is virtual. In this process unless
-//! `HOMEOSTAT_TEST_SERVER` names a `homeostat` program, which then serves each test over TLS, or
+//! Tests the runtime against the API server, with paused time: every wait is virtual. The server runs in this process
+//! unless `HOMEOSTAT_TEST_SERVER` names a `homeostat` program, which then serves each test over TLS, or
 //! `HOMEOSTAT_TEST_KUBECONFIG` a real kube-apiserver, which serves them one after the other. A test that cannot run
-//! there says why (`reference::must_skip`).
+//! there reports why (`reference::must_skip`).
 
 #![expect(
     clippy::unwrap_used,
@@ -12,15 +12,15 @@
 
 mod degraded;
 mod elections;
+mod events_and_undeclared_kinds;
 mod faults;
 mod finalizers;
-mod gaps;
 mod handlers;
 mod handovers;
-mod lab;
 mod lagging;
 mod lists;
 mod logged;
+mod missed_watch_events;
 #[cfg(feature = "otel")]
 mod otel;
 mod outcomes;
@@ -31,11 +31,11 @@ mod reports;
 mod running;
 mod runs;
 mod shutdown;
-mod silence;
+mod silent_connections;
 mod sim;
 mod starting;
 mod statuses;
-mod told;
+mod test_cluster;
 mod triggers;
 mod world;
 mod writes;

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use homeostat::testing::HeldTime;
+use homeostat::testing::PausedTime;
 use homeostat_runtime::otel::Exporter;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
@@ -16,12 +16,12 @@ use hyper_util::server::conn::auto;
 use tokio::net::TcpListener;
 use tracing_subscriber::layer::SubscriberExt;
 
-use crate::lab::{Lab, config};
+use crate::test_cluster::{TestCluster, config};
 
-/// What the collector was sent: path and body of each request.
+/// The requests that the collector received: path and body of each.
 type Received = Arc<Mutex<Vec<(String, Bytes)>>>;
 
-/// A collector that accepts everything. Returns its address.
+/// Starts a collector that accepts everything. Returns its address.
 async fn collect(received: Received) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -46,7 +46,7 @@ async fn collect(received: Received) -> String {
     address
 }
 
-/// The length-delimited fields of a protobuf message, with their numbers.
+/// Returns the length-delimited fields of a protobuf message, with their numbers.
 fn fields(mut message: &[u8]) -> Vec<(u64, &[u8])> {
     fn number(message: &mut &[u8]) -> u64 {
         let mut value = 0;
@@ -84,7 +84,7 @@ fn all<'a>(messages: &[&'a [u8]], field: u64) -> Vec<&'a [u8]> {
     fields.filter(|(number, _)| *number == field).map(|(_, value)| value).collect()
 }
 
-/// Id, name and the ids it is linked to, of every span sent. The numbers are those of OTLP's `trace.proto`.
+/// Returns id, name and linked ids of every span sent. The field numbers are those of OTLP's `trace.proto`.
 fn spans(received: &Received) -> Vec<(Vec<u8>, String, BTreeSet<Vec<u8>>)> {
     let received = received.lock().unwrap();
     let bodies: Vec<&[u8]> = received.iter().map(|(_, body)| &body[..]).collect();
@@ -99,7 +99,7 @@ fn spans(received: &Received) -> Vec<(Vec<u8>, String, BTreeSet<Vec<u8>>)> {
 
 #[tokio::test(start_paused = true)]
 async fn a_reconcile_is_linked_to_what_caused_it() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let received = Received::default();
     let address = collect(received.clone()).await;
     let exporter = Exporter::new("widgets.test.dev", &address).unwrap();
@@ -111,7 +111,7 @@ async fn a_reconcile_is_linked_to_what_caused_it() {
     running.stop.cancel();
     lab.rest().await;
     drop(guard);
-    let hold = HeldTime::new();
+    let hold = PausedTime::new();
     exporter.shutdown().await;
     drop(hold);
     assert!(received.lock().unwrap().iter().all(|(path, _)| path == "/v1/traces"));

@@ -7,11 +7,12 @@ use std::time::Duration;
 use homeostat_runtime::{Action, Result};
 use serde_json::json;
 
-use crate::lab::{Lab, Widget};
+use crate::test_cluster::{TestCluster, Widget};
 
-/// The seconds (virtual, whole) at which a widget is reconciled within `seconds`, when the n-th run ends in `outcome(n)`.
+/// Returns the seconds (virtual, whole) at which a widget is reconciled within `seconds`, if the n-th run ends with
+/// `outcome(n)`.
 async fn times(seconds: u64, outcome: fn(u32) -> Result<Action>) -> Vec<u64> {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let runs = Arc::new(AtomicU32::new(0));
     let log = lab.log.clone();
     let start = tokio::time::Instant::now();
@@ -50,8 +51,8 @@ async fn requeue_now_comes_back_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn an_error_after_a_requeue_follows_the_backoff() {
-    // The first run asks for an hour; an edit makes a second run that fails: the hour is forgotten, the error wins.
-    let mut lab = Lab::new().await;
+    // The first run requeues after an hour; an edit causes a second run that fails: the error replaces the hour.
+    let mut lab = TestCluster::new().await;
     let log = lab.log.clone();
     lab.run_with(move |widget, _| {
         log.say(widget.spec.size.to_string());

@@ -1,4 +1,5 @@
-//! The operator's own code that panics outside of reconciles, over one object: it is told, and nothing else suffers.
+//! Operator code that panics outside of reconciles, because of one object: the panic is reported, and nothing else is
+//! affected.
 
 use homeostat::testing::InjectedFault;
 use homeostat_core::journal::Entry;
@@ -12,9 +13,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 
-use crate::lab::{Lab, Running, Widget, WidgetSpec, config};
+use crate::test_cluster::{Running, TestCluster, Widget, WidgetSpec, config};
 
-/// A ConfigMap over which [`mapped_or_panic`] panics.
+/// A ConfigMap for which [`mapped_or_panic`] panics.
 fn bomb(name: &str, widget: &str) -> ConfigMap {
     let data = [("bomb".to_owned(), String::new()), ("widget".to_owned(), widget.to_owned())];
     ConfigMap { data: Some(data.into()), ..config(name, &[]) }
@@ -29,8 +30,8 @@ fn mapped_or_panic(map: &ConfigMap) -> Option<String> {
     mapped(map)
 }
 
-/// Does the operator still reconcile?
-async fn lives(lab: &Lab) -> bool {
+/// Returns whether the operator still reconciles.
+async fn lives(lab: &TestCluster) -> bool {
     lab.log.take();
     lab.widget("canary").await;
     lab.pass(5).await;
@@ -39,7 +40,7 @@ async fn lives(lab: &Lab) -> bool {
     lives && !lab.has_logged("a task of the runtime failed; stopping")
 }
 
-/// The panics that the journal of an operator tells of.
+/// Returns the panics in the journal of an operator.
 fn panics(running: &Running) -> Vec<String> {
     let records = running.journal.records().into_iter();
     let told = records.filter_map(|record| match record.entry {
@@ -53,7 +54,7 @@ fn panics(running: &Running) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_mapping_that_panics_takes_no_trigger_from_another_controller() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let (one, two) = (lab.log.clone(), lab.log.clone());
     let first =
         Controller::<Widget>::new().watches::<ConfigMap, _>(mapped_or_panic).reconcile(move |_, _| {
@@ -76,7 +77,7 @@ async fn a_mapping_that_panics_takes_no_trigger_from_another_controller() {
 
 #[tokio::test(start_paused = true)]
 async fn a_mapping_that_panics_over_one_state_is_asked_about_the_other() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.run_logging(|controller| controller.watches::<ConfigMap, _>(mapped_or_panic)).await;
     lab.widget("w").await;
     let mut map = bomb("map", "w");
@@ -89,7 +90,7 @@ async fn a_mapping_that_panics_over_one_state_is_asked_about_the_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_predicate_that_panics_holds_nothing_back() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = lab
         .run_logging(|controller| {
             controller.when(Predicate::new(|_, new: &Widget| {
@@ -109,7 +110,7 @@ async fn a_predicate_that_panics_holds_nothing_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_mapping_that_panics_over_a_missed_deletion_does_not_end_the_operator() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.run_logging(|controller| controller.watches::<ConfigMap, _>(mapped_or_panic)).await;
     lab.create(&bomb("map", "w")).await;
     assert!(lives(&lab).await, "after a change");
@@ -145,7 +146,7 @@ async fn an_index_that_panics_over_an_object_does_not_end_the_operator() {
     assert!(lives(&lab).await, "when it no longer decodes");
 }
 
-/// A kind whose type panics over some texts.
+/// A kind whose type panics when it decodes some texts.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
 #[kube(group = "test.dev", version = "v1", kind = "Fuse", namespaced)]
 struct FuseSpec {
@@ -163,7 +164,7 @@ fn fragile<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Erro
 #[tokio::test(start_paused = true)]
 async fn a_type_that_panics_over_an_object_does_not_end_the_operator() {
     for (is_there_before, is_paged) in [(true, false), (true, true), (false, false)] {
-        let mut lab = Lab::new().await;
+        let mut lab = TestCluster::new().await;
         if is_paged {
             lab.faults.set(|request| {
                 let is_stream = request.uri().query().unwrap_or_default().contains("sendInitialEvents");
@@ -207,7 +208,7 @@ async fn a_type_that_panics_over_an_object_does_not_end_the_operator() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_of_triggers_that_panics_ends_alone() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let stream = futures::stream::unfold((), |()| async { panic!("the webhook broke") });
     let stream = futures::StreamExt::map(stream, |name: String| name);
     lab.run_logging(|controller| controller.on("webhook", stream)).await;

@@ -1,11 +1,12 @@
 //! A real kube-apiserver, which all tests share: `HOMEOSTAT_TEST_KUBECONFIG` names a kubeconfig of its administrator.
 //!
-//! **Invariant:** one laboratory at a time, also over several processes (a lock on a file beside the kubeconfig), and
-//! each finds what a new server has: whatever was written to is noted in that file before it is written, and removed
-//! before the next one begins. Only definitions stay if the next one wants the same: a custom kind that is new takes a
-//! kube-apiserver two seconds.
+//! **Invariant:** one test cluster at a time, even across processes (a lock on a file next to the kubeconfig), and each
+//! starts with the contents of a new server: every collection is listed in that file before it is written to, and
+//! emptied before the next test begins. Only definitions that the next test also needs remain, because a kube-apiserver
+//! takes two seconds to serve a new custom kind.
 //!
-//! It takes a server on loopback without any Node, because it deletes: no cluster that somebody works with is like that.
+//! The server must be on loopback and have no Nodes, because objects are deleted: no cluster that people use is like
+//! that.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use homeostat::testing::{HeldTime, report_skip};
+use homeostat::testing::{PausedTime, report_skip};
 use http::{Method, Request};
 use kube::Client;
 use kube::client::Body;
@@ -27,29 +28,29 @@ const VARIABLE: &str = "HOMEOSTAT_TEST_KUBECONFIG";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const NAMESPACES: &str = "/api/v1/namespaces";
 
-/// Says in a definition what it was made from: the stored one has defaults besides.
+/// The annotation that holds the source of a definition: the stored one also contains defaults.
 const SOURCE: &str = "test.dev/made-from";
 
-/// The namespaces every server has.
+/// The namespaces that every server has.
 const FIRST_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Objects of this name are the server's own: it makes them again.
+/// Objects with this name belong to the server, which creates them again.
 const OWN: &str = "kubernetes";
 
-/// The definition of the runtime itself, which is the same for every operator that needs it.
+/// The definition that the runtime itself needs, the same for every operator.
 const LASTING: &str = "outsiderecords.homeostat.dev";
 
-/// How often a removal, or a kind that is to be served, is asked about, and how far apart; ten seconds in all.
+/// How often, and at what interval, to check for a removal or for a newly served kind; ten seconds in all.
 const LOOKS_MAX: u32 = 500;
 const LOOK: Duration = Duration::from_millis(20);
 
 thread_local! {
-    /// A second laboratory in a test would wait for the first for ever.
+    /// A second test cluster in the same test would wait for the first for ever.
     static IS_TAKEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True on a real kube-apiserver, where the test cannot go on for this reason; says so on standard error, past what
-/// collects the output of tests.
+/// Returns whether the test runs on a real kube-apiserver, where it must be skipped for this reason; reports the skip
+/// on standard error, which is not captured.
 pub(crate) fn must_skip(reason: &str) -> bool {
     let is_used = std::env::var_os(VARIABLE).is_some();
     if is_used {
@@ -58,11 +59,11 @@ pub(crate) fn must_skip(reason: &str) -> bool {
     is_used
 }
 
-/// Why what follows from an owner's end cannot be seen there.
+/// Why the effects of an owner's deletion cannot be observed there.
 pub(crate) const NO_COLLECTOR: &str =
     "a kube-apiserver alone collects no garbage, its controller manager does";
 
-/// The server, for as long as one laboratory has it.
+/// The server, while one test cluster uses it.
 pub(crate) struct Reference {
     pub(crate) client: Client,
     pub(crate) notes: Notes,
@@ -70,21 +71,24 @@ pub(crate) struct Reference {
 
 impl Drop for Reference {
     fn drop(&mut self) {
-        // Tasks of the test that still hold the notes are about to end.
+        // Tasks of the test that still hold the list are about to end.
         self.notes.0.lock().unwrap().file.unlock().expect("it is locked");
         IS_TAKEN.set(false);
     }
 }
 
 impl Reference {
-    /// Waits for the server and removes what the laboratory before left, except these definitions.
+    /// Waits for the server and removes what the previous test cluster left, except these definitions.
     pub(crate) async fn take(definitions: &[Value]) -> Option<Self> {
         let kubeconfig = PathBuf::from(std::env::var_os(VARIABLE)?);
-        assert!(!IS_TAKEN.replace(true), "{VARIABLE} names one server: a second one is `Lab::second`");
+        assert!(
+            !IS_TAKEN.replace(true),
+            "{VARIABLE} names one server: a second one is `TestCluster::second`"
+        );
         let notes = Notes::lock(kubeconfig.with_extension("lock"));
         let kubeconfig =
             Kubeconfig::read_from(kubeconfig).expect("HOMEOSTAT_TEST_KUBECONFIG names a kubeconfig");
-        let _held = HeldTime::new();
+        let _held = PausedTime::new();
         let reference = Self { client: connect(kubeconfig).await, notes };
         reference.refuse_a_cluster().await;
         reference.remove_leftovers(definitions).await;
@@ -94,7 +98,7 @@ impl Reference {
         Some(reference)
     }
 
-    /// A client that notes what it writes to before it does.
+    /// Returns a client that records the collections it writes to before it does so.
     pub(crate) fn noting_client(&self) -> Client {
         let (inner, notes) = (self.client.clone(), self.notes.clone());
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -131,10 +135,10 @@ impl Reference {
         self.notes.forget();
     }
 
-    /// Deletes objects and waits until they are gone, whatever their finalizers wait for.
+    /// Deletes objects and waits until they are gone, removing their finalizers.
     async fn empty(&self, collection: &str, is_to_go: impl Fn(&Value) -> bool) {
         for _ in 0..LOOKS_MAX {
-            // What is not served, or cannot be listed as reviews cannot, has nothing to remove.
+            // What is not served, or cannot be listed, as reviews cannot, has nothing to remove.
             let mut objects = self.items(collection).await.unwrap_or_default();
             objects.retain(&is_to_go);
             if objects.is_empty() {
@@ -161,7 +165,7 @@ impl Reference {
         }
     }
 
-    /// Ends namespaces as a namespace controller would, which is not there: by saying that they are empty.
+    /// Deletes namespaces as the missing namespace controller would: by marking them as empty.
     async fn end_namespaces(&self) {
         let all = self.items(NAMESPACES).await.expect("namespaces are served");
         for mut namespace in all {
@@ -176,7 +180,7 @@ impl Reference {
         }
     }
 
-    /// Makes a definition, unless it is there, and waits until its kind is served.
+    /// Creates a definition unless it exists, and waits until its kind is served.
     async fn define(&self, definition: &Value) {
         let mut marked = definition.clone();
         marked["metadata"]["annotations"][SOURCE] = json!(definition.to_string());
@@ -189,9 +193,9 @@ impl Reference {
         self.await_served(&format!("/apis/{group}/{version}/{}", text("/spec/names/plural"))).await;
     }
 
-    /// Waits until a kind can be listed and watched, which is not the same moment.
+    /// Waits until a kind can be listed and watched, which become possible at different times.
     pub(crate) async fn await_served(&self, collection: &str) {
-        let _held = HeldTime::new();
+        let _held = PausedTime::new();
         for _ in 0..LOOKS_MAX {
             if self.items(collection).await.is_ok() && self.can_be_watched(collection).await {
                 return;
@@ -201,22 +205,22 @@ impl Reference {
         panic!("{collection} is not served");
     }
 
-    /// A watch that the server ends after a second, without a word of JSON if nothing happens in it.
+    /// A watch that the server ends after a second, without any JSON if nothing happens.
     async fn can_be_watched(&self, collection: &str) -> bool {
         let path = format!("{collection}?watch=true&timeoutSeconds=1");
         !matches!(self.send(Method::GET, &path, &Value::Null).await, Err(kube::Error::Api(_)))
     }
 
-    /// Is the runtime's own kind defined?
+    /// Returns whether the runtime's own kind is defined.
     pub(crate) async fn has_records(&self) -> bool {
-        let _held = HeldTime::new();
+        let _held = PausedTime::new();
         let definitions = self.items(DEFINITIONS).await.expect("definitions are served");
         definitions.iter().any(|definition| name(definition) == LASTING)
     }
 
-    /// Waits until a definition that was deleted is gone; the runtime may have made another of its name.
+    /// Waits until a deleted definition is gone; the runtime may have created another one with its name.
     pub(crate) async fn await_gone(&self, definition: &str) {
-        let _held = HeldTime::new();
+        let _held = PausedTime::new();
         for _ in 0..LOOKS_MAX {
             let is_going =
                 |one: &Value| name(one) == definition && one.pointer("/metadata/deletionTimestamp").is_some();
@@ -241,7 +245,7 @@ impl Reference {
     }
 }
 
-/// Real time passes: the server is not on our clock.
+/// Lets real time pass: the server does not use our clock.
 async fn look_again_later() {
     #[expect(
         clippy::disallowed_methods,
@@ -255,8 +259,8 @@ fn name(object: &Value) -> &str {
     object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A client for this kubeconfig. It knows no limits of time and does not try again: both would be in virtual time, which
-/// stands still until there is an answer.
+/// Returns a client for this kubeconfig. It has no timeouts and no retries: both would use virtual time, which stands
+/// still until there is a response.
 pub(crate) async fn connect(kubeconfig: Kubeconfig) -> Client {
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     let mut config = config.expect("the kubeconfig is complete");
@@ -267,7 +271,7 @@ pub(crate) async fn connect(kubeconfig: Kubeconfig) -> Client {
     Client::try_from(config).expect("its certificates are good")
 }
 
-/// Which collections were written to, kept in the file that is locked.
+/// The collections that were written to, stored in the locked file.
 #[derive(Clone)]
 pub(crate) struct Notes(Arc<Mutex<Noted>>);
 
@@ -287,7 +291,7 @@ impl Notes {
         Self(Arc::new(Mutex::new(Noted { file, collections })))
     }
 
-    /// Notes what a request may write to.
+    /// Records the collection that a request may write to.
     pub(crate) fn note(&self, request: &Request<Body>) {
         if request.method() == Method::GET {
             return;
@@ -310,7 +314,7 @@ impl Notes {
     }
 }
 
-/// The collection a path lies in: without the name and what comes after it.
+/// Returns the collection of a path: without the name and what follows it.
 fn collection_of(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let version = if parts.first() == Some(&"api") { 2 } else { 3 };

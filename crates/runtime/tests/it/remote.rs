@@ -1,6 +1,7 @@
-//! `homeostat up` as a process of its own, reached over TLS: the same tests, the whole way.
+//! Runs the same tests over TLS against `homeostat up` in a separate process.
 //!
-//! `HOMEOSTAT_TEST_SERVER` names the program. Each test starts its own, in memory, so none sees another's objects.
+//! `HOMEOSTAT_TEST_SERVER` names the program. Each test starts its own server, in memory, so tests do not see each
+//! other's objects.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -10,17 +11,17 @@ use kube::config::Kubeconfig;
 
 use crate::reference::connect;
 
-/// The program to test against; the server in this process when it is not set.
+/// The program to test against; if it is not set, the server runs in this process.
 const PROGRAM: &str = "HOMEOSTAT_TEST_SERVER";
 
-/// A running server; ended with the test.
+/// A running server; stopped at the end of the test.
 pub(crate) struct Remote {
     child: Child,
     folder: tempfile::TempDir,
 }
 
 impl Remote {
-    /// Starts the server, if there is one to be tested against.
+    /// Starts the server, if there is a program to test.
     pub(crate) fn start() -> Option<Self> {
         let program = std::env::var_os(PROGRAM)?;
         let folder = tempfile::tempdir().expect("a folder for the kubeconfig");
@@ -37,7 +38,7 @@ impl Remote {
         Some(Self { child, folder })
     }
 
-    /// A client with the credentials the server wrote.
+    /// Returns a client with the credentials that the server wrote.
     pub(crate) async fn client(&self) -> Client {
         let path = self.folder.path().join("kubeconfig");
         connect(Kubeconfig::read_from(path).expect("it was written")).await
@@ -46,7 +47,7 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
+        // Both fail only if it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

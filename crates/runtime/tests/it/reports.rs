@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_runtime::handlers::{Field, Turn};
+use homeostat_runtime::handlers::{FieldUpdate, HandlerContext};
 use homeostat_runtime::{Action, Context, Controller, Error, Handlers, Operator, Result};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResourceExt;
@@ -12,10 +12,10 @@ use kube::api::PostParams;
 use serde_json::json;
 
 use crate::handlers::{Gadget, gadget, get};
-use crate::lab::{Lab, Running, Widget, config};
+use crate::test_cluster::{Running, TestCluster, Widget, config};
 
-/// The reports that a parent holds.
-async fn reports(lab: &Lab, parent: &str) -> BTreeMap<String, String> {
+/// Returns the reports that a parent holds.
+async fn reports(lab: &TestCluster, parent: &str) -> BTreeMap<String, String> {
     get(lab, parent).await.unwrap().status.unwrap_or_default().children
 }
 
@@ -23,7 +23,7 @@ fn said(children: &[(&str, &str)]) -> BTreeMap<String, String> {
     children.iter().map(|(id, state)| ((*id).to_owned(), (*state).to_owned())).collect()
 }
 
-/// A child in this state.
+/// Returns a child in this state.
 fn child(name: &str, state: &str) -> ConfigMap {
     ConfigMap { data: Some([("state".to_owned(), state.to_owned())].into()), ..config(name, &[]) }
 }
@@ -32,8 +32,8 @@ fn state_of(child: &ConfigMap) -> String {
     child.data.as_ref().and_then(|data| data.get("state").cloned()).unwrap_or_default()
 }
 
-/// Reports the state of each child to the gadget `parent`, and logs what goes wrong.
-fn reporting(lab: &Lab) -> Controller<ConfigMap> {
+/// Reports the state of each child to the gadget `parent`, and logs errors.
+fn reporting(lab: &TestCluster) -> Controller<ConfigMap> {
     let log = lab.log.clone();
     Controller::<ConfigMap>::new().named("children").reports_to::<Gadget>().cleanup(move |map, cx| {
         let log = log.clone();
@@ -45,8 +45,12 @@ fn reporting(lab: &Lab) -> Controller<ConfigMap> {
     })
 }
 
-/// Calls `report` for each child, and logs what it says.
-fn complete<F, Fut>(lab: &Lab, controller: Controller<ConfigMap>, report: F) -> homeostat_runtime::Control
+/// Calls `report` for each child, and logs its result.
+fn complete<F, Fut>(
+    lab: &TestCluster,
+    controller: Controller<ConfigMap>,
+    report: F,
+) -> homeostat_runtime::BuiltController
 where
     F: Fn(Arc<ConfigMap>, Context<ConfigMap>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<(), Error>> + Send + 'static,
@@ -70,11 +74,11 @@ async fn report_by_name(map: Arc<ConfigMap>, cx: Context<ConfigMap>) -> Result<(
     cx.report::<Gadget>("parent", cx.key().name(), state_of(&map)).await
 }
 
-fn run(lab: &mut Lab, children: homeostat_runtime::Control) -> Running {
+fn run(lab: &mut TestCluster, children: homeostat_runtime::BuiltController) -> Running {
     lab.run(|operator| operator.control(children))
 }
 
-/// All at once, to a parent that has no status yet: none is lost, none is in the way of another.
+/// All children report at once to a parent without a status: no report is lost or blocks another.
 #[tokio::test(start_paused = true)]
 async fn fifty_children_report_at_once_and_none_is_lost() {
     const CHILDREN: usize = 50;
@@ -104,7 +108,7 @@ async fn fifty_children_report_at_once_and_none_is_lost() {
     assert_eq!(lab.log.take(), [""; 0], "no report had to be made again by its reconciler");
 }
 
-/// What the parent's cache shows is not asked: the report is right however far behind it is.
+/// The report does not depend on the cache of the parent, so it is right however far the cache lags.
 #[tokio::test(start_paused = true)]
 async fn reports_do_not_go_by_a_stale_cache() {
     let mut lab = crate::handlers::lab().await;
@@ -116,7 +120,7 @@ async fn reports_do_not_go_by_a_stale_cache() {
             if cx.key().name() != "child" {
                 return Ok(());
             }
-            // Somebody else writes the same entry in between, which the watch shows much later.
+            // Another writer changes the same entry in between, and the watch shows this much later.
             for state in ["one", "two", "one"] {
                 cx.report::<Gadget>("parent", "child", state).await?;
                 let parents = kube::Api::<Gadget>::namespaced(cx.client().clone(), "default");
@@ -134,7 +138,7 @@ async fn reports_do_not_go_by_a_stale_cache() {
     assert_eq!(reports(&lab, "parent").await, said(&[("child", "last"), ("other", "up")]));
 }
 
-/// The parent's own handler sees each report, and that it was withdrawn.
+/// The parent's own handler sees each report and its withdrawal.
 #[tokio::test(start_paused = true)]
 async fn a_report_goes_with_its_child_and_the_parent_reacts() {
     let mut lab = crate::handlers::lab().await;
@@ -142,7 +146,7 @@ async fn a_report_goes_with_its_child_and_the_parent_reacts() {
     let parents = Handlers::<Gadget>::new().on_field(
         "children",
         |gadget| gadget.status.clone().unwrap_or_default().children,
-        move |children: Field<BTreeMap<String, String>>, _: Arc<Gadget>, _: Turn<Gadget>| {
+        move |children: FieldUpdate<BTreeMap<String, String>>, _: Arc<Gadget>, _: HandlerContext<Gadget>| {
             children.changes().iter().for_each(|change| log.say(change.to_string()));
             async { Ok(()) }
         },
@@ -150,7 +154,7 @@ async fn a_report_goes_with_its_child_and_the_parent_reacts() {
     let children = complete(&lab, reporting(&lab), report_by_name);
     lab.run(|operator| operator.control(parents).control(children));
     gadget(&lab, "parent", 1).await;
-    // The server's own map of certificates was there before the parent, and is tried again.
+    // The server's own map of certificates existed before the parent, so its report is retried.
     lab.pass(600).await;
     lab.create(&child("a", "up")).await;
     lab.create(&child("b.c", "up")).await;
@@ -158,7 +162,8 @@ async fn a_report_goes_with_its_child_and_the_parent_reacts() {
     lab.log.take();
     lab.delete::<ConfigMap>("a").await;
     lab.pass(1).await;
-    // The parent may hear of the withdrawal before the child's handler goes on, as often happens on a real kube-apiserver.
+    // The parent may see the withdrawal before the child's handler continues, as often happens on a real
+    // kube-apiserver.
     let mut said = lab.log.take();
     said.sort();
     assert_eq!(said, [r#"a: "up" -> nothing"#, "withdrawn"]);
@@ -172,12 +177,12 @@ async fn a_report_goes_with_its_child_and_the_parent_reacts() {
     );
 }
 
-/// A child of a parent that is gone says so, also when another one has its name by now.
+/// A child reports that its parent is gone, even if another object has taken its name.
 #[tokio::test(start_paused = true)]
 async fn a_parent_that_is_gone_is_an_error_also_when_its_name_is_taken() {
     let mut lab = crate::handlers::lab().await;
     let first = gadget(&lab, "parent", 1).await;
-    // The garbage collector wants it, a finalizer holds it.
+    // The garbage collector deletes it, but a finalizer holds it.
     let mut orphan = child("orphan", "up");
     orphan.metadata.owner_references = Some(vec![kube::Resource::owner_ref(&first, &()).unwrap()]);
     orphan.metadata.finalizers = Some(vec!["test.dev/hold".to_owned()]);

@@ -1,8 +1,8 @@
-//! An operator that runs in a laboratory: what it wrote in its journal, what its admin pages say, and how it ends.
+//! An operator that runs in a test cluster: its journal, its admin pages, and how it ends.
 
 use std::net::SocketAddr;
 
-use homeostat::testing::{HeldTime, RunningOperator};
+use homeostat::testing::{PausedTime, RunningOperator};
 use homeostat_runtime::{CancellationToken, Journal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -15,30 +15,30 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// What kills it later.
+    /// Kills it later.
     pub(crate) fn killer(&self) -> RunningOperator {
         self.operator.clone()
     }
 
-    /// Ends the operator where it stands, as `kill -9` does.
+    /// Ends the operator immediately, like `kill -9`.
     pub(crate) fn kill(&self) {
         self.operator.kill();
     }
 
-    /// Has it ended by itself?
+    /// Returns whether it has ended by itself.
     pub(crate) fn has_ended(&self) -> bool {
         self.operator.has_ended()
     }
 
-    /// A connection to the admin server that says nothing.
+    /// Opens a connection to the admin server and sends nothing.
     pub(crate) async fn connect(&self) -> tokio::net::TcpStream {
-        let _held = HeldTime::new();
+        let _held = PausedTime::new();
         tokio::net::TcpStream::connect(self.admin).await.expect("it listens")
     }
 
-    /// A page of the admin server, asked for over TCP as a kubelet or Prometheus would.
+    /// Returns a page of the admin server, requested over TCP as by a kubelet or Prometheus.
     pub(crate) async fn page(&self, path: &str) -> String {
-        let _held = HeldTime::new();
+        let _held = PausedTime::new();
         let mut stream = tokio::net::TcpStream::connect(self.admin).await.expect("it listens");
         let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.expect("it reads");
@@ -47,7 +47,7 @@ impl Running {
         answer
     }
 
-    /// The value of the metric with this name and these labels; zero when there is none yet.
+    /// Returns the value of the metric with this name and these labels; zero if there is none yet.
     pub(crate) async fn metric(&self, name: &str) -> i64 {
         let page = self.page("/metrics").await;
         let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

@@ -1,4 +1,4 @@
-//! The runs of reconcilers as their journals tell them: how many there were, and which of two replicas overlap.
+//! The runs of reconcilers according to their journals: how many there were, and which runs of two replicas overlap.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use homeostat_core::Key;
 use homeostat_core::journal::{Entry, Record};
 use jiff::Timestamp;
 
-use crate::lab::Running;
+use crate::test_cluster::Running;
 
-/// The times between start and end of each reconcile, by object. A run that has not ended lasts for ever.
+/// The start and end of each reconcile, by object. A run that has not ended lasts for ever.
 pub(crate) fn spans(records: &[Record]) -> BTreeMap<Key, Vec<(Timestamp, Timestamp)>> {
     let mut open: BTreeMap<Key, Timestamp> = BTreeMap::new();
     let mut spans: BTreeMap<Key, Vec<_>> = BTreeMap::new();
@@ -33,12 +33,12 @@ pub(crate) fn spans(records: &[Record]) -> BTreeMap<Key, Vec<(Timestamp, Timesta
     spans
 }
 
-/// How many runs there were.
+/// Returns how many runs there were.
 pub(crate) fn count(replica: &Running) -> usize {
     spans(&replica.journal.records()).values().map(Vec::len).sum()
 }
 
-/// The pairs of runs of one object that two replicas did at the same time.
+/// Returns the runs of one object that overlap in two replicas.
 pub(crate) fn overlaps(one: &Running, two: &Running) -> Vec<String> {
     let (one, two) = (spans(&one.journal.records()), spans(&two.journal.records()));
     let mut found = Vec::new();

@@ -1,14 +1,14 @@
-//! Stopping: what runs may end within the grace, what does not is cut off, nothing new begins.
+//! Stopping: current runs may finish within the grace period, the others are cut off, and nothing new starts.
 
 use std::time::Duration;
 
 use homeostat_core::journal::Entry;
 use homeostat_runtime::{Action, Controller};
 
-use crate::lab::{Lab, Running, Widget, entries};
+use crate::test_cluster::{Running, TestCluster, Widget, entries};
 
-/// An operator that takes `seconds` per widget, one at a time, and has five seconds of grace.
-async fn run(lab: &mut Lab, seconds: u64) -> Running {
+/// An operator that takes `seconds` per widget, one at a time, with a grace period of five seconds.
+async fn run(lab: &mut TestCluster, seconds: u64) -> Running {
     let log = lab.log.clone();
     let control = Controller::<Widget>::new().concurrency(1).reconcile(move |widget, _| {
         let log = log.clone();
@@ -32,7 +32,7 @@ fn starts(running: &Running, name: &str) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_running_reconcile_ends_and_no_other_begins() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = run(&mut lab, 3).await;
     running.stop.cancel();
     lab.pass(30).await;
@@ -42,7 +42,7 @@ async fn a_running_reconcile_ends_and_no_other_begins() {
 
 #[tokio::test(start_paused = true)]
 async fn what_outlasts_the_grace_is_cut_off() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = run(&mut lab, 60).await;
     running.stop.cancel();
     lab.pass(120).await;

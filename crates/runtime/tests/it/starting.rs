@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
 use serde_json::json;
 
-use crate::lab::{Lab, Running, Widget, config, entries};
+use crate::test_cluster::{Running, TestCluster, Widget, config, entries};
 
 async fn first_line(running: &Running, path: &str) -> (String, String) {
     let page = running.page(path).await;
@@ -22,7 +22,7 @@ async fn first_line(running: &Running, path: &str) -> (String, String) {
 
 #[tokio::test(start_paused = true)]
 async fn a_startup_handler_that_takes_long_is_alive_and_not_ready() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = lab.run(|operator| {
         operator
             .on_startup("connect", |_| async {
@@ -50,7 +50,7 @@ async fn a_startup_handler_that_takes_long_is_alive_and_not_ready() {
 
 #[tokio::test(start_paused = true)]
 async fn a_startup_handler_that_fails_says_why_on_readyz() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = lab.run(|operator| {
         operator.on_startup("connect", |_| async { Err::<(), _>("connection refused".into()) })
     });
@@ -65,7 +65,7 @@ async fn a_startup_handler_that_fails_says_why_on_readyz() {
 
 #[tokio::test(start_paused = true)]
 async fn definitions_that_the_server_does_not_take_are_alive_and_not_ready() {
-    let mut lab = Lab::bare().await;
+    let mut lab = TestCluster::bare().await;
     lab.faults.set(|request| {
         request.uri().path().contains("customresourcedefinitions").then_some(InjectedFault::Hang)
     });
@@ -81,11 +81,12 @@ async fn definitions_that_the_server_does_not_take_are_alive_and_not_ready() {
     assert_eq!(first_line(&running, "/readyz").await.0, "HTTP/1.1 200 OK");
 }
 
-/// A state that `main` forgot is missing in every run. The operator ends over it instead of failing object by object.
+/// A state that `main` forgot is missing in every run. The operator ends because of it instead of failing for each
+/// object.
 #[tokio::test(start_paused = true)]
 async fn a_missing_state_ends_the_operator_and_is_no_fault_of_the_object() {
     struct Pool;
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let control = Controller::<Widget>::new().reconcile(|_, cx| async move {
         let _pool = cx.state::<Pool>();
         Ok(Action::await_change())
@@ -104,7 +105,7 @@ async fn a_missing_state_ends_the_operator_and_is_no_fault_of_the_object() {
     );
 }
 
-/// What a controller declares to need is looked for before any object is, and before any request is made.
+/// What a controller declares to need is checked before any object is read or any request is made.
 #[tokio::test(start_paused = true)]
 async fn a_declared_state_that_is_missing_is_found_at_the_start() {
     struct Pool;
@@ -132,7 +133,7 @@ async fn a_declared_state_that_is_missing_is_found_at_the_start() {
 async fn a_state_that_nobody_declared_is_warned_of() {
     let warning = "add .needs_state::<AtomicU32>()";
     for is_declared in [true, false] {
-        let mut lab = Lab::new().await;
+        let mut lab = TestCluster::new().await;
         let controller = Controller::<Widget>::new();
         let controller = if is_declared { controller.needs_state::<AtomicU32>() } else { controller };
         let control = controller.reconcile(|_, cx| async move {
@@ -146,15 +147,15 @@ async fn a_state_that_nobody_declared_is_warned_of() {
     }
 }
 
-/// What an operator with this controller says when it starts; none if it runs until it is stopped.
+/// Returns the error of an operator with this controller when it starts; `None` if it runs until it is stopped.
 async fn refusal(describe: impl FnOnce(Controller<Widget>) -> Controller<Widget>) -> Option<String> {
     let control = describe(Controller::new()).reconcile(|_, _| async { Ok(Action::await_change()) });
     start(Operator::new("test.dev").control(control)).await
 }
 
-/// What the operator says when it starts; none if it runs until it is stopped.
+/// Returns the error of the operator when it starts; `None` if it runs until it is stopped.
 async fn start(operator: Operator) -> Option<String> {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let stop = CancellationToken::new();
     stop.cancel();
     match operator.run_on(lab.client.clone(), stop).await {
@@ -215,10 +216,10 @@ async fn options_that_no_relation_can_honour_are_refused_at_the_start() {
     }
 }
 
-/// The cures that the messages name work.
+/// Checks that the remedies in the messages work.
 #[tokio::test(start_paused = true)]
 async fn metadata_can_be_mapped_compared_and_read() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let log = lab.log.clone();
     let control = Controller::<Widget>::new()
         .watches::<Metadata<ConfigMap>, _>(|map| map.metadata.name.clone())
@@ -248,7 +249,7 @@ async fn metadata_can_be_mapped_compared_and_read() {
     assert_eq!(lab.log.take(), [format!("true: {said}")]);
 }
 
-/// A program with a command line of its own goes on after the operator, whatever the operator makes of its part.
+/// A program with its own command line continues after the operator, whatever the operator does with its part.
 #[tokio::test]
 async fn a_command_line_never_ends_the_process() {
     let operator = |arguments: &[&str]| Operator::new("test.dev").arguments(arguments.iter().copied()).run();

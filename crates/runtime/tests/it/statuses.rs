@@ -1,5 +1,5 @@
-//! Statuses that several write: a reconciler writes what it changed itself, and what others wrote stays, whenever they
-//! wrote it and whatever our types know of it.
+//! Statuses with several writers: a reconciler writes only what it changed, and what others wrote is kept, whenever
+//! they wrote it and even if our types do not know it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,12 +16,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::handlers::{Gadget, Made, gadget, get};
-use crate::lab::{Lab, Running, Widget, WidgetSpec, conditions, entries_of_any};
+use crate::test_cluster::{Running, TestCluster, Widget, WidgetSpec, conditions, entries_of_any};
 
 const TIME: &str = "2027-01-01T00:00:00Z";
 
-/// Merges this into the status of an object, as another writer does.
-async fn patch_status<K>(lab: &Lab, name: &str, status: Value)
+/// Merges this into the status of an object, as another writer would.
+async fn patch_status<K>(lab: &TestCluster, name: &str, status: Value)
 where
     K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>
         + Clone
@@ -33,7 +33,7 @@ where
     lab.rest().await;
 }
 
-/// What was written to the status of an object of this name, and what came of it.
+/// Returns what was written to the status of an object with this name, and the outcomes.
 fn written(running: &Running, name: &str) -> Vec<WriteOutcome> {
     entries_of_any(running, name, |entry| match entry {
         Entry::Wrote { verb: Verb::Status, outcome, .. } => Some(outcome),
@@ -41,8 +41,8 @@ fn written(running: &Running, name: &str) -> Vec<WriteOutcome> {
     })
 }
 
-/// Runs a reconciler that sets one field of the status first and takes five seconds; after one somebody else writes
-/// `theirs`. Returns the status in the end.
+/// Runs a reconciler that first sets one field of the status and then takes five seconds; after one second another
+/// writer writes `theirs`. Returns the final status.
 async fn beside(before: Value, theirs: Value) -> Value {
     let mut lab = crate::handlers::lab().await;
     gadget(&lab, "g", 1).await;
@@ -86,7 +86,7 @@ async fn a_map_entry_that_another_adds_while_the_reconciler_runs_stays() {
     assert_eq!(status["children"], json!({"a": "done", "b": "done"}), "{status}");
 }
 
-/// Two write entries of the same map, which neither has seen yet, and one of them removes its last.
+/// Two writers add entries to the same map, which neither has seen yet, and one of them removes its last entry.
 #[tokio::test(start_paused = true)]
 async fn entries_of_one_map_are_written_and_removed_one_by_one() {
     let mut lab = crate::handlers::lab().await;
@@ -115,9 +115,9 @@ async fn entries_of_one_map_are_written_and_removed_one_by_one() {
     assert_eq!(children().await, json!({"theirs": "2"}));
 }
 
-/// The conditions of a Pod after a controller has set its own beside `theirs`.
+/// Returns the conditions of a Pod after a controller has added its own to `theirs`.
 async fn pod_beside(theirs: Value) -> Value {
-    let mut lab = Lab::bare().await;
+    let mut lab = TestCluster::bare().await;
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "p", "namespace": "default"},
         "spec": {"containers": [{"name": "c", "image": "i"}]},
@@ -162,7 +162,7 @@ async fn fields_of_a_condition_of_another_that_are_not_of_the_common_type_stay()
 
 #[tokio::test(start_paused = true)]
 async fn a_condition_of_another_that_the_watch_has_not_shown_yet_stays() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.lag(Duration::from_millis(500));
     let control = Controller::<Widget>::new().when(changed::generation()).reconcile(|_, cx| async move {
         tokio::time::sleep(Duration::from_secs(3)).await;
@@ -187,7 +187,7 @@ async fn a_condition_of_another_that_the_watch_has_not_shown_yet_stays() {
     );
 }
 
-/// A definition of somebody else, whose conditions have fields that our type does not name.
+/// A definition of another project, whose conditions have fields that our type does not have.
 #[tokio::test(start_paused = true)]
 async fn fields_of_our_own_condition_that_our_type_does_not_name_stay() {
     let mut lab = crate::degraded::lab_that_accepts_anything().await;
@@ -236,10 +236,11 @@ async fn conditions_of_others_stay_on_an_object_that_does_not_decode() {
     assert_eq!(of_type(&all, "Reconciled")["reason"], "Undecodable");
 }
 
-/// Somebody writes the status in a loop: ours gets through, or is given up and tried again later, and nothing is lost.
+/// Another writer writes the status in a loop: our write succeeds, or is given up and retried later, and nothing is
+/// lost.
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_never_rests_neither_stops_us_nor_loses_a_write() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let (api, count) = (lab.api::<Widget>(), Arc::new(AtomicUsize::new(0)));
     lab.widget("w").await;
     let theirs = |number: usize| {
@@ -247,7 +248,7 @@ async fn a_writer_that_never_rests_neither_stops_us_nor_loses_a_write() {
                                "message": "", "lastTransitionTime": TIME}]})
     };
     patch_status::<Widget>(&lab, "w", theirs(0)).await;
-    // Our status writes are answered by a refusal three times, as if somebody had come first each time.
+    // Our status writes are refused three times, as if another writer had been faster each time.
     let refused = count.clone();
     lab.faults.set(move |request| {
         let is_ours = request.method() == http::Method::PATCH && request.uri().path().ends_with("/status");
@@ -276,7 +277,7 @@ async fn a_writer_that_never_rests_neither_stops_us_nor_loses_a_write() {
 
 #[tokio::test(start_paused = true)]
 async fn a_status_that_the_server_finds_invalid_is_an_error_and_not_a_loop() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let requests = Arc::new(AtomicUsize::new(0));
     let counted = requests.clone();
     lab.faults.set(move |request| {
@@ -297,13 +298,13 @@ async fn a_status_that_the_server_finds_invalid_is_an_error_and_not_a_loop() {
         _ => None,
     });
     assert!(failed[0].contains("seen is too small"), "{failed:?}");
-    // Sent by what the cache shows, read, sent by what the server shows, read: it is as we know it.
+    // Sent based on the cache, read, sent based on the server's state, read: then it is known to be current.
     assert_eq!(requests.load(Ordering::Relaxed), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_status_of_kinds_of_kubernetes_is_written_only_where_that_is_declared() {
-    let mut lab = Lab::bare().await;
+    let mut lab = TestCluster::bare().await;
     let pod = |name: &str| -> Pod {
         let spec = json!({"containers": [{"name": "c", "image": "i"}]});
         let pod = json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec});
@@ -319,7 +320,9 @@ async fn the_status_of_kinds_of_kubernetes_is_written_only_where_that_is_declare
         lab.create(&pod).await;
         lab.pass(5).await;
         assert_eq!(written(&running, name).len(), usize::from(is_declared), "{name}");
-        let [(_, reason, ..)] = &crate::told::events(&lab, name).await[..] else { panic!("one event") };
+        let [(_, reason, ..)] = &crate::events_and_undeclared_kinds::events(&lab, name).await[..] else {
+            panic!("one event")
+        };
         assert_eq!(reason, "ReconcileFailed", "the event says it either way");
     }
 }

@@ -1,4 +1,4 @@
-//! Each source of triggers: main, owned, related, referenced, outside, retry, periodic.
+//! Each source of triggers: main, owned, related, referenced, external, retry, periodic.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
 
-use crate::lab::{Lab, Widget, WidgetSpec, config, entries};
+use crate::test_cluster::{TestCluster, Widget, WidgetSpec, config, entries};
 
 fn causes(entry: Entry) -> Option<Vec<Cause>> {
     match entry {
@@ -22,7 +22,7 @@ fn causes(entry: Entry) -> Option<Vec<Cause>> {
 
 #[tokio::test(start_paused = true)]
 async fn the_object_itself_created_changed_deleted() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.widget("old").await;
     let running = lab.run_logging(|controller| controller).await;
     assert_eq!(lab.log.take(), ["old"]);
@@ -38,7 +38,7 @@ async fn the_object_itself_created_changed_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn predicates_hold_back_what_does_not_matter() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.run_logging(|controller| controller.when(changed::generation() | changed::annotation("force"))).await;
     lab.widget("w").await;
     lab.log.take();
@@ -51,7 +51,7 @@ async fn predicates_hold_back_what_does_not_matter() {
 
 #[tokio::test(start_paused = true)]
 async fn predicates_hold_back_changes_of_children_and_related_ones() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let data = || Predicate::new(|old: &ConfigMap, new: &ConfigMap| old.data != new.data);
     lab.run_logging(|controller| {
         controller
@@ -85,10 +85,10 @@ async fn predicates_hold_back_changes_of_children_and_related_ones() {
     assert_eq!(called, ["one", "two"], "neither is a change of whom the mapping names");
 }
 
-/// A filter holds in every relation in which its kind stands, and several of one kind must all pass.
+/// A filter applies to every relation of its kind, and several filters of one kind must all pass.
 #[tokio::test(start_paused = true)]
 async fn a_filter_holds_in_every_relation_to_its_kind() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let labelled = |label: &'static str| {
         let value =
             move |map: &ConfigMap| map.metadata.labels.as_ref().and_then(|all| all.get(label).cloned());
@@ -130,7 +130,7 @@ async fn a_filter_holds_in_every_relation_to_its_kind() {
 
 #[tokio::test(start_paused = true)]
 async fn an_owned_object_triggers_its_owner() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = lab.run_logging(|controller| controller.owns::<ConfigMap>()).await;
     let owner = lab.widget("owner").await;
     lab.widget("other").await;
@@ -147,7 +147,7 @@ async fn an_owned_object_triggers_its_owner() {
 
 #[tokio::test(start_paused = true)]
 async fn metadata_is_enough_to_trigger_an_owner() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.run_logging(|controller| controller.metadata_only::<ConfigMap>().owns::<ConfigMap>()).await;
     let owner = lab.widget("owner").await;
     lab.log.take();
@@ -158,7 +158,7 @@ async fn metadata_is_enough_to_trigger_an_owner() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_of_owner_triggers_the_old_and_the_new() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.run_logging(|controller| controller.owns::<ConfigMap>()).await;
     let (one, two) = (lab.widget("one").await, lab.widget("two").await);
     lab.create(&config("child", &[&one])).await;
@@ -172,7 +172,7 @@ async fn a_change_of_owner_triggers_the_old_and_the_new() {
 
 #[tokio::test(start_paused = true)]
 async fn a_mapping_sees_old_and_new() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.run_logging(|controller| {
         controller
             .watches::<ConfigMap, _>(|map| map.data.as_ref().and_then(|data| data.get("widget").cloned()))
@@ -195,7 +195,7 @@ async fn a_mapping_sees_old_and_new() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reference_triggers_until_it_is_dropped() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.run_logging(|controller| controller.references::<Secret, _>(|widget| widget.spec.config.clone()))
         .await;
     lab.create(&Widget::new("w", WidgetSpec { size: 0, config: Some("key".into()) })).await;
@@ -214,7 +214,7 @@ async fn a_reference_triggers_until_it_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn the_outside_world_triggers_by_name() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let (sender, receiver) = tokio::sync::mpsc::channel::<(String, String)>(1);
     let pushes =
         stream::unfold(receiver, |mut receiver| async { receiver.recv().await.map(|item| (item, receiver)) });
@@ -230,7 +230,7 @@ async fn the_outside_world_triggers_by_name() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_reconcile_is_retried() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let log = lab.log.clone();
     let running = lab
         .run_with(move |_, cx| {
@@ -256,7 +256,7 @@ async fn a_failed_reconcile_is_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn a_settled_object_is_looked_at_again_once_per_period() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let hour = Duration::from_secs(3600);
     let running = lab.run_logging(move |controller| controller.resync(hour)).await;
     lab.widget("w").await;
@@ -267,13 +267,13 @@ async fn a_settled_object_is_looked_at_again_once_per_period() {
     assert_eq!(entries(&running, "w", causes).last(), Some(&vec![Cause::Resync]));
 }
 
-/// The name of the index is the type of its values.
+/// The index is identified by the type of its values.
 #[derive(Hash, PartialEq, Eq)]
 struct Colour(String);
 
 #[tokio::test(start_paused = true)]
 async fn a_typed_index_answers_from_the_cache() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let log = lab.log.clone();
     let control = homeostat_runtime::Controller::<Widget>::new()
         .index::<ConfigMap, Colour, _>(|map| map.data.as_ref()?.get("colour").cloned().map(Colour))
@@ -297,7 +297,7 @@ async fn a_typed_index_answers_from_the_cache() {
 
 #[tokio::test(start_paused = true)]
 async fn a_mapping_that_panics_does_not_end_the_watch() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.run_logging(|controller| {
         controller.watches::<ConfigMap, _>(|map| {
             let data = map.data.clone().unwrap_or_default();
@@ -319,7 +319,7 @@ async fn a_mapping_that_panics_does_not_end_the_watch() {
 
 #[tokio::test(start_paused = true)]
 async fn a_name_from_outside_without_a_namespace_means_that_of_the_operator() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let api: Api<Widget> = Api::namespaced(lab.client.clone(), "kube-system");
     api.create(&PostParams::default(), &Widget::new("w", WidgetSpec::default())).await.unwrap();
     let (sender, receiver) = tokio::sync::mpsc::channel::<String>(1);

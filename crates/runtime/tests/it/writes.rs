@@ -1,4 +1,4 @@
-//! Writing through the context: apply, prune, status, events; and nothing at rest.
+//! Writing through the context: apply, prune, status, events; and no writes at rest.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use kube::Api;
 use kube::api::ListParams;
 use serde_json::json;
 
-use crate::lab::{Lab, Running, Widget, WidgetSpec, conditions, config, entries};
 use crate::reference::{NO_COLLECTOR, must_skip};
+use crate::test_cluster::{Running, TestCluster, Widget, WidgetSpec, conditions, config, entries};
 
-/// As many ConfigMaps as the widget's size, a status, an event.
+/// Applies as many ConfigMaps as the widget's size, a status and an event.
 async fn reconcile(widget: Arc<Widget>, cx: Context<Widget>) -> Result<Action> {
     let name = widget.metadata.name.as_deref().unwrap_or_default();
     let mut maps = Vec::new();
@@ -40,7 +40,7 @@ fn sent(running: &Running, name: &str) -> Vec<Verb> {
 
 #[tokio::test(start_paused = true)]
 async fn children_follow_the_spec_and_rest_is_quiet() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = lab.run_with(reconcile).await;
     lab.widget("w").await;
     lab.patch::<Widget>("w", json!({"spec": {"size": 3}})).await;
@@ -63,7 +63,7 @@ async fn children_follow_the_spec_and_rest_is_quiet() {
     assert_eq!(sent(&running, "w").len(), written, "nothing is written when nothing changed");
 }
 
-/// What was changed by each write for the object of this name that was sent.
+/// Returns the changes of each write that was sent for the object with this name.
 fn diffs(running: &Running, name: &str) -> Vec<String> {
     entries(running, name, |entry| match entry {
         Entry::Wrote { verb, outcome: WriteOutcome::Done { .. }, diff, .. } => {
@@ -75,7 +75,7 @@ fn diffs(running: &Running, name: &str) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn the_journal_says_what_each_write_changed() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = lab.run_with(reconcile).await;
     lab.widget("w").await;
     lab.patch::<Widget>("w", json!({"spec": {"size": 1}})).await;
@@ -94,7 +94,7 @@ async fn the_journal_says_what_each_write_changed() {
 
 #[tokio::test(start_paused = true)]
 async fn drift_is_repaired_and_noted() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = lab.run_with(reconcile).await;
     lab.widget("w").await;
     lab.patch::<Widget>("w", json!({"spec": {"size": 1}})).await;
@@ -116,7 +116,7 @@ async fn drift_is_repaired_and_noted() {
 
 #[tokio::test(start_paused = true)]
 async fn children_go_with_their_owner() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.run_with(reconcile).await;
     lab.widget("w").await;
     lab.patch::<Widget>("w", json!({"spec": {"size": 2}})).await;
@@ -132,7 +132,7 @@ async fn children_go_with_their_owner() {
 
 #[tokio::test(start_paused = true)]
 async fn a_restarted_operator_changes_nothing() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = lab.run_with(reconcile).await;
     lab.widget("w").await;
     lab.patch::<Widget>("w", json!({"spec": {"size": 2}})).await;
@@ -147,7 +147,7 @@ async fn a_restarted_operator_changes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn events_are_counted_not_repeated() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.run_with(reconcile).await;
     lab.widget("w").await;
     for number in 0..5 {
@@ -162,7 +162,7 @@ async fn events_are_counted_not_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_in_another_namespace_is_refused() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = lab
         .run_with(|_, cx| async move {
             let mut map = config("elsewhere", &[]);
@@ -192,7 +192,7 @@ fn of_alice() -> ConfigMap {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_of_somebody_else_is_not_taken_over() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.create(&of_alice()).await;
     let running = lab.run_with(reconcile).await;
     lab.create(&Widget::new("w", WidgetSpec { size: 1, config: None })).await;
@@ -208,7 +208,7 @@ async fn an_object_of_somebody_else_is_not_taken_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stranger_that_took_the_name_of_our_child_is_not_taken_over() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = lab.run_with(reconcile).await;
     lab.create(&Widget::new("w", WidgetSpec { size: 1, config: None })).await;
     assert!(failures(&running, "w").is_empty());
@@ -228,10 +228,10 @@ async fn a_stranger_that_took_the_name_of_our_child_is_not_taken_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stranger_the_cache_does_not_show_yet_is_not_taken_over() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = lab
         .run_with(|_, cx| async move {
-            // Something else every five seconds, so that there is something to apply.
+            // Another value every five seconds, so that there is something to apply.
             let data = Some([("time".to_owned(), (cx.now().as_second() / 5).to_string())].into());
             cx.apply(ConfigMap { data, ..config("w-0", &[]) }).await?;
             Ok(Action::requeue(std::time::Duration::from_secs(5)))
@@ -251,7 +251,7 @@ async fn a_stranger_the_cache_does_not_show_yet_is_not_taken_over() {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_of_somebody_else_is_adopted_when_asked() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.create(&of_alice()).await;
     let running = lab
         .run_with(|_, cx| async move {
@@ -283,7 +283,7 @@ async fn what_we_applied_without_an_owner_is_ours_after_a_restart() {
         cx.apply_unowned(map).await?;
         Ok(Action::await_change())
     }
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let first = lab.run_with(reconcile).await;
     lab.widget("w").await;
     first.stop.cancel();
@@ -297,7 +297,7 @@ async fn what_we_applied_without_an_owner_is_ours_after_a_restart() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_is_never_answered_is_given_up_and_sent_again() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let running = lab.run_with(reconcile).await;
     lab.faults.set(|request| (request.method() == http::Method::PATCH).then_some(InjectedFault::Hang));
     lab.create(&Widget::new("w", WidgetSpec { size: 1, config: None })).await;
@@ -310,7 +310,7 @@ async fn a_write_that_is_never_answered_is_given_up_and_sent_again() {
 
 #[tokio::test(start_paused = true)]
 async fn events_that_wait_at_the_stop_are_sent() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let stop = Arc::new(std::sync::OnceLock::<homeostat_runtime::CancellationToken>::new());
     let own = stop.clone();
     let running = lab

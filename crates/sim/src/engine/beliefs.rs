@@ -1,12 +1,12 @@
 //! What the operator says of itself, in the timeline: what it reconciles, what it believes where that is not true any more, and
 //! how it ended. Only written when somebody reads the timeline.
 
-use homeostat_core::journal::{Entry, FaultClass, Next, Record};
+use homeostat_core::canonical_state::CUSTOM_GROUP_PREFIX;
+use homeostat_core::journal::{Entry, FaultClass, Record, RequestedNext};
 use homeostat_core::{Key, Revision};
 use homeostat_store::Store;
 
 use super::run::ScheduleRun;
-use crate::resource_name::CUSTOM;
 use crate::state::shown_key;
 
 impl ScheduleRun<'_> {
@@ -53,10 +53,10 @@ impl ScheduleRun<'_> {
                 };
                 Some(format!("fails: {error}; {next}"))
             }
-            Entry::Settled { next: Next::AwaitChange, .. } => {
+            Entry::Settled { next: RequestedNext::AwaitChange, .. } => {
                 Some("is done and waits for a change".to_owned())
             }
-            Entry::Settled { next: Next::Requeue { after }, .. } => {
+            Entry::Settled { next: RequestedNext::Requeue { after }, .. } => {
                 Some(format!("is done and comes back in {:.1}s", after.as_secs_f64()))
             }
             Entry::Cancelled { object, .. } => {
@@ -69,8 +69,12 @@ impl ScheduleRun<'_> {
     /// What is believed of an object, where the server knows better.
     fn belief(&self, key: &Key, believed: Option<Revision>) -> String {
         let snapshot = self.store.snapshot();
-        let custom =
-            Key::new(&format!("{CUSTOM}{}", key.group()), key.resource(), key.namespace(), key.name());
+        let custom = Key::new(
+            &format!("{CUSTOM_GROUP_PREFIX}{}", key.group()),
+            key.resource(),
+            key.namespace(),
+            key.name(),
+        );
         let stored = snapshot.get(key).or_else(|| snapshot.get(&custom)).map(|entry| entry.revision);
         match (believed, stored) {
             (Some(believed), Some(stored)) if believed < stored => {

@@ -1,4 +1,5 @@
-//! Calls of the operator: taken from the parking place, named, and let through, answered with an error, or ended by a crash.
+//! Handles the operator's calls: takes them from where they are parked, names them, and performs them, fails them, or
+//! crashes the caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::notes::Author;
+use super::notes::WriteAttribution;
 use super::parking::{ApiCall, CallAnswer, OutsideCall, OutsideFate, ParkedCall, ParkedWork, ProcessNumber};
 use super::process::ProcessRole;
 use super::record::{Actor, PointKind};
@@ -30,16 +31,16 @@ pub(crate) struct WaitingCall {
     pub(crate) object: String,
     pub(crate) target: Option<CallTarget>,
     pub(crate) work: ParkedWork,
-    /// Its faults have happened already.
+    /// Its faults have already been injected.
     pub(crate) is_visited: bool,
-    /// Steps of the user that were done when the operator decided on it.
+    /// The number of steps the user had done when the operator made the call.
     pub(crate) step: usize,
-    /// It takes until then to arrive.
+    /// The time at which it arrives.
     pub(crate) not_before: Option<Instant>,
 }
 
 impl ScheduleRun<'_> {
-    /// Takes the calls that have come; those that are never disturbed are answered at once.
+    /// Takes the calls that have arrived; those that faults never affect are answered immediately.
     pub(crate) async fn take_calls(&mut self) {
         for ParkedCall { process, work } in self.parking.take() {
             let Some(role) = self.process(process).map(|process| process.role) else { continue };
@@ -66,7 +67,8 @@ impl ScheduleRun<'_> {
                 ParkedWork::Api(call) => {
                     let uri = call.request.uri();
                     let (path, query) = (uri.path(), uri.query().unwrap_or_default());
-                    let target = CallTarget::parse(call.request.method(), path, query, call.request.body());
+                    let target =
+                        CallTarget::parse(call.request.method().as_str(), path, query, call.request.body());
                     let is_aside = |target: &CallTarget| ASIDE.contains(&&*target.plural);
                     let is_single = |target: &CallTarget| target.verb != CallVerb::Watch;
                     let Some(target) = target.filter(|target| !is_aside(target) || !is_single(target)) else {
@@ -101,7 +103,7 @@ impl ScheduleRun<'_> {
         self.calls.sort_by(|one, other| (one.round, &one.name).cmp(&(other.round, &other.name)));
     }
 
-    /// Answers what is never disturbed, except to a process that stands still.
+    /// Answers the calls that faults never affect, except those of a frozen process.
     async fn answer_all_aside(&mut self) {
         let now = Instant::now();
         for (number, call) in std::mem::take(&mut self.aside) {
@@ -114,7 +116,7 @@ impl ScheduleRun<'_> {
         }
     }
 
-    /// What begins the addresses of a process; nothing where there is only one.
+    /// Returns the prefix of a process's addresses; empty if there is only one replica.
     pub(crate) fn shown_role(&self, role: ProcessRole) -> String {
         match role {
             ProcessRole::Tested(_) if self.setup.replicas == 1 => String::new(),
@@ -123,7 +125,7 @@ impl ScheduleRun<'_> {
         }
     }
 
-    /// Who a process is to the oracles.
+    /// Returns the actor that the oracles see for a process.
     pub(super) fn actor_of(&mut self, number: ProcessNumber) -> Actor {
         match self.process(number).map(|process| process.role) {
             Some(ProcessRole::Beside(_)) => Actor::Beside,
@@ -131,12 +133,12 @@ impl ScheduleRun<'_> {
         }
     }
 
-    /// Answers what is never disturbed, and remembers what has the same answer in every schedule.
+    /// Answers a call that faults never affect, and remembers answers that are the same in every schedule.
     async fn answer_aside(&mut self, process: ProcessNumber, call: ApiCall) {
         let path = call.request.uri().path().to_owned();
         let question = start_question(&call.request);
         let request = call.request.clone();
-        let target = CallTarget::parse(request.method(), &path, "", request.body());
+        let target = CallTarget::parse(request.method().as_str(), &path, "", request.body());
         let served = self.serve_as(process, request).await;
         if let Some(target) = target.filter(|target| ["events", "leases"].contains(&&*target.plural)) {
             self.note_right(&target);
@@ -145,14 +147,14 @@ impl ScheduleRun<'_> {
             }
         }
         let actor = self.actor_of(process);
-        self.note_changes(&Author::plain(actor));
+        self.note_changes(&WriteAttribution::plain(actor));
         if let Some(question) = question.filter(|_| served.status().is_success()) {
             self.start_answers.insert(question, (served.status(), served.body().clone()));
         }
         answer(call, Ok(served.map(|bytes| AnswerBody::Whole(Some(bytes)))));
     }
 
-    /// Does the call whose turn it is, with what goes wrong with it.
+    /// Performs the next call, with its faults.
     pub(crate) async fn perform_call(&mut self, mut call: WaitingCall) {
         self.record.operations += 1;
         let faults = if call.is_visited {
@@ -161,7 +163,7 @@ impl ScheduleRun<'_> {
             let (name, object) = (call.name.clone(), call.object.clone());
             self.visit(&name, call.kind, &object)
         };
-        // A call of a process that stood still, and has given up by itself meanwhile, is never sent.
+        // A frozen process may have given up the call in the meantime; then it is never sent.
         let stood_still = self.process(call.process).is_some_and(|process| process.frozen_until.is_some());
         if (call.is_visited || stood_still)
             && call.not_before.is_none()
@@ -226,7 +228,7 @@ impl ScheduleRun<'_> {
         self.crash(process, old.map(homeostat_core::Revision::new));
     }
 
-    /// The caller hears of an error, whether or not the call was done.
+    /// Answers with an error, whether or not the call was carried out.
     async fn perform_broken(&mut self, call: WaitingCall, fault: &Fault) {
         let process = call.process;
         if call.kind == PointKind::Write {
@@ -284,7 +286,7 @@ impl ScheduleRun<'_> {
         }
     }
 
-    /// Takes note of a write that nobody expects.
+    /// Records a write that happens while the operator should be at rest.
     fn note_rest(&mut self, process: ProcessNumber, name: &str, has_changed: bool) {
         if !self.is_resting() || self.actor_of(process) == Actor::Beside {
             return;
@@ -312,7 +314,7 @@ impl ScheduleRun<'_> {
         self.hasher.update(state.as_bytes());
     }
 
-    /// Serves a call of the operator; what it shows is known to the process from then on.
+    /// Serves a call of the operator, and records which objects the process has seen.
     async fn serve_for(
         &mut self,
         (process, step): (ProcessNumber, usize),
@@ -330,10 +332,11 @@ impl ScheduleRun<'_> {
         let subresource = target.filter(|target| !target.subresource.is_empty());
         let subresource = subresource.map(|target| Arc::from(&*target.subresource));
         let served = self.serve_as(process, request.clone()).await;
-        let author = Author { actor: self.actor_of(process), step: Some(step), subresource, is_guarded };
-        self.note_changes(&author);
+        let attribution =
+            WriteAttribution { actor: self.actor_of(process), step: Some(step), subresource, is_guarded };
+        self.note_changes(&attribution);
         self.hasher.update(&served.status().as_u16().to_le_bytes());
-        // Whoever applies an object that is not there needs the right to create it, too.
+        // Applying an object that does not exist also needs the right to create it.
         if served.status() == StatusCode::CREATED
             && let Some(target) = target.filter(|target| target.verb != CallVerb::Create)
             && self.actor_of(process) != Actor::Beside
@@ -352,7 +355,7 @@ impl ScheduleRun<'_> {
         served
     }
 
-    /// Remembers as whom a process leads.
+    /// Records the identity under which a process holds leases.
     fn note_holder(&mut self, process: ProcessNumber, lease: &[u8]) {
         let lease: serde_json::Value = serde_json::from_slice(lease).unwrap_or_default();
         self.uses_leases = true;
@@ -367,21 +370,15 @@ impl ScheduleRun<'_> {
         }
     }
 
-    /// Serves a call with the rights of the operator under test, where it has only some.
+    /// Serves a call with the operator's limited rights, if this schedule limits them.
     async fn serve_as(&mut self, process: ProcessNumber, request: Request<Bytes>) -> Response<Bytes> {
-        let is_limited = self.options.identity.is_some() && self.actor_of(process) != Actor::Beside;
-        let (head, body) = if is_limited {
-            let identity = self.options.identity.cloned().unwrap_or_default();
-            let mut limited = self.server.acting_as(identity);
-            std::mem::swap(&mut limited, &mut self.server);
-            let served = self.serve(request).await;
-            self.server = limited;
-            served.into_parts()
-        } else {
-            self.serve(request).await.into_parts()
-        };
-        let bytes = http_body_util::BodyExt::collect(body).await.map(http_body_util::Collected::to_bytes);
-        Response::from_parts(head, bytes.unwrap_or_default())
+        let identity = self.options.identity.filter(|_| self.actor_of(process) != Actor::Beside);
+        let Some(identity) = identity.cloned() else { return self.serve_remembered(request).await };
+        let mut limited = self.server.acting_as(identity);
+        std::mem::swap(&mut limited, &mut self.server);
+        let served = self.serve_whole(request).await;
+        self.server = limited;
+        served
     }
 
     pub(super) fn note_right(&mut self, target: &CallTarget) {
@@ -393,7 +390,7 @@ impl ScheduleRun<'_> {
 }
 
 pub(super) fn answer(call: ApiCall, what: CallAnswer) {
-    // Whoever asked may be gone.
+    // The caller may be gone.
     let _ = call.answer.send(what);
 }
 
@@ -401,7 +398,7 @@ fn lost() -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::ConnectionReset, "connection reset by the simulator")
 }
 
-/// What the server says when it does not do as asked.
+/// Returns the server's error answer.
 fn refusal(code: u16) -> Response<AnswerBody> {
     let reason = match code {
         429 => "TooManyRequests",
@@ -419,7 +416,7 @@ fn refusal(code: u16) -> Response<AnswerBody> {
     refusal
 }
 
-/// The path of the object itself.
+/// Returns the path of the object without the subresource.
 fn object_path<'a>(path: &'a str, subresource: &str) -> &'a str {
     if subresource.is_empty() {
         path
@@ -428,7 +425,7 @@ fn object_path<'a>(path: &'a str, subresource: &str) -> &'a str {
     }
 }
 
-/// A call without the replica that makes it.
+/// Returns the name of a call without the prefix of the replica.
 fn without_role(name: &str) -> &str {
     let is_role = |word: &str| word.starts_with("operator/") || word.starts_with("beside/");
     name.split_once(' ').filter(|(role, _)| is_role(role)).map_or(name, |(_, rest)| rest)

@@ -1,36 +1,37 @@
 //! One schedule: an operator, a server and a user in one thread and in virtual time, everything in an order that the plan
 //! decides.
 //!
-//! Reading order: `idle` (when to choose), `parking`, `wire` and `watches` (what waits), `process` and `starts` (the operator), `run` (the
-//! loop), `calls` and `frames` (what happens to what was chosen), `phases` (when nothing waits), `record` (what is known
+//! Reading order: `idle_signal` (when to choose), `parking`, `wire` and `watch_streams` (what waits), `process` and `start_processes` (the operator), `run` (the
+//! loop), `calls` and `deliver_watch_events` (what happens to what was chosen), `phases` (when nothing waits), `record` (what is known
 //! afterwards).
 //!
 //! **Invariant:** the same setup and plan give the same record, in every process and on every machine.
 
+mod answer_memory;
 mod beliefs;
 mod blocked;
 mod calls;
-mod frames;
-mod idle;
+mod deliver_watch_events;
+mod idle_signal;
 mod notes;
-mod open;
+mod open_watches;
 mod parking;
 mod phases;
 mod process;
 mod process_clock;
 mod record;
 mod run;
-mod serve;
+mod server_requests;
 mod setup;
-mod starts;
+mod start_processes;
 mod user;
-mod watches;
+mod watch_streams;
 mod wire;
 
 pub(crate) use blocked::BLOCKED_MIN;
 pub(crate) use parking::{OutsideCall, OutsideFate, ParkedCall, ParkedWork, Parking, ProcessNumber};
 pub(crate) use record::{
-    Actor, ForeignMark, Point, PointKind, RunRecord, SettledEnd, TimelineLine, shown_time,
+    Actor, Change, ForeignMark, Point, PointKind, RunRecord, SettledEnd, TimelineLine, shown_time,
 };
 pub(crate) use run::{Acceptance, EndPart, RunExtent, RunOptions, boot, run_schedule};
 pub(crate) use setup::{

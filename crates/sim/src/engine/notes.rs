@@ -13,23 +13,23 @@ use crate::address::CallTarget;
 use crate::fault::Fault;
 use crate::state;
 
-/// Who wrote, and how.
-pub(crate) struct Author {
+/// Who made a write, when they decided on it, and how it was sent.
+pub(crate) struct WriteAttribution {
     pub(crate) actor: Actor,
-    /// Steps of the user that were done when it was decided on; as many as now unless told.
+    /// The number of steps the user had done when the write was decided on; `None` means the current number.
     pub(crate) step: Option<usize>,
     pub(crate) subresource: Option<Arc<str>>,
     pub(crate) is_guarded: bool,
 }
 
-impl Author {
+impl WriteAttribution {
     pub(crate) fn plain(actor: Actor) -> Self {
         Self { actor, step: None, subresource: None, is_guarded: true }
     }
 }
 
 impl ScheduleRun<'_> {
-    /// Counts an address and returns its faults.
+    /// Records a point and returns the faults that are planned there.
     pub(crate) fn visit(&mut self, name: &str, kind: PointKind, object: &str) -> Vec<Fault> {
         let count = self.occurrences.entry(name.to_owned()).or_insert(0);
         *count += 1;
@@ -45,7 +45,7 @@ impl ScheduleRun<'_> {
         taken.into_iter().map(|(_, fault)| fault).collect()
     }
 
-    /// Writes a line of the timeline, if somebody wants one.
+    /// Adds a line to the timeline, if one is written.
     pub(crate) fn tell(&mut self, actor: &str, is_fault: bool, text: impl FnOnce() -> String) {
         if self.options.is_told {
             let line = TimelineLine {
@@ -59,45 +59,48 @@ impl ScheduleRun<'_> {
         }
     }
 
-    /// Takes note of what changed in the store since the last time, and who did it. Returns how many changes.
-    pub(crate) fn note_changes(&mut self, author: &Author) -> usize {
+    /// Records the changes of the store since the last call, attributed to their writer. Returns their number.
+    pub(crate) fn note_changes(&mut self, attribution: &WriteAttribution) -> usize {
         let events = self.store.changes_after(self.noted).expect("a schedule is shorter than history");
         let after = self.store.snapshot();
         self.noted = after.revision();
         let at = self.now();
         for event in &events {
-            let is_known = match (author.actor, &event.old) {
+            let is_known = match (attribution.actor, &event.old) {
                 (Actor::Operator(number), Some(old))
-                    if event.new.is_none() || author.subresource.is_some() =>
+                    if event.new.is_none() || attribution.subresource.is_some() =>
                 {
                     let uid = state::uid_of(old);
                     self.process(number).is_some_and(|process| process.known.contains(&uid))
                 }
                 _ => true,
             };
-            let has_two_writers = self.has_two_writers(author.actor, event);
+            let has_two_writers = self.has_two_writers(attribution.actor, event);
+            self.server_history.observe(event);
             self.hasher.update(event.key.as_str().as_bytes());
             self.hasher.update(&event.revision.get().to_le_bytes());
             if self.options.has_fingerprints {
-                self.record.fingerprints.push(state::fingerprint(event));
+                let answers = &self.template.answers;
+                let fingerprint = answers.fingerprint(&self.server_history, || state::fingerprint(event));
+                self.record.fingerprints.push(fingerprint);
             }
             self.record.changes.push(Change {
-                actor: author.actor,
+                actor: attribution.actor,
                 at,
-                step: author.step.unwrap_or(self.step),
+                step: attribution.step.unwrap_or(self.step),
                 event: Arc::clone(event),
                 after: after.clone(),
                 is_known,
                 has_two_writers,
-                subresource: author.subresource.clone(),
-                is_guarded: author.is_guarded,
+                subresource: attribution.subresource.clone(),
+                is_guarded: attribution.is_guarded,
             });
         }
         let is_aside = |event: &Arc<homeostat_store::Event>| ASIDE.contains(&event.key.resource());
         if !events.iter().all(is_aside) {
             self.last_write = Instant::now();
             self.operations_at_write = self.record.operations;
-            if matches!(author.actor, Actor::Operator(_)) {
+            if matches!(attribution.actor, Actor::Operator(_)) {
                 self.writes_since_step += events.len() as u64;
             }
             self.note_activity();
@@ -105,13 +108,13 @@ impl ScheduleRun<'_> {
         events.len()
     }
 
-    /// Has another process written the same object last, although no lease has changed hands since?
+    /// Returns whether another process wrote the same object last, although no lease has changed hands since.
     fn has_two_writers(&mut self, actor: Actor, event: &homeostat_store::Event) -> bool {
         let Actor::Operator(number) = actor else { return false };
         if self.setup.replicas < 2 || !self.uses_leases || ASIDE.contains(&event.key.resource()) {
             return false;
         }
-        // Only objects of the user: what is shared by several of them may rightly have several writers.
+        // Only the user's objects: one that several of them share may rightly have several writers.
         let name = state::shown_key(&event.key);
         if !self.setup.givens.iter().chain(&self.setup.steps).any(|step| step.object() == name) {
             return false;
@@ -122,7 +125,7 @@ impl ScheduleRun<'_> {
         other != number && changes == self.lease_changes && is_alive
     }
 
-    /// Takes note of a write that was accepted, whether or not it changed anything, of a process that does not lead.
+    /// Records an accepted write, whether or not it changed anything, by a process that is not the leader.
     pub(crate) fn note_turn(&mut self, number: ProcessNumber, target: &CallTarget) {
         let is_judged = self.setup.replicas > 1 && self.uses_leases && !ASIDE.contains(&&*target.plural);
         if is_judged && target.verb.is_write() && self.is_deposed(number) {
@@ -136,7 +139,7 @@ impl ScheduleRun<'_> {
         }
     }
 
-    /// Has another process the lease under which this one writes?
+    /// Returns whether another process holds the lease under which this one writes.
     fn is_deposed(&self, number: ProcessNumber) -> bool {
         let snapshot = self.store.snapshot();
         let prefix = homeostat_core::Prefix::resource("coordination.k8s.io", "leases");

@@ -9,11 +9,11 @@ use tokio::sync::oneshot;
 
 use super::wire::AnswerBody;
 
-/// One start of an operator. Numbers are never used again, so nothing of a crashed process reaches the world.
+/// One start of an operator. Numbers are never reused, so nothing from a crashed process has any effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ProcessNumber(pub(crate) u32);
 
-/// The answer to a call, or a connection that broke.
+/// The answer to a call, or a connection error.
 pub(crate) type CallAnswer = std::io::Result<Response<AnswerBody>>;
 
 /// A call of the API.
@@ -22,16 +22,16 @@ pub(crate) struct ApiCall {
     pub(crate) answer: oneshot::Sender<CallAnswer>,
 }
 
-/// What becomes of a call outside.
+/// What happens to a call to the outside API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutsideFate {
     /// Done and answered.
     Done,
-    /// Done twice; the caller hears of the second.
+    /// Done twice; the caller gets the second answer.
     DoneTwice,
     /// Done, and the answer is an error.
     DoneAndFailed,
-    /// Done, and nobody is there to hear the answer.
+    /// Done, and the caller is gone.
     DoneAndLost,
     /// Not done; the answer is an error.
     Failed,
@@ -39,7 +39,7 @@ pub(crate) enum OutsideFate {
     Stale(usize),
 }
 
-/// A call of the world outside.
+/// A call to the API outside the cluster.
 pub(crate) struct OutsideCall {
     pub(crate) what: String,
     pub(crate) is_write: bool,
@@ -56,13 +56,13 @@ pub(crate) enum ParkedWork {
     Outside(OutsideCall),
 }
 
-/// A call that waits, and whose it is.
+/// A parked call and its process.
 pub(crate) struct ParkedCall {
     pub(crate) process: ProcessNumber,
     pub(crate) work: ParkedWork,
 }
 
-/// The calls that have come and were not looked at yet.
+/// The calls that have arrived and were not taken yet.
 #[derive(Default)]
 pub(crate) struct Parking {
     state: Mutex<ParkingState>,
@@ -88,7 +88,7 @@ impl Parking {
         }
     }
 
-    /// Takes all that have come.
+    /// Takes all calls that have arrived.
     pub(crate) fn take(&self) -> Vec<ParkedCall> {
         std::mem::take(&mut self.state().calls)
     }

@@ -1,4 +1,4 @@
-//! What happens when nothing waits: the user's next step, the end of a part, the long rest; or time passes.
+//! Decides what happens when nothing is waiting: the user's next step, the end of a part, the long rest; or time passes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::parking::ProcessNumber;
 use super::process::ReconcileOutcome;
 use super::record::{PointKind, SettledEnd};
 use super::run::{EndPart, RunExtent, ScheduleRun};
-use super::watches::OpenWatch;
+use super::watch_streams::OpenWatch;
 use crate::fault::Fault;
 
 /// The user's next step comes when nothing has been done for this long.
@@ -42,36 +42,36 @@ const END_QUIET: [Duration; 4] = [
 /// Operations without a write after which nothing more is expected of an end that is not the expected one.
 const LOOKS_MAX: u64 = 400;
 
-/// The end must have come by then.
+/// The latest time at which an end must be reached.
 const HORIZON: Duration = Duration::from_secs(3 * 3600);
 
-/// What the schedule is at.
+/// The current phase of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Steps of the user, or of the clean-up.
+    /// Performing steps of the user, or of the clean-up.
     Steps(EndPart),
-    /// All of them are done; so many times the end was not the expected one.
+    /// All steps are done; this many times the end was not the expected one.
     Ending(EndPart, usize),
-    /// Everything is done; nothing may be written until then.
+    /// Everything is done; nothing may be written until this time.
     Resting(Instant),
 }
 
 /// What to do next.
 pub(crate) enum Move {
-    /// Something may wait now.
+    /// Check again whether something is waiting.
     Again,
-    /// Nothing does; time passes.
+    /// Nothing is waiting; time passes until then.
     Wait(Instant),
     End,
 }
 
 impl ScheduleRun<'_> {
-    /// Should the operator be at rest?
+    /// Returns whether the operator should be at rest.
     pub(crate) fn is_resting(&self) -> bool {
         matches!(self.phase, Phase::Resting(_))
     }
 
-    /// Decides what to do when nothing waits.
+    /// Decides what to do when nothing is waiting.
     pub(crate) async fn next_move(&mut self) -> Move {
         let now = Instant::now();
         if let Some(until) = self.next_release(now) {
@@ -97,6 +97,7 @@ impl ScheduleRun<'_> {
             }
             Phase::Resting(until) if now < until => Move::Wait(until),
             Phase::Resting(_) => {
+                self.record.operations_at_rest = self.record.operations - self.operations_before_rest;
                 self.enter(Phase::Steps(EndPart::Cleanup));
                 Move::Again
             }
@@ -109,7 +110,7 @@ impl ScheduleRun<'_> {
         if self.uses_leases { quiet.max(self.last_election + ELECTION_QUIET) } else { quiet }
     }
 
-    /// Does nothing go wrong, from the first step to the last?
+    /// Returns whether this is a complete schedule without faults.
     fn is_undisturbed(&self) -> bool {
         self.options.plan.is_empty() && self.options.extent == RunExtent::Whole
     }
@@ -125,20 +126,20 @@ impl ScheduleRun<'_> {
         self.note_activity();
     }
 
-    /// When the next silent watch, frozen process or the server itself goes on.
+    /// Returns when the next silent watch, frozen process or background work of the server continues.
     fn next_release(&self, now: Instant) -> Option<Instant> {
         let holds = self.watches.iter().filter(|watch| !watch.frames.is_empty());
         // A watch that waits for the next change of an object must not keep that change from happening.
         let holds = holds.filter_map(|watch| watch.hold.as_ref().filter(|hold| hold.object.is_none()));
         let holds = holds.map(|hold| hold.until);
         let slow = self.calls.iter().filter_map(|call| call.not_before);
-        // While one replica stands still the user goes on, because the others do; the end waits for it.
+        // While one replica is frozen the user continues, because the other replicas do; the end waits for it.
         let is_awaited = self.setup.replicas == 1 || !matches!(self.phase, Phase::Steps(_));
         let frozen = self.processes.iter().filter(|_| is_awaited).filter_map(|process| process.frozen_until);
         holds.chain(slow).chain(frozen).chain(self.background_due).filter(|until| *until > now).min()
     }
 
-    /// Nothing has happened for a while: the next step, with what goes wrong around it.
+    /// Handles a rest: injects its faults, then performs the next step.
     async fn settled(&mut self, part: EndPart) -> Move {
         let done = match self.step {
             0 => "the start".to_owned(),
@@ -147,7 +148,7 @@ impl ScheduleRun<'_> {
                 last.map(|step| step.shown()).unwrap_or_default()
             }
         };
-        // Whoever is not told of something because of a fault is not at rest, only waiting.
+        // An operator whose watch is held back by a fault is not at rest, only waiting.
         let rest = SettledEnd { is_judged: !self.is_watch_silent(), ..self.end_now(true) };
         self.record.rests.push(rest);
         let faults = self.visit(&format!("at rest after {done}"), PointKind::Settled, "");
@@ -205,7 +206,7 @@ impl ScheduleRun<'_> {
                 }
                 false
             }
-            // An object that came and went while the watch was silent was never there for the operator.
+            // If an object is created and deleted while the watch is silent, the operator never sees it.
             Fault::DeleteChild { .. } if self.is_watch_silent() => false,
             Fault::DeleteChild { object } => {
                 self.delete_child(object).await;
@@ -260,7 +261,7 @@ impl ScheduleRun<'_> {
         true
     }
 
-    /// Does a watch keep something back, or does one that expired wait before it begins again?
+    /// Returns whether a watch holds back events, or one that expired has not begun again.
     fn is_watch_silent(&self) -> bool {
         let is_held = |watch: &OpenWatch| watch.hold.is_some() && !watch.frames.is_empty();
         let is_open = |(process, resource): &(ProcessNumber, Arc<str>)| {
@@ -283,7 +284,7 @@ impl ScheduleRun<'_> {
         let is_accepted = self.options.acceptance.is_none_or(|acceptance| acceptance.accepts(part, &mut end));
         // Renewals of leases make long waits expensive.
         let tries_max = if self.uses_leases { 2 } else { END_QUIET.len() };
-        // Whoever has looked hundreds of times and written nothing will not.
+        // An operator that has looked hundreds of times without writing will not write.
         let has_looked = self.record.operations - self.operations_at_write > LOOKS_MAX;
         let is_last = is_late || tries + 1 >= tries_max || has_looked;
         if (is_failing || !is_accepted) && !is_last {
@@ -317,12 +318,13 @@ impl ScheduleRun<'_> {
             self.crash(number, None);
         }
         let rest = if self.uses_leases { self.options.rest.min(LEASE_REST) } else { self.options.rest };
+        self.operations_before_rest = self.record.operations;
         self.enter(Phase::Resting(Instant::now() + rest));
         Move::Again
     }
 
     fn end_now(&self, is_reached: bool) -> SettledEnd {
-        // Of several replicas the last word counts: whoever led before may have failed, and another has settled it since.
+        // Of several replicas the latest outcome counts: a former leader may have failed where its successor has succeeded.
         let mut last: BTreeMap<String, (u64, ReconcileOutcome)> = BTreeMap::new();
         for process in self.processes.iter().filter(|process| process.is_tested()) {
             for (object, outcome) in &process.journal().outcomes {
@@ -343,7 +345,16 @@ impl ScheduleRun<'_> {
             }
         }
         let (snapshot, outside) = (self.store.snapshot(), self.outside_text());
-        let (step, differences) = (self.step, None);
-        SettledEnd { step, snapshot, outside, is_judged: true, is_reached, failing, given_up, differences }
+        SettledEnd {
+            step: self.step,
+            snapshot,
+            history: self.server_history.hash(),
+            outside,
+            is_judged: true,
+            is_reached,
+            failing,
+            given_up,
+            differences: None,
+        }
     }
 }

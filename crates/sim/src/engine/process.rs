@@ -1,4 +1,4 @@
-//! A process of the operator: started, crashed, and listened to through its journal.
+//! A process of the operator: starts it, and follows its journal.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +15,10 @@ use super::parking::ProcessNumber;
 use super::process_clock::ProcessClock;
 use super::wire::Wire;
 
-/// What the journal of a process said last.
+/// The state of a process according to its journal.
 #[derive(Debug, Default)]
-pub(crate) struct JournalState {
-    /// What the last reconcile of each object came to, and its place in the order of all processes.
+pub(crate) struct JournalSummary {
+    /// The outcome of the last reconcile of each object, and its position among the outcomes of all processes.
     pub(crate) outcomes: BTreeMap<String, (u64, ReconcileOutcome)>,
     /// Counts the outcomes of all processes of a schedule.
     order: Arc<AtomicU64>,
@@ -28,7 +28,7 @@ pub(crate) struct JournalState {
     keeps_records: bool,
 }
 
-/// What a reconcile came to.
+/// The outcome of a reconcile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReconcileOutcome {
     Settled,
@@ -37,7 +37,7 @@ pub(crate) enum ReconcileOutcome {
     GivenUp(String),
 }
 
-impl JournalState {
+impl JournalSummary {
     fn note_outcome(&mut self, object: &Key, outcome: ReconcileOutcome) {
         let place = self.order.fetch_add(1, Ordering::Relaxed);
         self.outcomes.insert(object.to_string(), (place, outcome));
@@ -76,7 +76,7 @@ impl JournalState {
 pub(crate) enum ProcessRole {
     /// A replica of the operator under test.
     Tested(u32),
-    /// One of the surroundings, by its number.
+    /// An operator that runs beside it, by its number.
     Beside(usize),
 }
 
@@ -85,19 +85,19 @@ pub(crate) struct Process {
     pub(crate) number: ProcessNumber,
     pub(crate) role: ProcessRole,
     pub(crate) task: JoinHandle<Result<(), Error>>,
-    pub(crate) journal: Arc<Mutex<JournalState>>,
+    pub(crate) journal: Arc<Mutex<JournalSummary>>,
     /// Uids of objects this process was shown.
     pub(crate) known: HashSet<String>,
-    /// The revisions of objects in its caches, as far as its journal told.
+    /// The revisions of objects in its caches, according to its journal.
     pub(crate) cached: BTreeMap<String, Revision>,
     pub(crate) frozen_until: Option<Instant>,
-    /// Sets its clock, in schedules in which that happens.
+    /// Sets its clock, in schedules that do so.
     pub(crate) clock: Option<ProcessClock>,
     /// Its first lists show this state.
     pub(crate) old: Option<Revision>,
-    /// Only of this resource, where there is one.
+    /// If set, only lists of this resource show it.
     pub(crate) old_only: Option<String>,
-    /// Resources whose old state it was shown.
+    /// Resources of which it has been shown the old state.
     pub(crate) old_shown: HashSet<String>,
 }
 
@@ -110,7 +110,8 @@ impl Process {
         (keeps_records, order): (bool, Arc<AtomicU64>),
     ) -> Self {
         let operator = operator.time_and_chance(clock, entropy).without_admin().without_rights_review();
-        let journal = Arc::new(Mutex::new(JournalState { order, keeps_records, ..JournalState::default() }));
+        let journal =
+            Arc::new(Mutex::new(JournalSummary { order, keeps_records, ..JournalSummary::default() }));
         let listener = Arc::clone(&journal);
         operator.journal().fold(move |record| {
             listener.lock().unwrap_or_else(PoisonError::into_inner).observe(record);
@@ -133,16 +134,16 @@ impl Process {
         }
     }
 
-    pub(crate) fn journal(&self) -> MutexGuard<'_, JournalState> {
+    pub(crate) fn journal(&self) -> MutexGuard<'_, JournalSummary> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Is it the operator under test?
+    /// Returns whether it runs the operator under test.
     pub(crate) fn is_tested(&self) -> bool {
         matches!(self.role, ProcessRole::Tested(_))
     }
 
-    /// Does it stand still?
+    /// Returns whether it is frozen.
     pub(crate) fn is_frozen(&self, now: Instant) -> bool {
         self.frozen_until.is_some_and(|until| now < until)
     }

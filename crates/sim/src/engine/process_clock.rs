@@ -15,7 +15,7 @@ pub(crate) struct ProcessClock {
 }
 
 impl ProcessClock {
-    /// Takes one that nobody uses.
+    /// Takes an unused clock.
     pub(crate) fn take() -> Self {
         let unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner).pop();
         Self { adjustment: unused.unwrap_or_else(|| Box::leak(Box::default())) }
@@ -26,7 +26,7 @@ impl ProcessClock {
         right.adjustable(self.adjustment)
     }
 
-    /// Sets the clock forward by so many seconds, or back.
+    /// Sets the clock forward, or back if negative, by this many seconds.
     pub(crate) fn jump(&self, seconds: i64) {
         self.adjustment.jump(seconds);
     }

@@ -11,7 +11,7 @@ use homeostat_store::{Event, Snapshot};
 use super::parking::ProcessNumber;
 use crate::alarm::Alarm;
 
-/// What can be disturbed.
+/// A kind of point at which faults can be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PointKind {
     Read,
@@ -24,18 +24,18 @@ pub(crate) enum PointKind {
     Frame,
     OutsideRead,
     OutsideWrite,
-    /// Nothing moves; the user's next step, or the end, comes next.
+    /// Everything is at rest; the user's next step, or the end, comes next.
     Settled,
 }
 
-/// A place in a schedule, by a name that is the same in similar schedules.
+/// A point in a schedule, with a name that is the same in similar schedules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Point {
     pub(crate) address: Arc<str>,
     pub(crate) kind: PointKind,
     /// The object or resource concerned.
     pub(crate) object: Arc<str>,
-    /// Steps of the user that were done before.
+    /// The number of steps the user had done before.
     pub(crate) step: usize,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Point {
 pub(crate) enum Actor {
     Operator(ProcessNumber),
     User,
-    /// An operator of the surroundings.
+    /// An operator that runs beside the one under test.
     Beside,
     /// Garbage collection, namespaces.
     Server,
@@ -74,13 +74,13 @@ pub(crate) struct Change {
     pub(crate) event: Arc<Event>,
     /// The state after it.
     pub(crate) after: Snapshot,
-    /// For a change by the operator: has this process ever been shown this very object?
+    /// For a change by the operator: whether this process has ever seen this very object.
     pub(crate) is_known: bool,
     /// For a change by the operator: another replica wrote the object last, and no lease has changed hands since.
     pub(crate) has_two_writers: bool,
     /// It went through a subresource of this name.
     pub(crate) subresource: Option<Arc<str>>,
-    /// The writer made sure that it wrote the very object it had read: by uid or resourceVersion.
+    /// The write was conditional on the uid or resourceVersion of the object that was read.
     pub(crate) is_guarded: bool,
 }
 
@@ -92,6 +92,8 @@ pub(crate) struct ForeignMark {
     /// `annotation`, `label` or `condition`.
     pub(crate) what: &'static str,
     pub(crate) mark: String,
+    /// It is in a list that an apply replaces as a whole.
+    pub(crate) is_in_atomic_list: bool,
 }
 
 /// A line of the timeline.
@@ -108,19 +110,21 @@ pub(crate) struct TimelineLine {
 /// The end of a part of the scenario.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SettledEnd {
-    /// Steps of the user that were done.
+    /// The number of steps the user had done.
     pub(crate) step: usize,
     pub(crate) snapshot: Snapshot,
+    /// Identifies everything that led to the snapshot, in all schedules.
+    pub(crate) history: u128,
     pub(crate) outside: String,
-    /// Did the schedule come this way? One in which the user deletes everything early has no end before that.
+    /// Whether the schedule reached this end. If the user deletes everything early, the scenario has no end of its own.
     pub(crate) is_judged: bool,
-    /// Did it come to rest, as expected?
+    /// Whether it came to rest in time.
     pub(crate) is_reached: bool,
     /// What the operator was still failing at: object and error.
     pub(crate) failing: BTreeMap<String, String>,
     /// How it differs from the expected end, if there is one.
     pub(crate) differences: Option<Vec<(String, String)>>,
-    /// Objects among them that it has given up until they change, as it should with a spec that makes no sense.
+    /// Failing objects that are not retried until they change, as is right for an invalid spec.
     pub(crate) given_up: BTreeSet<String>,
 }
 
@@ -137,29 +141,41 @@ pub(crate) struct RunRecord {
     pub(crate) cleanup_end: SettledEnd,
     /// States at which the schedule was at rest between the steps.
     pub(crate) rests: Vec<SettledEnd>,
-    /// Deviations that took place, by their place in the plan.
+    /// The server refused a given object that came late, because there was another of its name: the schedule is about other objects
+    /// than the reference, and its end cannot be compared.
+    pub(crate) is_given_refused: bool,
+    /// The deviations that took place, by their index in the plan.
     pub(crate) taken: BTreeSet<usize>,
-    /// What the operator asked for, as rules of a role say it: verb, group, resource with subresource, namespace.
+    /// The rights the operator used, in the terms of a role: verb, group, resource with subresource, namespace.
     pub(crate) rights: BTreeSet<(String, String, String, String)>,
     /// Marks that a foreign writer left.
     pub(crate) foreign_marks: Vec<ForeignMark>,
     /// Writes of the operator that changed something while it should have been at rest.
     pub(crate) writes_at_rest: Vec<String>,
-    /// Those that changed nothing, or were refused, and how often each was asked for.
+    /// Writes at rest that changed nothing or were refused, and how often each was requested.
     pub(crate) vain_writes_at_rest: BTreeMap<String, u32>,
-    /// Writes of processes that do not lead: the object, and what to say.
+    /// Writes by processes that are not the leader: the object, and a description.
     pub(crate) deposed_writes: Vec<(String, String)>,
-    /// Reads of the world outside while everything was at rest: whoever polls is expected to repair what drifts.
+    /// Reads of the outside API at rest: an operator that polls is expected to repair drift.
     pub(crate) outside_reads_at_rest: u64,
     /// Hash of everything that happened, in order.
     pub(crate) hash: u64,
     /// How long a call that the simulator does not own blocked the thread, in real time.
     pub(crate) blocked: std::time::Duration,
-    /// What the operator was told before the longest of such calls, if the timeline is written.
+    /// The last line of the timeline before the longest such call, if the timeline is written.
     pub(crate) blocked_after: Option<String>,
-    /// States not seen before count as progress of the exploration.
+    /// Hashes of the states that were reached: new ones guide the exploration.
     pub(crate) fingerprints: Vec<u64>,
     pub(crate) operations: u64,
+    /// Those of the long rest.
+    pub(crate) operations_at_rest: u64,
+}
+
+impl RunRecord {
+    /// Returns the number of operations apart from the long rest.
+    pub(crate) fn operations_at_work(&self) -> u64 {
+        self.operations - self.operations_at_rest
+    }
 }
 
 /// Virtual time, as `1.250s` or `3h 2m`.

@@ -1,4 +1,4 @@
-//! The loop of a schedule: wait until nothing can run, let one thing happen, again.
+//! The loop of a schedule: waits until nothing can run, lets one thing happen, and repeats.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,15 +14,16 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::answer_memory::{AnswerMemory, ServerHistory};
 use super::blocked::{BLOCKED_MIN, ThreadTimes};
 use super::calls::WaitingCall;
-use super::idle::Idle;
+use super::idle_signal::IdleSignal;
 use super::parking::{ApiCall, Parking, ProcessNumber};
 use super::phases::{Move, Phase};
 use super::process::{Process, ProcessRole};
 use super::record::{RunRecord, SettledEnd};
 use super::setup::{OutsideInstance, Setup, Template};
-use super::watches::OpenWatch;
+use super::watch_streams::OpenWatch;
 use super::wire::StartAnswers;
 use crate::alarm::Alarm;
 use crate::fault::Fault;
@@ -32,23 +33,27 @@ use crate::trace::Deviation;
 pub(super) const REAL_IO: &str =
     "give what is outside the cluster to the simulator with Simulation::with_outside, as a twin in memory";
 
-const HOT_LOOP: &str = "a write of the operator brings about its next run: write only what differs, and leave out times and \
-                        counters; or two writers undo each other: let one own each field";
+const HOT_LOOP: &str = "a write by the operator triggers its own next run: write only what differs, without times and counters; \
+                        or two writers undo each other's changes: let one writer own each field";
 
-/// No schedule goes on for longer than this, however slowly: three hours of several operations a second.
+/// The maximum number of operations in a schedule: three hours of several operations a second.
 const OPERATIONS_TOTAL_MAX: u64 = 40_000;
+
+/// Keeps the random numbers of schedules apart that start from different states. It is not the step of the generator itself:
+/// with that one, a schedule would draw the numbers of its template again, and two objects would get one uid.
+const SEED_STRIDE: u64 = 0xd1b5_4a32_d192_ed03;
 
 /// When schedules begin.
 const BEGINNING: i64 = 1_800_000_000;
 
 /// Which part of the scenario has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum EndPart {
     Scenario,
     Cleanup,
 }
 
-/// Says whether an end is the one to wait for. A schedule waits longer for one that is not.
+/// Decides whether an end is the expected one. A schedule keeps waiting while it is not.
 pub(crate) trait Acceptance: Sync {
     fn accepts(&self, part: EndPart, end: &mut SettledEnd) -> bool;
 }
@@ -92,7 +97,7 @@ pub(crate) struct ScheduleRun<'a> {
     pub(crate) clock: Clock,
     pub(crate) started: Instant,
     pub(crate) parking: Arc<Parking>,
-    pub(crate) idle: Arc<Idle>,
+    pub(crate) idle: Arc<IdleSignal>,
     pub(crate) outside: Option<OutsideInstance>,
     pub(crate) calls: Vec<WaitingCall>,
     /// Calls that are never disturbed.
@@ -121,6 +126,8 @@ pub(crate) struct ScheduleRun<'a> {
     pub(crate) writes_since_step: u64,
     /// Operations when something was last written.
     pub(crate) operations_at_write: u64,
+    /// Operations when the long rest began.
+    pub(crate) operations_before_rest: u64,
     /// When the server does the next piece of its own work.
     pub(crate) background_due: Option<Instant>,
     /// Changes up to here were noted.
@@ -141,6 +148,7 @@ pub(crate) struct ScheduleRun<'a> {
     pub(crate) postponed: Option<usize>,
     /// Answers to add to those of the template.
     pub(crate) start_answers: StartAnswers,
+    pub(crate) server_history: ServerHistory,
     pub(crate) hasher: Xxh3,
     pub(crate) record: RunRecord,
 }
@@ -157,7 +165,14 @@ pub(crate) fn boot(seed: u64) -> Template {
         background.observe_store();
         while background.step().await {}
         let snapshot = store.snapshot();
-        Template { server, background, born: snapshot.revision(), snapshot, start_answers: Arc::default() }
+        Template {
+            server,
+            background,
+            born: snapshot.revision(),
+            snapshot,
+            start_answers: Arc::default(),
+            answers: AnswerMemory::default(),
+        }
     })
 }
 
@@ -180,7 +195,7 @@ pub(crate) fn run_to_end(
     template: &Template,
     options: &RunOptions<'_>,
 ) -> (RunRecord, Template) {
-    let idle = Arc::new(Idle::default());
+    let idle = Arc::new(IdleSignal::default());
     let has_threads = Arc::new(AtomicBool::new(false));
     let (hook, threads) = (Arc::clone(&idle), Arc::clone(&has_threads));
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -198,21 +213,28 @@ pub(crate) fn run_to_end(
     }));
     record.blocked = times.map(|times| times.blocked_since()).unwrap_or_default();
     if has_threads.load(Ordering::Relaxed) {
-        let text = "the operator uses threads (spawn_blocking, tokio::fs, the resolution of a host name): a schedule with \
-                    them does not repeat";
+        let text = "the operator uses threads (spawn_blocking, tokio::fs, resolving a host name), so its schedules cannot be \
+                    repeated";
         record.alarms.push(Alarm::new("deterministic", "operator", text.to_owned()).hint(REAL_IO));
     }
     (record, template)
 }
 
 impl<'a> ScheduleRun<'a> {
-    fn new(setup: &'a Setup, template: &'a Template, options: &'a RunOptions<'a>, idle: Arc<Idle>) -> Self {
+    fn new(
+        setup: &'a Setup,
+        template: &'a Template,
+        options: &'a RunOptions<'a>,
+        idle: Arc<IdleSignal>,
+    ) -> Self {
         let clock = Clock::virtual_from(beginning(options.seed));
         let store = Arc::new(Memory::holding(template.snapshot.clone(), clock, Limits::default()));
-        let entropy = Entropy::seeded(options.seed);
+        // Not the seed alone: objects of the template got their uids from it, and new ones must not get the same.
+        let start = template.snapshot.revision();
+        let entropy = Entropy::seeded(options.seed ^ start.get().wrapping_mul(SEED_STRIDE));
         let (server, background) = template
             .server
-            .fork(&template.background, store.clone(), clock, entropy)
+            .fork(&template.background, store.clone(), clock, entropy.clone())
             .expect("a copy begins with its own revision");
         let now = Instant::now();
         let postponed = options.plan.iter().find_map(|deviation| match deviation.fault {
@@ -250,6 +272,7 @@ impl<'a> ScheduleRun<'a> {
             minute: (now, 0),
             writes_since_step: 0,
             operations_at_write: 0,
+            operations_before_rest: 0,
             background_due: None,
             phase: Phase::Steps(EndPart::Scenario),
             phase_since: now,
@@ -262,6 +285,7 @@ impl<'a> ScheduleRun<'a> {
             is_down: false,
             postponed,
             start_answers: StartAnswers::new(),
+            server_history: ServerHistory::new(options.seed, start, entropy),
             hasher: Xxh3::new(),
             record: RunRecord::default(),
         }
@@ -309,7 +333,7 @@ impl<'a> ScheduleRun<'a> {
         }
     }
 
-    /// Are there more operations in a minute of virtual time, or more writes since the last step of the user, than can be right?
+    /// Returns whether there are too many operations in a minute of virtual time, or too many writes since the user's last step.
     fn is_hot_loop(&mut self) -> bool {
         let operations = self.record.operations;
         if self.minute.0.elapsed() >= Duration::from_secs(60) {
@@ -323,16 +347,18 @@ impl<'a> ScheduleRun<'a> {
         }
         let last = self.record.points.last().map(|point| point.address.to_string()).unwrap_or_default();
         let text = if is_restless {
-            format!("{} writes and no end, the last is \"{last}\"", self.writes_since_step)
+            format!("{} writes without coming to rest; the last is \"{last}\"", self.writes_since_step)
         } else {
             let (count, seconds) = (operations - before, since.elapsed().as_secs());
-            format!("{count} operations in {seconds}s of virtual time and no end, the last is \"{last}\"")
+            format!(
+                "{count} operations in {seconds}s of virtual time without coming to rest; the last is \"{last}\""
+            )
         };
         self.record.alarms.push(Alarm::new("hot loop", "operator", text).hint(HOT_LOOP));
         true
     }
 
-    /// Lets virtual time pass until a call or an event comes, or the time is there.
+    /// Lets virtual time pass until a call or an event arrives, or until the given time.
     async fn wait(&mut self, until: Instant) {
         let mut sleep = Box::pin(tokio::time::sleep_until(until));
         let parking = Arc::clone(&self.parking);
@@ -356,7 +382,7 @@ impl<'a> ScheduleRun<'a> {
             Some(Err(error)) => error.to_string(),
             None => "it ended".to_owned(),
         };
-        let text = format!("the operator ended by itself: {message}");
+        let text = format!("the operator exited on its own: {message}");
         self.record.alarms.push(Alarm::new("no panic", "operator", text));
         true
     }
@@ -379,6 +405,7 @@ impl<'a> ScheduleRun<'a> {
             snapshot: self.store.snapshot(),
             born: self.template.born,
             start_answers,
+            answers: AnswerMemory::default(),
         };
         (self.record, template)
     }
@@ -397,5 +424,29 @@ impl<'a> ScheduleRun<'a> {
 
     pub(crate) fn outside_text(&self) -> String {
         self.outside.as_ref().map(|outside| (outside.describe)()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The numbers that a server draws first, as many as a scenario needs.
+    fn numbers(seed: u64) -> BTreeSet<u64> {
+        let entropy = Entropy::seeded(seed);
+        (0..1000).map(|_| entropy.below(u64::MAX)).collect()
+    }
+
+    #[test]
+    fn a_schedule_draws_no_number_of_its_template() {
+        for seed in [0, 1, 7] {
+            let of_template = numbers(seed);
+            for start in 1..50_u64 {
+                let of_schedule = numbers(seed ^ start.wrapping_mul(SEED_STRIDE));
+                assert!(of_template.is_disjoint(&of_schedule), "seed {seed}, revision {start}");
+            }
+        }
     }
 }

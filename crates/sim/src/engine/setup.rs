@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tower::Service;
 
+use super::answer_memory::AnswerMemory;
 use super::parking::{Parking, ProcessNumber};
 use super::run::{RunExtent, RunOptions, run_to_end};
 use super::wire::StartAnswers;
@@ -23,7 +24,7 @@ use crate::cluster::Cluster;
 use crate::state::StartState;
 use crate::step::{Step, StepAction};
 
-/// What a new process of the operator is given.
+/// The parts that a new process of the operator is given.
 pub(crate) struct ProcessStart {
     pub(crate) process: ProcessNumber,
     pub(crate) parking: Arc<Parking>,
@@ -34,7 +35,7 @@ pub(crate) struct ProcessStart {
 pub(crate) struct OutsideInstance {
     pub(crate) twin: Arc<dyn Any + Send + Sync>,
     pub(crate) describe: Arc<dyn Fn() -> String + Send + Sync>,
-    /// Undoes so many changes.
+    /// Undoes this many changes.
     pub(crate) drift: Arc<dyn Fn(usize) + Send + Sync>,
 }
 
@@ -47,18 +48,19 @@ pub(crate) struct Template {
     pub(crate) server: ApiServer,
     pub(crate) background: BackgroundWorker,
     pub(crate) snapshot: Snapshot,
-    /// What a new cluster has was written up to here.
+    /// The revision up to which a new cluster writes its own objects.
     pub(crate) born: Revision,
     pub(crate) start_answers: Arc<StartAnswers>,
+    pub(crate) answers: AnswerMemory,
 }
 
 impl Template {
-    /// What states are compared with.
+    /// Returns the state with which others are compared.
     pub(crate) fn start(&self) -> StartState<'_> {
         StartState { snapshot: &self.snapshot, born: self.born }
     }
 
-    /// The same state with some more RBAC objects.
+    /// Returns the same state with additional RBAC objects.
     pub(crate) fn with_objects(&self, objects: &[(&str, Value)]) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         let runtime = runtime.expect("a runtime without I/O needs nothing from the system");
@@ -87,6 +89,7 @@ impl Template {
                 snapshot,
                 born: self.born,
                 start_answers: Arc::clone(&self.start_answers),
+                answers: AnswerMemory::default(),
             }
         })
     }
@@ -102,11 +105,11 @@ pub(crate) struct Setup {
     pub(crate) always: Vec<Condition>,
     pub(crate) eventually: Vec<Condition>,
     pub(crate) replicas: u32,
-    /// Operators that belong to the surroundings, and are never disturbed.
+    /// Operators that run beside the one under test, without faults.
     pub(crate) beside: Vec<MakeOperator>,
     pub(crate) seed: u64,
     pub(crate) template: Arc<Template>,
-    /// The same with the given objects.
+    /// The state with the given objects.
     pub(crate) with_givens: Arc<Template>,
 }
 
@@ -119,12 +122,12 @@ impl Setup {
         }
     }
 
-    /// Makes the given objects, which most schedules start with.
+    /// Creates the given objects, with which most schedules start.
     pub(crate) fn with_givens_made(self) -> Self {
         self.try_with_givens_made().unwrap_or_else(|why| panic!("a given object cannot be made: {why}"))
     }
 
-    /// The same; tells why where the server refuses one.
+    /// Creates the given objects; returns the reason if the server refuses one.
     pub(crate) fn try_with_givens_made(self) -> Result<Self, String> {
         let with_givens = Arc::new(self.run_part(RunExtent::Givens)?);
         Ok(Self { with_givens, ..self })
@@ -193,7 +196,7 @@ impl Setup {
         if is_needed { None } else { Some(shorter) }
     }
 
-    /// The same without all of these, by their numbers, counted from 1.
+    /// Returns the scenario without these given objects and steps, by number, counted from 1.
     pub(crate) fn without_all(self, skipped: &[usize]) -> Self {
         if skipped.is_empty() {
             return self;
@@ -210,18 +213,18 @@ impl Setup {
         shorter.with_givens_made()
     }
 
-    /// The step that comes after so many others; clean-up counts on after the user's own.
+    /// Returns the step after this many others; the steps of the clean-up follow the user's own.
     pub(crate) fn step(&self, done: usize) -> Option<Step> {
         let own = self.steps.get(done).cloned();
         own.or_else(|| self.cleanup().get(done.checked_sub(self.steps.len())?).cloned())
     }
 
-    /// How many there are with the clean-up.
+    /// Returns the number of steps, including the clean-up.
     pub(crate) fn all_steps(&self) -> usize {
         self.steps.len() + self.cleanup().len()
     }
 
-    /// Deletes whatever the user made and did not delete, the last first.
+    /// Returns the steps that delete whatever the user created and did not delete, the last first.
     pub(crate) fn cleanup(&self) -> Vec<Step> {
         let mut roots: Vec<Step> = Vec::new();
         for step in self.givens.iter().chain(&self.steps) {

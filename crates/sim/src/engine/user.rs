@@ -12,8 +12,17 @@ use crate::step::{Step, StepAction};
 /// How often the user tries a step that the server refuses.
 const REFUSALS_MAX: u32 = 4;
 
+/// How a schema declares conditions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ConditionsList {
+    /// A map by type: each condition has its own writer.
+    Map,
+    /// A plain list: an apply replaces it, while other writers must keep what they find.
+    Atomic,
+}
+
 impl ScheduleRun<'_> {
-    /// Creates what is there from the start.
+    /// Creates the given objects.
     pub(crate) async fn create_givens(&mut self) {
         for (at, step) in self.setup.givens.iter().enumerate() {
             if Some(at) != self.postponed {
@@ -21,7 +30,7 @@ impl ScheduleRun<'_> {
             }
         }
         while self.background.step().await {}
-        self.note_changes(&super::notes::Author::plain(Actor::Server));
+        self.note_changes(&super::notes::WriteAttribution::plain(Actor::Server));
     }
 
     /// Does the user's next step, if there is one.
@@ -29,7 +38,7 @@ impl ScheduleRun<'_> {
         let Some(step) = self.order.get(self.step).and_then(|number| self.setup.step(*number)) else {
             return false;
         };
-        // What is created last can be neither edited nor deleted before.
+        // An object that is created last can be neither edited nor deleted before that.
         let postponed = self.postponed.and_then(|given| self.setup.givens.get(given));
         if postponed.is_some_and(|given| given.object() == step.object()) {
             return false;
@@ -39,7 +48,7 @@ impl ScheduleRun<'_> {
         let is_done = self.perform_step(&step).await;
         self.note_activity();
         self.refusals = if is_done { 0 } else { self.refusals + 1 };
-        // With faults, what a step needs may not be there yet, or not be gone yet: the user tries again at the next rest.
+        // With faults, an object that a step needs may not exist yet, or still exist: the user tries again at the next rest.
         if is_done || self.refusals > REFUSALS_MAX || self.options.plan.is_empty() {
             self.step_revisions.push(before);
             self.step += 1;
@@ -48,12 +57,13 @@ impl ScheduleRun<'_> {
         true
     }
 
-    /// Creates a given object late.
+    /// Creates a given object late. The operator may rightly have taken its name in the meantime.
     pub(crate) async fn perform_postponed(&mut self, step: &Step) {
-        self.perform_step(step).await;
+        let is_done = self.perform_step(step).await;
+        self.record.is_given_refused |= !is_done;
     }
 
-    /// Returns whether the server did as asked, or need not have.
+    /// Performs a step; returns whether it succeeded or may be skipped.
     async fn perform_step(&mut self, step: &Step) -> bool {
         let path = step.resource.path(&step.namespace, Some(&step.name));
         let (code, answer) = match &step.action {
@@ -77,7 +87,7 @@ impl ScheduleRun<'_> {
             let refusal = if code.is_success() { String::new() } else { format!(" (refused: {code})") };
             format!("{}{refusal}", step.shown())
         });
-        // Without faults every step must be possible; with them an object may not be there (any more).
+        // Without faults every step must succeed; with faults an object may be missing.
         let is_gone = step.is_delete() && code == StatusCode::NOT_FOUND;
         if !code.is_success() && !is_gone && !step.may_be_refused && self.options.plan.is_empty() {
             let why = answer["message"].as_str().unwrap_or_default();
@@ -87,7 +97,7 @@ impl ScheduleRun<'_> {
         code.is_success() || is_gone || step.may_be_refused
     }
 
-    /// Somebody writes an annotation, a label and a condition into an object, as tools and people do. Nothing happens when it
+    /// Writes an annotation, a label and a condition of a foreign writer into an object. Does nothing if the object
     /// does not exist.
     pub(crate) async fn write_foreign_mark(&mut self, path: &str) {
         let (code, stored) = self.ask(Actor::Foreign, Method::GET, path, None).await;
@@ -112,17 +122,19 @@ impl ScheduleRun<'_> {
                 uid: uid.clone(),
                 what,
                 mark,
+                is_in_atomic_list: false,
             });
         }
         self.write_foreign_condition(path, &stored).await;
     }
 
-    /// Somebody reports a condition of its own, where the object has a status and its conditions are a map of several writers.
+    /// Adds a condition of another writer to an object that has a status with conditions in the common form.
     async fn write_foreign_condition(&mut self, path: &str, stored: &Value) {
         let has_status = stored["status"].as_object().is_some_and(|status| !status.is_empty());
-        if !has_status || !self.has_shared_conditions(stored) {
+        if !has_status {
             return;
         }
+        let Some(list) = self.conditions_list(stored) else { return };
         let mark = format!("{FOREIGN_MARK}-condition-{}", self.record.foreign_marks.len() + 1);
         let now = self.clock.now().to_string();
         let condition = json!({"type": &mark, "status": "True", "reason": "Simulated", "message": "",
@@ -135,16 +147,23 @@ impl ScheduleRun<'_> {
         if code.is_success() && answer["status"].to_string().contains(&mark) {
             self.tell("somebody", true, || format!("adds the condition {mark} to {path}"));
             let uid = stored["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-            let mark = ForeignMark { path: path.to_owned(), uid, what: "condition", mark };
-            self.record.foreign_marks.push(mark);
+            let is_in_atomic_list = list == ConditionsList::Atomic;
+            let path = path.to_owned();
+            self.record.foreign_marks.push(ForeignMark {
+                path,
+                uid,
+                what: "condition",
+                mark,
+                is_in_atomic_list,
+            });
         }
     }
 
-    /// Are the conditions of this object declared as a map by type? A plain list belongs to one writer, who may replace it.
-    fn has_shared_conditions(&self, object: &Value) -> bool {
+    /// Returns how the schema of this object declares its conditions; `None` if they are not in the common form.
+    fn conditions_list(&self, object: &Value) -> Option<ConditionsList> {
         let version = object["apiVersion"].as_str().unwrap_or_default();
         let Some((group, version)) = version.split_once('/').filter(|(group, _)| group.contains('.')) else {
-            return true;
+            return Some(ConditionsList::Map);
         };
         let snapshot = homeostat_store::Store::snapshot(&*self.store);
         let definitions =
@@ -154,16 +173,23 @@ impl ScheduleRun<'_> {
         });
         let mut definitions =
             definitions.filter(|definition| definition["spec"]["names"]["kind"] == object["kind"]);
-        let Some(definition) = definitions.next() else { return group.ends_with(".k8s.io") };
+        let Some(definition) = definitions.next() else {
+            return group.ends_with(".k8s.io").then_some(ConditionsList::Map);
+        };
         let versions = definition["spec"]["versions"].as_array();
-        let served = versions.into_iter().flatten().find(|one| one["name"] == version);
-        let conditions = served.map(|served| {
-            &served["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"]
-        });
-        conditions.is_some_and(|conditions| conditions["x-kubernetes-list-type"] == "map")
+        let served = versions.into_iter().flatten().find(|one| one["name"] == version)?;
+        let status = &served["schema"]["openAPIV3Schema"]["properties"]["status"];
+        let conditions = &status["properties"]["conditions"];
+        if conditions["x-kubernetes-list-type"] == "map" {
+            return Some(ConditionsList::Map);
+        }
+        let fields = conditions["items"]["properties"].as_object()?;
+        let is_common =
+            ["type", "status", "reason", "lastTransitionTime"].map(|name| fields.contains_key(name));
+        (is_common == [true; 4]).then_some(ConditionsList::Atomic)
     }
 
-    /// Somebody deletes an object that the operator made.
+    /// Deletes an object that the operator created, as somebody else.
     pub(crate) async fn delete_child(&mut self, object: &str) {
         let snapshot = homeostat_store::Store::snapshot(&*self.store);
         if let Some(path) = path_of_shown(&snapshot, object) {

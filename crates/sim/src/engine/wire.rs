@@ -1,4 +1,4 @@
-//! The way from an operator to the API server: a tower service that parks every request.
+//! The connection from an operator to the API server: a tower service that parks every request.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -36,7 +36,7 @@ pub(crate) fn start_question(request: &Request<Bytes>) -> Option<u64> {
 pub(crate) struct Wire {
     pub(crate) process: ProcessNumber,
     pub(crate) parking: Arc<Parking>,
-    /// What is known already; nobody needs to be asked for it.
+    /// Answers that are already known.
     pub(crate) start_answers: Arc<StartAnswers>,
 }
 
@@ -63,7 +63,7 @@ impl tower::Service<Request<Body>> for Wire {
             parking.park(ParkedCall { process, work: ParkedWork::Api(ApiCall { request, answer }) });
             match answered.await {
                 Ok(answer) => answer,
-                // Its process crashed: what still runs of it gets no answer any more.
+                // Its process crashed: tasks that still run get no answer.
                 Err(_) => std::future::pending().await,
             }
         })

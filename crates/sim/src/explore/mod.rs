@@ -12,28 +12,30 @@ mod singles;
 mod workers;
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use homeostat_core::Clock;
+use homeostat_runtime::kind::DecodedObjects;
 use jiff::Timestamp;
 
 use crate::alarm::Alarm;
 use crate::engine::{Acceptance, Point, RunExtent, RunOptions, RunRecord, Setup, run_schedule};
-use crate::oracle::{self, Reference, SameEnd, WantedEnd};
+use crate::oracle::{self, ReferenceRun, SameEnd, WantedEnd};
 use crate::rights::{self, Right};
 use crate::trace::Deviation;
 
-/// Schedules that are run together. Nothing is decided in between.
+/// The number of schedules that are run before the next decision.
 const BATCH: usize = 128;
 
 /// How long an operator must be quiet at the end of the reference.
 const REST: Duration = Duration::from_secs(24 * 3600);
 
-/// Operations of the reference in a minute of virtual time.
+/// The maximum number of operations of the reference in a minute of virtual time.
 const REFERENCE_OPERATIONS_MAX: u64 = 1_000;
 
-/// Operations in a minute that are never too many, and how many times those of the whole reference are.
+/// The maximum number of operations in a minute of other schedules: this many, or this multiple of all
+/// operations of the reference before and after its rest.
 const OPERATIONS_MIN: u64 = 800;
 const OPERATIONS_FACTOR: u64 = 30;
 
@@ -65,30 +67,33 @@ pub(crate) struct Judged {
     pub(crate) fingerprints: Vec<u64>,
     pub(crate) rights: BTreeSet<Right>,
     pub(crate) alarms: Vec<Alarm>,
-    /// Of everything that happened.
+    /// A hash of everything that happened.
     pub(crate) hash: u64,
-    /// Did every deviation take place?
+    /// Whether every deviation took place.
     pub(crate) is_taken: bool,
 }
 
 /// Runs and judges schedules of one setup.
 pub(crate) struct Explorer<'a> {
     pub(crate) setup: &'a Setup,
-    pub(crate) reference: Reference,
+    pub(crate) reference: ReferenceRun,
     budget: Budget,
     began: Timestamp,
     /// Schedules that were run.
     pub(crate) schedules: u64,
     pub(crate) seen: HashSet<u64>,
     pub(crate) rights: BTreeSet<Right>,
-    /// Of all schedules so far, in order.
+    /// A hash of all schedules so far, in order.
     pub(crate) hash: u64,
-    /// Are the states of schedules wanted? Reading every change of each takes its time.
+    /// Whether fingerprints of states are computed, which needs every change to be parsed.
     has_fingerprints: bool,
+    /// One for each thread that has run schedules.
+    decoded: Mutex<Vec<DecodedObjects>>,
 }
 
-/// Runs the schedule in which nothing goes wrong, twice, with different time and chance.
-pub(crate) fn run_reference(setup: &Setup) -> Reference {
+/// Runs the schedule without faults twice, with different times and random numbers. After the first the operator must be quiet for
+/// this long.
+fn run_reference(setup: &Setup, rest: Duration) -> ReferenceRun {
     let wanted = WantedEnd(setup);
     let options = |seed: u64, rest: Duration| RunOptions {
         plan: &[],
@@ -101,19 +106,40 @@ pub(crate) fn run_reference(setup: &Setup) -> Reference {
         extent: RunExtent::Whole,
         identity: None,
     };
-    let first = run_schedule(setup, &options(setup.seed, REST));
+    let first = run_schedule(setup, &options(setup.seed, rest));
     let second = run_schedule(setup, &options(setup.seed + 1, Duration::ZERO));
-    Reference::new(setup, first, &second)
+    ReferenceRun::new(setup, first, &second)
 }
 
 impl<'a> Explorer<'a> {
     pub(crate) fn new(setup: &'a Setup, budget: Budget) -> Self {
+        Self::with_rest(setup, budget, REST)
+    }
+
+    /// Creates an explorer for a single schedule with faults. Its reference lacks the long rest, which only a schedule without
+    /// faults is judged by, and which takes longer than everything else in it.
+    pub(crate) fn for_one_schedule(setup: &'a Setup) -> Self {
+        Self::with_rest(setup, Budget { schedules: 1, seconds: u64::MAX }, Duration::ZERO)
+    }
+
+    fn with_rest(setup: &'a Setup, budget: Budget, rest: Duration) -> Self {
         let began = Clock::system().now();
-        let reference = run_reference(setup);
+        let reference = run_reference(setup, rest);
         let rights = reference.record.rights.clone();
         let seen = reference.record.fingerprints.iter().copied().collect();
         let hash = reference.record.hash;
-        Self { setup, reference, budget, began, schedules: 2, seen, rights, hash, has_fingerprints: true }
+        Self {
+            setup,
+            reference,
+            budget,
+            began,
+            schedules: 2,
+            seen,
+            rights,
+            hash,
+            has_fingerprints: true,
+            decoded: Mutex::default(),
+        }
     }
 
     /// Looks for a failing schedule.
@@ -126,7 +152,7 @@ impl<'a> Explorer<'a> {
         if found.is_some() {
             return found;
         }
-        // Only chance is guided by states.
+        // Only random schedules are guided by states.
         self.has_fingerprints = false;
         let found = pairs::explore(self, &judged);
         self.has_fingerprints = true;
@@ -134,7 +160,7 @@ impl<'a> Explorer<'a> {
         found.or_else(|| self.judge_rights().map(|alarm| Found { deviations: Vec::new(), alarm }))
     }
 
-    /// Runs the undisturbed schedule under exactly the rights that were needed so far.
+    /// Runs the schedule without faults under exactly the rights that were needed so far.
     fn judge_rights(&mut self) -> Option<Alarm> {
         let limited = Setup {
             with_givens: Arc::new(rights::granted(&self.setup.with_givens, &self.rights)),
@@ -149,7 +175,7 @@ impl<'a> Explorer<'a> {
         oracle::judge_rights(self.setup, &self.reference, &record)
     }
 
-    /// Begins with the objects as they are after the last step.
+    /// Runs a schedule that begins with the objects as they are after the last step, and compares its end.
     fn judge_direct_path(&self) -> Option<Alarm> {
         let direct = self.setup.direct()?.try_with_givens_made().ok()?;
         let wanted = WantedEnd(&direct);
@@ -159,10 +185,11 @@ impl<'a> Explorer<'a> {
     }
 
     pub(crate) fn options<'b>(&self, plan: &'b [Deviation]) -> RunOptions<'b> {
-        // What is too much for the reference is too much for its repetition.
+        // A repetition of the reference has the same limit.
         let operations_max = match plan {
             [] => REFERENCE_OPERATIONS_MAX,
-            _ => OPERATIONS_MIN.max(self.reference.record.operations.saturating_mul(OPERATIONS_FACTOR)),
+            _ => OPERATIONS_MIN
+                .max(self.reference.record.operations_at_work().saturating_mul(OPERATIONS_FACTOR)),
         };
         RunOptions {
             plan,
@@ -194,7 +221,7 @@ impl<'a> Explorer<'a> {
         self.alarms_in(plan, &record)
     }
 
-    /// Runs and judges a schedule; where it has no deviations, the whole scenario is judged.
+    /// Runs and judges a schedule; without deviations, the whole scenario is judged.
     pub(crate) fn alarms_of_scenario(&self, plan: &[Deviation]) -> Vec<Alarm> {
         if !plan.is_empty() {
             return self.alarms_of(plan);
@@ -227,14 +254,14 @@ impl<'a> Explorer<'a> {
         Judged { deviations, points, fingerprints, rights, alarms, hash, is_taken }
     }
 
-    /// May more schedules be run?
+    /// Returns whether more schedules may be run.
     pub(crate) fn has_budget(&self) -> bool {
         let spent = Clock::system().now().duration_since(self.began);
         let is_late = u64::try_from(spent.as_secs()).unwrap_or_default() >= self.budget.seconds;
         self.schedules < self.budget.schedules && !is_late
     }
 
-    /// How many schedules the budget has left.
+    /// Returns the number of schedules that the budget has left.
     pub(crate) fn left(&self) -> u64 {
         self.budget.schedules.saturating_sub(self.schedules)
     }

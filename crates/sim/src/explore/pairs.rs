@@ -1,13 +1,13 @@
-//! Two faults, the second soon after the first.
+//! Pairs of faults, the second soon after the first.
 
 use super::faults::faults_at;
 use super::{Explorer, Found, Judged};
 use crate::trace::Deviation;
 
-/// Points after the first fault at which a second one is tried.
+/// The number of points after the first fault at which a second one is tried.
 const WINDOW: usize = 10;
 
-/// The share of what is left of the budget that pairs may take; chance gets the rest.
+/// The share of the remaining budget that pairs may use; random schedules get the rest.
 const SHARE: (u64, u64) = (2, 3);
 
 pub(super) fn explore(explorer: &mut Explorer<'_>, singles: &[Judged]) -> Option<Found> {
@@ -17,7 +17,7 @@ pub(super) fn explore(explorer: &mut Explorer<'_>, singles: &[Judged]) -> Option
     }
     let allowed = explorer.left() * SHARE.0 / SHARE.1;
     let allowed = usize::try_from(allowed).unwrap_or(usize::MAX).max(1);
-    // Spread evenly where there are too many, so that every first fault gets some.
+    // If there are too many, they are chosen evenly, so that every first fault gets some.
     let total = plans.len();
     let chosen: Vec<_> = if total <= allowed {
         plans

@@ -1,4 +1,4 @@
-//! Chance, guided: schedules that reached a state nobody reached before are changed further.
+//! Guided random schedules: those that reached a new state are mutated further.
 
 use homeostat_core::Entropy;
 
@@ -6,7 +6,7 @@ use super::faults::faults_at;
 use super::{BATCH, Explorer, Found, Judged};
 use crate::trace::Deviation;
 
-/// Faults in one schedule. More of them hide each other.
+/// The maximum number of faults in one schedule. More would hide each other.
 const FAULTS_MAX: usize = 5;
 
 pub(super) fn explore(explorer: &mut Explorer<'_>, singles: Vec<Judged>) -> Option<Found> {
@@ -35,7 +35,7 @@ fn keep_if_new(explorer: &mut Explorer<'_>, corpus: &mut Vec<Judged>, judged: Ju
     let mut state = 0_u64;
     let mut is_new = false;
     for fingerprint in &judged.fingerprints {
-        // What led to a state is part of it.
+        // A state includes what led to it.
         state = state.rotate_left(7) ^ fingerprint;
         is_new |= explorer.seen.insert(state);
     }

@@ -1,4 +1,4 @@
-//! The user's `always`: true after every single change.
+//! The user's `always` conditions hold after every single change.
 
 use crate::alarm::Alarm;
 use crate::cluster::Cluster;

@@ -1,15 +1,15 @@
-//! Everything comes to rest: nothing is written any more, and no object is left failing.
+//! Everything comes to rest: writes stop, and no object keeps failing.
 
-use super::{Reference, ReferenceEnd};
+use super::{ReferenceEnd, ReferenceRun};
 use crate::alarm::Alarm;
 use crate::engine::{RunRecord, SettledEnd};
 
 const LOOP_HINT: &str = "something changes in every run: a time, a random name, or two writers that undo each other; write \
                          only what differs, and let one writer own each field";
-const STUCK_HINT: &str = "the operator depends on something that is gone, or does not look for what a run before it left \
-                          half done; let each run start from what is there";
+const STUCK_HINT: &str = "the operator depends on something that is gone, or does not notice what an interrupted run left \
+                          behind; make each run start from the actual state";
 
-pub(super) fn judge(record: &RunRecord, reference: Option<&Reference>) -> Option<Alarm> {
+pub(super) fn judge(record: &RunRecord, reference: Option<&ReferenceRun>) -> Option<Alarm> {
     let ends = [
         (&record.scenario_end, reference.map(|reference| &reference.scenario), "the last step"),
         (&record.cleanup_end, reference.map(|reference| &reference.cleanup), "everything was deleted"),
@@ -37,7 +37,7 @@ fn judge_end(
         );
         return Some(Alarm::new("converges", &busy.unwrap_or_default(), text).hint(LOOP_HINT));
     }
-    // Without a fault, what is given up is the user's doing: a spec that makes no sense.
+    // Without a fault, the operator gives up only on a spec that makes no sense, which is the user's doing.
     let is_new = |object: &&String| match expected {
         Some(expected) => !expected.failing.contains(*object),
         None => !end.given_up.contains(*object),

@@ -1,10 +1,10 @@
-//! The user's `eventually`: true at rest after the last step, and not only for a moment.
+//! The user's `eventually` conditions hold at rest after the last step, and keep holding.
 
 use crate::alarm::Alarm;
 use crate::cluster::Cluster;
 use crate::engine::{RunRecord, SettledEnd, Setup};
 
-/// The first condition that an end does not meet.
+/// Returns the first condition that an end does not meet.
 pub(super) fn unmet(setup: &Setup, end: &SettledEnd) -> Option<usize> {
     let cluster = Cluster::new(end.snapshot.clone(), setup.template.born, end.outside.clone());
     setup.eventually.iter().position(|condition| !condition(&cluster))

@@ -1,5 +1,5 @@
-//! What workloads keep of their former templates, for a rollback: which ones there were depends on how fast the user was, and is
-//! no difference between two ends.
+//! Recognizes what workloads keep of former templates for a rollback. Which templates there were depends on how fast the user
+//! edited, so two ends may differ in them.
 
 use crate::state::CanonicalState;
 
@@ -10,13 +10,13 @@ const FIELDS: [&str; 3] = [
     "status.collisionCount",
 ];
 
-/// Is this difference from the expected state one of history?
+/// Returns whether a difference from the expected state concerns former templates only.
 pub(super) fn is_history(expected: &CanonicalState, object: &str, text: &str) -> bool {
     let is_field = FIELDS.iter().any(|field| text.starts_with(field));
     is_field || object.starts_with("controllerrevisions.apps ") || is_former_set(expected, object)
 }
 
-/// Is it a ReplicaSet that a Deployment keeps without Pods?
+/// Returns whether the object is a ReplicaSet that a Deployment keeps without Pods.
 fn is_former_set(expected: &CanonicalState, object: &str) -> bool {
     let Some(set) = expected.get(object) else { return false };
     let owner = &set["metadata"]["ownerReferences"][0]["kind"];

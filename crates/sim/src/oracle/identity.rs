@@ -1,20 +1,20 @@
-//! Nothing is deleted, and no status written, that this process has never been shown: another object may have taken the
-//! name meanwhile.
+//! A process deletes, and writes the status of, only objects that it has seen: another object may have taken over the name
+//! in the meantime.
 
-use super::Reference;
+use super::ReferenceRun;
 use super::justified::is_there;
 use crate::alarm::Alarm;
 use crate::engine::{Actor, RunRecord};
 use crate::state::shown_key;
 
-const HINT: &str = "an object of the same name took its place: send the uid you read as a precondition";
+const HINT: &str = "another object of the same name took its place: send the uid you read as a precondition";
 
-pub(super) fn judge(reference: &Reference, record: &RunRecord) -> Option<Alarm> {
+pub(super) fn judge(reference: &ReferenceRun, record: &RunRecord) -> Option<Alarm> {
     let change = record.changes.iter().find(|change| {
         let is_by_operator = matches!(change.actor, Actor::Operator(_));
         let is_namesake = change.event.new.is_none() || change.subresource.as_deref() == Some("status");
         let is_blind = is_by_operator && is_namesake && !change.is_known && !change.is_guarded;
-        // To delete what nobody wants destroys nothing, whichever it is.
+        // Deleting what nobody wants does no harm, whichever object it is.
         let is_wanted =
             || change.event.new.is_some() || is_there(reference, &shown_key(&change.event.key), change.step);
         is_blind && is_wanted()

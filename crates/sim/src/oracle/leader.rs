@@ -1,10 +1,10 @@
-//! Only the leader writes: not whoever led before and wakes up late, and of shards only whoever has them.
+//! Only the leader writes: not a former leader that wakes up late, and with shards only the replica that holds the shard.
 
 use crate::alarm::Alarm;
 use crate::engine::{RunRecord, shown_time};
 use crate::state::shown_key;
 
-const HINT: &str = "work goes on after the lease was lost: bind every task to the leadership, and stop it before the lease ends";
+const HINT: &str = "work continues after the lease is lost: bind every task to the leadership, and stop it before the lease expires";
 
 pub(super) fn judge(record: &RunRecord) -> Option<Alarm> {
     if let Some((object, text)) = record.deposed_writes.first() {

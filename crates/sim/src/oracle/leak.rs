@@ -1,11 +1,11 @@
-//! When everything the user made is deleted, nothing of the operator is left, inside or outside.
+//! Once everything that the user created is deleted, nothing of the operator's is left, in the cluster or outside.
 
 use crate::alarm::Alarm;
 use crate::engine::{RunRecord, Setup};
 use crate::state::{canonical_state, shown_key};
 
-const HINT: &str = "give children an owner reference, and what is outside or in another namespace a finalizer that is set \
-                    before it is made";
+const HINT: &str = "give children an owner reference; for what is outside the cluster or in another namespace, set a \
+                    finalizer before creating it";
 
 pub(super) fn judge(setup: &Setup, record: &RunRecord) -> Option<Alarm> {
     if !record.alarms.is_empty() || !record.cleanup_end.is_judged || !record.cleanup_end.is_reached {
@@ -19,7 +19,7 @@ pub(super) fn judge(setup: &Setup, record: &RunRecord) -> Option<Alarm> {
             shown_key(&entry.key) == *left
                 && memchr::memmem::find(&entry.bytes, b"\"deletionTimestamp\"").is_some()
         });
-        let how = if is_stuck { "is never gone: a finalizer stays" } else { "is left" };
+        let how = if is_stuck { "is never removed: it still has a finalizer" } else { "is left" };
         let text = format!("{left} {how} after everything was deleted");
         return Some(Alarm::new("no leak", left, text).hint(HINT));
     }
@@ -28,7 +28,7 @@ pub(super) fn judge(setup: &Setup, record: &RunRecord) -> Option<Alarm> {
     match made_before {
         Some(initial) if initial != record.cleanup_end.outside && at_start.is_some() => {
             let text = format!(
-                "outside is left after everything was deleted: {} (it began as {initial})",
+                "something outside is left after everything was deleted: {} (initially {initial})",
                 record.cleanup_end.outside
             );
             Some(Alarm::new("no leak", "outside", text).hint(HINT))

@@ -1,10 +1,11 @@
-//! What must never happen, one oracle per file. An oracle judges the record of a schedule beside that of the reference, the
-//! schedule in which nothing goes wrong.
+//! The oracles: what must always hold, one rule per file. An oracle compares the record of a schedule with that of the
+//! reference, the schedule without faults.
 
 mod always;
 mod convergence;
 mod eventually;
 mod foreign_fields;
+mod generated;
 mod history;
 mod identity;
 mod justified;
@@ -16,35 +17,46 @@ mod ready;
 mod rights;
 mod same_end;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{PoisonError, RwLock};
+
+use homeostat_core::canonical_state::state_differences;
 
 use crate::alarm::Alarm;
 use crate::engine::{Acceptance, EndPart, RunRecord, SettledEnd, Setup};
-use crate::state::{CanonicalState, canonical_state, differences, differing_paths};
+use crate::state::{CanonicalState, canonical_state, differing_paths};
 
 pub(crate) use path_independence::judge_paths;
 pub(crate) use rights::judge_rights;
 
-/// What happens when nothing goes wrong.
-pub(crate) struct Reference {
+/// The schedule without faults, with which all others are compared.
+pub(crate) struct ReferenceRun {
     pub(crate) record: RunRecord,
     pub(crate) scenario: ReferenceEnd,
     pub(crate) cleanup: ReferenceEnd,
     counts: justified::Counts,
+    replaced_values: generated::ReplacedValues,
+    known_ends: RwLock<HashMap<EndIdentity, Vec<(String, String)>>>,
 }
 
-/// One of its two ends.
+/// An end of a schedule: its part, everything that led to the state of the cluster, and the state outside.
+type EndIdentity = (EndPart, u128, String);
+
+/// Ends whose differences are remembered: those of a whole exploration, and a bound where the outside is always another.
+const KNOWN_ENDS_MAX: usize = 10_000;
+
+/// One of the two ends of the reference: after the scenario, or after the clean-up.
 pub(crate) struct ReferenceEnd {
     pub(crate) state: CanonicalState,
     pub(crate) outside: String,
-    /// Paths that differ between two runs in which nothing goes wrong: time or chance decides them.
+    /// Paths in which two runs without faults differ, because they depend on time or randomness.
     pub(crate) ignored: BTreeSet<(String, String)>,
     pub(crate) is_outside_ignored: bool,
     pub(crate) failing: BTreeSet<String>,
 }
 
-impl Reference {
-    /// Of two runs with different time and chance.
+impl ReferenceRun {
+    /// Creates the reference from two runs with different times and seeds.
     pub(crate) fn new(setup: &Setup, first: RunRecord, second: &RunRecord) -> Self {
         let end = |one: &SettledEnd, other: &SettledEnd| {
             let start = setup.template.start();
@@ -60,7 +72,31 @@ impl Reference {
         };
         let scenario = end(&first.scenario_end, &second.scenario_end);
         let cleanup = end(&first.cleanup_end, &second.cleanup_end);
-        Self { counts: justified::count(&first), record: first, scenario, cleanup }
+        let known_ends = RwLock::default();
+        Self {
+            counts: justified::count(&first),
+            replaced_values: generated::replaced_values(&first),
+            record: first,
+            scenario,
+            cleanup,
+            known_ends,
+        }
+    }
+
+    /// How an end differs from that of the reference. Most schedules end as others did before.
+    fn differences(&self, setup: &Setup, part: EndPart, end: &SettledEnd) -> Vec<(String, String)> {
+        let identity = (part, end.history, end.outside.clone());
+        let known = self.known_ends.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(differences) = known.get(&identity) {
+            return differences.clone();
+        }
+        drop(known);
+        let differences = self.end(part).differences(setup, end);
+        let mut known = self.known_ends.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < KNOWN_ENDS_MAX {
+            known.insert(identity, differences.clone());
+        }
+        differences
     }
 
     pub(crate) fn end(&self, part: EndPart) -> &ReferenceEnd {
@@ -72,15 +108,16 @@ impl Reference {
 }
 
 impl ReferenceEnd {
-    /// How an end differs from this one, where the schedule has not found out itself.
+    /// Returns how an end differs from this one; compares them unless the schedule has already done so.
     pub(crate) fn known_differences(&self, setup: &Setup, end: &SettledEnd) -> Vec<(String, String)> {
         end.differences.clone().unwrap_or_else(|| self.differences(setup, end))
     }
 
-    /// How an end differs from this one.
+    /// Returns how an end differs from this one.
     pub(crate) fn differences(&self, setup: &Setup, end: &SettledEnd) -> Vec<(String, String)> {
         let actual = canonical_state(&end.snapshot, setup.template.start());
-        let mut found = differences(&self.state, &actual, &self.ignored);
+        let found = state_differences(&self.state, &actual, &self.ignored).into_iter();
+        let mut found: Vec<_> = found.map(|difference| (difference.object, difference.text)).collect();
         found.retain(|(object, text)| !history::is_history(&self.state, object, text));
         if !self.is_outside_ignored && self.outside != end.outside {
             found.push(("outside".to_owned(), format!("expected {}, is {}", self.outside, end.outside)));
@@ -89,22 +126,22 @@ impl ReferenceEnd {
     }
 }
 
-/// The end that a disturbed schedule is given time to reach.
+/// Accepts the end of the reference: a disturbed schedule is given time to reach it.
 pub(crate) struct SameEnd<'a> {
     pub(crate) setup: &'a Setup,
-    pub(crate) reference: &'a Reference,
+    pub(crate) reference: &'a ReferenceRun,
 }
 
 impl Acceptance for SameEnd<'_> {
     fn accepts(&self, part: EndPart, end: &mut SettledEnd) -> bool {
-        let differences = self.reference.end(part).differences(self.setup, end);
+        let differences = self.reference.differences(self.setup, part, end);
         let is_same = differences.is_empty();
         end.differences = Some(differences);
         is_same
     }
 }
 
-/// What the user wants in the end: the acceptance of the reference itself.
+/// Accepts an end that meets the user's conditions: the acceptance of the reference itself.
 pub(crate) struct WantedEnd<'a>(pub(crate) &'a Setup);
 
 impl Acceptance for WantedEnd<'_> {
@@ -113,22 +150,25 @@ impl Acceptance for WantedEnd<'_> {
     }
 }
 
-/// Judges the schedule in which nothing goes wrong.
+/// Judges the schedule without faults.
 pub(crate) fn judge_reference(setup: &Setup, record: &RunRecord) -> Vec<Alarm> {
     let mut alarms = record.alarms.clone();
     alarms.extend(always::judge(setup, record));
     alarms.extend(leader::judge(record));
     alarms.extend(convergence::judge(record, None));
     alarms.extend(eventually::judge(setup, record));
-    alarms.extend(quiet::judge(record));
+    alarms.extend(quiet::judge(setup, record));
     alarms.extend(leak::judge(setup, record));
     alarms.extend(ready::judge(setup, record));
     alarms
 }
 
-/// Judges a schedule in which something went wrong.
-pub(crate) fn judge(setup: &Setup, reference: &Reference, record: &RunRecord) -> Vec<Alarm> {
+/// Judges a schedule with faults.
+pub(crate) fn judge(setup: &Setup, reference: &ReferenceRun, record: &RunRecord) -> Vec<Alarm> {
     let mut alarms = record.alarms.clone();
+    if record.is_given_refused {
+        return alarms;
+    }
     alarms.extend(always::judge(setup, record));
     alarms.extend(leader::judge(record));
     alarms.extend(justified::judge(reference, record));
@@ -137,6 +177,7 @@ pub(crate) fn judge(setup: &Setup, reference: &Reference, record: &RunRecord) ->
     alarms.extend(eventually::judge(setup, record));
     alarms.extend(same_end::judge(setup, reference, record));
     alarms.extend(foreign_fields::judge(record));
+    alarms.extend(generated::judge(reference, record));
     alarms.extend(ready::judge(setup, record));
     alarms
 }

@@ -1,19 +1,18 @@
-//! Whatever went wrong, the end is the one of the schedule in which nothing did.
+//! Every schedule ends in the same state as the one without faults.
 
-use super::{Reference, ReferenceEnd};
+use super::{ReferenceEnd, ReferenceRun};
 use crate::alarm::Alarm;
 use crate::engine::{RunRecord, SettledEnd, Setup};
 
-const MISSING: &str = "a run that was interrupted is not taken up again: let each run look at every object it wants, not at \
-                       the first one only";
-const SURPLUS: &str = "something is made again although it is there, or is not taken away: derive names from the owner, and \
+const MISSING: &str = "an interrupted run is not completed later: make each run check every object it wants, not only the \
+                       first one";
+const SURPLUS: &str = "something is created again although it exists, or is not removed: derive names from the owner, and \
                        look for what is no longer wanted in every run";
-const LEFT: &str =
-    "record what you are about to make outside before you make it, or find it again by a name of yours";
-const OTHER: &str = "what is done next is decided by something that an earlier run has changed already: decide by the last \
-                     thing that is written";
+const LEFT: &str = "record what you are about to create outside before you create it, or find it again by a name of your own";
+const OTHER: &str = "the next action is decided by something that an earlier run has already changed: decide by whatever \
+                     is written last";
 
-pub(super) fn judge(setup: &Setup, reference: &Reference, record: &RunRecord) -> Option<Alarm> {
+pub(super) fn judge(setup: &Setup, reference: &ReferenceRun, record: &RunRecord) -> Option<Alarm> {
     if !record.alarms.is_empty() {
         return None;
     }
@@ -35,6 +34,6 @@ fn judge_end(setup: &Setup, expected: &ReferenceEnd, end: &SettledEnd, when: &st
     };
     let lines: Vec<String> =
         differences.iter().map(|(subject, text)| format!("{subject}: {text}")).take(6).collect();
-    let text = format!("the end differs from the undisturbed one {when}:\n  {}", lines.join("\n  "));
+    let text = format!("the end differs from the one without faults {when}:\n  {}", lines.join("\n  "));
     Some(Alarm::new("same end", subject, text).hint(hint))
 }

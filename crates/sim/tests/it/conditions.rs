@@ -1,17 +1,17 @@
-//! Conditions of others, in a kind that says that its conditions have several writers.
+//! Conditions of others: in a kind whose schema declares conditions as a map, and in one with a plain list of them.
 
 use std::sync::Arc;
 
 use homeostat_runtime::{Action, Context, Controller, Operator, Result};
 use homeostat_sim::{Fault, Simulation, edit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, CustomResource};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::kinds::check_fault;
+use crate::kinds::{BUDGET, check_fault};
 
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
 #[kube(group = "demo.dev", version = "v1", kind = "Site", namespaced, status = "SiteStatus")]
@@ -61,4 +61,78 @@ fn conditions_of_others_are_kept() {
     });
     let at = "patch sites.demo.dev default/home/status #2";
     check_fault(pair, at, &Fault::ForeignWrite, "foreign fields kept");
+}
+
+/// A kind with a plain list of conditions, as most generators of definitions declare it.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+#[kube(group = "demo.dev", version = "v1", kind = "Shop", namespaced, status = "ShopStatus")]
+struct ShopSpec {
+    text: String,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
+struct ShopStatus {
+    #[serde(default)]
+    conditions: Vec<Condition>,
+}
+
+/// How a reconciler writes its condition into the list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Write {
+    /// A merge patch with its own condition alone.
+    Alone,
+    /// An update of what the server has.
+    Among,
+    /// An apply: the list is its own.
+    Applied,
+}
+
+async fn open_shop(shop: Arc<Shop>, cx: Context<Shop>, write: Write) -> Result<Action> {
+    let generation = shop.metadata.generation;
+    let is_ready = |one: &&Condition| one.type_ == "Ready" && one.observed_generation == generation;
+    if shop.status.iter().flat_map(|status| &status.conditions).any(|one| is_ready(&one)) {
+        return Ok(Action::await_change());
+    }
+    let ready = json!({"type": "Ready", "status": "True", "reason": "Done", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": generation});
+    let shops: Api<Shop> = Api::namespaced(cx.client().clone(), "default");
+    let mut patch = json!({"status": {"conditions": [ready.clone()]}});
+    match write {
+        Write::Alone => {
+            shops.patch_status("home", &PatchParams::default(), &Patch::Merge(patch)).await?;
+        }
+        Write::Applied => {
+            patch["apiVersion"] = "demo.dev/v1".into();
+            patch["kind"] = "Shop".into();
+            shops.patch_status("home", &PatchParams::apply("shops").force(), &Patch::Apply(patch)).await?;
+        }
+        Write::Among => {
+            let mut stored = shops.get("home").await?;
+            let conditions = &mut stored.status.get_or_insert_default().conditions;
+            conditions.retain(|one| one.type_ != "Ready");
+            conditions.push(serde_json::from_value(ready)?);
+            shops.replace_status("home", &PostParams::default(), &stored).await?;
+        }
+    }
+    Ok(Action::await_change())
+}
+
+fn shops(write: Write) -> Simulation {
+    let mut shop = Shop::new("home", ShopSpec { text: "a".into() });
+    shop.metadata.namespace = Some("default".into());
+    Simulation::new(move || {
+        let shops = Controller::<Shop>::new().reconcile(move |shop, cx| open_shop(shop, cx, write));
+        Operator::new("shops.demo.dev").crd::<Shop>().control(shops)
+    })
+    .given(shop)
+    .then(edit::<Shop>("home", |shop| shop.spec.text = "b".into()))
+}
+
+#[test]
+fn conditions_of_others_in_a_plain_list_are_kept_by_whoever_does_not_apply_them() {
+    let at = "patch shops.demo.dev default/home/status #2";
+    let pair = [Write::Alone, Write::Applied].map(shops);
+    check_fault(pair, at, &Fault::ForeignWrite, "foreign fields kept");
+    let outcome = shops(Write::Among).budget(BUDGET).explore();
+    assert!(outcome.failure.is_none(), "{}", outcome.failure.unwrap().report);
 }

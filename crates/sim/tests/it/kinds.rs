@@ -103,6 +103,7 @@ pub(crate) fn trace(at: &str, fault: Fault) -> Trace {
         package: String::new(),
         test: String::new(),
         report: String::new(),
+        run: homeostat_core::recorded_run::RecordedRun::default(),
     }
 }
 

@@ -51,7 +51,11 @@ async fn say_ready(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result
         for other in &others {
             conditions.push(serde_json::to_value(other)?);
         }
-        patch_status(&cx, json!({"conditions": conditions})).await?;
+        // Others may have added conditions since: then this is a conflict.
+        let read = json!({"resourceVersion": page.metadata.resource_version});
+        let patch = Patch::Merge(json!({"metadata": read, "status": {"conditions": conditions}}));
+        let pages: Api<Page> = Api::namespaced(cx.client().clone(), "default");
+        pages.patch_status("home", &PatchParams::default(), &patch).await?;
     }
     if is_bad { Err(terminal("a bad text")) } else { Ok(Action::await_change()) }
 }

@@ -84,6 +84,16 @@ fn failing() -> Simulation {
 }
 
 #[test]
+#[should_panic = "the trace no longer fits: these faults are not reached: \"create secrets default/key\" (CRASH before"]
+fn a_trace_whose_fault_is_not_reached_is_no_success() {
+    let mut trace = failing().explore().failure.expect("it fails").trace;
+    trace.deviations =
+        vec![Deviation { at: "create secrets default/key".to_owned(), fault: Fault::CrashBefore }];
+    let outcome = failing().replay(&trace);
+    panic!("it was replayed: {:?}", outcome.failure.map(|failure| failure.text));
+}
+
+#[test]
 fn a_trace_replays_to_the_same_failure() {
     if std::env::var_os(CHILD).is_some() {
         failing().check();
@@ -93,6 +103,9 @@ fn a_trace_replays_to_the_same_failure() {
     let file = found.file.clone().expect("the trace was written");
     let trace = homeostat_sim::Trace::load(&file).expect("it reads back");
     assert_eq!(trace, found.trace);
+    assert!(!trace.run.changes.is_empty(), "what happened is saved, too");
+    let decisive = trace.run.lines.iter().filter(|line| line.is_decisive).count();
+    assert_eq!(decisive, usize::from(!trace.deviations.is_empty()));
     let replayed = failing().replay(&trace).failure.expect("it fails again");
     assert_eq!((&replayed.oracle, &replayed.text), (&found.oracle, &found.text));
 

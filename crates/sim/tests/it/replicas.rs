@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use homeostat_runtime::handlers::Activity;
+use homeostat_runtime::handlers::OperatorContext;
 use homeostat_runtime::{Action, Context, Controller, Operator, Result};
 use homeostat_sim::{Budget, Simulation};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -47,7 +47,7 @@ fn detached() -> Operator {
             Ok(Action::await_change())
         }
     });
-    let keep = move |activity: Activity| {
+    let keep = move |activity: OperatorContext| {
         let _ = given.set(activity.client().clone());
         async { Ok(()) }
     };
@@ -57,7 +57,7 @@ fn detached() -> Operator {
 /// Every replica writes the status of every page, whosever it is.
 fn heedless() -> Operator {
     static STARTS: AtomicU32 = AtomicU32::new(0);
-    pages().sharded(2).on_startup("report", |activity: Activity| async move {
+    pages().sharded(2).on_startup("report", |activity: OperatorContext| async move {
         let number = STARTS.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_secs(25)).await;

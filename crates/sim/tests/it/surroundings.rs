@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use homeostat_runtime::handlers::{Diff, Handlers, Turn};
-use homeostat_runtime::world::{Answer, Change, Failure, Mark, Page as WorldPage, World};
+use homeostat_runtime::handlers::{Diff, HandlerContext, Handlers};
+use homeostat_runtime::world::{Answer, Failure, Mark, Page as WorldPage, UpdateRequest, World};
 use homeostat_runtime::{Action, Context, Controller, Operator, Result};
 use homeostat_sim::actors::{PodBehaviour, kubelet};
 use homeostat_sim::{Budget, Fault, Outside, Simulation, delete, edit};
@@ -68,12 +68,12 @@ fn handlers(sees_edits: bool) -> Operator {
     operator().control(Controller::<Page>::new().owns::<ConfigMap>().handlers(handlers))
 }
 
-async fn publish(page: Arc<Page>, cx: Turn<Page>) -> Result<()> {
+async fn publish(page: Arc<Page>, cx: HandlerContext<Page>) -> Result<()> {
     cx.apply(child(&page, "published", &page.spec.text)).await?;
     Ok(())
 }
 
-async fn publish_again(diff: Diff<Page>, cx: Turn<Page>) -> Result<()> {
+async fn publish_again(diff: Diff<Page>, cx: HandlerContext<Page>) -> Result<()> {
     cx.apply(child(&diff.new, "published", &diff.new.spec.text)).await?;
     Ok(())
 }
@@ -147,7 +147,7 @@ impl World for Cloud {
 
     async fn list(&self, _: Option<&str>) -> Answer<WorldPage<Thing>> {
         let things = self.0.read("list", Clone::clone).await?;
-        Ok(WorldPage { things: things.into_iter().collect(), next: None })
+        Ok(WorldPage { resources: things.into_iter().collect(), next: None })
     }
 
     async fn get(&self, name: &str) -> Answer<Option<Thing>> {
@@ -165,7 +165,7 @@ impl World for Cloud {
         if is_new.await? { Ok(()) } else { Err(Failure::Exists) }
     }
 
-    async fn update(&self, name: &str, change: Change<'_, Self>) -> Answer<()> {
+    async fn update(&self, name: &str, change: UpdateRequest<'_, Self>) -> Answer<()> {
         let (key, thing) =
             (name.to_owned(), Thing { text: change.want.clone(), mark: change.mark.to_string() });
         self.0.write(format!("update {name}"), move |things| things.insert(key, thing)).await?;

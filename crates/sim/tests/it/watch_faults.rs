@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
-use homeostat_runtime::handlers::Activity;
+use homeostat_runtime::handlers::OperatorContext;
 use homeostat_runtime::{Action, Context, Controller, Operator, Result};
 use homeostat_sim::{Fault, Simulation, edit};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -45,7 +45,7 @@ fn a_state_that_is_never_seen() {
 
 /// Copies the texts of pages by a watch of its own, which the broken one does not open again.
 fn mirror(opens_again: bool) -> Operator {
-    operator().on_startup("mirror", move |activity: Activity| async move {
+    operator().on_startup("mirror", move |activity: OperatorContext| async move {
         tokio::spawn(copy_texts(activity.client().clone(), opens_again));
         Ok(())
     })

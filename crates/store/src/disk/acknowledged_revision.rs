@@ -1,10 +1,10 @@
-//! The note that a folder is in use, with the newest acknowledged revision.
+//! A file that marks a folder as in use and holds the newest acknowledged revision.
 //!
-//! It is written after every batch and synced only at the end, which costs a microsecond. After a stop or a crash of
-//! the process it is exact; after a power cut it is a few seconds old.
+//! It is written after every batch, which costs a microsecond, and synced only on close. After a stop or a crash of the
+//! process it is exact; after a power cut it is a few seconds old.
 //!
-//! **Invariant:** it is never ahead of what was synced. So a log that ends before it has lost something, and anything
-//! there that looks like a torn write or unused space is damage.
+//! **Invariant:** the revision is never ahead of what was synced. A log that ends before it has therefore lost
+//! something, and anything there that looks like a torn write or unused space is damage.
 
 use std::io;
 
@@ -13,10 +13,10 @@ use homeostat_core::Revision;
 use super::files::{File, Files};
 use super::frame::{FrameBuilder, FrameKind, FrameResult, find_frame};
 
-/// The name of the file. A folder that has it and no log is damaged, not new.
+/// The file's name. A folder that has this file but no log is damaged, not new.
 pub(super) const USED: &str = "used";
 
-/// The note, open for writing.
+/// The file, open for writing.
 #[derive(Debug)]
 pub(super) struct AcknowledgedRevision {
     file: Box<dyn File>,
@@ -25,7 +25,7 @@ pub(super) struct AcknowledgedRevision {
 }
 
 impl AcknowledgedRevision {
-    /// Opens the note in a folder with these files, or creates it.
+    /// Opens the file in a folder that contains these files, or creates it.
     pub(super) fn open(files: &dyn Files, names: &[String]) -> io::Result<Self> {
         let file = if names.iter().any(|name| name == USED) {
             files.reopen(USED, 0)?
@@ -45,17 +45,17 @@ impl AcknowledgedRevision {
         }
         self.newest = revision;
         self.builder.start();
-        // If it fails, an older note stays, which is still true.
+        // If this fails, the older revision stays in the file, and it is still true.
         let _ = self.file.rewrite(self.builder.finish(FrameKind::Acknowledged, revision.get(), 0));
     }
 
-    /// Makes the note durable; nothing is written after it.
+    /// Makes the file durable; nothing is written afterwards.
     pub(super) fn close(&mut self) -> io::Result<()> {
         self.file.sync()
     }
 }
 
-/// Returns the revision noted in these contents; zero if there is none, as in folders of earlier versions.
+/// Returns the revision in these contents; zero if there is none, as in folders of earlier versions.
 pub(super) fn read(contents: &[u8]) -> Revision {
     match find_frame(contents, 0) {
         FrameResult::Frame(frame) if frame.kind == FrameKind::Acknowledged => Revision::new(frame.revision),

@@ -1,10 +1,10 @@
 //! Checkpoints: the whole store as of one revision in one file, so that older log files can be removed.
 //!
 //! A checkpoint is taken at the floor of history, not at the present, so that the log keeps exactly the window of
-//! history: after a restart, watches resume where they could before.
+//! history: after a restart, watches can resume from the same revisions as before.
 //!
 //! **Invariant:** a file gets its name only when it is complete and durable, and log files are removed only when that
-//! name is.
+//! name is durable.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use imbl::OrdMap;
 use super::files::{File, Files};
 use super::format::FileFormat;
 use super::frame::{FrameBuilder, FrameHeader, FrameKind, HEADER_BYTES};
-use super::log::{UNFINISHED, checkpoint_name, checkpoint_revision};
 use super::payload;
+use super::write_ahead_log::{UNFINISHED, checkpoint_name, checkpoint_revision};
 use crate::{Entry, Snapshot};
 
-/// The size at which a frame is written: large enough that its header does not matter, small enough that the buffer
-/// does not.
+/// The size at which a frame is written: large enough that the header's size does not matter, small enough that the
+/// buffer's size does not.
 const FRAME_BYTES: usize = 256 << 10;
 
-/// Writes a checkpoint of `snapshot` and removes the files it makes needless. Returns its size, or nothing if it was
+/// Writes a checkpoint of `snapshot` and removes the files it makes obsolete. Returns its size, or `None` if it was
 /// stopped.
 pub(super) fn write(
     files: &dyn Files,
@@ -37,7 +37,7 @@ pub(super) fn write(
     let unfinished = format!("{name}{UNFINISHED}");
     let written = write_file(files, &unfinished, snapshot, format, must_stop);
     let Ok(Some(bytes)) = written else {
-        // It takes space that the log may need; at worst, the next start removes it.
+        // It takes up space that the log may need; at worst, the next start removes it.
         let _ = files.remove(&unfinished);
         return written;
     };
@@ -133,7 +133,7 @@ impl CheckpointWriter {
     }
 }
 
-/// A checkpoint that was read, and its size.
+/// A checkpoint read from disk, and its size.
 pub(super) struct LoadedCheckpoint {
     pub(super) snapshot: Snapshot,
     pub(super) bytes: u64,
@@ -154,7 +154,7 @@ pub(super) fn read(
     read_from(files.open(name).map_err(CheckpointError::Read)?, revision)
 }
 
-/// Reads the checkpoint of `revision` that a file has from its position on.
+/// Reads the checkpoint of `revision` from a file's current position.
 pub(super) fn read_from(
     file: Box<dyn Read + Send>,
     revision: Revision,
@@ -185,7 +185,8 @@ struct CheckpointReader {
 }
 
 impl CheckpointReader {
-    /// Reads the next frame's payload; the frame must be of the `expected` kind, or the end where entries are expected.
+    /// Reads the payload of the next frame, which must be of the `expected` kind, or the end where entries are
+    /// expected.
     fn next(
         &mut self,
         expected: FrameKind,

@@ -1,7 +1,7 @@
-//! All access to the disk: a flat folder of files that are written from some position to their end.
+//! All access to the disk: a flat folder of files, each written from some position to its end.
 //!
 //! Everything the disk store does to its folder is one of these calls, so a test that implements [`Files`] can fail the
-//! k-th of them or cut the power after it, for every k. Nothing else is needed: no truncating, no memory maps.
+//! k-th call, or cut the power after it, for every k. Nothing else is needed: no truncation, no memory maps.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// A flat folder. A call that returns is not durable: [`File::sync`] makes contents durable, [`Files::sync_names`]
-/// names.
+/// A flat folder. The effect of a call is not durable when it returns: [`File::sync`] makes contents durable,
+/// [`Files::sync_names`] makes names durable.
 pub trait Files: fmt::Debug + Send + Sync + 'static {
     /// Returns the names of all files.
     fn names(&self) -> io::Result<Vec<String>>;
@@ -30,13 +30,13 @@ pub trait Files: fmt::Debug + Send + Sync + 'static {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals durable.
     fn sync_names(&self) -> io::Result<()>;
-    /// Returns the folder's name for messages.
+    /// Returns the folder's name for use in messages.
     fn place(&self) -> String;
 }
 
 /// A file that is written from the position where it was opened to its end.
 pub trait File: fmt::Debug + Send {
-    /// Writes all of `bytes` after what was written before. After an error the end is unknown.
+    /// Writes all of `bytes` after what was written before. After an error, the position of the end is unknown.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Overwrites the start of the file with `bytes`.
     fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()>;
@@ -48,8 +48,8 @@ pub trait File: fmt::Debug + Send {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// How often to try a folder's lock, for a second in all with [`LOCK_PAUSE`] between. The kernel releases a killed
-/// process's lock only when it has cleaned up the process.
+/// How often to try to lock a folder: for a second in all, with [`LOCK_PAUSE`] between attempts. The kernel releases
+/// the lock of a killed process only after it has cleaned up the process.
 const LOCK_ATTEMPTS: u32 = 20;
 /// The pause between two attempts; see [`LOCK_ATTEMPTS`].
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
@@ -67,6 +67,8 @@ pub struct Folder {
     /// Locked like the file [`LOCK`] in it, because a user may remove the file as a leftover.
     itself: fs::File,
     _lock: fs::File,
+    /// Whether syncs reach the disk.
+    is_durable: bool,
 }
 
 impl Folder {
@@ -88,21 +90,29 @@ impl Folder {
             make().map_err(|error| fail(format!("{error}; choose a folder that can be written to")))?;
         let [file, itself] = opened;
         match lock_patiently(&file).and_then(|()| unless_impossible(lock_patiently(&itself))) {
-            Ok(()) => Ok(Self { path: path.to_owned(), itself, _lock: file }),
+            Ok(()) => Ok(Self { path: path.to_owned(), itself, _lock: file, is_durable: true }),
             Err(TryLockError::WouldBlock) => {
                 Err(fail("another process uses it; stop that process or choose another folder".to_owned()))
             }
             Err(TryLockError::Error(error)) => Err(fail(format!("it cannot be locked: {error}"))),
         }
     }
+
+    /// Leaves it to the operating system when contents and names become durable: written data survives a crash of the
+    /// process, but not of the machine. For test data that is worthless after a crash of the machine.
+    #[must_use]
+    pub fn without_sync(mut self) -> Self {
+        self.is_durable = false;
+        self
+    }
 }
 
-/// A folder that is only read, also while a process uses it.
+/// A folder opened for reading only, even while another process uses it.
 #[derive(Debug)]
 pub(super) struct ReadOnlyFolder(pub(super) PathBuf);
 
 impl ReadOnlyFolder {
-    /// Keeps other processes from starting to use the folder until the result is dropped; `None` if one uses it already.
+    /// Keeps other processes from using the folder until the result is dropped; `None` if a process already uses it.
     pub(super) fn lock(&self) -> io::Result<Option<fs::File>> {
         let lock = fs::File::open(self.0.join(LOCK))?;
         match lock.try_lock_shared() {
@@ -154,7 +164,7 @@ impl Files for ReadOnlyFolder {
 fn names_in(path: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(path)? {
-        // A name that is not text is not ours.
+        // A name that is not UTF-8 is not ours.
         names.extend(entry?.file_name().into_string().ok().filter(|name| name != LOCK));
     }
     Ok(names)
@@ -166,7 +176,7 @@ fn open_in(path: &Path, name: &str) -> io::Result<Box<dyn Read + Send>> {
     Ok(Box::new(fs::File::open(path)?))
 }
 
-/// Ignores that a network file system has no locks for folders; the file's lock must suffice then.
+/// Ignores that a network file system cannot lock folders; the lock on the file must then suffice.
 fn unless_impossible(locked: Result<(), TryLockError>) -> Result<(), TryLockError> {
     match locked {
         Err(TryLockError::Error(_)) => Ok(()),
@@ -174,7 +184,7 @@ fn unless_impossible(locked: Result<(), TryLockError>) -> Result<(), TryLockErro
     }
 }
 
-/// Locks the file; waits a moment for a process that was killed and is not quite gone.
+/// Locks the file, waiting a moment for a process that was killed but has not quite gone.
 #[expect(clippy::disallowed_methods, reason = "opening a store blocks; nothing else runs on this thread yet")]
 fn lock_patiently(file: &fs::File) -> Result<(), TryLockError> {
     for _ in 0..LOCK_ATTEMPTS {
@@ -196,14 +206,14 @@ impl Files for Folder {
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
-        create_file(&self.path.join(name))
+        Ok(Box::new(create_real_file(&self.path.join(name), self.is_durable)?))
     }
 
     fn reopen(&self, name: &str, at: u64) -> io::Result<Box<dyn File>> {
         let path = self.path.join(name);
         check_kind(&path)?;
         let file = OpenOptions::new().write(true).open(path)?;
-        Ok(Box::new(RealFile { file, end: at, blank_to: at }))
+        Ok(Box::new(RealFile { file, end: at, blank_to: at, is_durable: self.is_durable }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -215,7 +225,7 @@ impl Files for Folder {
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        self.itself.sync_all()
+        if self.is_durable { self.itself.sync_all() } else { Ok(()) }
     }
 
     fn place(&self) -> String {
@@ -225,9 +235,13 @@ impl Files for Folder {
 
 /// Creates a file that only its owner may read, or empties it.
 pub(super) fn create_file(path: &Path) -> io::Result<Box<dyn File>> {
+    Ok(Box::new(create_real_file(path, true)?))
+}
+
+fn create_real_file(path: &Path, is_durable: bool) -> io::Result<RealFile> {
     check_kind(path)?;
     let file = OpenOptions::new().create(true).truncate(true).write(true).mode(FILE_MODE).open(path)?;
-    Ok(Box::new(RealFile { file, end: 0, blank_to: 0 }))
+    Ok(RealFile { file, end: 0, blank_to: 0, is_durable })
 }
 
 /// Accepts only a regular file, or one that does not exist yet: a pipe would never answer, and a link may lead to a
@@ -242,7 +256,7 @@ fn check_kind(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the folder that a file or folder is in.
+/// Returns the folder that contains a file or folder.
 pub(super) fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
 }
@@ -257,10 +271,11 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 #[derive(Debug)]
 struct RealFile {
     file: fs::File,
-    /// The position of the next bytes.
+    /// The position at which the next bytes are written.
     end: u64,
     /// The file is filled with zeros from `end` up to here, if this is larger.
     blank_to: u64,
+    is_durable: bool,
 }
 
 impl File for RealFile {
@@ -286,6 +301,6 @@ impl File for RealFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.file.sync_data()
+        if self.is_durable { self.file.sync_data() } else { Ok(()) }
     }
 }

@@ -1,10 +1,10 @@
 //! The format of a folder: the layout of its files, which this crate defines, and the version of their contents, which
 //! its user defines.
 //!
-//! The first record of every file has both. So a folder whose files are replaced one by one can be read at every moment
-//! in between, and there is no separate note that could contradict them.
+//! The first record of every file states both. A folder whose files are replaced one by one can therefore be read at
+//! any moment in between, and no separate record exists that could contradict them.
 //!
-//! **Invariant:** a file of a newer layout or version is refused before anything else is looked at or changed.
+//! **Invariant:** a file of a newer layout or version is rejected before anything else is read or changed.
 
 use std::fmt;
 use std::io::{self, Read as _};
@@ -15,7 +15,7 @@ use super::files::Files;
 use super::frame::{FrameHeader, HEADER_BYTES};
 use crate::Value;
 
-/// The layout this code writes: frames as in `frame`, files with space at their end, and a version of the contents.
+/// The layout this code writes: frames as in `frame`, files with space at their end, and a content version.
 const LAYOUT: u32 = 3;
 /// The layout whose files need no space at their end. Layouts before [`LAYOUT`] have contents of version 0.
 const LAYOUT_WITHOUT_ROOM: u32 = 1;
@@ -24,34 +24,34 @@ const CONTENTS_WORDS: &str = " contents ";
 /// A longer first record is not ours.
 const START_BYTES_MAX: usize = 1024;
 
-/// The version of the contents, and how older ones are migrated to it. The store knows keys and bytes; their meaning,
-/// and so how to migrate them, is known to the program that opens it.
+/// The version of the contents, and how to migrate older versions to it. The store knows only keys and bytes; what they
+/// mean, and therefore how to migrate them, is known to the program that opens it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Contents {
-    /// The n-th migrates contents of version n to version n + 1, so their number is the current version. They never
-    /// change once released: folders of that version exist.
+pub struct ContentFormat {
+    /// The n-th migrates contents from version n to version n + 1, so their number is the current version. A migration
+    /// never changes once released, because folders of its version exist.
     pub migrations: &'static [Migration],
 }
 
-impl Contents {
+impl ContentFormat {
     pub(super) fn version(self) -> u32 {
         u32::try_from(self.migrations.len()).expect("a handful")
     }
 }
 
-/// What changes from one version to the next.
+/// What a migration changes from one version to the next.
 #[derive(Clone, Copy, Debug)]
 pub enum Migration {
     /// Keys.
     Keys(KeyMigration),
-    /// Values: the function returns the new value, or `None` if it stays as it is. Keys, revisions and times stay.
+    /// Values: the function returns the new value, or `None` to keep the old one. Keys, revisions and times stay.
     Values(fn(&Key, &Value) -> Option<Value>),
 }
 
 /// How keys change from one version to the next; values, revisions and times stay.
 ///
-/// **Invariant:** each key has its own new name, and no new name is a key of the version before. So at any moment
-/// either a key or its new name exists, never both, and a deletion means the one that exists.
+/// **Invariant:** each key has its own new name, and no new name is a key of the previous version. At any moment,
+/// either a key or its new name exists, never both, so a deletion refers to the one that exists.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyMigration {
     /// Returns the new name of a key whose value moves.
@@ -68,7 +68,7 @@ pub(super) struct FileFormat {
 }
 
 impl FileFormat {
-    /// Returns the format in which files are written now.
+    /// Returns the format of newly written files.
     pub(super) fn new(contents: u32) -> Self {
         Self { layout: LAYOUT, contents }
     }
@@ -79,7 +79,7 @@ impl FileFormat {
         let (layout, rest) =
             text.split_at(text.find(|one: char| !one.is_ascii_digit()).unwrap_or(text.len()));
         let layout = layout.parse().ok()?;
-        // Beyond the layout's number, a newer layout is not for us to read.
+        // If the layout is newer, only its number can be read.
         let contents = match rest.strip_prefix(CONTENTS_WORDS) {
             Some(version) if layout == LAYOUT => version.parse().ok()?,
             None if layout == LAYOUT || !rest.is_empty() && layout < LAYOUT => return None,
@@ -93,7 +93,7 @@ impl FileFormat {
         format!("{LAYOUT_WORDS}{}{CONTENTS_WORDS}{}", self.layout, self.contents)
     }
 
-    /// Returns whether it is newer than a program with contents of this version can read.
+    /// Returns whether it is too new for a program whose contents have this version.
     pub(super) fn is_newer(self, contents: u32) -> bool {
         self.layout > LAYOUT || self.contents > contents
     }
@@ -111,7 +111,7 @@ impl fmt::Display for FileFormat {
     }
 }
 
-/// Reads a file's format; `None` if its first record is broken or not ours, which whoever reads the file reports.
+/// Reads a file's format; `None` if its first record is broken or not ours, which the reader of the file reports.
 pub(super) fn of_file(files: &dyn Files, name: &str) -> io::Result<Option<FileFormat>> {
     let mut start = Vec::new();
     files.open(name)?.take(START_BYTES_MAX as u64).read_to_end(&mut start)?;

@@ -3,13 +3,13 @@
 //! ```text
 //! magic 4 | kind 4 | length 4 | header check 4 | revision 8 | time 8 | payload check 8 | payload | end mark 1
 //! ```
-//! Numbers are little-endian. A header has its own checksum, so that a length is trusted only if it is right.
+//! Numbers are little-endian. The header has its own checksum, so that its length can be trusted.
 //!
 //! **A broken frame is either a torn write or damage, and the two can be distinguished.** A power cut, a kill or a full
 //! disk leaves each sector of a write either as written or never written (past the end of the file, or zeros). No frame
-//! has a sector of zeros: it starts with the magic, ends with a mark, and JSON has none. So a broken frame without a
-//! blank sector was written whole and may have been acknowledged: that is damage. So is any broken frame before a good
-//! one, because a write starts only after the previous one was synced. Everything else was never acknowledged.
+//! has a sector of zeros: it starts with the magic, ends with a mark, and JSON has none. A broken frame without a blank
+//! sector was therefore written whole and may have been acknowledged: that is damage. So is any broken frame before a
+//! good one, because a write starts only after the previous one was synced. Everything else was never acknowledged.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -28,7 +28,7 @@ pub(super) enum FrameKind {
     LogStart = 1,
     /// Consecutive commits; the revision is that of the first.
     Commits = 2,
-    /// The store was closed in order; everything before was acknowledged. Only earlier versions wrote it.
+    /// The store was closed cleanly; everything before was acknowledged. Only earlier versions wrote this.
     Closed = 3,
     /// The start of a checkpoint of this revision.
     CheckpointStart = 4,
@@ -42,7 +42,7 @@ pub(super) enum FrameKind {
     Acknowledged = 8,
     /// The start of a backup; the revision is that of the checkpoint in it.
     BackupStart = 9,
-    /// A file beside the store, in a backup.
+    /// A file stored alongside the store, in a backup.
     Attachment = 10,
 }
 
@@ -68,7 +68,7 @@ impl FrameKind {
     }
 }
 
-/// A frame that was read.
+/// A frame read from a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame<'a> {
     pub(super) kind: FrameKind,
@@ -85,11 +85,11 @@ impl Frame<'_> {
     }
 }
 
-/// A frame being written into a buffer that is reused.
+/// A frame being written into a reusable buffer.
 #[derive(Debug, Default)]
 pub(super) struct FrameBuilder(Vec<u8>);
 
-/// A buffer that grew beyond this for one large batch is released.
+/// A buffer that one large batch grew beyond this size is released.
 const BUFFER_BYTES_KEPT: usize = 256 << 10;
 
 impl FrameBuilder {
@@ -119,7 +119,7 @@ impl FrameBuilder {
     }
 }
 
-/// Returns a header's checksum, which leaves out its own field.
+/// Returns a header's checksum, which does not cover the checksum field itself.
 fn header_check(header: &[u8]) -> [u8; 4] {
     let mut covered = [0; HEADER_BYTES];
     covered.copy_from_slice(header);
@@ -160,8 +160,8 @@ impl FrameHeader {
         self.length + 1
     }
 
-    /// Returns the frame if its body is as it was written. The mark may be missing, because the payload before it is
-    /// complete.
+    /// Returns the frame if its body is as it was written. The end mark may be missing, because the payload before it
+    /// is complete.
     pub(super) fn with_body<'a>(&self, body: &'a [u8]) -> Option<Frame<'a>> {
         let (payload, mark) = body.split_at_checked(self.length)?;
         let is_whole = matches!(*mark, [END_MARK | 0]) && xxh3_64(payload) == self.payload_check;
@@ -175,11 +175,11 @@ pub(super) enum FrameResult<'a> {
     Frame(Frame<'a>),
     /// Nothing from here on was acknowledged.
     End,
-    /// Something that was written whole is broken; the reason.
+    /// Something that was written whole is broken, for this reason.
     Damage(&'static str),
 }
 
-/// Decides what is at position `at`.
+/// Determines what is at position `at`.
 pub(super) fn find_frame(file: &[u8], at: usize) -> FrameResult<'_> {
     let rest = &file[at..];
     let header = FrameHeader::read(rest);
@@ -196,7 +196,7 @@ pub(super) fn find_frame(file: &[u8], at: usize) -> FrameResult<'_> {
     }
     // If a frame's header is broken, only its minimum size is known.
     let extent = HEADER_BYTES + header.map_or(1, |header| header.body_bytes());
-    // A file that was cut short is refused because its space at the end is missing, if it should have some.
+    // A file that was cut short is rejected because the space at its end is missing, if its format requires that space.
     let is_cut = rest.len() < extent;
     if !is_cut && !has_blank_sector(file, at, extent) {
         return FrameResult::Damage("a record that was written whole fails its checksum");

@@ -1,10 +1,9 @@
-//! Migrates a folder with older contents: every file is written again with the new keys or values, and with its
-//! revisions and times, and replaces the old one. Which formats there were is the server's knowledge:
-//! `apiserver/src/data_formats.rs`.
+//! Migrates a folder with older contents: rewrites every file with the new keys or values, keeping its revisions and
+//! times, and replaces the old file. The server knows which formats existed: `apiserver/src/data_migrations.rs`.
 //!
-//! **Invariant:** a file is replaced atomically, when the new one is whole and durable, and it records its own version.
-//! A process that ends in between leaves files of both versions; the next start reads both and continues. The folder
-//! was read and found whole before the first file is touched.
+//! **Invariant:** a file is replaced atomically, once the new one is complete and durable, and it records its own
+//! version. A process that ends in between leaves files of both versions; the next start reads both and continues. The
+//! folder has been read and found intact before the first file is touched.
 
 use std::collections::HashSet;
 use std::io;
@@ -14,11 +13,11 @@ use homeostat_core::{Key, Revision};
 
 use super::checkpoint;
 use super::files::Files;
-use super::format::{self, Contents, FileFormat, KeyMigration, Migration};
+use super::format::{self, ContentFormat, FileFormat, KeyMigration, Migration};
 use super::frame::{Frame, FrameBuilder, FrameKind, FrameResult, find_frame};
-use super::log::{ROOM_BYTES, UNFINISHED, checkpoint_name, log_name};
 use super::payload;
 use super::recover::{FolderReader, NeededFiles};
+use super::write_ahead_log::{ROOM_BYTES, UNFINISHED, checkpoint_name, log_name};
 use crate::writer::Change;
 use crate::{Entry, Error, Snapshot};
 
@@ -27,7 +26,7 @@ pub(super) fn run(
     files: &dyn Files,
     needed: &NeededFiles,
     oldest: u32,
-    contents: Contents,
+    contents: ContentFormat,
 ) -> Result<(), Error> {
     for version in oldest..contents.version() {
         tracing::info!(folder = files.place(), from = version, to = version + 1, "migrating the data");
@@ -52,10 +51,10 @@ pub(super) fn run(
 /// A migration from one version to the next.
 struct MigrationStep<'a> {
     files: &'a dyn Files,
-    /// The version to leave.
+    /// The version to migrate from.
     version: u32,
     replayed: ReplayedChanges<'a>,
-    /// The revision from which the log counts.
+    /// The revision after which changes in the log count.
     start: Revision,
 }
 
@@ -67,7 +66,7 @@ struct ReplayedChanges<'a> {
 }
 
 impl MigrationStep<'_> {
-    /// Returns whether the file still has the version to leave.
+    /// Returns whether the file still has the version to migrate from.
     fn is_due(&self, name: &str) -> Result<bool, Error> {
         let format = format::of_file(self.files, name)
             .map_err(|error| FolderReader(self.files).cannot_read(name, &error))?;
@@ -143,7 +142,8 @@ impl MigrationStep<'_> {
                 let changes = payload::read_changes(frame.payload, Revision::new(frame.revision))?;
                 let mut converted = Vec::with_capacity(changes.len());
                 for change in changes {
-                    // Nobody reads what a checkpoint has already, and what existed before it is not known.
+                    // Changes that a checkpoint already contains are never read, and what existed before them is not
+                    // known.
                     let counts = change.revision > self.start;
                     match (is_due, counts) {
                         (true, true) => self.replayed.apply(change, &mut converted),
@@ -166,7 +166,7 @@ impl MigrationStep<'_> {
             .and_then(|()| self.files.rename(&unfinished, name))
             .and_then(|()| self.files.sync_names());
         replaced.map_err(|error| {
-            // On a full disk it would take the remaining space. If it cannot be removed, the next start does it.
+            // On a full disk it would take up the remaining space. If it cannot be removed, the next start removes it.
             let _ = self.files.remove(&unfinished);
             self.failed(name, &error)
         })
@@ -189,7 +189,7 @@ impl ReplayedChanges<'_> {
         (key.clone(), Arc::new(Entry::new(key, entry.revision, &value)))
     }
 
-    /// Tracks a change that has the new version already.
+    /// Tracks a change that already has the new version.
     fn follow(&mut self, change: &Change) {
         match change.new {
             Some(_) => self.present.insert(change.key.clone()),
@@ -208,7 +208,7 @@ impl ReplayedChanges<'_> {
         }
     }
 
-    /// Converts a change to the new names. An entry that moves when it is overwritten leaves its former name.
+    /// Converts a change to the new names. An entry that moves when overwritten gives up its former name.
     fn move_key(&mut self, keys: &KeyMigration, change: Change, out: &mut Vec<Change>) {
         let Change { revision, key, new } = change;
         let moved = (keys.new_name)(&key);

@@ -1,8 +1,8 @@
-//! The contents of frames: commits as lists of changes, checkpoints as lists of entries. Bytes are kept as they are
-//! served.
+//! The contents of frames: commits as lists of changes, checkpoints as lists of entries. Bytes are stored exactly as
+//! they are served.
 //!
 //! The checksums of [`frame`](super::frame) are checked before anything is decoded here, so a payload that cannot be
-//! decoded comes from another version or from a bug; it is refused, never guessed at.
+//! decoded comes from another version or from a bug; it is rejected, never guessed at.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{Entry, Event};
 const DELETED: u8 = 1;
 const PLAIN: u8 = 2;
 const WITH_DIGITS: u8 = 3;
-/// An entry with a tag: one more byte, then one of the two shapes before.
+/// An entry with a tag: one more byte, then one of the two shapes above.
 const WITH_TAG: u8 = 4;
 
 /// Appends the events of a batch. They are in order of revision, and each revision has at least one.
@@ -78,7 +78,7 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads the changes of consecutive commits, the first of which has revision `first`; `None` if they cannot be decoded.
+/// Reads the changes of consecutive commits, starting at revision `first`; `None` if they cannot be decoded.
 pub(super) fn read_changes(payload: &[u8], first: Revision) -> Option<Vec<Change>> {
     let mut reader = PayloadReader(payload);
     let mut changes = Vec::new();
@@ -199,7 +199,7 @@ mod tests {
         let mut payload = Vec::new();
         put_events(&mut payload, &events());
         for length in 1..payload.len() {
-            // Cut between two commits, it decodes to the first of them.
+            // Cut between two commits, the payload decodes to the first of them.
             let changes = read_changes(&payload[..length], Revision::new(7));
             assert!(changes.is_none_or(|changes| changes.len() == 2), "{length}");
         }
@@ -207,7 +207,7 @@ mod tests {
             for byte in 0..=u8::MAX {
                 let mut changed = payload.clone();
                 changed[place] = byte;
-                // Whatever it says, it must not panic.
+                // Whatever the result, this must not panic.
                 let _ = read_changes(&changed, Revision::new(7));
             }
         }

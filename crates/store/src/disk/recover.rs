@@ -1,6 +1,6 @@
-//! Loads the store at the start: the newest checkpoint, then every commit of the log after it.
+//! Loads the store at startup: the newest checkpoint, then every commit of the log after it.
 //!
-//! **Invariant:** every acknowledged commit is recovered, or the start is refused. Only a torn write at the very end of
+//! **Invariant:** every acknowledged commit is recovered, or startup fails. Only a torn write at the very end of
 //! the log is dropped; [`frame`](super::frame) explains how it is recognized.
 
 use std::io::{self, Read};
@@ -12,11 +12,11 @@ use jiff::Timestamp;
 use super::acknowledged_revision::{self, AcknowledgedRevision, USED};
 use super::checkpoint::{self, CheckpointError, LoadedCheckpoint};
 use super::files::Files;
-use super::format::{self, Contents, FileFormat};
+use super::format::{self, ContentFormat, FileFormat};
 use super::frame::{Frame, FrameKind, FrameResult, find_frame};
-use super::log::{
-    Log, LogRules, LogTail, Segment, checkpoint_name, checkpoint_revision, has_room, is_unfinished, log_name,
-    log_revision,
+use super::write_ahead_log::{
+    LogRules, LogTail, Segment, WriteAheadLog, checkpoint_name, checkpoint_revision, has_room, is_unfinished,
+    log_name, log_revision,
 };
 use super::{Config, migrate, payload};
 use crate::published::PublishedState;
@@ -29,7 +29,7 @@ const ADVICE: &str = "nothing was changed; restore the folder from a backup, or 
 
 /// The recovered store.
 pub(super) struct RecoveredStore {
-    pub(super) log: Log,
+    pub(super) log: WriteAheadLog,
     pub(super) acknowledged: AcknowledgedRevision,
     pub(super) checkpoint_bytes: u64,
     /// The format of new files.
@@ -40,7 +40,7 @@ pub(super) struct RecoveredStore {
 pub(super) struct NeededFiles {
     /// The newest checkpoint, if there is one.
     pub(super) checkpoint: Option<Revision>,
-    /// The log files with commits after it, oldest first, by the revision before their first commit.
+    /// The log files with later commits, oldest first, each given by the revision before its first commit.
     pub(super) logs: Vec<Revision>,
 }
 
@@ -54,11 +54,11 @@ pub(super) fn recover(
     let mut names = folder.names()?;
     let needed = NeededFiles::of(&names);
     if let Some(oldest) = folder.check_versions(&names, &needed, config.contents)? {
-        // Read once without changing anything, so that a damaged folder is refused first.
+        // Read once without changing anything, so that a damaged folder is rejected before any change.
         let mut discarded = Writer::new(Arc::new(PublishedState::default()), config.clock, config.history);
         load(&folder, &names, &needed, &mut discarded, ReadUntil::End)?;
         migrate::run(&**files, &needed, oldest, config.contents)?;
-        // Files that an earlier migration left unfinished were finished under the same names.
+        // Files that an earlier migration left unfinished have been completed under the same names.
         names = folder.names()?;
     }
     let loaded = load(&folder, &names, &needed, writer, ReadUntil::End)?;
@@ -67,8 +67,8 @@ pub(super) fn recover(
     let start = needed.checkpoint.unwrap_or(Revision::ZERO);
     let opened = remove_leftovers(&**files, &names, start, &needed.logs).and_then(|()| {
         let log = match &loaded.last {
-            Some(last) => Log::resume(Arc::clone(files), loaded.older, last, rules)?,
-            None => Log::new(Arc::clone(files), start, rules)?,
+            Some(last) => WriteAheadLog::resume(Arc::clone(files), loaded.older, last, rules)?,
+            None => WriteAheadLog::new(Arc::clone(files), start, rules)?,
         };
         let mut acknowledged = AcknowledgedRevision::open(&**files, &names)?;
         acknowledged.note(loaded.revision);
@@ -81,7 +81,7 @@ pub(super) fn recover(
     Ok(RecoveredStore { log, acknowledged, checkpoint_bytes: loaded.checkpoint_bytes, format })
 }
 
-/// A folder that was read.
+/// The contents of a folder.
 struct LoadedFolder {
     /// The log files that are complete.
     older: Vec<Segment>,
@@ -93,8 +93,8 @@ struct LoadedFolder {
 
 /// Returns the state of a folder without changing it.
 ///
-/// Another process may write to it meanwhile if it is read until an acknowledged revision: everything up to there was synced
-/// before, and the rest, which may be half-written, is not looked at.
+/// Another process may write to the folder in the meantime if reading stops at an acknowledged revision: everything up
+/// to that revision was synced before, and the rest, which may be half-written, is not read.
 pub(super) fn read(files: &dyn Files, config: &Config, until: ReadUntil) -> Result<Snapshot, Error> {
     let folder = FolderReader(files);
     let names = folder.names()?;
@@ -113,10 +113,10 @@ pub(super) fn read_acknowledged(files: &dyn Files) -> Result<Revision, Error> {
     FolderReader(files).whole(USED).map(|contents| acknowledged_revision::read(&contents))
 }
 
-/// How far a folder is read.
+/// How far to read a folder.
 #[derive(Clone, Copy)]
 pub(super) enum ReadUntil {
-    /// To its end, where nothing that was acknowledged may be missing.
+    /// To the end; no acknowledged commit may be missing.
     End,
     /// To this revision.
     Acknowledged(Revision),
@@ -132,14 +132,14 @@ impl ReadUntil {
     }
 }
 
-/// A log file that was read.
+/// The contents of a log file.
 struct LogFile<'a> {
     before: Revision,
     contents: &'a [u8],
     is_last: bool,
 }
 
-/// Reads the needed files into `writer`. Nothing on the disk is changed.
+/// Reads the needed files into `writer`. Changes nothing on disk.
 fn load(
     folder: &FolderReader<'_>,
     names: &[String],
@@ -196,7 +196,7 @@ impl NeededFiles {
     }
 }
 
-/// Removes what a crash left behind: unfinished files, and files that a finished checkpoint had made needless.
+/// Removes what a crash left behind: unfinished files, and files that a finished checkpoint had made obsolete.
 fn remove_leftovers(
     files: &dyn Files,
     names: &[String],
@@ -211,7 +211,7 @@ fn remove_leftovers(
     names.iter().filter(is_needless).try_for_each(|name| files.remove(name))
 }
 
-/// Reads a folder; its errors say where the problem is and what to do.
+/// Reads a folder; its errors say where the problem is and what to do about it.
 pub(super) struct FolderReader<'a>(pub(super) &'a dyn Files);
 
 impl FolderReader<'_> {
@@ -222,12 +222,12 @@ impl FolderReader<'_> {
         Ok(names)
     }
 
-    /// Returns the oldest version of contents among the needed files, if it is not the current one. Refuses newer ones.
+    /// Returns the oldest version of contents among the needed files, if it is not current. Rejects newer versions.
     fn check_versions(
         &self,
         names: &[String],
         needed: &NeededFiles,
-        contents: Contents,
+        contents: ContentFormat,
     ) -> Result<Option<u32>, Error> {
         let ours = names.iter().filter(|name| checkpoint_revision(name).or(log_revision(name)).is_some());
         let mut oldest = contents.version();
@@ -286,7 +286,7 @@ impl FolderReader<'_> {
         }
     }
 
-    /// Checks that the newest log file is as long as it was: what is missing at its end was acknowledged.
+    /// Checks that the newest log file has its original length: anything missing at its end was acknowledged.
     fn check_end(&self, before: Revision, contents: &[u8]) -> Result<(), Error> {
         let FrameResult::Frame(first) = find_frame(contents, 0) else { return Ok(()) };
         let must_have_room = FileFormat::parse(first.payload).is_some_and(FileFormat::has_room);
@@ -296,7 +296,7 @@ impl FolderReader<'_> {
         Err(self.damaged(&log_name(before), "it is shorter than what was written to it"))
     }
 
-    /// Returns the newest revision that was acknowledged; zero if the folder does not say.
+    /// Returns the newest revision that was acknowledged; zero if the folder does not record it.
     fn acknowledged(&self, names: &[String]) -> Result<Revision, Error> {
         if !names.iter().any(|name| name == USED) {
             return Ok(Revision::ZERO);
@@ -304,7 +304,7 @@ impl FolderReader<'_> {
         Ok(acknowledged_revision::read(&self.whole(USED)?))
     }
 
-    /// Checks that everything acknowledged is there: the log file `before` is the newest, and `newest` the revision
+    /// Checks that no acknowledged commit is missing: `before` names the newest log file, and `newest` is the revision
     /// reached.
     fn check_acknowledged(
         &self,
@@ -352,8 +352,8 @@ impl FolderReader<'_> {
                 FrameResult::End if is_last && is_continued => {
                     return Err(self.damaged(&name, "the log file after it is missing"));
                 }
-                // Unused space, or a torn record that was not acknowledged. If it was a commit that others build on,
-                // the next file's first record shows it.
+                // Unused space, or a torn record that was not acknowledged. If later commits build on it, the first
+                // record of the next file reveals the gap.
                 FrameResult::End => return Ok((last, at)),
                 FrameResult::Damage(what) => return Err(self.damaged(&name, what)),
             }

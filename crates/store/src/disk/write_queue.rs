@@ -1,4 +1,4 @@
-//! The queue of writes that wait for the disk. It is bounded in number and bytes, so that a flood is answered *busy*
+//! The queue of writes waiting for the disk. It is bounded in number and bytes, so that a flood is answered with *busy*
 //! instead of filling memory.
 
 use std::collections::VecDeque;
@@ -9,12 +9,12 @@ use tokio::sync::oneshot;
 
 use crate::{Committed, Error, Op, Txn};
 
-/// The most requests that may wait. At 15 000 commits a second this is a quarter of a second of work; more would only
-/// delay everyone.
+/// The most requests that may wait. At 15 000 commits a second this is a quarter of a second of work; a longer queue
+/// would only delay every caller.
 const WAITING_MAX: usize = 4096;
 /// The most bytes that may wait: ten of the largest objects the API accepts.
 const WAITING_BYTES_MAX: usize = 32 << 20;
-/// The most bytes written at once: large enough that the sync dominates, small enough that its buffer does not.
+/// The most bytes written in one batch: large enough that the sync dominates, small enough that its buffer does not.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// A request to the writer.
@@ -46,7 +46,7 @@ struct QueueState {
     requests: VecDeque<WriteRequest>,
     bytes: usize,
     is_closed: bool,
-    /// Whether the writer sleeps: waking it costs a system call, so it is done only then.
+    /// Whether the writer is asleep. Waking it costs a system call, so it is woken only then.
     is_awaited: bool,
 }
 
@@ -96,13 +96,13 @@ impl WriteQueue {
         Some(batch)
     }
 
-    /// Refuses further requests; accepted ones are still taken.
+    /// Rejects further requests; accepted ones are still taken.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.arrived.notify_one();
     }
 
-    /// Refuses further requests and drops accepted ones: their callers learn that the store is closed.
+    /// Rejects further requests and drops accepted ones: their callers learn that the store is closed.
     pub(super) fn abandon(&self) {
         let mut waiting = self.lock();
         waiting.is_closed = true;

@@ -1,6 +1,6 @@
-//! The contract: what every [`Store`] promises, as tests that know nothing but the trait.
+//! The contract: what every [`Store`] promises, as tests that use nothing but the trait.
 //!
-//! A new implementation writes a [`Subject`] and calls [`suite!`]; nothing else makes it a store.
+//! A new implementation provides a [`Subject`] and calls [`suite!`]; nothing else makes it a store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use std::time::Duration;
 use homeostat_core::{Key, Prefix, Revision};
 use homeostat_store::{Committed, Error, Event, Expect, Limits, Op, SharedStore, Snapshot, Txn, Value};
 
-/// A way to make the store under test.
+/// Creates the store under test.
 pub(crate) trait Subject {
-    /// An empty store with this history.
+    /// Returns an empty store with this history.
     fn open(&self, limits: Limits) -> SharedStore;
 }
 
@@ -56,7 +56,7 @@ macro_rules! suite {
 }
 pub(crate) use suite;
 
-/// The history of tests that are not about its bounds.
+/// The history for tests that do not concern its bounds.
 pub(crate) fn ample() -> Limits {
     Limits::default()
 }
@@ -81,7 +81,7 @@ pub(crate) async fn commit(store: &SharedStore, txn: Txn) -> Committed {
     store.commit(txn).await.expect("nothing forbids this commit")
 }
 
-/// Key and text of everything in a snapshot.
+/// Returns key and text of everything in a snapshot.
 pub(crate) fn contents(snapshot: &Snapshot, prefix: &Prefix) -> BTreeMap<String, String> {
     snapshot
         .range(prefix, "")
@@ -89,7 +89,7 @@ pub(crate) fn contents(snapshot: &Snapshot, prefix: &Prefix) -> BTreeMap<String,
         .collect()
 }
 
-/// An event as one line: revision, what happened, key, old and new text.
+/// Formats an event as one line: revision, what happened, key, old and new text.
 pub(crate) fn line(event: &Event) -> String {
     let text = |entry: &Option<Arc<homeostat_store::Entry>>| {
         entry.as_ref().map_or("-".to_owned(), |entry| String::from_utf8_lossy(&entry.bytes).into_owned())
@@ -129,7 +129,7 @@ pub(crate) async fn an_expectation_that_fails_changes_nothing(subject: &impl Sub
     assert_eq!(commit(&store, at(Expect::At(first))).await.revision, first.next());
 }
 
-/// Once a name with a slash was stored, and the next start took the folder for damaged.
+/// A name with a slash was once stored, and the next start considered the folder damaged.
 pub(crate) async fn a_key_that_could_not_be_read_back_is_refused(subject: &impl Subject) {
     let store = subject.open(ample());
     let mut txn = put("a", "1");
@@ -419,7 +419,7 @@ pub(crate) async fn compare_and_swap_has_one_winner(subject: &impl Subject) {
     assert_eq!(*total, (WRITERS * INCREMENTS).to_string());
 }
 
-/// Reads, adds one, writes; again on conflict.
+/// Reads, adds one, writes; starts over after a conflict.
 async fn increment(store: &SharedStore) {
     loop {
         let snapshot = store.snapshot();
@@ -485,7 +485,7 @@ pub(crate) async fn the_past_equals_its_replay(subject: &impl Subject) {
 }
 
 pub(crate) async fn paging_is_consistent_while_others_write(subject: &impl Subject) {
-    // History too short for the roll-back: only the pin can answer.
+    // The history is too short for the roll-back: only the pin can answer.
     let store = subject.open(Limits { bytes: 5_000, age: Duration::from_mins(5) });
     for index in 0..20 {
         commit(&store, put(&format!("{index:02}"), "before")).await;

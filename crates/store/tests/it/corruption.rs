@@ -1,5 +1,5 @@
-//! Damaged folders: every byte of every file is flipped in turn. Each time the store refuses to start, or it has
-//! exactly what was committed; it never panics and never misses a commit.
+//! Damaged folders: every byte of every file is flipped in turn. Each time the store refuses to start, or contains
+//! exactly what was committed; it never panics and never loses a commit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn small() -> Config {
 
 type Folder = BTreeMap<String, Vec<u8>>;
 
-/// A folder with a checkpoint and several log files, closed in order or left as a crash leaves it.
+/// Returns a folder with a checkpoint and several log files, closed cleanly or as after a crash.
 async fn folder(is_closed: bool) -> (Folder, BTreeMap<String, String>) {
     let files = Simulated::default();
     let store = Disk::open_on(Arc::new(files.clone()), &small()).expect("an empty folder opens");
@@ -60,7 +60,8 @@ fn open(folder: Folder) -> Option<BTreeMap<String, String>> {
     }
 }
 
-/// Damages files, each at each place, in turn: every time it is refused, or nothing is missing. Returns how often it was refused.
+/// Damages each file at each place in turn: every time it is refused, or nothing is missing. Returns how often it was
+/// refused.
 fn check_each(
     (folder, expected): &(Folder, BTreeMap<String, String>),
     is_damaged: impl Fn(&str) -> bool,
@@ -111,7 +112,7 @@ async fn a_missing_file_is_refused() {
     for name in folder.keys() {
         let mut damaged = folder.clone();
         damaged.remove(name);
-        // A log file older than the checkpoint may be left over; without it nothing is missing.
+        // A log file older than the checkpoint may be left over; nothing is missing without it.
         if name.starts_with("checkpoint-") || Some(name) == newest.as_ref() {
             assert_eq!(open(damaged), None, "{name}");
         } else {
@@ -130,8 +131,8 @@ async fn a_folder_that_was_used_is_not_taken_for_a_new_one() {
     assert_eq!(open(left), None);
 }
 
-/// Zeros over the newest records, from any sector or byte on, look like a write that was torn or never begun. The note beside
-/// the log knows better.
+/// Zeros over the newest records, from any sector or byte on, look like a torn or missing write. The note next to the
+/// log shows the difference.
 #[tokio::test]
 async fn newest_records_that_were_blanked_are_missed() {
     let (folder, expected) = folder(false).await;
@@ -141,7 +142,7 @@ async fn newest_records_that_were_blanked_are_missed() {
         let mut damaged = folder.clone();
         damaged.get_mut(&name).expect("it is there")[from..].fill(0);
         assert_eq!(open(damaged.clone()), None, "from byte {from} of {end}");
-        // Who knows what they do may go on without.
+        // An administrator may decide to continue without them.
         damaged.remove("used");
         assert_ne!(open(damaged), Some(expected.clone()), "from byte {from} of {end}");
     }

@@ -1,4 +1,4 @@
-//! The disk store keeps the contract, and keeps it across restarts.
+//! The disk store keeps the contract, also across restarts.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Every call to the disk fails once, and the power goes once at every call: nothing acknowledged is lost, nothing
-//! half-done is seen, and the store starts again.
+//! Every call to the disk fails once, and the power fails once at every call: nothing acknowledged is lost, nothing
+//! incomplete is visible, and the store starts again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const COMMITS: u64 = 60;
 /// With this configuration and script, more log files mean that a checkpoint is due.
 const LOGS_MAX: usize = 5;
 
-/// The transaction that makes revision `number`; values span sectors, some commits have several steps, some delete.
+/// Returns the transaction of revision `number`; values span sectors, some commits have several steps, some delete.
 fn script(number: u64) -> Txn {
     use homeostat_store::{Expect, Op};
     let name = (number % 5).to_string();
@@ -40,7 +40,7 @@ fn script(number: u64) -> Txn {
     txn
 }
 
-/// The contents after each revision, from 0.
+/// Returns the contents after each revision, from 0.
 async fn states() -> Vec<BTreeMap<String, String>> {
     let store = homeostat_store::Memory::new();
     let mut states = vec![BTreeMap::new()];
@@ -51,7 +51,8 @@ async fn states() -> Vec<BTreeMap<String, String>> {
     states
 }
 
-/// Runs the script from where the store stands until it ends or fails; returns the last acknowledged revision.
+/// Runs the script from the current revision of the store until it ends or fails; returns the last acknowledged
+/// revision.
 async fn run(store: &Disk, files: &Simulated) -> Result<Revision, (Revision, Error)> {
     let mut acknowledged = store.snapshot().revision();
     while acknowledged < Revision::new(COMMITS) {
@@ -74,7 +75,7 @@ fn check_state(store: &Disk, states: &[BTreeMap<String, String>], acknowledged: 
     assert_eq!(contents(&snapshot, &pods()), states[index], "{what}: state at {revision}");
 }
 
-/// Reopens what is left, checks it, and finishes the script on it.
+/// Reopens what remains, checks it, and finishes the script on it.
 async fn check_left(
     files: &Simulated,
     left: Left,
@@ -97,8 +98,8 @@ async fn check_left(
 const LEFT: [Left; 6] =
     [Left::Everything, Left::Synced, Left::Torn(1), Left::Torn(2), Left::Torn(3), Left::Torn(4)];
 
-/// The calls of one undisturbed run, from an empty folder to the close. Checkpoints are written by a thread of their
-/// own, so runs differ; one with a checkpoint is taken.
+/// Returns the calls of one undisturbed run, from an empty folder to the close. Checkpoints are written by a separate
+/// thread, so runs differ; one with a checkpoint is used.
 async fn calls_of_a_run() -> usize {
     for _ in 0..100 {
         let files = Simulated::default();
@@ -141,7 +142,7 @@ async fn the_power_goes_again_at_every_call_of_the_start() {
             Disk::open_on(Arc::new(reopened.clone()), &small()).expect("it opens").snapshot().revision();
         for at in 0..=reopened.calls() {
             let files = Simulated::of(left.clone()).with_fault(Fault::PowerCut(at));
-            // It opens or not; either way the next start must find everything.
+            // It may open or not; in either case the next start must find everything.
             let opened = Disk::open_on(Arc::new(files.clone()), &small());
             assert!(opened.is_ok() || at < reopened.calls());
             drop(opened);
@@ -183,7 +184,7 @@ async fn every_call_fails_once() {
     assert!(read_only > 0, "some call must have been to the log");
 }
 
-/// After a failure: reads go on, writes never succeed again, nothing of the failed batch is seen.
+/// After a failure, reads continue, writes never succeed again, and nothing of the failed batch is visible.
 async fn check_read_only(
     store: &Disk,
     acknowledged: Revision,
@@ -203,8 +204,8 @@ async fn check_read_only(
     assert!(watch.try_next().expect("it is not cut off").is_empty());
 }
 
-/// In a file of the usual size room is made ahead of need, without a sync of its own. Where it cannot be made, what is there
-/// is used up first.
+/// In a file of the usual size, space is allocated in advance, without a separate sync. If that fails, the existing
+/// space is used first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_power_goes_or_a_call_fails_while_room_is_made() {
     const LARGE_COMMITS: u64 = 40;

@@ -1,6 +1,6 @@
-//! A real process writes to a real disk and is killed, again and again: what it printed as acknowledged is there.
+//! A real process writes to a real disk and is killed repeatedly: what it printed as acknowledged exists afterwards.
 //!
-//! The process is this test binary, told by an environment variable to write until it dies.
+//! The process is this test binary; an environment variable makes it write until it dies.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ use homeostat_store::{Disk, Limits, SharedStore, Store};
 
 use crate::contract::{contents, pods, put};
 
-/// The folder to write to; set only for the process to be killed.
+/// The folder to write to; set only in the process to be killed.
 const FOLDER: &str = "HOMEOSTAT_STORE_KILL_FOLDER";
 const KILLS: u64 = 25;
 const WRITERS: u64 = 8;
@@ -29,7 +29,7 @@ fn small() -> Config {
     }
 }
 
-/// What the killed process runs; as a test of its own it has nothing to do.
+/// What the killed process runs; as an ordinary test it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn write_until_killed() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
@@ -76,7 +76,7 @@ fn start(folder: &Path) -> Child {
         .expect("this binary starts")
 }
 
-/// Kills a writing process after so many acknowledgements; returns the last count and revision of each writer.
+/// Kills a writing process after this many acknowledgements; returns the last count and revision of each writer.
 fn run_and_kill(folder: &Path, after: u64) -> BTreeMap<String, (u64, Revision)> {
     let mut child = start(folder);
     let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
@@ -101,7 +101,7 @@ fn run_and_kill(folder: &Path, after: u64) -> BTreeMap<String, (u64, Revision)> 
     acknowledged
 }
 
-/// Opens what was left and compares.
+/// Opens what remains and compares.
 fn check(
     folder: &Path,
     acknowledged: &BTreeMap<String, (u64, Revision)>,

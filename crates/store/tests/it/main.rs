@@ -1,4 +1,4 @@
-//! One binary for the crate: the contract every store keeps ([`contract`]), run on each implementation.
+//! One test binary for the crate: the contract of every store ([`contract`]), run on each implementation.
 
 mod backup;
 mod contract;

@@ -1,5 +1,5 @@
-//! A folder of older contents is migrated when it is opened: nothing is lost, whatever ends the process on the way, and a
-//! folder of newer contents is left as it is.
+//! A folder with older contents is migrated when it is opened: nothing is lost, even if the process is killed
+//! meanwhile, and a folder with newer contents is left as it is.
 //!
 //! `first_edition` is a folder that the first edition wrote, with a checkpoint at revision 89 and two log files.
 
@@ -10,19 +10,19 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use homeostat_core::{Key, Prefix, Revision};
-use homeostat_store::disk::{Config, Contents, KeyMigration, Migration};
+use homeostat_store::disk::{Config, ContentFormat, KeyMigration, Migration};
 use homeostat_store::{Disk, Error, Expect, Limits, Op, SharedStore, Snapshot, Store, Txn, Value};
 
 use crate::simulated::{Fault, Left, Simulated};
 
-/// What is in a group with a dot moves, unless its value says that it stays.
+/// Entries in a group with a dot move, unless their value says that they stay.
 const MIGRATION: Migration = Migration::Keys(KeyMigration {
     new_name: |key| Key::new(&format!("new:{}", key.group()), key.resource(), key.namespace(), key.name()),
     moves: |key, bytes| key.group().contains('.') && !bytes.starts_with(b"stays"),
 });
-const MIGRATED: Contents = Contents { migrations: &[MIGRATION] };
+const MIGRATED: ContentFormat = ContentFormat { migrations: &[MIGRATION] };
 
-fn config(contents: Contents) -> Config {
+fn config(contents: ContentFormat) -> Config {
     Config {
         contents,
         history: Limits { bytes: 6_000, ..Limits::default() },
@@ -45,7 +45,7 @@ fn first_edition() -> BTreeMap<String, Vec<u8>> {
     files.into_iter().map(|(name, bytes)| (name.to_owned(), bytes.to_vec())).collect()
 }
 
-/// Everything a client can see of a store: entries and, from the oldest revision kept, events.
+/// Everything that a client can see of a store: entries and, from the oldest revision kept, events.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     revision: Revision,
@@ -97,7 +97,7 @@ fn oldest(store: &dyn Store) -> Revision {
     }
 }
 
-/// What was seen, under the new names.
+/// Returns what was seen, under the new names.
 fn renamed(seen: &Seen) -> Seen {
     let rename = |lines: &[String]| {
         let lines = lines.iter().map(|line| line.replace(" demo.dev/", " new:demo.dev/"));
@@ -113,7 +113,7 @@ fn renamed(seen: &Seen) -> Seen {
 #[tokio::test]
 async fn a_folder_of_the_first_edition_is_opened_as_it_was() {
     let files = Simulated::of(first_edition());
-    let store = Disk::open_on(Arc::new(files), &config(Contents::default())).expect("it opens");
+    let store = Disk::open_on(Arc::new(files), &config(ContentFormat::default())).expect("it opens");
     let seen = see(&store, oldest(&store));
     assert_eq!(seen.revision, Revision::new(109));
     assert_eq!(seen.entries.len(), 10, "{:#?}", seen.entries);
@@ -123,7 +123,8 @@ async fn a_folder_of_the_first_edition_is_opened_as_it_was() {
 #[tokio::test]
 async fn keys_move_with_their_revisions_and_their_history() {
     let before = {
-        let store = Disk::open_on(Arc::new(Simulated::of(first_edition())), &config(Contents::default()));
+        let store =
+            Disk::open_on(Arc::new(Simulated::of(first_edition())), &config(ContentFormat::default()));
         let store = store.expect("it opens");
         see(&store, oldest(&store))
     };
@@ -132,7 +133,7 @@ async fn keys_move_with_their_revisions_and_their_history() {
     let after = see(&store, oldest(&store));
     assert_eq!(after, renamed(&before));
     assert!(after.entries.iter().any(|line| line.contains("new:demo.dev/lamps/team/thing0")), "{after:#?}");
-    // Open for writing, and the same once more: there is nothing to migrate any more.
+    // Opens it for writing, and once more: there is nothing left to migrate.
     let key = Key::new("new:demo.dev", "lamps", "team", "more");
     let put = Txn::one(key, Expect::Absent, Op::Put(Value::plain("{}")));
     assert_eq!(store.commit(put).await.expect("it is written").revision, Revision::new(110));
@@ -143,11 +144,11 @@ async fn keys_move_with_their_revisions_and_their_history() {
     assert_eq!(again.snapshot().len(), after.entries.len() + 1);
 }
 
-/// A value that does not move is overwritten by one that does, and the other way round: each time the former is gone.
+/// A value that does not move is overwritten by one that does, and vice versa: each time the old one is gone.
 #[tokio::test]
 async fn a_value_that_moves_leaves_its_former_name() {
     let files = Simulated::default();
-    let store = Disk::open_on(Arc::new(files.clone()), &config(Contents::default())).expect("it opens");
+    let store = Disk::open_on(Arc::new(files.clone()), &config(ContentFormat::default())).expect("it opens");
     let key = Key::new("demo.dev", "lamps", "team", "a");
     let writes = ["stays 1", "2", "3", "stays 4", "", "5", "", "stays 6"];
     for text in writes {
@@ -174,17 +175,17 @@ async fn a_value_that_moves_leaves_its_former_name() {
     assert_eq!(seen.events, expected);
 }
 
-/// A value that begins with a cross gets a tag instead, in the checkpoint and in the log; everything else is as it was.
+/// A value that begins with a cross gets a tag instead, in the checkpoint and in the log; everything else is unchanged.
 #[tokio::test]
 async fn values_are_rewritten_where_they_are() {
-    const TAGGED: Contents = Contents {
+    const TAGGED: ContentFormat = ContentFormat {
         migrations: &[Migration::Values(|_, value| {
             let rest = value.bytes.strip_prefix(b"x")?;
             Some(Value { tag: 7, ..Value::plain(value.bytes.slice_ref(rest)) })
         })],
     };
     let files = Simulated::default();
-    let store = Disk::open_on(Arc::new(files.clone()), &config(Contents::default())).expect("it opens");
+    let store = Disk::open_on(Arc::new(files.clone()), &config(ContentFormat::default())).expect("it opens");
     let key = |number: usize| Key::new("", "configmaps", "team", &(number % 40).to_string());
     for number in 0..200 {
         let text = format!("{}{number} {}", if number % 3 == 0 { "x" } else { "" }, ".".repeat(200));
@@ -243,7 +244,7 @@ async fn the_power_goes_or_a_call_fails_at_every_call_of_the_migration() {
 
 #[tokio::test]
 async fn a_newer_folder_is_refused_and_left_as_it_is() {
-    const LATER: Contents = Contents { migrations: &[MIGRATION, MIGRATION] };
+    const LATER: ContentFormat = ContentFormat { migrations: &[MIGRATION, MIGRATION] };
     let files = Simulated::default();
     let store = Disk::open_on(Arc::new(files.clone()), &config(LATER)).expect("an empty folder opens");
     let key = Key::new("", "configmaps", "team", "a");
@@ -274,17 +275,17 @@ async fn a_damaged_folder_is_refused_before_it_is_migrated() {
     }
 }
 
-/// The folder to migrate; set only for the process to be killed.
+/// The folder to migrate; set only in the process to be killed.
 const FOLDER: &str = "HOMEOSTAT_STORE_MIGRATION_FOLDER";
 const KILLS: usize = 12;
 const COMMITS: u64 = 3_000;
 
-/// Small files, so that there are many to be killed between.
-fn many_files(contents: Contents) -> Config {
+/// Small files, so that there are many moments to kill between.
+fn many_files(contents: ContentFormat) -> Config {
     Config { contents, segment_bytes: 30_000, ..Config::default() }
 }
 
-/// What the killed process runs; as a test of its own it has nothing to do.
+/// What the killed process runs; as an ordinary test it does nothing.
 #[test]
 fn migrate_until_killed() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
@@ -294,7 +295,7 @@ fn migrate_until_killed() {
 
 async fn write_folder(folder: &Path) -> Seen {
     let store: SharedStore =
-        Arc::new(Disk::open(folder, &many_files(Contents::default())).expect("it opens"));
+        Arc::new(Disk::open(folder, &many_files(ContentFormat::default())).expect("it opens"));
     for number in 0..COMMITS {
         let group = if number % 3 == 0 { "" } else { "demo.dev" };
         let resource = if group.is_empty() { "configmaps" } else { "lamps" };
@@ -311,7 +312,7 @@ async fn write_folder(folder: &Path) -> Seen {
     seen
 }
 
-/// How many log files of the folder say that they are migrated.
+/// Returns how many log files of the folder are marked as migrated.
 fn migrated_files(folder: &Path) -> usize {
     let files = std::fs::read_dir(folder).expect("the folder is there").filter_map(Result::ok);
     let logs = files.filter(|file| file.file_name().to_string_lossy().starts_with("log-"));
@@ -346,7 +347,7 @@ async fn a_process_killed_while_it_migrates_loses_nothing() {
             files += usize::from(kill == 1);
         }
         let mut child = start(folder.path());
-        // Killed when so many files are replaced, wherever it is then.
+        // Killed when this many files have been replaced, wherever it is then.
         while migrated_files(folder.path()) < kill * 3 && child.try_wait().expect("it is ours").is_none() {
             std::thread::yield_now();
         }

@@ -1,9 +1,9 @@
-//! A folder that can fail: any one call returns an error, or the power goes at any one call.
+//! A folder that can fail: any one call returns an error, or the power fails at any one call.
 //!
-//! What is written is *seen* at once and *durable* after a sync, as on a real system. After a power cut the unsynced
-//! sectors of each file are there or as they were, as a seed decides, and so are the last changes of names. After a
-//! failed sync, a later one succeeds without making durable what the failed one should have, unless that is written
-//! again: that is what kernels do.
+//! What is written is *seen* at once and *durable* after a sync, as on a real system. After a power cut, each unsynced
+//! sector is either written or not, and so is each recent rename, as the seed decides. After a failed sync, a later one
+//! succeeds without making durable what the failed one should have, unless that is written again: kernels behave like
+//! this.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Cursor, Read};
@@ -17,20 +17,20 @@ const SECTOR_BYTES: usize = 512;
 /// What goes wrong, at the call with this number (from 1).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// The call fails, having done nothing; later ones succeed.
+    /// The call fails without any effect; later ones succeed.
     Fails(usize),
-    /// The call fails, having done half of it, to the end of a sector; later ones succeed.
+    /// The call fails after half of its effect, up to the end of a sector; later ones succeed.
     FailsHalfDone(usize),
-    /// The call is the last one before the power goes.
+    /// The call is the last one before the power fails.
     PowerCut(usize),
-    /// The disk is full: from this call on no file is made and none grows.
+    /// The disk is full: from this call on, no file is created and none grows.
     Full(usize),
 }
 
-/// What is left after a power cut or a crash.
+/// What remains after a power cut or a crash.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Left {
-    /// The process died, the system lives: everything seen, and on the disk what was there.
+    /// The process died but the system lives: everything seen remains, and on the disk what was there.
     Everything,
     /// Only what was synced.
     Synced,
@@ -46,7 +46,7 @@ struct State {
     contents: Vec<Contents>,
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
-    /// The states `names` went through since they were last synced.
+    /// The states of `names` since they were last synced.
     name_changes: Vec<BTreeMap<String, usize>>,
     calls: usize,
     fault: Option<Fault>,
@@ -54,11 +54,11 @@ struct State {
 
 #[derive(Clone, Debug, Default)]
 struct Contents {
-    /// What can be read, reserved zeros at the end included.
+    /// What can be read, including reserved zeros at the end.
     seen: Vec<u8>,
     /// What is on the disk.
     durable: Vec<u8>,
-    /// The sectors that the next sync writes. If it fails, they are forgotten all the same.
+    /// The sectors that the next sync writes. They are forgotten even if it fails.
     dirty: BTreeSet<usize>,
 }
 
@@ -70,7 +70,7 @@ impl Contents {
         self.dirty.extend(from / SECTOR_BYTES..to.div_ceil(SECTOR_BYTES));
     }
 
-    /// Puts a sector on the disk as it is seen.
+    /// Writes a sector to the disk as it is seen.
     fn settle(seen: &[u8], durable: &mut Vec<u8>, sector: usize) {
         let from = sector * SECTOR_BYTES;
         let to = seen.len().min(from + SECTOR_BYTES);
@@ -84,8 +84,8 @@ impl Contents {
         }
     }
 
-    /// What a power cut leaves: of the sectors that differ, those that chance has written. A length that was not synced may also
-    /// be lost.
+    /// Returns what a power cut leaves: of the sectors that differ, a random part is written. A length that was not
+    /// synced may also be lost.
     fn torn(&self, entropy: &Entropy) -> Vec<u8> {
         let grown = self.seen.len() - self.durable.len();
         let length = self.durable.len() + index_below(entropy, grown + 1);
@@ -102,7 +102,7 @@ impl Contents {
     }
 }
 
-/// How a call goes.
+/// The outcome of a call.
 enum Fate {
     Succeeds,
     Fails,
@@ -110,7 +110,7 @@ enum Fate {
 }
 
 impl Simulated {
-    /// A folder with these files, all durable.
+    /// Returns a folder with these files, all durable.
     pub(crate) fn of(files: BTreeMap<String, Vec<u8>>) -> Self {
         let simulated = Self::default();
         let mut state = simulated.lock();
@@ -133,8 +133,8 @@ impl Simulated {
         self.lock().calls
     }
 
-    /// Gives a checkpoint that is due or being written the time to become whole, so that scripts run through about
-    /// the same calls every time. A log of more than `logs_max` files means that one is due.
+    /// Gives a checkpoint that is due or being written time to complete, so that scripts make about the same calls
+    /// every time. A log of more than `logs_max` files means that one is due.
     pub(crate) async fn let_checkpoint_finish(&self, logs_max: usize) {
         const PATIENCE: usize = 2000;
         for _ in 0..PATIENCE {
@@ -148,13 +148,13 @@ impl Simulated {
         }
     }
 
-    /// Everything that can be seen.
+    /// Returns everything that can be seen.
     pub(crate) fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.lock();
         state.names.iter().map(|(name, place)| (name.clone(), state.contents[*place].seen.clone())).collect()
     }
 
-    /// The folder as the next process finds it.
+    /// Returns the folder as the next process finds it.
     pub(crate) fn after(&self, left: Left) -> Self {
         let state = self.lock();
         let with = |names: &BTreeMap<String, usize>, contents: &dyn Fn(&Contents) -> Vec<u8>| {
@@ -178,7 +178,7 @@ impl Simulated {
         self.0.lock().expect("no holder of this lock panics")
     }
 
-    /// Counts a call and says how it goes.
+    /// Counts a call and returns its outcome.
     fn begin(&self) -> io::Result<(MutexGuard<'_, State>, Fate)> {
         let mut state = self.lock();
         state.calls += 1;
@@ -192,7 +192,7 @@ impl Simulated {
         Ok((state, fate))
     }
 
-    /// The disk is full, as far as the call that was just begun is concerned.
+    /// Returns whether the disk is full for the call that has just begun.
     fn is_full(state: &State) -> bool {
         matches!(state.fault, Some(Fault::Full(at)) if state.calls >= at)
     }
@@ -286,7 +286,7 @@ struct SimulatedFile {
     place: usize,
     /// Where the next bytes go.
     end: usize,
-    /// From there to here, if it is behind it, there are zeros.
+    /// If this is after the position, there are zeros up to here.
     blank_to: usize,
 }
 

@@ -1,7 +1,7 @@
-//! Marks Nodes that stopped reporting, and their Pods.
+//! Marks Nodes that have stopped reporting, and their Pods.
 //!
 //! A Node whose lease is not renewed becomes `Unknown`, and the Pods of a Node that is not ready become not ready,
-//! because nobody sees their state. (`pod_collector` removes Pods on our own nodes that are being deleted, after a
+//! because their state is unknown. (`pod_collector` removes Pods on our own nodes that are being deleted, after a
 //! while.) **Invariant:** only Nodes that have a lease, or that report themselves as not ready, are marked. Pods are
 //! not evicted: there is no other node for them.
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity, Target};
+use homeostat_runtime::{Action, BuiltController, Context, Controller, ObjectName, Result, Severity};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
@@ -21,22 +21,22 @@ use super::partial_pod::PartialPod;
 
 /// Where Nodes renew their leases.
 const LEASES: &str = "kube-node-lease";
-/// How long a lease is valid that does not say: Kubernetes' own default.
+/// How long a lease is valid if it does not say: Kubernetes' own default.
 const LEASE: Duration = Duration::from_secs(40);
-/// The reason with which our own node reports that it was stopped in order, with nothing left running.
+/// The reason with which our own node reports an orderly stop, with nothing left running.
 const STOPPED: &str = "NodeStopped";
 
-/// The label of Nodes whose Pods are processes of a server. The processes end soon after their server, and a server
-/// that comes back ends those that have no Pod.
+/// The label of Nodes whose Pods are processes of a server. The processes end soon after their server, and a restarted
+/// server ends those that have no Pod.
 const PROCESSES: &str = "homeostat.dev/processes";
-/// When a silent Node of processes counts as ended: ten times as long as its processes outlive their server.
+/// How long until a silent Node of processes counts as lost: ten times as long as its processes outlive their server.
 const LOST_AFTER: Duration = Duration::from_secs(300);
 
 /// The index of Pods by the Node they are bound to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PodsOnNode(String);
 
-pub(super) fn control() -> Control {
+pub(super) fn control() -> BuiltController {
     Controller::<Node>::new()
         .named("node-lifecycle-controller")
         .references::<Lease, _>(|node: &Node| node.metadata.name.as_deref().map(lease_of))
@@ -44,15 +44,15 @@ pub(super) fn control() -> Control {
         .reconcile(reconcile)
 }
 
-fn lease_of(node: &str) -> Target {
-    Target { namespace: Some(LEASES.to_owned()), name: node.to_owned() }
+fn lease_of(node: &str) -> ObjectName {
+    ObjectName { namespace: Some(LEASES.to_owned()), name: node.to_owned() }
 }
 
 async fn reconcile(node: Arc<Node>, cx: Context<Node>) -> Result {
     let name = cx.key().name().to_owned();
     let left =
         cx.get::<Lease>(lease_of(&name))?.and_then(|lease| lease_time_left(lease.spec.as_ref()?, cx.now()));
-    if left == Some(Duration::ZERO) && ready_condition(&node).is_some_and(|ready| ready.status == "True") {
+    if left == Some(Duration::ZERO) && is_ready(&node) {
         mark_unknown(&cx, &name).await?;
         cx.event(Severity::Normal, "NodeNotReady", format!("Node {name} status is now: NodeNotReady"));
         // The change of the Node itself triggers another reconcile, which marks the Pods.
@@ -78,19 +78,24 @@ fn ready_condition(node: &Node) -> Option<&NodeCondition> {
     node.status.as_ref()?.conditions.as_ref()?.iter().find(|one| one.type_ == "Ready")
 }
 
+/// Returns whether the Node's condition says that it is ready.
+pub(super) fn is_ready(node: &Node) -> bool {
+    ready_condition(node).is_some_and(|ready| ready.status == "True")
+}
+
 /// Returns whether the Node's condition says that it is not ready. A Node without the condition may be ready.
 pub(super) fn is_unready(node: &Node) -> bool {
     ready_condition(node).is_some_and(|ready| ready.status != "True")
 }
 
-/// Returns whether the Node has reported that nothing runs there any more.
+/// Returns whether the Node has reported that nothing runs there anymore.
 pub(super) fn is_stopped(node: &Node) -> bool {
     ready_condition(node)
         .is_some_and(|ready| ready.status == "False" && ready.reason.as_deref() == Some(STOPPED))
 }
 
-/// Returns how long it is until a silent Node counts as ended, with everything that ran there. `None` if it is not
-/// silent, or if nobody can know: what other kubelets run continues without us.
+/// Returns the time until a silent Node counts as lost, with everything that ran there. `None` if it is not silent, or
+/// if that cannot be known: what other kubelets run continues without us.
 pub(super) fn time_until_lost(node: &Node, now: jiff::Timestamp) -> Option<Duration> {
     let labels = node.metadata.labels.as_ref()?;
     let since =

@@ -1,8 +1,8 @@
-//! Adopts and releases children: an object adopts those that its selector matches and nobody controls, and releases
-//! those that it controls and its selector no longer matches.
+//! Adopts and releases children: an object adopts objects that match its selector and have no controller, and releases
+//! those it controls that no longer match.
 //!
 //! **Invariant:** an owner that is being deleted adopts nothing. The server itself is asked before the first adoption:
-//! with a lagging cache, the owner would take back what an orphaning delete has just released, and garbage collection
+//! with a stale cache, the owner would take back what an orphaning delete has just released, and garbage collection
 //! would remove it.
 
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::core::Request;
 use serde_json::json;
 
-/// The index of objects that nobody controls, by namespace.
+/// The index of objects without a controller, by namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OrphansInNamespace(pub(crate) String);
 
-/// Returns the index key of this object, if nobody controls it.
+/// Returns the index key of this object, if it has no controller.
 pub(crate) fn orphan_index_key<T: Kind>(object: &T) -> Option<OrphansInNamespace> {
     let namespace = object.meta().namespace.clone().unwrap_or_default();
     controller_of(object.meta()).is_none().then_some(OrphansInNamespace(namespace))
@@ -34,7 +34,7 @@ pub(crate) fn is_controlled_by(meta: &ObjectMeta, owner: &ObjectMeta) -> bool {
     controller_of(meta).is_some_and(|reference| Some(&reference.uid) == owner.uid.as_ref())
 }
 
-/// Parses a selector of the API. One that the API server should have refused selects nothing.
+/// Parses a selector in the API's form. An invalid one, which the API server should have refused, selects nothing.
 pub(crate) fn label_selector(written: &meta::LabelSelector) -> LabelSelector {
     LabelSelector::from_json(&json!(written)).unwrap_or_else(|_| LabelSelector::nothing())
 }
@@ -123,7 +123,7 @@ async fn release<K: Kind, T: Kind>(cx: &Context<K>, object: &T) -> Result<(), Er
     released.or_else(|error| if is_settled_elsewhere(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Returns whether the object is gone, replaced, or already controlled by another: then the next event shows it.
+/// Returns whether the object is gone, replaced, or already controlled by another: the next event will show it.
 fn is_settled_elsewhere(error: &Error) -> bool {
     matches!(error.code(), Some(404 | 409 | 422))
 }

@@ -1,4 +1,4 @@
-//! The part of a Pod that the controllers need. It is a tenth of the whole, so thousands of Pods in memory cost little.
+//! The part of a Pod that the controllers need. It is a tenth of the size, so thousands of Pods in memory cost little.
 //! Controllers create full Pods and cache these.
 //!
 //! **Invariant:** a partial Pod is never written back as a whole, so the fields it leaves out cannot be lost.
@@ -37,6 +37,8 @@ pub(crate) struct PartialPodSpec {
     pub(crate) scheduling_gates: Vec<core::PodSchedulingGate>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) containers: Vec<PartialContainer>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tolerations: Vec<core::Toleration>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -61,6 +63,8 @@ pub(crate) struct PartialPort {
 pub(crate) struct PartialPodStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) phase: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) conditions: Vec<PartialCondition>,
     #[serde(default, rename = "podIP", skip_serializing_if = "Option::is_none")]
@@ -183,7 +187,7 @@ impl PartialPod {
         })
     }
 
-    /// Returns since when it has been ready, as far as its status says.
+    /// Returns when it became ready, as far as its status says.
     pub(crate) fn ready_since(&self) -> Option<Timestamp> {
         self.ready_condition()?.last_transition_time.as_ref().map(|time| time.0)
     }
@@ -192,7 +196,7 @@ impl PartialPod {
         self.status.conditions.iter().find(|one| one.r#type == "Ready" && one.status == "True")
     }
 
-    /// Returns how long it is until it counts as available: zero if it does, `None` if it is not ready.
+    /// Returns the time until it counts as available: zero if it already does, `None` if it is not ready.
     pub(crate) fn available_in(&self, min_ready: Duration, now: Timestamp) -> Option<Duration> {
         let ready = self.ready_condition()?;
         if min_ready.is_zero() {

@@ -1,4 +1,4 @@
-//! Creates and deletes many Pods, and sends the events that people look for.
+//! Creates and deletes many Pods, and sends the events that users look for.
 //!
 //! Creation starts slowly and doubles: a template that the server refuses costs one request, not five hundred.
 
@@ -10,11 +10,11 @@ use k8s_openapi::api::core::v1 as core;
 
 use super::partial_pod::PartialPod;
 
-/// The most Pods created or deleted in one reconcile; the rest follows in the next one, so that no owner starves
-/// others.
+/// The maximum number of Pods created or deleted in one reconcile; the rest follow in the next one, so that no owner
+/// starves others.
 pub(crate) const BURST: usize = 500;
 
-/// Creates `count` Pods; `make` gets the number of each. Stops after the first batch with a failure.
+/// Creates `count` Pods; `make` receives the number of each. Stops after the first batch with a failure.
 pub(crate) async fn create_pods<K: Kind>(
     cx: &Context<K>,
     count: usize,
@@ -37,7 +37,7 @@ pub(crate) async fn create_pod<K: Kind>(cx: &Context<K>, pod: core::Pod) -> Resu
     let created = cx.create::<_, PartialPod>(pod).await;
     match &created {
         Ok(pod) => cx.event(Severity::Normal, "SuccessfulCreate", format!("Created pod: {}", pod.name())),
-        // The namespace is being deleted, and the owner with it: there is nothing to report.
+        // The namespace is being deleted along with the owner, so there is nothing to report.
         Err(error) if error.is_namespace_ending() => {}
         Err(error) => {
             cx.event(Severity::Warning, "FailedCreate", format!("Error creating: {}", error_message(error)));
@@ -65,7 +65,7 @@ pub(crate) async fn delete_pod<K: Kind>(cx: &Context<K>, pod: &PartialPod) -> Re
     Ok(())
 }
 
-/// Returns the server's own message, because that is what people search for.
+/// Returns the server's own message, because that is what users search for.
 pub(crate) fn error_message(error: &Error) -> String {
     match error {
         Error::Api { status, .. } => status.message.clone(),

@@ -1,7 +1,7 @@
-//! Makes Pods from a Pod template, and the short hash that distinguishes templates in names and labels.
+//! Creates Pods from a Pod template, and computes the short hash that distinguishes templates in names and labels.
 //!
 //! The hash is stable for a template as long as the same build writes it. Hashes are not compared to find a template
-//! again (objects are), so another build may hash differently without harm.
+//! again (objects are), so a different build may hash differently without harm.
 
 use homeostat_core::hash::fnv_32;
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
@@ -30,7 +30,7 @@ pub(crate) fn generated_pod(template: &PodTemplateSpec, owner: &str) -> Pod {
     pod
 }
 
-/// Returns a short hash of this value; `collisions` gives another one when it is taken.
+/// Returns a short hash of this value; a different `collisions` yields a different hash if the first is taken.
 pub(crate) fn short_hash(value: &impl Serialize, collisions: Option<i32>) -> String {
     let mut bytes = serde_json::to_vec(value).unwrap_or_default();
     bytes.extend(collisions.into_iter().flat_map(i32::to_le_bytes));

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::pod_template::short_hash;
 
-/// The label with a Pod's revision, and with a revision's hash.
+/// The label that holds a Pod's revision, and a revision's hash.
 pub(super) const REVISION: &str = "controller-revision-hash";
 
 /// The longest part of an owner's name in its revisions' names: what remains of a name after the hash and the part that
@@ -30,7 +30,7 @@ fn template_patch(template: &PodTemplateSpec) -> Value {
 
 /// What must be done so that the newest revision holds the owner's template.
 enum NewestRevision {
-    /// Nothing: it does.
+    /// Nothing: it already does.
     Known(Arc<ControllerRevision>),
     /// This revision holds it and must become the newest.
     Renumber(Arc<ControllerRevision>, i64),
@@ -45,7 +45,7 @@ fn find_newest(
     revisions: &[Arc<ControllerRevision>],
     collisions: i32,
 ) -> NewestRevision {
-    // Compares types, not text: another build may write the same template differently.
+    // Compares types, not text: a different build may serialize the same template differently.
     let is_equal = |revision: &Arc<ControllerRevision>| template_of(revision).as_ref() == Some(template);
     let next = revisions.last().map_or(1, |last| last.revision + 1);
     match revisions.iter().rposition(is_equal) {
@@ -69,7 +69,7 @@ pub(super) async fn ensure_newest<K: Kind>(
         NewestRevision::Missing(revision) => {
             let created = cx.create::<_, ControllerRevision>(*revision).await;
             if matches!(&created, Err(error) if error.is_conflict()) {
-                // The name is taken: the next reconcile tries another one.
+                // The name is taken: the next reconcile tries a different one.
                 cx.patch_status(owner, json!({"status": {"collisionCount": collisions + 1}})).await?;
             }
             created

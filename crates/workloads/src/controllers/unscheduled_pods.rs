@@ -1,4 +1,4 @@
-//! Reports Pods that wait for a Node when there is none: a condition and an event say so, and what to do about it.
+//! Reports Pods that wait for a Node when there is none: a condition and an event say so and what to do about it.
 //!
 //! Nothing is bound here. As soon as some Node is not known to be unready, its scheduler is responsible.
 //! The event is sent when the condition changes, not at every reconcile.
@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity};
+use homeostat_runtime::{Action, BuiltController, Context, Controller, Result, Severity};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1 as core;
 use kube::Api;
@@ -19,14 +19,14 @@ use super::partial_pod::PartialPod;
 /// How long a new Pod is left alone: its creator may bind it by hand, and a client that uses only the API server finds
 /// its Pod unchanged.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often to check a Pod again that a Node should take: the Node may fall silent first.
+/// How often to recheck a Pod that a Node should accept: the Node may stop reporting first.
 const AGAIN: Duration = Duration::from_secs(30);
-/// The only scheduler that we know to be absent.
+/// The only scheduler known to be absent.
 const SCHEDULER: &str = "default-scheduler";
 const CONDITION: &str = "PodScheduled";
 const REMEDY: &str = "no node runs Pods here: start the server with `homeostat up --node`";
 
-pub(super) fn control() -> Control {
+pub(super) fn control() -> BuiltController {
     Controller::<PartialPod>::new().named("unscheduled-pods").reads::<core::Node>().reconcile(reconcile)
 }
 

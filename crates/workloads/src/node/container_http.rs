@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// The most bytes read of a response; a status line is shorter.
+/// The maximum number of bytes read from a response; a status line is shorter.
 const HEAD_BYTES_MAX: u64 = 1024;
 
 /// A request, ready to be sent.
@@ -95,7 +95,7 @@ fn request_text(action: &HTTPGetAction) -> String {
     let mut text = format!("GET {path} HTTP/1.1\r\n");
     let mut has_host = false;
     for header in headers {
-        // A header that contains a line break could begin another header: it is left out.
+        // A header that contains a line break could start another header, so it is left out.
         if !header.name.contains(['\r', '\n']) && !header.value.contains(['\r', '\n']) {
             has_host |= header.name.eq_ignore_ascii_case("host");
             text.extend([&*header.name, ": ", &*header.value, "\r\n"]);

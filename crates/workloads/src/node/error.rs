@@ -1,4 +1,4 @@
-//! The errors with which a node fails to start or to stop.
+//! Errors that occur when a node fails to start or stop.
 
 use std::path::PathBuf;
 

@@ -36,7 +36,7 @@ pub(super) struct FinalStatusWriter {
 }
 
 impl FinalStatusWriter {
-    /// Writes the status of every Pod that ran here. Whatever cannot be written is left to the next node.
+    /// Writes the status of every Pod that ran here. Statuses that cannot be written are left to the next node.
     pub(super) async fn write_all(&self) {
         let mut runs: HashMap<String, PodRuns> = HashMap::new();
         for one in records(&self.layout) {

@@ -1,7 +1,7 @@
-//! Checks a container's health once by gRPC: `grpc.health.v1.Health/Check` over HTTP/2 without TLS, as in Kubernetes.
+//! Checks a container's health once over gRPC: `grpc.health.v1.Health/Check` over HTTP/2 without TLS, as in Kubernetes.
 //!
-//! The request and the response are a few bytes, which are encoded and decoded here by hand. Only the first message of
-//! the response is read.
+//! The request and the response are a few bytes long and are encoded and decoded by hand. Only the first message of the
+//! response is read.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::container_http::connect;
 
-/// The most bytes read from a response, which has about ten.
+/// The maximum number of bytes read from a response, which has about ten.
 const ANSWER_BYTES_MAX: usize = 4096;
 /// The prefix of each message: whether it is compressed, and its length in four bytes.
 const PREFIX_BYTES: usize = 5;
@@ -50,7 +50,7 @@ async fn read_answer(answer: Response<hyper::body::Incoming>) -> Result<(), Stri
     check_serving(&body.to_bytes())
 }
 
-/// Describes a status other than OK. A call that fails immediately has it in its headers, not in its trailers.
+/// Describes a status other than OK. A call that fails immediately reports it in its headers, not in its trailers.
 fn status_failure(headers: &HeaderMap) -> Option<String> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let status = text("grpc-status").filter(|status| *status != "0")?;

@@ -1,9 +1,8 @@
 //! Assigns user and group IDs to Pods when the node is root.
 //!
-//! Each Pod gets a block of IDs that nobody else has, and so does each volume claim, whose files outlive Pods. The last
-//! ID of a block is the user of containers that name none. The others are stand-ins for IDs that a Pod names and that
-//! belong to a user of the machine: in a user namespace the container sees the ID it asked for, and outside it is the
-//! stand-in.
+//! Each Pod gets its own block of IDs, and so does each volume claim, whose files outlive Pods. The last ID of a block
+//! is the user of containers that name none. The others are stand-ins for IDs that a Pod names but that belong to a
+//! user of the machine: inside a user namespace the container sees the ID it asked for, outside it has the stand-in.
 //!
 //! **Invariants:** two existing holders never share a block, not even across servers on this machine. A block is
 //! recorded where it is used, as the owner of the holder's folder, so that a server finds it again after a restart. The
@@ -22,16 +21,16 @@ use super::supervisor::node_layout::NodeLayout;
 use super::supervisor::protocol::IdRange;
 use super::supervisor::safe_path;
 
-/// The first ID of all blocks. From here to the largest one that Kubernetes accepts, systemd's table of IDs says
-/// "unused"; people, services and other programs' containers are below.
+/// The first ID of all blocks. From here to the largest ID that Kubernetes accepts, systemd's table of IDs says
+/// "unused"; users, services and other programs' containers have lower IDs.
 const FIRST: u32 = 0x7000_0000;
-/// How many IDs a block has: those that people and services usually have, and a few more.
+/// The number of IDs in a block: those that users and services usually have, and a few more.
 const BLOCK_IDS: u32 = 1 << 15;
-/// How many blocks there are: as many as fit, which is more than a node's Pods and their claims.
+/// The number of blocks: as many as fit, which is more than a node's Pods and their claims need.
 const BLOCKS: u32 = 1 << 13;
-/// IDs below this one have a stand-in at the same distance from the beginning of the block.
+/// IDs below this one have a stand-in at the same offset in the block.
 const STOOD_IN_MAX: u32 = BLOCK_IDS - 2;
-/// The ID of `nobody` on every system: it has a stand-in too, the last but one.
+/// The ID of `nobody` on every system. Its stand-in is the second-to-last ID of the block.
 pub(crate) const NOBODY: u32 = 65_534;
 /// Where all servers on this machine see which blocks are taken. It is emptied at boot, when nothing runs.
 const REGISTRY: &str = "/run/homeostat-users";
@@ -52,7 +51,7 @@ impl IdBlock {
         FIRST + self.0 * BLOCK_IDS
     }
 
-    /// Returns the user, and group, of containers that name none.
+    /// Returns the user and group of containers that name none.
     pub(crate) fn user(self) -> u32 {
         self.first() + BLOCK_IDS - 1
     }
@@ -70,7 +69,7 @@ impl IdBlock {
         self.first() + (id - FIRST) % BLOCK_IDS
     }
 
-    /// Returns what a user namespace maps: stand-ins at the IDs they stand for, and some IDs unchanged.
+    /// Returns the mappings of a user namespace: stand-ins to the IDs they stand for, and some IDs to themselves.
     pub(crate) fn ranges(self, as_they_are: &[u32]) -> Vec<IdRange> {
         let mut plain: Vec<u32> = as_they_are.iter().copied().chain([self.user()]).collect();
         plain.sort_unstable();
@@ -103,7 +102,7 @@ pub(crate) fn sample_ranges() -> Vec<IdRange> {
 /// Assigns blocks.
 pub(crate) struct IdBlocks {
     registry: PathBuf,
-    /// Held while a block is chosen and taken.
+    /// Held while choosing and taking a block.
     choosing: Mutex<()>,
 }
 
@@ -163,7 +162,7 @@ impl IdBlocks {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        // If it belonged to another user, they could make two servers assign the same block.
+        // If it belonged to a different user, they could make two servers assign the same block.
         let meta = fs::symlink_metadata(registry)?;
         let is_ours = meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw();
         if !is_ours || meta.mode() & 0o022 != 0 {
@@ -175,11 +174,11 @@ impl IdBlocks {
         Ok(Self { registry: registry.to_owned(), choosing: Mutex::default() })
     }
 
-    /// Returns a holder's block, which is the recorded one or a free one, and whether it is new.
+    /// Returns a holder's block (the recorded one or a free one) and whether it is new.
     pub(crate) fn block_for(&self, holder: BlockHolder<'_>) -> io::Result<(IdBlock, bool)> {
         let _choosing = self.choosing.lock().unwrap_or_else(PoisonError::into_inner);
         fs::create_dir_all(&self.registry)?;
-        // The folder is made first: a holder without a folder counts as gone.
+        // The folder is created first, because a holder without a folder counts as gone.
         drop(safe_path::open_or_make_folder(holder.folder())?);
         if let Some(block) = holder.recorded()
             && self.take(block, holder.folder())?
@@ -219,15 +218,14 @@ fn not_found(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// Returns whether a folder has this block. A folder that exists and has no block is about to get one.
+/// Returns whether a folder has this block. A folder that exists but has no block is about to get one.
 fn folder_has_block(folder: &Path, block: IdBlock) -> bool {
     let Ok(meta) = fs::symlink_metadata(folder) else { return false };
     let blocks = [meta.uid(), meta.gid()].map(IdBlock::containing);
     blocks.contains(&Some(block)) || blocks == [None, None]
 }
 
-/// Returns where the search for a free block begins. It depends on the folder, so that an ID is not soon assigned
-/// again.
+/// Returns where the search for a free block begins. It depends on the folder, so that an ID is not reused soon.
 fn search_start(folder: &Path) -> u32 {
     let hash = fnv_32(folder.as_os_str().as_encoded_bytes());
     (hash ^ (hash >> 16)) % BLOCKS
@@ -253,7 +251,7 @@ mod tests {
         }
     }
 
-    /// The kernel accepts no overlapping ranges, inside or outside.
+    /// The kernel does not accept overlapping ranges, inside or outside.
     #[test]
     fn ranges_show_every_number_once() {
         for plain in [&[][..], &[0], &[1000, 2000, 1000], &[STOOD_IN_MAX - 1, NOBODY], &[40_000, 5]] {
@@ -297,7 +295,7 @@ mod tests {
             (first, false),
             "also by another server"
         );
-        // A holder whose search begins at the same block.
+        // The search for this holder begins at the same block.
         fs::create_dir(&two).unwrap();
         assert!(!open().take(first, &two).unwrap());
         let (second, _) = open().block_for(BlockHolder::Pod(&two)).unwrap();
@@ -307,7 +305,7 @@ mod tests {
         // After a boot the registry is empty; the folders' owners count.
         fs::remove_dir_all(folder.path().join("registry")).unwrap();
         assert_eq!(open().block_for(BlockHolder::Claim(&claim)).unwrap(), (third, false));
-        // The first then keeps it; the other gets a new one.
+        // The first keeps it, and the other gets a new one.
         fs::remove_dir(&one).unwrap();
         assert!(open().take(first, &two).unwrap(), "what is gone has none");
         assert_ne!(open().block_for(BlockHolder::Pod(&one)).unwrap().0, third);

@@ -1,4 +1,4 @@
-//! Detects which namespaces this system offers, once at startup, by starting processes in them.
+//! Detects once at startup which namespaces this system offers, by starting processes in them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,15 +6,15 @@ use std::time::Duration;
 use super::id_blocks;
 use super::supervisor::node_layout::NodeLayout;
 use super::supervisor::protocol::{
-    ContainerKey, MachineView, Mount, MountOrigin, ProcessRights, ProcessSpec,
+    ContainerKey, MachineView, Mount, MountOrigin, ProcessCapabilities, ProcessSpec,
 };
 use super::supervisor_client::SupervisorClient;
 
-/// Paths that do not exist and can be mounted at if any can: below the root, among devices, beside the account's
+/// Nonexistent paths that can serve as mount points if any can: below the root, among devices, next to the account's
 /// folder.
 const PLACES: [&str; 3] =
     ["/homeostat-mount-check/folder", "/dev/homeostat-mount-check", "/var/run/homeostat-mount-check"];
-/// How long a check may take; a process that does nothing ends long before.
+/// How long a check may take; a process that does nothing ends much sooner.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// The namespaces that containers can have.
@@ -26,7 +26,7 @@ pub(super) struct AvailableNamespaces {
     pub(super) has_users: bool,
 }
 
-/// Tries them out.
+/// Detects them by trying each one.
 pub(super) async fn detect(supervisor: &SupervisorClient, layout: &NodeLayout) -> AvailableNamespaces {
     let has_mounts =
         does_run(supervisor, mount_check(layout), "no mount namespaces: Pods reach volumes through links")
@@ -95,7 +95,7 @@ fn plain_process(command: Vec<String>) -> ProcessSpec {
         group: None,
         groups: Vec::new(),
         ranges: Vec::new(),
-        rights: ProcessRights::default(),
+        rights: ProcessCapabilities::default(),
         memory_bytes: None,
         mounts: Vec::new(),
         view: MachineView::default(),

@@ -1,8 +1,8 @@
 //! Reads containers' logs, for the server's `pods/log`.
 //!
-//! A log has at most two files of bounded size (see `supervisor::log_file`), so the existing part is read at once.
-//! Whatever follows is read as fast as the client takes it. A task opens every new file as soon as it appears, so that
-//! a client slower than the container loses nothing: an open file can be read even after it was removed.
+//! A log has at most two files of bounded size (see `supervisor::log_file`), so the existing part is read in one go.
+//! New lines are read as fast as the client consumes them. A task opens every new file as soon as it appears, so that a
+//! client slower than the container loses nothing: an open file can be read even after it was removed.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt as _};
-use homeostat_core::log::{LogRefusal, LogRequest};
+use homeostat_core::container_log::{LogRefusal, LogRequest};
 use jiff::Timestamp;
 use tokio::fs::File;
 use tokio::io::AsyncReadExt as _;
@@ -25,7 +25,8 @@ use super::supervisor_client::SupervisorClient;
 
 /// How often a follower looks for new lines.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
-/// How many files are kept open for a client that is slower than the container: 320 MiB. Beyond that it loses lines.
+/// How many files are kept open for a client that is slower than the container: 320 MiB. Beyond that, the client loses
+/// lines.
 const FILES_MAX: usize = 32;
 /// How often to reopen the files if the log was rotated in the meantime; nothing rotates that fast for long.
 const OPEN_TRIES_MAX: u32 = 8;
@@ -45,7 +46,7 @@ impl Logs {
         let path = self.layout.log(&id, attempt);
         let (older, newest) = open_both(&path).await?;
         let inode = newest.inode;
-        // From here on no file is missed.
+        // From here on, no file is missed.
         let files = query.follow.then(|| {
             let watch =
                 LogFollower { supervisor: Arc::clone(&self.supervisor), id, attempt, path, newest: inode };
@@ -63,7 +64,7 @@ impl Logs {
             return runs.previous.as_ref().map(|run| run.attempt).ok_or(LogRefusal::NoPrevious);
         }
         match (&runs.current.state, &runs.previous) {
-            // The next run has not written anything yet: people want to see the last one.
+            // The next run has not written anything yet: users want to see the previous one.
             (RunState::Starting, Some(previous)) => Ok(previous.attempt),
             (RunState::Starting, None) => Err(LogRefusal::NotStarted),
             _ => Ok(runs.current.attempt),
@@ -71,7 +72,7 @@ impl Logs {
     }
 }
 
-/// Follows a run's log: the run whose end ends the stream, and the newest of its files that we know.
+/// Follows a run's log. Holds the run, whose end ends the stream, and the newest known log file.
 struct LogFollower {
     supervisor: Arc<SupervisorClient>,
     id: ContainerKey,
@@ -94,15 +95,15 @@ impl LogFollower {
         if newest.inode == known {
             return Vec::new();
         }
-        // If the previous file is new as well, two were begun since the last look.
+        // If the previous file is also new, two were started since the last check.
         let older = older.filter(|older| older.inode != known);
         older.into_iter().chain([newest]).map(|opened| opened.file).collect()
     }
 
-    /// Passes on new files until the run is over and its last file is known.
+    /// Sends new files until the run is over and its last file has been sent.
     async fn run(mut self, files: mpsc::Sender<File>) {
         loop {
-            // Checked before looking: whatever was written before the end is found afterwards.
+            // Checked before looking for files, so that everything written before the end is found.
             let is_over = self.is_over();
             for file in self.new_files().await {
                 if files.send(file).await.is_err() {
@@ -180,7 +181,7 @@ impl LogReader {
         Self { file, begun: Vec::new(), shape }
     }
 
-    /// Returns everything written until now, cut to the last lines.
+    /// Returns everything written so far, limited to the last lines.
     async fn read_existing(
         &mut self,
         older: Option<OpenedLog>,
@@ -197,7 +198,7 @@ impl LogReader {
         Ok(self.shape.format_records(&bytes[from..]))
     }
 
-    /// Returns what was added since the last read; empty if nothing was.
+    /// Returns what was added since the last read; empty if nothing.
     async fn read_more(&mut self) -> Vec<u8> {
         // A failed read looks like the end, which is all a follower can use.
         let _ = self.file.read_to_end(&mut self.begun).await;
@@ -207,7 +208,7 @@ impl LogReader {
         self.shape.format_records(&records)
     }
 
-    /// Waits a moment for the next file and continues with it: nothing more is added to the previous one.
+    /// Waits a moment for the next file and continues with it; nothing more is added to the previous one.
     async fn advance(&mut self, files: &mut NewLogFiles) -> FollowStep {
         match timeout(FOLLOW_PAUSE, files.receiver.recv()).await {
             Err(_) => FollowStep::Wait,
@@ -300,7 +301,7 @@ fn last_lines(records: &[u8], lines: u64) -> usize {
     from
 }
 
-/// Streams what follows the existing lines until the log ends; nothing without files to follow.
+/// Streams what follows the existing lines until the log ends. Without files to follow, the stream is empty.
 fn follow_files(reader: LogReader, files: Option<NewLogFiles>) -> BoxStream<'static, Vec<u8>> {
     let Some(files) = files else { return stream::empty().boxed() };
     stream::unfold(Some((reader, files)), |state| async move {

@@ -1,11 +1,11 @@
-//! A node that runs Pods as processes of this machine.
+//! A node that runs Pods as processes on this machine.
 //!
-//! It consists of controllers on the runtime, which know a `kube::Client` and nothing else: `scheduler` binds Pods to
-//! the node, `pod` runs them, `pod_cleanup` ends processes whose Pod is gone, and `storage` gives
-//! PersistentVolumeClaims folders. The processes belong to the `supervisor`, which is a separate process, so that they,
-//! their logs and their exit codes outlive a server that is killed. `supervisor_client` connects the node to it.
-//! `node_registration` maintains the Node object, [`logs`] reads the output of containers, and `final_status` writes
-//! the last status of Pods when the node stops.
+//! It consists of controllers on the runtime, which know nothing but a `kube::Client`: `scheduler` binds Pods to the
+//! node, `pod` runs them, `pod_cleanup` ends processes whose Pod is gone, and `storage` gives PersistentVolumeClaims
+//! folders. The processes belong to the `supervisor`, which is a separate process, so that they, their logs and their
+//! exit codes outlive a server that is killed. `supervisor_client` connects the node to it. `node_registration`
+//! maintains the Node object, [`logs`] reads the output of containers, [`streams`] connects to them, and `final_status`
+//! writes the last status of Pods when the node stops.
 //!
 //! **Invariant:** a process runs only for a Pod that is bound to this node. A client that may not create Pods cannot
 //! run commands.
@@ -22,11 +22,13 @@ mod options;
 mod pod;
 mod pod_addresses;
 mod pod_cleanup;
+mod pod_listeners;
 mod probe;
 mod remove_folder;
 mod scheduler;
 mod service_account_tokens;
 mod storage;
+pub mod streams;
 mod supervisor;
 mod supervisor_client;
 mod user_accounts;
@@ -40,7 +42,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::{self, Stream};
 use homeostat_core::Clock;
-use homeostat_runtime::{CancellationToken, Operator, Target};
+use homeostat_runtime::{CancellationToken, ObjectName, Operator};
 use kube::Client;
 use tokio::sync::mpsc;
 
@@ -48,6 +50,7 @@ pub use error::Error;
 pub use logs::Logs;
 pub use options::{NodeOptions, RestartBackoff};
 pub use remove_folder::remove_folder;
+pub use streams::Streams;
 pub use supervisor::{end_leftover_processes, run_node_helper};
 
 use final_status::FinalStatusWriter;
@@ -62,7 +65,7 @@ use supervisor::node_layout::NodeLayout;
 use supervisor_client::{SupervisorClient, SupervisorCommand, SupervisorConnection};
 use user_accounts::UserAccount;
 
-/// How many triggers may be on their way to the queue, which drops duplicates: a larger burst waits in the supervisor's
+/// How many triggers may be in flight to the queue, which drops duplicates; a larger burst waits in the supervisor's
 /// socket.
 const TRIGGERS_MAX: usize = 1024;
 /// How long processes have to end when the node is stopped: a user is waiting at the terminal.
@@ -93,7 +96,7 @@ impl NodeShared {
             self.options.hidden.iter().map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
         let mut hidden: Vec<PathBuf> = named.chain([self.layout.root().to_owned()]).collect();
         hidden.sort();
-        // Whatever is in a hidden folder is hidden with it and could not be found any more.
+        // Anything inside a hidden folder is hidden with it and could no longer be found.
         hidden.dedup_by(|path, folder| path.starts_with(folder));
         hidden
     }
@@ -107,7 +110,7 @@ pub struct Node {
     layout: NodeLayout,
     supervisor: Arc<SupervisorClient>,
     connection: SupervisorConnection,
-    triggers: mpsc::Receiver<Target>,
+    triggers: mpsc::Receiver<ObjectName>,
     prober: Prober,
     registrations: NodeRegistrations,
     clock: Clock,
@@ -168,6 +171,11 @@ impl Node {
         Logs { layout: self.layout.clone(), supervisor: Arc::clone(&self.supervisor) }
     }
 
+    /// Returns the streams that connect to its containers.
+    pub fn streams(&self) -> Streams {
+        Streams { layout: self.layout.clone(), supervisor: Arc::clone(&self.supervisor) }
+    }
+
     /// Runs until `stop`, then ends every process. If it is dropped, the processes stay with their supervisor, which
     /// waits for the next node for as long as the options say.
     ///
@@ -217,13 +225,13 @@ impl Node {
         };
         connection.stop_supervisor(STOP_GRACE).await;
         final_status.write_all().await;
-        // Written last: its readers rely on nothing running here.
+        // Written last, because its readers rely on nothing running here.
         self.registrations.mark_stopped().await;
         Ok(ended?)
     }
 }
 
-/// Makes the folder, accessible only to its owner.
+/// Creates the folder, accessible only to its owner.
 fn make_folder(folder: &Path) -> std::io::Result<NodeLayout> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let layout = NodeLayout::new(fs::canonicalize(folder)?);
@@ -231,7 +239,7 @@ fn make_folder(folder: &Path) -> std::io::Result<NodeLayout> {
     Ok(layout)
 }
 
-/// Lets others pass the node's folders only where containers of other users have no other way to their own.
+/// Lets other users traverse the node's folders only if their containers have no other way to reach their own folders.
 fn set_modes(layout: &NodeLayout, is_passable: bool) -> std::io::Result<()> {
     let mode = if is_passable { 0o711 } else { 0o700 };
     fs::create_dir_all(layout.claims())?;
@@ -241,7 +249,7 @@ fn set_modes(layout: &NodeLayout, is_passable: bool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Finds the account that Pods should run as, if this process can run them as it.
+/// Finds the account that Pods should run as, if this process can use it.
 fn find_account(name: &str) -> Result<UserAccount, Error> {
     let refused = |why: String| Error::Account { name: name.to_owned(), why };
     let own = UserAccount::of_this_process();
@@ -258,7 +266,7 @@ fn find_account(name: &str) -> Result<UserAccount, Error> {
     Ok(own)
 }
 
-fn stream_of(receiver: mpsc::Receiver<Target>) -> impl Stream<Item = Target> + Send + 'static {
+fn stream_of(receiver: mpsc::Receiver<ObjectName>) -> impl Stream<Item = ObjectName> + Send + 'static {
     stream::unfold(
         receiver,
         |mut receiver| async move { receiver.recv().await.map(|target| (target, receiver)) },

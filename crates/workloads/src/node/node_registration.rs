@@ -1,7 +1,7 @@
 //! Maintains the Node object and its heartbeat.
 //!
 //! The lease in `kube-node-lease` is renewed while the node runs. When the node is stopped in an orderly way, its Ready
-//! condition says so; when it is killed, the lease grows old.
+//! condition says so; when it is killed, the lease expires.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use tokio::time::sleep;
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How long a lease is valid, in seconds.
 const LEASE_S: i32 = 40;
-/// How many Pods a node accepts. Each is one process or more; the kubelet's 110 comes from its addresses.
+/// How many Pods a node accepts. Each is one or more processes; the kubelet's limit of 110 comes from its address
+/// range.
 const PODS: u32 = 5000;
 /// The field manager.
 const MANAGER: &str = "homeostat-node";
@@ -39,7 +40,7 @@ const READY: ReadyCondition = ReadyCondition {
 const STOPPED: ReadyCondition =
     ReadyCondition { status: "False", reason: "NodeStopped", message: "the node was stopped" };
 
-/// Returns the machine's memory, as its kernel reports it.
+/// Returns the machine's memory, as reported by the kernel.
 pub(super) fn memory_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -69,7 +70,7 @@ impl NodeRegistrations {
         }
     }
 
-    /// Reports that nothing runs here any more.
+    /// Reports that nothing runs here anymore.
     pub(super) async fn mark_stopped(&self) {
         for one in &self.0 {
             one.mark_stopped().await;
@@ -105,7 +106,7 @@ impl NodeRegistration {
         self.renew().await
     }
 
-    /// Reports that nothing runs here any more.
+    /// Reports that nothing runs here anymore.
     async fn mark_stopped(&self) {
         if let Err(error) = self.report(&STOPPED).await {
             tracing::debug!(%error, "cannot mark the Node as stopped");

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The back-off of containers that keep ending.
+/// The backoff of containers that keep exiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartBackoff {
     /// The wait before the second restart; each further one waits twice as long.
@@ -17,7 +17,7 @@ pub struct RestartBackoff {
 }
 
 impl Default for RestartBackoff {
-    /// Kubernetes' own: 10 s, doubling up to 5 min, reset after 10 min.
+    /// Returns Kubernetes' own: 10 s, doubling up to 5 min, reset after 10 min.
     fn default() -> Self {
         Self {
             base: Duration::from_secs(10),
@@ -44,7 +44,7 @@ pub struct NodeOptions {
     pub(super) hidden: Vec<PathBuf>,
 }
 
-/// How long Pods outlive a killed server: long enough to start it again, short enough that nobody forgets them.
+/// How long Pods outlive a killed server: long enough to restart it, short enough that no user forgets them.
 const OUTLIVES_SERVER: Duration = Duration::from_secs(30);
 
 impl Default for NodeOptions {
@@ -68,7 +68,7 @@ impl Default for NodeOptions {
 
 impl NodeOptions {
     /// Creates the options of a node named `local`. Its supervisor is this program, started again: either `main` begins
-    /// with [`run_node_helper`](super::run_node_helper), or [`supervisor`](Self::supervisor) names another program.
+    /// with [`run_node_helper`](super::run_node_helper), or [`supervisor`](Self::supervisor) names a different program.
     pub fn new() -> Self {
         Self::default()
     }
@@ -92,7 +92,7 @@ impl NodeOptions {
         Self { folder: Some(folder.into()), ..self }
     }
 
-    /// Uses another program as the supervisor.
+    /// Uses a different program as the supervisor.
     #[must_use]
     pub fn supervisor(self, program: impl Into<PathBuf>) -> Self {
         Self { supervisor: Some(program.into()), ..self }
@@ -105,7 +105,7 @@ impl NodeOptions {
         self
     }
 
-    /// Sets the back-off of containers that keep ending.
+    /// Sets the backoff of containers that keep exiting.
     #[must_use]
     pub fn backoff(self, backoff: RestartBackoff) -> Self {
         Self { backoff, ..self }
@@ -117,36 +117,37 @@ impl NodeOptions {
         Self { outlives_server: time, ..self }
     }
 
-    /// Keeps nothing: the processes end with the server, however it ends, and the folder is removed with them.
+    /// Keeps nothing: the processes end with the server, no matter how it ends, and the folder is removed with them.
     #[must_use]
     pub fn ephemeral(self) -> Self {
         Self { is_ephemeral: true, outlives_server: Duration::ZERO, ..self }
     }
 
-    /// Runs all Pods as this user of the machine, by name or number, with that user's rights. Without it, a node that
-    /// is root gives each Pod its own user, and one that is not runs Pods only where they can be kept away from the
+    /// Runs all Pods as this user of the machine, given by name or number, with that user's rights. Otherwise, a node
+    /// that is root gives each Pod its own user, and one that is not runs Pods only if they can be kept away from the
     /// server's data. Only root can name a user other than its own.
     #[must_use]
     pub fn run_as(self, user: impl Into<String>) -> Self {
         Self { account: Some(user.into()), ..self }
     }
 
-    /// Hides a folder or file from Pods, besides the node's own folder: the server's data, and its kubeconfig.
+    /// Hides a folder or file from Pods in addition to the node's own folder, such as the server's data and its
+    /// kubeconfig.
     #[must_use]
     pub fn hide(mut self, path: impl Into<PathBuf>) -> Self {
         self.hidden.push(path.into());
         self
     }
 
-    /// Never uses namespaces: volumes are reached only through links and variables, and no Pod runs as a user that the
-    /// machine knows.
+    /// Never uses namespaces: volumes are reached only through links and variables, and no Pod runs as a user known to
+    /// the machine.
     #[must_use]
     pub fn without_namespaces(self) -> Self {
         Self { uses_namespaces: false, ..self }
     }
 
-    /// Sets the address at which processes of this machine reach the server. Pods then find the server and their
-    /// account as in a cluster; without it they get neither.
+    /// Sets the address at which processes on this machine reach the server. Pods then find the server and their
+    /// account as in a cluster; without it, they find neither.
     #[must_use]
     pub fn server(self, address: SocketAddr) -> Self {
         Self { server: Some(address), ..self }

@@ -1,6 +1,6 @@
-//! Assigns an address to each Pod, although all of them are on this machine.
+//! Assigns each Pod its own address, although all of them are on this machine.
 //!
-//! On Linux all of `127.0.0.0/8` leads to this machine. A program that listens on all addresses, or on its Pod's
+//! On Linux, all of `127.0.0.0/8` leads to this machine. A program that listens on all addresses, or on its Pod's
 //! address, is reachable at that address; two Pods that listen on their own addresses can use the same port. On other
 //! systems, and for Pods with `hostNetwork`, the address is `127.0.0.1`.
 //!
@@ -42,7 +42,7 @@ impl PodAddresses {
         let start = search_start(uid);
         let others = (0..COUNT).map(|step| Ipv4Addr::from(FIRST + (start + step) % COUNT));
         let is_free = |address: &Ipv4Addr| taken.get(address).is_none_or(|other| other == uid);
-        // The first and the last of 256 look like a network's own address and its broadcast address.
+        // The first and the last of each 256 look like a network address and a broadcast address.
         let is_plain = |address: &Ipv4Addr| !matches!(address.octets()[3], 0 | 255);
         let found = known.into_iter().chain(others).filter(is_plain).find(is_free);
         let found = found.unwrap_or(Ipv4Addr::LOCALHOST);
@@ -62,7 +62,7 @@ pub(crate) fn reported_address(pod: &Pod) -> Option<Ipv4Addr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
-/// Returns where the search begins. It depends on the uid, so that an address is not soon assigned again.
+/// Returns where the search begins. It depends on the uid, so that an address is not reused soon.
 fn search_start(uid: &str) -> u32 {
     fnv_32(uid.as_bytes()) % COUNT
 }

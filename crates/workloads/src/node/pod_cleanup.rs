@@ -1,26 +1,26 @@
-//! Ends processes whose Pod is gone because it was deleted by force, or while the node was away.
+//! Ends processes whose Pod is gone because it was force-deleted, or deleted while the node was down.
 //!
-//! It is a controller of the Node itself, triggered by Pods that are about to go and by a timer.
+//! It is a controller of the Node itself, triggered by Pods that are about to be deleted and by a timer.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_runtime::{Action, Context, Control, Controller, Result, Target};
+use homeostat_runtime::{Action, BuiltController, Context, Controller, ObjectName, Result};
 use k8s_openapi::api::core::v1::{Node, Pod};
 
 use super::pod::is_finished;
 use super::{NodeOptions, NodeShared};
 
-/// How soon a Pod that vanished without a sign is noticed.
+/// How soon the node notices a Pod that vanished without warning.
 const PERIOD: Duration = Duration::from_secs(10);
 
-pub(super) fn control(options: &NodeOptions) -> Control {
+pub(super) fn control(options: &NodeOptions) -> BuiltController {
     let options = options.clone();
     Controller::<Node>::new()
         .needs_state::<NodeShared>()
         .named("node-sweep")
-        .watches::<Pod, _>(move |pod| may_go(pod, &options).then(|| Target::from(options.name.as_str())))
+        .watches::<Pod, _>(move |pod| may_go(pod, &options).then(|| ObjectName::from(options.name.as_str())))
         .reconcile(clean_up)
 }
 

@@ -1,4 +1,4 @@
-//! Removes a folder with everything in it, whatever containers did to it.
+//! Removes a folder with everything in it, regardless of what containers did to it.
 //!
 //! A user who is not root cannot empty a folder that a container made read-only (mode 555 or 000, as Go's module cache
 //! does) before changing its mode. **Invariant:** only folders below the one to remove, and only those of this user,
@@ -39,7 +39,8 @@ pub fn remove_folder(folder: &Path) -> io::Result<()> {
 
 /// Makes every folder of ours writable, as far as possible: one that stays closed causes an error when it is removed.
 fn make_all_writable(folder: &Path) {
-    // From the folder to remove down to the one being read: one descriptor per level, however many folders there are.
+    // From the folder to remove down to the one being read: one descriptor per level, no matter how many folders there
+    // are.
     let mut passed: Vec<Dir> = enter(CWD, folder.as_os_str().as_bytes()).into_iter().collect();
     while let Some(here) = passed.last_mut() {
         let Some(entry) = here.next() else {
@@ -63,7 +64,7 @@ fn enter(here: BorrowedFd<'_>, name: &[u8]) -> io::Result<Dir> {
     Ok(Dir::new(rustix::fs::openat(here, name, OPEN_FOLDER, Mode::empty())?)?)
 }
 
-/// Returns the mode with which its owner can empty a folder, if the folder is ours and has another mode.
+/// Returns the mode with which its owner can empty a folder, if the folder is ours and has a different mode.
 fn writable_mode(stat: &Stat) -> Option<Mode> {
     let mode = Mode::from_raw_mode(stat.st_mode);
     let is_ours = stat.st_uid == rustix::process::geteuid().as_raw();
@@ -83,7 +84,8 @@ mod tests {
     /// A user who owns nothing.
     const NOBODY: u32 = 65_534;
 
-    /// Runs it as an ordinary user who owns the folder: no mode stops root. Only a thread changes its user.
+    /// Runs `act` as an ordinary user who owns the folder, because no mode stops root. Only one thread changes its
+    /// user.
     fn as_ordinary_user(act: impl FnOnce(&Path) + Send) {
         let folder = tempfile::tempdir().unwrap();
         let is_root = rustix::process::geteuid().is_root();

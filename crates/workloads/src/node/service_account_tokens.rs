@@ -1,8 +1,8 @@
 //! Tokens of the Pods' ServiceAccounts: requested from the server, cached while they are fresh, renewed before they
 //! expire.
 //!
-//! **Invariant:** a token is bound to its Pod and becomes invalid with it, and the cache forgets it with the Pod. If
-//! the server does not answer, the old token is used as long as it is valid.
+//! **Invariant:** a token is bound to its Pod: it becomes invalid and leaves the cache together with the Pod. If the
+//! server does not respond, the old token is used as long as it is valid.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,13 +18,13 @@ use super::pod::service_account;
 
 /// The lifetime that Kubernetes gives by default.
 const LIFETIME_S: i64 = 3600;
-/// When a token is replaced: after this percentage of its lifetime, and at least once a day. The kubelet's rule.
+/// When to replace a token: after this percentage of its lifetime, and at least once a day. This is the kubelet's rule.
 const REFRESH_PERCENT: i32 = 80;
 const REFRESH_MAX: SignedDuration = SignedDuration::from_hours(24);
-/// How soon to try again after a refusal.
+/// How soon to retry after a refusal.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// The wanted token: for which audience (by default, the server) and for how long.
+/// The requested token: its audience (by default, the server) and its lifetime.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TokenSpec {
     audience: Option<String>,
@@ -58,7 +58,7 @@ pub(crate) struct PodTokens {
 pub(crate) struct TokenCache(Mutex<HashMap<String, BTreeMap<TokenSpec, CachedToken>>>);
 
 impl TokenCache {
-    /// Returns every token the Pod asks for, and requests new ones where necessary.
+    /// Returns every token the Pod asks for, and requests new ones as needed.
     pub(crate) async fn tokens_of_pod(&self, client: &Client, pod: &Pod, now: Timestamp) -> PodTokens {
         let mut pod_tokens = PodTokens::default();
         let requested = pod.spec.iter().flat_map(service_account::requested_tokens);

@@ -1,9 +1,9 @@
 //! The node's side of the connection to its supervisor: a copy of all runs, outgoing requests, and triggers for
 //! changes.
 //!
-//! **Invariant:** the copy holds what the supervisor last reported, and every change of it triggers its Pod. A lost
-//! supervisor is started again, and its report replaces the copy. The next reconcile repeats requests that were lost on
-//! the way, because requests may be repeated.
+//! **Invariant:** the copy holds what the supervisor last reported, and every change to it triggers its Pod. A lost
+//! supervisor is restarted, and its report replaces the copy. The next reconcile repeats requests that were lost on the
+//! way, because requests may be repeated.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use homeostat_runtime::Target;
+use homeostat_runtime::ObjectName;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -31,7 +31,7 @@ use super::supervisor::protocol::{
 };
 use super::supervisor::{GUARD, system, was_started_as_helper};
 
-/// The most requests that wait to be written: more than a thousand Pods need at once.
+/// The maximum number of requests waiting to be written: more than a thousand Pods need at the same time.
 const REQUESTS_MAX: usize = 8192;
 /// How long a supervisor may take to answer after its start; it may have to wait for an earlier one to end its
 /// containers.
@@ -40,7 +40,7 @@ const START_LIMIT: Duration = Duration::from_secs(70);
 const START_PAUSE: Duration = Duration::from_millis(10);
 /// The pause after a supervisor could not be started.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
-/// How long to wait for the result of a command beside a container, beyond its own limit.
+/// How long to wait for the result of a command alongside a container, beyond its own limit.
 const ANSWER_SLACK: Duration = Duration::from_secs(5);
 
 /// How a supervisor is started.
@@ -59,10 +59,11 @@ pub(crate) type PodRuns = BTreeMap<String, ContainerRuns>;
 pub(crate) struct SupervisorClient {
     state: Mutex<HashMap<String, PodRuns>>,
     requests: mpsc::Sender<SupervisorRequest>,
-    triggers: mpsc::Sender<Target>,
+    triggers: mpsc::Sender<ObjectName>,
     tickets: AtomicU64,
     executions: Mutex<HashMap<u64, oneshot::Sender<CommandOutcome>>>,
-    /// Pods that the supervisor was asked to forget: once is enough, and its further reports about them are ignored.
+    /// Pods that the supervisor was asked to forget: one request is enough, and its further reports about them are
+    /// ignored.
     forgotten: Mutex<HashSet<String>>,
 }
 
@@ -81,10 +82,10 @@ struct SupervisorStream {
 }
 
 impl SupervisorClient {
-    /// Connects to the folder's supervisor, or starts one. The [`SupervisorConnection`] handles everything later.
+    /// Connects to the folder's supervisor, or starts one. The [`SupervisorConnection`] handles everything after that.
     pub(crate) async fn connect(
         supervisor_command: SupervisorCommand,
-        triggers: mpsc::Sender<Target>,
+        triggers: mpsc::Sender<ObjectName>,
     ) -> Result<(Arc<Self>, SupervisorConnection), Error> {
         if was_started_as_helper() {
             let why = "this program was started as a node's helper, but did not act as one: call run_node_helper() first in main";
@@ -102,7 +103,7 @@ impl SupervisorClient {
             executions: Mutex::default(),
             forgotten: Mutex::default(),
         });
-        // The first line is the whole state: reconciles must not begin without it.
+        // The first line is the whole state, and reconciles must not start without it.
         let first = timeout(START_LIMIT, stream.lines.next_line()).await;
         let Ok(Ok(Some(first))) = first else {
             return Err(Error::Supervisor("it did not report the running containers".to_owned()));
@@ -126,7 +127,7 @@ impl SupervisorClient {
         state.iter().filter_map(|(uid, runs)| Some((uid.clone(), owner(runs)?))).collect()
     }
 
-    /// Sends a request to the supervisor. If the channel is full, that is an error, and the reconcile is tried again.
+    /// Sends a request to the supervisor. Fails if the channel is full; the reconcile is then retried.
     pub(crate) fn send_request(&self, request: SupervisorRequest) -> io::Result<()> {
         self.requests.try_send(request).map_err(|_| {
             io::Error::other("too many requests are waiting for the supervisor; this one is tried again")
@@ -144,13 +145,13 @@ impl SupervisorClient {
         Ok(())
     }
 
-    /// Stops remembering forgotten Pods that have no files any more.
+    /// Stops remembering forgotten Pods that no longer have files.
     pub(crate) fn retain_forgotten(&self, with_files: &[String]) {
         let with_files: HashSet<&String> = with_files.iter().collect();
         self.forgotten().retain(|pod| with_files.contains(pod));
     }
 
-    /// Runs a command beside a container.
+    /// Runs a command alongside a container.
     pub(crate) async fn execute(
         &self,
         id: ContainerKey,
@@ -178,8 +179,8 @@ impl SupervisorClient {
         })
     }
 
-    /// Processes a message of the supervisor. Returns the Pods that it concerns.
-    fn observe(&self, line: &str) -> Vec<Target> {
+    /// Processes a message from the supervisor. Returns the Pods it concerns.
+    fn observe(&self, line: &str) -> Vec<ObjectName> {
         match serde_json::from_str(line) {
             Ok(SupervisorEvent::Known(all)) => self.replace_runs(all),
             Ok(SupervisorEvent::Changed(runs)) if self.forgotten().contains(&runs.id.pod) => Vec::new(),
@@ -202,7 +203,7 @@ impl SupervisorClient {
         }
     }
 
-    fn replace_runs(&self, all: Vec<ContainerRuns>) -> Vec<Target> {
+    fn replace_runs(&self, all: Vec<ContainerRuns>) -> Vec<ObjectName> {
         // A new connection: requests on the old one may be lost.
         self.forgotten().clear();
         let mut state = self.lock();
@@ -277,7 +278,7 @@ impl SupervisorConnection {
             if let Some(guard) = &mut self.stream.child {
                 let _ = guard.wait().await;
             }
-            // Not our child, or a guard that was killed: the supervisor's lock tells.
+            // Not our child, or a guard that was killed: the supervisor's lock shows whether it still runs.
             wait_until_unlocked(&self.supervisor_command.layout).await;
         };
         if timeout(grace + ANSWER_SLACK, gone).await.is_err() {
@@ -348,6 +349,6 @@ fn spawn_guard(supervisor_command: &SupervisorCommand) -> io::Result<Child> {
     Command::from(command).spawn()
 }
 
-fn target_of(owner: &PodName) -> Target {
-    Target { namespace: Some(owner.namespace.clone()), name: owner.name.clone() }
+fn target_of(owner: &PodName) -> ObjectName {
+    ObjectName { namespace: Some(owner.namespace.clone()), name: owner.name.clone() }
 }

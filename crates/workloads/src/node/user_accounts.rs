@@ -1,7 +1,7 @@
 //! The users and groups of this machine, read from `/etc/passwd` and `/etc/group`.
 //!
 //! Their IDs have a meaning here: files, sockets and devices belong to them. **Invariant:** a Pod never becomes one of
-//! these users by naming the ID. The node's owner can let all Pods run as one of them (`--node-as`).
+//! these users by naming its ID. The node's owner can let all Pods run as one of them (`--node-as`).
 //!
 //! Only the files are read. IDs that a directory service assigns are not known here.
 

@@ -1,5 +1,5 @@
-//! Every workload controller under the simulator, with a kubelet that only pretends: whatever goes wrong, each kind comes to
-//! the end that its spec asks for, makes no Pod too many, and leaves nothing behind.
+//! Every workload controller under the simulator, with a fake kubelet: whatever goes wrong, each kind reaches the state
+//! that its spec requests, creates no excess Pods, and leaves nothing behind.
 
 #![expect(clippy::needless_pass_by_value, reason = "rows should read as sentences")]
 
@@ -9,13 +9,14 @@ use homeostat_runtime::{Action, Controller, Kind, Operator};
 use homeostat_workloads::controllers;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
-use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use k8s_openapi::api::core::v1::{Endpoints, Node, Pod, ReplicationController, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-/// A sample of the single faults, as many as an unoptimized build does in a few seconds. `HOMEOSTAT_SIM_SCHEDULES` tries more.
+/// A sample of the single faults, as many as an unoptimized build can run in a few seconds. `HOMEOSTAT_SIM_SCHEDULES`
+/// runs more.
 const BUDGET: Budget = Budget { schedules: 12, seconds: 3600 };
 
 fn simulation(behaviour: PodBehaviour) -> Simulation {
@@ -29,7 +30,7 @@ fn object<K: Kind>(value: Value) -> K {
     serde_json::from_value(value).unwrap()
 }
 
-/// A workload of this kind with the Pods of `app: web`.
+/// Returns a workload of this kind with the Pods of `app: web`.
 fn workload<K: Kind>(spec: Value) -> K {
     let mut value = json!({"metadata": {"name": "web"}, "spec": {
         "selector": {"matchLabels": {"app": "web"}},
@@ -50,7 +51,7 @@ fn set<K: Kind>(object: &mut K, path: &str, field: Value) {
 
 const IMAGE: &str = "/spec/template/spec/containers/0/image";
 
-/// The images of the Pods.
+/// Returns the images of the Pods.
 fn images(cluster: &Cluster) -> Vec<String> {
     let pods = cluster.list::<Pod>().into_iter();
     pods.flat_map(|pod| pod.spec.unwrap().containers).filter_map(|container| container.image).collect()
@@ -81,6 +82,16 @@ fn a_replica_set_is_scaled_whatever_goes_wrong() {
     simulation(PodBehaviour::Ready)
         .given(workload::<ReplicaSet>(json!({"replicas": 2})))
         .then(edit::<ReplicaSet>("web", |web| set(web, "/spec/replicas", json!(1))))
+        .eventually(|cluster| cluster.count::<Pod>() == 1)
+        .check();
+}
+
+#[test]
+fn a_replication_controller_is_scaled_whatever_goes_wrong() {
+    let spec = json!({"replicas": 2, "selector": {"app": "web"}});
+    simulation(PodBehaviour::Ready)
+        .given(workload::<ReplicationController>(spec))
+        .then(edit::<ReplicationController>("web", |web| set(web, "/spec/replicas", json!(1))))
         .eventually(|cluster| cluster.count::<Pod>() == 1)
         .check();
 }
@@ -132,7 +143,7 @@ fn a_job_completes_whatever_goes_wrong() {
         .check();
 }
 
-/// Suspends a CronJob after its first run, so that there is an end to compare.
+/// Suspends a CronJob after its first run, so that there is a final state to compare.
 fn suspender() -> Operator {
     let crons = Controller::<CronJob>::new().reconcile(|cron, cx| async move {
         let has_run = cron.status.as_ref().is_some_and(|status| status.last_schedule_time.is_some());
@@ -162,7 +173,7 @@ fn a_cron_job_runs_on_time_whatever_goes_wrong() {
     cron_job().check();
 }
 
-/// Controllers that began with an old cache ran a Job again that was complete.
+/// Controllers that started with an old cache ran a completed Job again.
 #[test]
 fn a_complete_job_is_not_run_again_on_an_old_state() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/traces/cron_job_on_an_old_state.json");
@@ -182,5 +193,22 @@ fn endpoints_follow_their_pods_whatever_goes_wrong() {
             "selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}})))
         .then(edit::<Service>("web", |web| set(web, "/spec/ports/0/targetPort", json!(8081))))
         .eventually(move |cluster| endpoints(cluster) == 1)
+        .check();
+}
+
+#[test]
+fn slices_mirror_endpoints_whatever_goes_wrong() {
+    let addresses = |cluster: &Cluster| {
+        let slices =
+            cluster.list::<EndpointSlice>().into_iter().filter(|slice| slice.name_any() != "kubernetes");
+        let endpoints = slices.flat_map(|slice| slice.endpoints.unwrap_or_default());
+        endpoints.flat_map(|endpoint| endpoint.addresses).collect::<Vec<_>>()
+    };
+    simulation(PodBehaviour::Ready)
+        .given(object::<Service>(json!({"metadata": {"name": "db"}, "spec": {"ports": [{"port": 80}]}})))
+        .given(object::<Endpoints>(json!({"metadata": {"name": "db"},
+            "subsets": [{"ports": [{"port": 80}], "addresses": [{"ip": "10.1.2.3"}]}]})))
+        .then(edit::<Endpoints>("db", |db| set(db, "/subsets/0/addresses/0/ip", json!("10.2.3.4"))))
+        .eventually(move |cluster| addresses(cluster) == ["10.2.3.4"])
         .check();
 }

@@ -1,5 +1,5 @@
-//! A limit for all objects together that each reconcile checks before any of the others is counted, because reconciles
-//! run concurrently.
+//! A limit on all objects together: because reconciles run concurrently, each one checks the limit before any of the
+//! others is counted.
 
 use homeostat::prelude::*;
 use homeostat::sim::Simulation;
@@ -52,7 +52,7 @@ async fn count_others(machine: Arc<Machine>, cx: Context<Machine>) -> Result<Act
     Ok(Action::await_change())
 }
 
-/// Takes the only slot, which the server grants to one machine. The machine owns it, and it is deleted with the
+/// Takes the only slot, which the server grants to one machine. The machine owns the slot, so it is deleted with the
 /// machine.
 async fn take_slot(machine: Arc<Machine>, cx: Context<Machine>) -> Result<Action> {
     let slots = api::<_, ConfigMap>(&cx);
@@ -84,7 +84,7 @@ fn machines() -> Controller<Machine> {
     Controller::new().owns::<ConfigMap>()
 }
 
-fn operator(machines: Control) -> Operator {
+fn operator(machines: BuiltController) -> Operator {
     Operator::new("machines.zoo.homeostat.dev").crd::<Machine>().control(machines)
 }
 

@@ -40,7 +40,7 @@ async fn write_what_changed(check: Arc<Check>, cx: Context<Check>) -> Result<Act
     Ok(Action::await_change())
 }
 
-fn operator(checks: Control) -> Operator {
+fn operator(checks: BuiltController) -> Operator {
     Operator::new("checks.zoo.homeostat.dev").crd::<Check>().control(checks)
 }
 

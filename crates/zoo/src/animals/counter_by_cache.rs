@@ -47,7 +47,7 @@ fn groups() -> Controller<WorkerGroup> {
     Controller::new().owns::<Pod>()
 }
 
-fn operator(groups: Control) -> Operator {
+fn operator(groups: BuiltController) -> Operator {
     Operator::new("workers.zoo.homeostat.dev").crd::<WorkerGroup>().control(groups)
 }
 

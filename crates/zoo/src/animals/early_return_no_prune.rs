@@ -45,7 +45,7 @@ fn stacks() -> Controller<Stack> {
     Controller::new().owns::<ConfigMap>().references::<Secret, _>(|stack: &Stack| stack.spec.parts.clone())
 }
 
-fn operator(stacks: Control) -> Operator {
+fn operator(stacks: BuiltController) -> Operator {
     Operator::new("stacks.zoo.homeostat.dev").crd::<Stack>().control(stacks)
 }
 

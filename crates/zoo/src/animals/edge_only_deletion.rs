@@ -1,5 +1,5 @@
-//! The leftovers of a deleted object are removed when the deletion event arrives. While the operator is down it misses
-//! the event, which does not come again.
+//! The leftovers of a deleted object are removed when the deletion event arrives. An operator that is down misses the
+//! event, which is not sent again.
 
 use homeostat::core::journal::Change;
 use homeostat::prelude::*;
@@ -27,7 +27,7 @@ async fn reconcile(team: Arc<Team>, cx: Context<Team>) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-async fn delete_on_event(event: RawEvent<Team>, cx: Turn<Team>) -> Result<()> {
+async fn delete_on_event(event: RawEvent<Team>, cx: HandlerContext<Team>) -> Result<()> {
     if matches!(event.change, Change::Deleted | Change::Missed) {
         let classes: Api<PriorityClass> = Api::all(cx.client().clone());
         classes.delete(&event.object.name_any(), &DeleteParams::default()).await?;

@@ -31,7 +31,7 @@ fn trees() -> Controller<Tree> {
     Controller::new().owns::<ConfigMap>()
 }
 
-fn operator(trees: Control) -> Operator {
+fn operator(trees: BuiltController) -> Operator {
     Operator::new("trees.zoo.homeostat.dev").crd::<Tree>().control(trees)
 }
 

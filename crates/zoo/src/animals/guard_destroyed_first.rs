@@ -12,7 +12,7 @@ pub(crate) struct QueueSpec {
     size: String,
 }
 
-/// For another size, the set must be recreated and the disk must grow.
+/// For a different size, the set must be re-created and the disk must grow.
 async fn decide_by_the_set(queue: Arc<Queue>, cx: Context<Queue>) -> Result<Action> {
     let size = &*queue.spec.size;
     if let Some(set) = cx.get::<ConfigMap>("set")?
@@ -51,7 +51,7 @@ fn queues() -> Controller<Queue> {
     Controller::new().owns::<ConfigMap>()
 }
 
-fn operator(queues: Control) -> Operator {
+fn operator(queues: BuiltController) -> Operator {
     Operator::new("queues.zoo.homeostat.dev").crd::<Queue>().control(queues)
 }
 

@@ -1,4 +1,4 @@
-//! A change of an immutable field: the write is refused, and retried forever.
+//! A change to an immutable field: the write is refused and retried forever.
 
 use homeostat::prelude::*;
 use homeostat::sim::{Simulation, edit};
@@ -53,7 +53,7 @@ fn migrations() -> Controller<Migration> {
     Controller::new().owns::<Job>()
 }
 
-fn operator(migrations: Control) -> Operator {
+fn operator(migrations: BuiltController) -> Operator {
     Operator::new("migrations.zoo.homeostat.dev").crd::<Migration>().control(migrations)
 }
 

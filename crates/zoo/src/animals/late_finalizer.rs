@@ -1,5 +1,5 @@
-//! A finalizer that is stored at the end of the first run, after an external resource was created: an object that is
-//! deleted earlier leaves the resource behind.
+//! A finalizer that is stored at the end of the first run, after an external resource has been created: an object that
+//! is deleted earlier leaves the resource behind.
 
 use std::collections::BTreeSet;
 
@@ -68,7 +68,7 @@ async fn cleanup(network: Arc<Network>, networks: Outside<Networks>) -> Result<A
     Ok(Action::await_change())
 }
 
-fn operator(networks: Control) -> Operator {
+fn operator(networks: BuiltController) -> Operator {
     Operator::new("networks.zoo.homeostat.dev").crd::<Network>().control(networks)
 }
 

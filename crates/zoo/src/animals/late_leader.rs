@@ -1,5 +1,5 @@
-//! Work that is bound to the process instead of the leadership: it continues, with the client that the process was
-//! started with, after another replica has become the leader.
+//! Work that is bound to the process instead of the leadership: after another replica has become the leader, it
+//! continues with the client that the process was started with.
 
 use std::sync::OnceLock;
 
@@ -21,7 +21,7 @@ pub(crate) struct RangeSpec {
 #[derive(Default)]
 struct ProcessClient(OnceLock<Client>);
 
-/// Records who has used the range since when. It must not change after its creation.
+/// Returns a record of the allocated range and the time of its allocation. It must not change after its creation.
 fn allocation(range: &Range, cx: &Context<Range>) -> Result<ConfigMap> {
     let data = json!({"first": range.spec.first, "since": cx.now().to_string()});
     Ok(from_json(&json!({"metadata": {"name": range.name_any()}, "data": data}))?)
@@ -33,7 +33,7 @@ async fn write_as_process(range: Arc<Range>, cx: Context<Range>) -> Result<Actio
         let client = client.0.get().cloned().ok_or("the client is kept before anything starts")?;
         let allocations: Api<ConfigMap> = Api::namespaced(client, cx.key().namespace());
         let patch = Patch::Apply(owned_by(&*range, allocation(&range, &cx)?));
-        // A task of the process: it does not end with the run that started it.
+        // A task of the process, which does not end with the run that started it.
         let write = async move { allocations.patch(&name, &PatchParams::apply("ranges"), &patch).await };
         tokio::spawn(write).await??;
     }
@@ -51,7 +51,7 @@ fn ranges() -> Controller<Range> {
     Controller::new().owns::<ConfigMap>()
 }
 
-fn operator(ranges: Control) -> Operator {
+fn operator(ranges: BuiltController) -> Operator {
     Operator::new("ranges.zoo.homeostat.dev").crd::<Range>().leader_election().control(ranges)
 }
 

@@ -28,7 +28,7 @@ async fn look_at_what_is_watched(site: Arc<Site>, cx: Context<Site>) -> Result<A
     Ok(Action::await_change())
 }
 
-fn operator(sites: Control) -> Operator {
+fn operator(sites: BuiltController) -> Operator {
     Operator::new("sites.zoo.homeostat.dev").crd::<Site>().control(sites)
 }
 

@@ -1,5 +1,5 @@
-//! Data that is found by the name of its owner. An object of the same name replaces a deleted one; a reconciler that
-//! still handles the deletion of the first deletes the data of the second.
+//! Data that is found by the name of its owner. An object with the same name replaces a deleted one; a reconciler that
+//! is still handling the deletion of the first deletes the data of the second.
 
 use homeostat::prelude::*;
 use homeostat::sim::{Simulation, create, delete};
@@ -65,7 +65,7 @@ fn databases() -> Controller<Database> {
         .writes::<PersistentVolumeClaim>()
 }
 
-fn operator(databases: Control) -> Operator {
+fn operator(databases: BuiltController) -> Operator {
     Operator::new("databases.zoo.homeostat.dev").crd::<Database>().control(databases)
 }
 

@@ -49,7 +49,8 @@ async fn apply_always(store: Arc<Store>, cx: Context<Store>) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-/// Stands for the controllers and nodes that run StatefulSets. An image that does not exist never becomes ready.
+/// Returns a stand-in for the controllers and nodes that run StatefulSets. An image that does not exist never becomes
+/// ready.
 fn nodes() -> Operator {
     let run = |set: Arc<StatefulSet>, cx: Context<StatefulSet>| async move {
         let containers = set.spec.iter().flat_map(|spec| &spec.template.spec).flat_map(|pod| &pod.containers);
@@ -68,7 +69,7 @@ fn stores() -> Controller<Store> {
     Controller::new().owns::<StatefulSet>()
 }
 
-fn operator(stores: Control) -> Operator {
+fn operator(stores: BuiltController) -> Operator {
     Operator::new("stores.zoo.homeostat.dev").crd::<Store>().control(stores)
 }
 

@@ -1,5 +1,5 @@
-//! A machine in a cloud that assigns the numbers. The number is recorded after the machine is created: after a crash in
-//! between the machine is forgotten, and another one is created.
+//! A machine in a cloud that assigns numbers. The number is recorded after the machine is created: after a crash in
+//! between, the machine is forgotten and another one is created.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ impl Cloud {
         number
     }
 
-    /// The same tag means the same machine, however often it is requested.
+    /// Creates a machine, unless one with this tag exists: the same tag always means the same machine.
     fn create_once(&mut self, tag: String) -> u32 {
         let known = self.machines.iter().find(|(_, own)| **own == tag).map(|(number, _)| *number);
         known.unwrap_or_else(|| self.create(tag))
@@ -72,7 +72,7 @@ async fn delete_tagged(instance: Arc<Instance>, cloud: Outside<Cloud>) -> Result
     Ok(Action::await_change())
 }
 
-fn operator(instances: Control) -> Operator {
+fn operator(instances: BuiltController) -> Operator {
     Operator::new("instances.zoo.homeostat.dev").crd::<Instance>().control(instances)
 }
 

@@ -1,4 +1,4 @@
-//! Members are removed when there are more than desired. After a restart the cache may show an older, smaller number,
+//! Members are removed when there are more than desired. After a restart, the cache may show an older, smaller number,
 //! and the data of a member that is desired again is deleted.
 
 use homeostat::prelude::*;
@@ -64,7 +64,7 @@ fn ensembles() -> Controller<Ensemble> {
     Controller::new().owns::<PersistentVolumeClaim>()
 }
 
-fn operator(ensembles: Control) -> Operator {
+fn operator(ensembles: BuiltController) -> Operator {
     Operator::new("ensembles.zoo.homeostat.dev").crd::<Ensemble>().control(ensembles)
 }
 

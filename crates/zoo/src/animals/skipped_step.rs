@@ -1,4 +1,4 @@
-//! A member that leaves passes through an intermediate state, and the reconciler assumes that it is gone before it is
+//! A leaving member passes through an intermediate state, and the reconciler assumes that it is gone before it is
 //! desired again. If the number goes down and up too fast, the member stays in that state.
 
 use homeostat::prelude::*;
@@ -17,7 +17,7 @@ fn member_name(number: usize) -> String {
     format!("member-{number}")
 }
 
-/// A member is first asked to leave, and deleted in the next run.
+/// Asks a surplus member to leave, and deletes it in the next run.
 async fn dismiss_surplus(crew: &Crew, cx: &Context<Crew>) -> Result<()> {
     let wanted: Vec<String> = (0..crew.spec.members).map(member_name).collect();
     for member in cx.owned::<ConfigMap>()? {
@@ -55,7 +55,7 @@ fn crews() -> Controller<Crew> {
     Controller::new().owns::<ConfigMap>()
 }
 
-fn operator(crews: Control) -> Operator {
+fn operator(crews: BuiltController) -> Operator {
     Operator::new("crews.zoo.homeostat.dev").crd::<Crew>().control(crews)
 }
 

@@ -1,4 +1,4 @@
-//! The condition Ready stays true when a new spec cannot be carried out: someone who waits for the rollout believes
+//! The condition Ready stays true when a new spec cannot be carried out: a client that waits for the rollout believes
 //! that it is done.
 
 use homeostat::prelude::*;
@@ -45,7 +45,7 @@ fn rollouts() -> Controller<Rollout> {
     Controller::new().owns::<ConfigMap>()
 }
 
-fn operator(rollouts: Control) -> Operator {
+fn operator(rollouts: BuiltController) -> Operator {
     Operator::new("rollouts.zoo.homeostat.dev").crd::<Rollout>().control(rollouts)
 }
 

@@ -1,4 +1,4 @@
-//! A lock that outlives its holder: after a crash the lock still exists, and is mistaken for someone else's.
+//! A lock that outlives its holder: after a crash the lock still exists and is mistaken for another holder's.
 
 use homeostat::prelude::*;
 use homeostat::sim::{Simulation, edit};
@@ -24,7 +24,7 @@ fn is_deployed(release: &Release, cx: &Context<Release>) -> Result<bool> {
     Ok(deployed.is_some_and(|deployed| data_of(&deployed, "version") == release.spec.version))
 }
 
-/// Returns whether the lock is already held.
+/// Takes the lock if it is free. Returns whether it was already held.
 async fn take_lock(release: &Release, cx: &Context<Release>) -> Result<bool> {
     match api(cx).create(&PostParams::default(), &lock(release)).await {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(true),
@@ -44,7 +44,7 @@ async fn wait_for_the_lock(release: Arc<Release>, cx: Context<Release>) -> Resul
     Ok(Action::await_change())
 }
 
-/// A lock with this holder's name was taken in an earlier run.
+/// Recognizes its own lock: one with this holder's name was taken in an earlier run.
 async fn know_the_own_lock(release: Arc<Release>, cx: Context<Release>) -> Result<Action> {
     if is_deployed(&release, &cx)? {
         if let Some(lock) = cx.get::<ConfigMap>(LOCK)?
@@ -69,7 +69,7 @@ fn releases() -> Controller<Release> {
     Controller::new().owns::<ConfigMap>()
 }
 
-fn operator(releases: Control) -> Operator {
+fn operator(releases: BuiltController) -> Operator {
     Operator::new("releases.zoo.homeostat.dev").crd::<Release>().control(releases)
 }
 

@@ -1,4 +1,4 @@
-//! A child that exists while a switch is on. After a restart the cache may show the old value of the switch, and a
+//! A child that exists while a switch is on. After a restart, the cache may show the old value of the switch, and a
 //! child that is in use is deleted.
 
 use homeostat::prelude::*;
@@ -42,7 +42,7 @@ fn endpoints() -> Controller<Endpoint> {
     Controller::new().owns::<Secret>()
 }
 
-fn operator(endpoints: Control) -> Operator {
+fn operator(endpoints: BuiltController) -> Operator {
     Operator::new("endpoints.zoo.homeostat.dev").crd::<Endpoint>().control(endpoints)
 }
 

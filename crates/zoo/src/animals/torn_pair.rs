@@ -39,7 +39,7 @@ fn identities() -> Controller<Identity> {
     Controller::new().owns::<Secret>()
 }
 
-fn operator(identities: Control) -> Operator {
+fn operator(identities: BuiltController) -> Operator {
     Operator::new("identities.zoo.homeostat.dev").crd::<Identity>().control(identities)
 }
 

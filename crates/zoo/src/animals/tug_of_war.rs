@@ -29,7 +29,7 @@ async fn apply_own_fields(app: Arc<App>, cx: Context<App>) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-/// Another operator, which adds a line to the object, as sidecars are injected into Pods.
+/// Returns another operator, which adds a line to the object, just as sidecars are injected into Pods.
 fn injector() -> Operator {
     let inject = |there: Arc<ConfigMap>, cx: Context<ConfigMap>| async move {
         if there.data.as_ref().is_some_and(|data| data.contains_key("image") && !data.contains_key("proxy")) {
@@ -44,7 +44,7 @@ fn apps() -> Controller<App> {
     Controller::new().owns::<ConfigMap>()
 }
 
-fn operator(apps: Control) -> Operator {
+fn operator(apps: BuiltController) -> Operator {
     Operator::new("apps.zoo.homeostat.dev").crd::<App>().control(apps)
 }
 

@@ -1,5 +1,5 @@
-//! A size that only grows, but is compared with "differs" instead of "is larger": for an outdated size the StatefulSet
-//! is deleted and recreated with it.
+//! A size that only grows, but is compared with "differs" instead of "is larger": for an outdated size, the StatefulSet
+//! is deleted and re-created with that size.
 
 use homeostat::prelude::*;
 use homeostat::sim::{Simulation, edit};
@@ -13,7 +13,7 @@ pub(crate) struct BrokerSpec {
     gigabytes: u32,
 }
 
-/// The template of its volumes cannot be changed: to grow them, the StatefulSet is deleted and recreated.
+/// Returns the StatefulSet. Its volume template cannot be changed: to grow the volumes, it is deleted and re-created.
 fn stateful_set(broker: &Broker) -> Result<StatefulSet> {
     let labels = json!({"broker": broker.name_any()});
     let storage = format!("{}Gi", broker.spec.gigabytes);
@@ -50,7 +50,7 @@ async fn reconcile(
         }
         Some(set) if must_replace(broker.spec.gigabytes, gigabytes(&set)) => {
             cx.delete(&set).await?;
-            // The watch may never have shown it, and then does not show that it is gone.
+            // The watch may never have shown it, in which case it does not show that it is gone either.
             return Ok(Action::requeue_now());
         }
         _ => {}

@@ -1,4 +1,4 @@
-//! A cleanup that fails if the resource it deletes is already gone: the finalizer stays, and with it the object.
+//! A cleanup that fails if the resource it deletes is already gone: the finalizer stays, and so does the object.
 
 use homeostat::prelude::*;
 use homeostat::sim::Simulation;
@@ -41,7 +41,7 @@ fn exports() -> Controller<Export> {
         .writes::<ConfigMap>()
 }
 
-fn operator(exports: Control) -> Operator {
+fn operator(exports: BuiltController) -> Operator {
     Operator::new("exports.zoo.homeostat.dev").crd::<Export>().control(exports)
 }
 

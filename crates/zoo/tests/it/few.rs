@@ -1,17 +1,19 @@
-//! One animal for each way of being found: without any fault, by a crash, by an old cache, by a deletion, and outside.
+//! One animal for each way to find a bug: without any fault, by a crash, by an old cache, by a deletion, and in an
+//! external system.
 
 use homeostat::sim::Budget;
 use homeostat_zoo::ANIMALS;
-use homeostat_zoo::hunt::{Hunt, Settings, hunt};
+use homeostat_zoo::hunt::{HuntResult, Settings, hunt};
 
-/// Enough for every single fault of these animals. No limit of real time, so that a busy machine finds the same.
+/// Enough for every single fault of these animals. There is no limit in real time, so that a busy machine finds the
+/// same.
 const BROKEN: Budget = Budget { schedules: 400, seconds: 3600 };
 
-/// What an unoptimized build does in some seconds.
+/// What an unoptimized build can run in some seconds.
 const CURED_SCHEDULES: u64 = 60;
 
 #[track_caller]
-fn check(name: &str, oracle: &str) -> Hunt {
+fn check(name: &str, oracle: &str) -> HuntResult {
     let animal = ANIMALS.iter().find(|animal| animal.name == name).expect("an animal of this name");
     let settings = Settings { broken: BROKEN, ..Settings::with_seed(1) }.cured_schedules(CURED_SCHEDULES);
     let hunt = hunt(animal, settings);

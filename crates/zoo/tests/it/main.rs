@@ -1,5 +1,5 @@
-//! Tests of the zoo: a few animals are hunted as the program does, with fewer schedules, and what is printed is what was
-//! promised. The whole zoo takes an optimized build: `cargo run --release -p homeostat-zoo`.
+//! Tests of the zoo: a few animals are hunted as by the program, with fewer schedules, and the output is as documented.
+//! The whole zoo needs an optimized build: `cargo run --release -p homeostat-zoo`.
 
 mod few;
 mod list;

@@ -1,4 +1,4 @@
-//! Schedules in which cured reconcilers once failed because of a bug of the runtime. They are replayed, not explored.
+//! Schedules in which cured reconcilers once failed because of a bug in the runtime. They are replayed, not explored.
 
 use homeostat::sim::Trace;
 use homeostat_zoo::ANIMALS;
@@ -17,7 +17,7 @@ fn check(name: &str, deviations: &Value) {
     }
 }
 
-/// The finalizer of a new object was removed after the cleanup of an older one of the same name.
+/// The finalizer of a new object was removed after the cleanup of an older one with the same name.
 #[test]
 fn the_finalizer_of_a_namesake_stays() {
     check(

@@ -5,11 +5,11 @@ use std::time::Duration;
 use homeostat_example_at::Phase;
 use serde_json::json;
 
-use crate::lab::Lab;
+use crate::test_cluster::TestCluster;
 
 #[tokio::test(start_paused = true)]
 async fn a_schedule_that_is_no_time_is_refused_until_it_is_edited() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.create_at("demo", "tomorrow at noon").await;
     lab.settle().await;
     assert_eq!(lab.phase("demo").await, Some(Phase::Pending));
@@ -23,7 +23,7 @@ async fn a_schedule_that_is_no_time_is_refused_until_it_is_edited() {
     assert_eq!(lab.runs("demo"), runs, "nothing is retried");
     assert_eq!(lab.events().await, ["BadSchedule"]);
 
-    lab.edit("demo", json!({"schedule": crate::lab::START})).await;
+    lab.edit("demo", json!({"schedule": crate::test_cluster::START})).await;
     lab.settle().await;
     assert_eq!(lab.phase("demo").await, Some(Phase::Running));
     assert_eq!(lab.condition("demo", "Scheduled").await.unwrap().0, "True");
@@ -32,7 +32,7 @@ async fn a_schedule_that_is_no_time_is_refused_until_it_is_edited() {
 
 #[tokio::test(start_paused = true)]
 async fn a_schedule_can_be_moved_while_it_waits() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.create_at("demo", &lab.after(Duration::from_secs(3600))).await;
     lab.settle().await;
     lab.edit("demo", json!({"schedule": lab.after(Duration::from_secs(60))})).await;
@@ -44,7 +44,7 @@ async fn a_schedule_can_be_moved_while_it_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn a_century_is_not_too_long() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.create_at("demo", "2126-01-01T00:00:00Z").await;
     lab.create_at("last", "9999-12-31T23:59:59Z").await;
     lab.create_at("offset", "2026-02-10T22:31:00+02:00").await;

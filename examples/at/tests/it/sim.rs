@@ -5,7 +5,8 @@ use homeostat::sim::actors::{PodBehaviour, kubelet};
 use homeostat::sim::{Budget, Cluster, Simulation, Trace, edit};
 use homeostat_example_at::{At, AtSpec, Phase, operator};
 
-/// A sample of the single faults, as many as an unoptimized build does in a few seconds. `HOMEOSTAT_SIM_SCHEDULES` tries more.
+/// A sample of the single faults, as many as an unoptimized build can run in a few seconds. `HOMEOSTAT_SIM_SCHEDULES`
+/// runs more.
 const BUDGET: Budget = Budget { schedules: 80, seconds: 3600 };
 
 /// Long before and long after the simulated present.

@@ -1,4 +1,4 @@
-//! The walk from the first apply to DONE, and what happens when somebody interferes on the way.
+//! The steps from the first apply to DONE, and what happens when other users interfere.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use homeostat::k8s_openapi::api::core::v1::Pod;
 use homeostat_example_at::{At, Phase};
 use serde_json::json;
 
-use crate::lab::Lab;
+use crate::test_cluster::TestCluster;
 
 const FIVE_MINUTES: Duration = Duration::from_secs(300);
 
 #[tokio::test(start_paused = true)]
 async fn the_seven_steps() {
-    let lab = Lab::start().await;
-    // 1 and 2: created, PENDING, and asleep until it is time.
+    let lab = TestCluster::start().await;
+    // 1 and 2: created, PENDING, and waiting until it is time.
     lab.create_at("demo", &lab.after(FIVE_MINUTES)).await;
     lab.settle().await;
     assert_eq!(lab.phase("demo").await, Some(Phase::Pending));
@@ -21,7 +21,7 @@ async fn the_seven_steps() {
     lab.pass(Duration::from_secs(298)).await;
     assert_eq!(lab.runs("demo"), runs, "nobody looks before it is time");
     assert!(lab.names::<Pod>().await.is_empty());
-    // 3 and 4: RUNNING, and the status that was written makes the Pod.
+    // 3 and 4: RUNNING, and the write of the status triggers the creation of the Pod.
     lab.pass(Duration::from_secs(2)).await;
     assert_eq!(lab.phase("demo").await, Some(Phase::Running));
     assert_eq!(lab.names::<Pod>().await, ["demo-pod"]);
@@ -40,7 +40,7 @@ async fn the_seven_steps() {
     assert_eq!(lab.phase("demo").await, Some(Phase::Done));
     let (status, reason, message) = lab.condition("demo", "Complete").await.unwrap();
     assert_eq!((&*status, &*reason, &*message), ("True", "Succeeded", "the command exited with code 0"));
-    // 7: looked at once more, and at rest ever after.
+    // 7: reconciled once more, and at rest from then on.
     let (runs, before) = (lab.runs("demo"), lab.version("demo").await);
     lab.pass(Duration::from_secs(1800)).await;
     assert_eq!(lab.runs("demo"), runs);
@@ -50,8 +50,8 @@ async fn the_seven_steps() {
 
 #[tokio::test(start_paused = true)]
 async fn a_command_that_fails_is_done_and_says_so() {
-    let lab = Lab::start().await;
-    lab.create_at("demo", crate::lab::START).await;
+    let lab = TestCluster::start().await;
+    lab.create_at("demo", crate::test_cluster::START).await;
     lab.settle().await;
     lab.mark("demo-pod", "Failed", Some(3)).await;
     lab.settle().await;
@@ -62,8 +62,8 @@ async fn a_command_that_fails_is_done_and_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_deleted_while_it_runs_is_made_again() {
-    let lab = Lab::start().await;
-    lab.create_at("demo", crate::lab::START).await;
+    let lab = TestCluster::start().await;
+    lab.create_at("demo", crate::test_cluster::START).await;
     lab.settle().await;
     let first = lab.get::<Pod>("demo-pod").await.metadata.uid;
     lab.delete::<Pod>("demo-pod").await;
@@ -78,8 +78,8 @@ async fn a_pod_that_is_deleted_while_it_runs_is_made_again() {
 
 #[tokio::test(start_paused = true)]
 async fn the_pod_goes_with_its_at() {
-    let lab = Lab::start().await;
-    lab.create_at("demo", crate::lab::START).await;
+    let lab = TestCluster::start().await;
+    lab.create_at("demo", crate::test_cluster::START).await;
     lab.settle().await;
     assert_eq!(lab.names::<Pod>().await, ["demo-pod"]);
     lab.delete::<At>("demo").await;
@@ -89,7 +89,7 @@ async fn the_pod_goes_with_its_at() {
 
 #[tokio::test(start_paused = true)]
 async fn a_command_edited_while_it_waits_is_the_one_that_runs() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.create_at("demo", &lab.after(FIVE_MINUTES)).await;
     lab.settle().await;
     lab.edit("demo", json!({"command": "date"})).await;
@@ -100,7 +100,7 @@ async fn a_command_edited_while_it_waits_is_the_one_that_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn the_shell_gets_the_command_as_it_is_written() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.create_at("demo", &lab.after(FIVE_MINUTES)).await;
     lab.settle().await;
     lab.edit("demo", json!({"command": "echo pid $$ $(HOSTNAME) $HOME"})).await;
@@ -112,11 +112,11 @@ async fn the_shell_gets_the_command_as_it_is_written() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_name_runs_too() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     let names =
         ["a".repeat(253), format!("{}.b", "a".repeat(62)), format!("{}-{}", "a".repeat(49), "b".repeat(20))];
     for name in &names {
-        lab.create_at(name, crate::lab::START).await;
+        lab.create_at(name, crate::test_cluster::START).await;
         lab.settle().await;
         let pod = lab.get::<At>(name).await.status.unwrap().pod.unwrap();
         assert!(pod.len() <= 63, "{pod}");

@@ -1,4 +1,4 @@
-//! Children: made, kept, changed with the spec, put right when others change them.
+//! Children: created, kept, changed with the spec, and corrected when others change them.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use homeostat::prelude::*;
 use homeostat_example_database::Database;
 use serde_json::json;
 
-use crate::lab::Lab;
+use crate::test_cluster::TestCluster;
 
 #[tokio::test(start_paused = true)]
 async fn a_database_gets_its_children_and_says_when_it_answers() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.make("orders", json!({"databaseName": "orders", "port": 6001})).await;
     assert_eq!(lab.names::<Pod>().await, ["orders-0"]);
     assert_eq!((lab.status("orders").await.ready, &*lab.reason("orders").await), (false, "Starting"));
@@ -30,10 +30,10 @@ async fn a_database_gets_its_children_and_says_when_it_answers() {
 
 #[tokio::test(start_paused = true)]
 async fn at_rest_nothing_is_written() {
-    let mut lab = Lab::start().await;
+    let mut lab = TestCluster::start().await;
     lab.make("orders", json!({})).await;
     lab.serve("orders-0").await;
-    let revisions = |lab: &Lab| {
+    let revisions = |lab: &TestCluster| {
         let (databases, sets, secrets) =
             (lab.api::<Database>(), lab.api::<StatefulSet>(), lab.api::<Secret>());
         async move {
@@ -50,7 +50,7 @@ async fn at_rest_nothing_is_written() {
 
 #[tokio::test(start_paused = true)]
 async fn password_and_chosen_port_are_kept() {
-    let mut lab = Lab::start().await;
+    let mut lab = TestCluster::start().await;
     lab.make("orders", json!({})).await;
     let password = lab.secret("orders-credentials", "password").await;
     assert_eq!(password.len(), 30);
@@ -66,7 +66,7 @@ async fn password_and_chosen_port_are_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_secret_is_made_anew_and_the_pod_takes_it_up() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.make("orders", json!({})).await;
     let (password, pod) = (lab.secret("orders-credentials", "password").await, uid(&lab, "orders-0").await);
     lab.remove::<Secret>("orders-credentials").await;
@@ -79,7 +79,7 @@ async fn a_lost_secret_is_made_anew_and_the_pod_takes_it_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_changed_spec_reaches_postgres() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.make("orders", json!({"port": 6001})).await;
     lab.serve("orders-0").await;
     let pod = uid(&lab, "orders-0").await;
@@ -95,7 +95,7 @@ async fn a_changed_spec_reaches_postgres() {
 
 #[tokio::test(start_paused = true)]
 async fn drift_is_repaired() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.make("orders", json!({"port": 6001})).await;
     lab.edit::<StatefulSet>("orders", json!({"spec": {"replicas": 0}})).await;
     assert_eq!(lab.get::<StatefulSet>("orders").await.spec.unwrap().replicas, Some(1));
@@ -113,6 +113,6 @@ async fn drift_is_repaired() {
     assert_eq!(lab.list::<Service>().await.len(), 2, "and kubernetes");
 }
 
-async fn uid(lab: &Lab, pod: &str) -> Option<String> {
+async fn uid(lab: &TestCluster, pod: &str) -> Option<String> {
     lab.get::<Pod>(pod).await.metadata.uid
 }

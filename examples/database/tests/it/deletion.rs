@@ -1,4 +1,4 @@
-//! The end of a Database: children go with it, data as its policy says.
+//! The deletion of a Database: children are deleted with it, and data according to its policy.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use homeostat::prelude::{Pod, ResourceExt as _, Secret, Service, StatefulSet};
 use homeostat_example_database::Database;
 use serde_json::json;
 
-use crate::lab::Lab;
+use crate::test_cluster::TestCluster;
 
 #[tokio::test(start_paused = true)]
 async fn data_is_erased_after_postgres_has_ended() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.make("orders", json!({})).await;
     lab.remove::<Database>("orders").await;
     assert_eq!(lab.names::<Pod>().await, ["orders-erase"]);
@@ -23,7 +23,7 @@ async fn data_is_erased_after_postgres_has_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn data_that_is_retained_needs_no_finalizer() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.make("orders", json!({"deletionPolicy": "Retain"})).await;
     assert_eq!(lab.get::<Database>("orders").await.metadata.finalizers, None);
     lab.remove::<Database>("orders").await;
@@ -32,7 +32,7 @@ async fn data_that_is_retained_needs_no_finalizer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_can_be_deleted_and_the_data_goes_all_the_same() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.create_json::<Namespace>(json!({"metadata": {"name": "shop"}})).await;
     let database = json!({"metadata": {"name": "orders", "namespace": "shop"}, "spec": {}});
     let uid = lab.create_json::<Database>(database).await.uid().unwrap();
@@ -49,7 +49,7 @@ async fn a_namespace_can_be_deleted_and_the_data_goes_all_the_same() {
     assert!(lab.get_opt::<Namespace>("shop").await.is_none());
 }
 
-async fn check_gone(lab: &Lab) {
+async fn check_gone(lab: &TestCluster) {
     assert!(lab.get_opt::<Database>("orders").await.is_none());
     assert!(lab.get_opt::<StatefulSet>("orders").await.is_none());
     assert!(lab.get_opt::<Secret>("orders-credentials").await.is_none());

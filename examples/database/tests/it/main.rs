@@ -1,10 +1,10 @@
-//! The Database operator on a real API server with the real workload controllers, in this process and in virtual time with
-//! a kubelet that only pretends; and once with everything real: stock kubectl, processes, PostgreSQL.
+//! The Database operator on a real API server with the real workload controllers, in this process and in virtual time
+//! with a fake kubelet; and once with everything real: stock kubectl, processes, PostgreSQL.
 
 #![expect(clippy::unwrap_used, reason = "a test may fall over its own mistakes")]
 
 mod children;
 mod deletion;
-mod lab;
 mod problems;
 mod sim;
+mod test_cluster;

@@ -1,4 +1,4 @@
-//! What can go wrong: said in the status, retried or not by its class.
+//! Problems: reported in the status, and retried or not according to their class.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use homeostat::prelude::Pod;
 use homeostat_example_database::Database;
 use serde_json::json;
 
-use crate::lab::{Lab, container};
+use crate::test_cluster::{TestCluster, container};
 
 #[tokio::test(start_paused = true)]
 async fn without_postgres_it_says_what_to_install() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.make("orders", json!({})).await;
     let prepare = container("prepare", false, &json!({"terminated": {"exitCode": 127}}));
     lab.mark("orders-0", json!({"phase": "Pending", "initContainerStatuses": [prepare]})).await;
@@ -25,7 +25,7 @@ async fn without_postgres_it_says_what_to_install() {
 
 #[tokio::test(start_paused = true)]
 async fn permanent_only_an_edit_helps() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.make("orders", json!({"parameters": {"data_directory": "/etc"}})).await;
     assert_eq!(lab.reason("orders").await, "BadParameter");
     assert_eq!(lab.condition("orders", "Reconciled").await.0, "TerminalError");
@@ -37,12 +37,12 @@ async fn permanent_only_an_edit_helps() {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_that_were_given_the_same_port_the_older_has_it() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.make("zoo", json!({"port": 6001})).await;
     lab.make("ant", json!({"port": 6002})).await;
     assert_eq!(lab.names::<Pod>().await, ["ant-0", "zoo-0"]);
     lab.edit::<Database>("ant", json!({"spec": {"port": 6001}})).await;
-    // As if both had been reconciled before the other's status was seen.
+    // As if both had been reconciled before either saw the other's status.
     let status = Patch::Merge(json!({"status": {"port": 6001}}));
     lab.api::<Database>().patch_status("ant", &PatchParams::default(), &status).await.unwrap();
     lab.pass(Duration::from_secs(15)).await;
@@ -55,7 +55,7 @@ async fn of_two_that_were_given_the_same_port_the_older_has_it() {
 
 #[tokio::test(start_paused = true)]
 async fn capitals_do_not_hide_a_parameter_of_ours() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.make("orders", json!({"port": 6001, "parameters": {"Port": "6002"}})).await;
     assert_eq!(lab.reason("orders").await, "BadParameter");
     assert!(lab.names::<Pod>().await.is_empty());
@@ -63,7 +63,7 @@ async fn capitals_do_not_hide_a_parameter_of_ours() {
 
 #[tokio::test(start_paused = true)]
 async fn a_name_the_children_cannot_have_is_refused_and_can_be_deleted() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     let long = "a".repeat(64);
     for name in ["1st", "a.b", &long] {
         lab.make(name, json!({})).await;
@@ -75,7 +75,7 @@ async fn a_name_the_children_cannot_have_is_refused_and_can_be_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_port_that_another_program_has_is_said_and_given_up_unless_asked_for() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.make("asked", json!({"port": 6001})).await;
     lab.make("chosen", json!({})).await;
     let port = lab.status("chosen").await.port.unwrap();
@@ -118,7 +118,7 @@ fn the_script_sees_who_listens_on_the_port() {
 
 #[tokio::test(start_paused = true)]
 async fn transient_time_may_help() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.make("first", json!({"port": 6001, "deletionPolicy": "Retain"})).await;
     lab.make("second", json!({"port": 6001})).await;
     let (reason, message) = lab.condition("second", "Ready").await;
@@ -131,10 +131,10 @@ async fn transient_time_may_help() {
     assert_eq!(lab.reason("second").await, "Starting");
 }
 
-/// The data is made with them.
+/// The data is created with them.
 #[tokio::test(start_paused = true)]
 async fn database_and_role_stay_what_they_are() {
-    let lab = Lab::start().await;
+    let lab = TestCluster::start().await;
     lab.make("orders", json!({"username": "shop"})).await;
     let databases = lab.api::<Database>();
     let edit = |spec: serde_json::Value| {

@@ -1,4 +1,4 @@
-//! The operator under the simulator, with the workload controllers and a kubelet that only pretends: whatever goes wrong, every
+//! The operator under the simulator, with the workload controllers and a fake kubelet: whatever goes wrong, every
 //! Database gets its children, keeps its password, and leaves nothing behind.
 
 use homeostat::embedded::workload_controllers;
@@ -11,11 +11,12 @@ use homeostat::sim::{Budget, Cluster, Simulation, edit};
 use homeostat_example_database::{Database, DatabaseSpec, Settings, operator};
 use serde_json::json;
 
-/// A sample of the single faults, as many as an unoptimized build does in a few seconds. `HOMEOSTAT_SIM_SCHEDULES` tries more.
+/// A sample of the single faults, as many as an unoptimized build can run in a few seconds. `HOMEOSTAT_SIM_SCHEDULES`
+/// runs more.
 const BUDGET: Budget = Budget { schedules: 8, seconds: 3600 };
 
-/// The operator on a machine that offers the ports from 5000 on. The password is the same in every schedule, because the names
-/// of revisions of the StatefulSet follow from it.
+/// The operator on a machine that offers ports from 5000 on. The password is the same in every schedule, because the
+/// names of the StatefulSet's revisions depend on it.
 fn databases() -> Operator {
     operator(Settings {
         new_password: |_| "swordfish".to_owned(),

@@ -14,7 +14,7 @@ use homeostat_example_files::{File, FileSpec, operator};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// The operator on a cluster of the test, and the directory it keeps.
+/// The operator on a test cluster, and the directory that it manages.
 struct Desk {
     cluster: Cluster,
     folder: TempDir,
@@ -30,13 +30,13 @@ impl Desk {
         desk
     }
 
-    /// Another process of the operator begins.
+    /// Starts another process of the operator.
     async fn run(&mut self) {
         self.operator = self.cluster.run(operator(self.folder.path()));
         self.pass().await;
     }
 
-    /// Two looks at the directory, and all that follows.
+    /// Waits for two checks of the directory and everything that follows.
     async fn pass(&self) {
         self.cluster.pass(Duration::from_secs(3)).await;
     }
@@ -148,7 +148,7 @@ async fn a_link_leads_nowhere() {
     let outside = TempDir::new().unwrap();
     symlink(outside.path(), desk.folder.path().join("way")).unwrap();
     fs::write(outside.path().join("victim"), "theirs").unwrap();
-    // Where drafts once were.
+    // Where drafts used to be.
     symlink(outside.path().join("victim"), desk.folder.path().join(".mine.draft")).unwrap();
     desk.make("pwn", "way/pwn", "x").await;
     desk.make("mine", "mine", "x").await;

@@ -1,14 +1,15 @@
-//! The operator under the simulator, with the directory as a map in memory: whatever goes wrong, the files are those that the
-//! objects want, and those of deleted objects are gone.
+//! The operator under the simulator, with the directory as a map in memory: whatever goes wrong, the files are those
+//! that the objects desire, and those of deleted objects are gone.
 
 use std::collections::BTreeMap;
 
 use futures::stream::BoxStream;
 use homeostat::sim::{Budget, Outside, Simulation, edit};
-use homeostat::world::{Answer, Failure, Push};
+use homeostat::world::{Answer, Failure, PushedChange};
 use homeostat_example_files::{Content, Disk, File, FileSpec, operator_on};
 
-/// A sample of the single faults, as many as an unoptimized build does in a few seconds. `HOMEOSTAT_SIM_SCHEDULES` tries more.
+/// A sample of the single faults, as many as an unoptimized build can run in a few seconds. `HOMEOSTAT_SIM_SCHEDULES`
+/// runs more.
 const BUDGET: Budget = Budget { schedules: 80, seconds: 3600 };
 
 type Files = BTreeMap<String, Content>;
@@ -52,7 +53,7 @@ impl Disk for Twin {
         Ok(())
     }
 
-    fn watch(&self) -> Option<BoxStream<'static, Answer<Push>>> {
+    fn watch(&self) -> Option<BoxStream<'static, Answer<PushedChange>>> {
         None
     }
 }
@@ -71,7 +72,7 @@ fn files_follow_their_objects_whatever_goes_wrong() {
         .check();
 }
 
-/// Another path is another file, and the former one is taken away.
+/// Another path is another file, and the previous one is removed.
 #[test]
 fn a_file_moves_whatever_goes_wrong() {
     Simulation::with_outside(Files::new(), |files| operator_on(Twin(files)))

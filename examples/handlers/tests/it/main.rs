@@ -1,4 +1,4 @@
-//! The four steps of the tutorial, on a control plane in this process, with time that passes only when nothing else does.
+//! The steps of the tutorial, on a control plane in this process, in virtual time.
 
 #![expect(clippy::unwrap_used, reason = "a test may fall over its own mistakes")]
 
@@ -34,7 +34,7 @@ impl Tutorial {
         Self(cluster)
     }
 
-    /// What the claims of a pool say, and how many they are.
+    /// Returns the reports of the claims of a pool, and their number.
     async fn pool(&self, name: &str) -> (Vec<String>, usize) {
         let status = self.get::<VolumePool>(name).await.status.unwrap_or_default();
         let said = status.children.iter().map(|(claim, size)| format!("{claim} {size}"));
@@ -56,7 +56,7 @@ impl Tutorial {
         self.get_opt("my-claim").await
     }
 
-    /// The condition `Handled`: status, reason, message.
+    /// Returns status, reason and message of the condition `Handled`.
     async fn handled(&self) -> [String; 3] {
         let status = self.get::<EphemeralVolumeClaim>("my-claim").await.status.unwrap();
         let found = status.base.conditions.into_iter().find(|one| one.type_ == "Handled").unwrap();
@@ -96,7 +96,7 @@ async fn step_2_the_volume_follows_the_size() {
     tutorial.claim("1G").await;
     tutorial.edit(json!({"spec": {"size": "2G"}})).await;
     assert_eq!(tutorial.size().await, "1G", "Kubernetes resizes bound volumes only");
-    // There is no provisioner here: we do its part.
+    // There is no provisioner here, so the test does its part.
     tutorial.patch_status::<PersistentVolumeClaim>("my-claim", json!({"phase": "Bound"})).await;
     tutorial.pass(Duration::from_secs(30)).await;
     assert_eq!(tutorial.size().await, "2G", "the handler was tried again");

@@ -7,8 +7,8 @@
 //! GET    /faults, PUT /faults  what is broken              GET    /              the page
 //! ```
 
+mod cloud_state;
 mod route;
-mod sky;
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
-use sky::Sky;
+use cloud_state::CloudState;
 
 /// A running server. Dropping it stops it.
 pub struct Running {
@@ -43,18 +43,18 @@ impl Running {
 pub async fn start(address: SocketAddr) -> io::Result<Running> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
-    let task = AbortOnDropHandle::new(tokio::spawn(serve(listener, Arc::new(Sky::new()))));
+    let task = AbortOnDropHandle::new(tokio::spawn(serve(listener, Arc::new(CloudState::new()))));
     Ok(Running { address, task })
 }
 
-async fn serve(listener: TcpListener, sky: Arc<Sky>) {
+async fn serve(listener: TcpListener, cloud: Arc<CloudState>) {
     let mut connections = JoinSet::new();
     loop {
         // A connection that fails is the client's problem.
         let Ok((stream, _)) = listener.accept().await else { continue };
-        let sky = sky.clone();
+        let cloud = cloud.clone();
         connections.spawn(async move {
-            let service = hyper::service::service_fn(move |request| route::answer(sky.clone(), request));
+            let service = hyper::service::service_fn(move |request| route::answer(cloud.clone(), request));
             let http = hyper::server::conn::http1::Builder::new();
             let _ = http.serve_connection(TokioIo::new(stream), service).await;
         });

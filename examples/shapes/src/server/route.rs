@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::broadcast;
 
-use super::sky::Sky;
+use super::cloud_state::CloudState;
 use crate::api::{CloudShape, Event};
 
 /// The largest body; a shape with its labels is far smaller.
@@ -25,45 +25,52 @@ const PAGE: &str = include_str!("page.html");
 
 type Body = BoxBody<Bytes, Infallible>;
 
-pub(super) async fn answer(sky: Arc<Sky>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+pub(super) async fn answer(
+    cloud: Arc<CloudState>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
     let path = percent_decode_str(request.uri().path()).decode_utf8_lossy().into_owned();
     let is_broken = path.starts_with("/shapes") && by(&request) != "page";
     if is_broken {
-        let faults = sky.faults();
+        let faults = cloud.faults();
         tokio::time::sleep(Duration::from_millis(faults.latency_ms)).await;
         if faults.errors {
             return Ok(text(StatusCode::INTERNAL_SERVER_ERROR, "out of order"));
         }
     }
-    Ok(route(&sky, &path, request).await.unwrap_or_else(|refusal| refusal))
+    Ok(route(&cloud, &path, request).await.unwrap_or_else(|refusal| refusal))
 }
 
-async fn route(sky: &Sky, path: &str, request: Request<Incoming>) -> Result<Response<Body>, Response<Body>> {
+async fn route(
+    cloud: &CloudState,
+    path: &str,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Response<Body>> {
     let (method, by) = (request.method().clone(), by(&request));
     let name = path.strip_prefix("/shapes/");
     Ok(match (method, path, name) {
         (Method::GET, "/", _) => typed("text/html; charset=utf-8", PAGE),
-        (Method::GET, "/shapes", _) => json(&sky.list(from(&request).as_deref())),
+        (Method::GET, "/shapes", _) => json(&cloud.list(from(&request).as_deref())),
         (Method::POST, "/shapes", _) => {
-            let is_new = sky.create(body::<CloudShape>(request).await?, by);
+            let is_new = cloud.create(body::<CloudShape>(request).await?, by);
             outcome(is_new, StatusCode::CREATED, StatusCode::CONFLICT, "the name is taken")
         }
-        (Method::GET, _, Some(name)) => match sky.get(name) {
+        (Method::GET, _, Some(name)) => match cloud.get(name) {
             Some(shape) => json(&shape),
             None => text(StatusCode::NOT_FOUND, "no such shape"),
         },
         (Method::PUT, _, Some(name)) => {
             let shape = CloudShape { name: name.to_owned(), ..body(request).await? };
-            outcome(sky.update(shape, by), StatusCode::OK, StatusCode::NOT_FOUND, "no such shape")
+            outcome(cloud.update(shape, by), StatusCode::OK, StatusCode::NOT_FOUND, "no such shape")
         }
         (Method::DELETE, _, Some(name)) => {
-            outcome(sky.delete(name, by), StatusCode::OK, StatusCode::NOT_FOUND, "no such shape")
+            outcome(cloud.delete(name, by), StatusCode::OK, StatusCode::NOT_FOUND, "no such shape")
         }
-        (Method::GET, "/watch", _) => watch(sky),
-        (Method::GET, "/faults", _) => json(&sky.faults()),
+        (Method::GET, "/watch", _) => watch(cloud),
+        (Method::GET, "/faults", _) => json(&cloud.faults()),
         (Method::PUT, "/faults", _) => {
-            sky.set_faults(body(request).await?);
-            json(&sky.faults())
+            cloud.set_faults(body(request).await?);
+            json(&cloud.faults())
         }
         _ => text(StatusCode::NOT_FOUND, "try / /shapes /watch /faults"),
     })
@@ -87,8 +94,8 @@ async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Resp
 }
 
 /// Streams changes from now on as server-sent events; ends if the listener falls too far behind.
-fn watch(sky: &Sky) -> Response<Body> {
-    let body = StreamBody::new(heard(sky.listen()).map(|event| {
+fn watch(cloud: &CloudState) -> Response<Body> {
+    let body = StreamBody::new(heard(cloud.listen()).map(|event| {
         let json = serde_json::to_string(&event).unwrap_or_default();
         Ok(Frame::data(Bytes::from(format!("data: {json}\n\n"))))
     }));

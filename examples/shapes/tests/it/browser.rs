@@ -1,5 +1,5 @@
-//! A real Chromium without a window, led over the pipe it offers for that: one JSON message after the other, each ended by
-//! a zero byte. Everything a page complains about is kept.
+//! A real headless Chromium, controlled over the pipe that it offers: JSON messages, each ended by a zero byte. All
+//! errors of a page are kept.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// Names it goes by.
+/// The names of its program.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// A browser that starts on a busy machine takes some seconds, and an operator under test a few more.
+/// Starting a browser on a busy machine takes some seconds, and an operator under test a few more.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Its commands come in by 3 and its answers go out by 4.
+/// Commands go to descriptor 3, and answers come from 4.
 const START: &str = r#"exec "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1"#;
 
 pub(crate) struct Browser {
@@ -23,20 +23,20 @@ pub(crate) struct Browser {
     output: BufReader<ChildStdout>,
     session: Option<String>,
     asked: u64,
-    /// What the page complained about.
+    /// The errors of the page.
     pub(crate) complaints: Vec<String>,
     _process: Child,
     _profile: TempDir,
 }
 
 impl Browser {
-    /// Opens a page; none where there is no Chromium.
+    /// Opens a page; `None` if Chromium is not installed.
     pub(crate) async fn open(url: &str) -> Option<Self> {
         let program = NAMES.into_iter().find(|name| is_on_path(name))?;
         let profile = tempfile::tempdir().unwrap();
         let mut process = Command::new("sh")
             .args(["-c", START, "browser", program, "--headless=new", "--remote-debugging-pipe"])
-            // In a container there is no sandbox to be had, and little shared memory.
+            // In a container there is no sandbox, and little shared memory.
             .args(["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .stdin(Stdio::piped())
@@ -70,7 +70,7 @@ impl Browser {
         }
     }
 
-    /// What an expression of JavaScript gives in the page; a promise is waited for.
+    /// Returns the value of a JavaScript expression in the page; waits for a promise.
     pub(crate) async fn evaluate(&mut self, expression: &str) -> Value {
         let question = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
         let mut answer = self.ask("Runtime.evaluate", question).await;
@@ -118,7 +118,7 @@ impl Browser {
     }
 }
 
-/// What this event says that a page without faults does not say.
+/// Returns the error in this event, if it is one.
 fn complaint(event: &Value) -> Option<String> {
     let params = &event["params"];
     let is_complaint = match event["method"].as_str()? {

@@ -1,13 +1,13 @@
-//! The whole example as real processes: the cloud, a control plane and the operator, broken by the script that people
+//! The whole example as real processes: the cloud, a control plane and the operator, broken by the script that users
 //! run, in every mode of ownership and use; and its page in a real browser.
 
 #![expect(clippy::unwrap_used, reason = "a test may fall over its own mistakes")]
 
 mod browser;
-mod lab;
 mod page;
 mod policy;
 mod sim;
+mod test_cluster;
 
 use std::process::Command;
 

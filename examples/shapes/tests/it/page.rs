@@ -1,13 +1,14 @@
-//! The page in a real browser: it draws the shapes, shows what others break and how the operator puts it right, by itself.
+//! The page in a real browser: without reloading, it draws the shapes and shows what others break and how the operator
+//! corrects it.
 
 use homeostat::kube::api::DeleteParams;
 use homeostat::testing::skip_without;
 use homeostat_example_shapes::{Form, Options};
 
 use crate::browser::Browser;
-use crate::lab::Lab;
+use crate::test_cluster::TestCluster;
 
-/// The color that the browser gives what it has drawn of a shape, or `gone`; kept whenever it changes.
+/// Records the color of a shape as the browser drew it, or `gone`, whenever it changes.
 const WATCH: &str = r##"
     window.painted = () => {
         const form = document.querySelector("#shape-foo svg > *");
@@ -21,7 +22,7 @@ const WATCH: &str = r##"
 const RED: &str = "rgb(255, 0, 0)";
 const GOLD: &str = "rgb(255, 215, 0)";
 
-/// The page showed this, and shows what should be again.
+/// Checks that the page showed this, and that it shows the desired state again.
 async fn healed_after(browser: &mut Browser, broken: &str) {
     let has_shown = format!("past.includes({broken:?}) && past.at(-1) === {RED:?} && painted() === {RED:?}");
     browser.until(&has_shown).await;
@@ -30,7 +31,7 @@ async fn healed_after(browser: &mut Browser, broken: &str) {
 
 #[tokio::test]
 async fn the_page_shows_what_breaks_and_how_it_heals() {
-    let lab = Lab::start(Options { settle: 0, ..Options::default() }).await;
+    let lab = TestCluster::start(Options { settle: 0, ..Options::default() }).await;
     let browser = Browser::open(&lab.cloud.url()).await;
     let Some(mut browser) = skip_without(browser, "chromium", "apt-get install chromium") else { return };
     browser.until("source.readyState === EventSource.OPEN").await;
@@ -45,7 +46,7 @@ async fn the_page_shows_what_breaks_and_how_it_heals() {
     healed_after(&mut browser, GOLD).await;
     lab.delete_foo().await;
     healed_after(&mut browser, "gone").await;
-    // And by a button of the page itself.
+    // Also with a button of the page itself.
     browser.evaluate("document.querySelector('#shape-foo button').click()").await;
     healed_after(&mut browser, "gone").await;
 

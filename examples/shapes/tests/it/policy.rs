@@ -1,13 +1,13 @@
-//! Policies that the script does not go through.
+//! Policies that the script does not cover.
 
 use homeostat_example_shapes::api::Faults;
 use homeostat_example_shapes::{Form, Options};
 
-use crate::lab::Lab;
+use crate::test_cluster::TestCluster;
 
 #[tokio::test]
 async fn drift_is_only_reported_when_that_is_the_policy() {
-    let lab = Lab::start(Options { settle: 0, report_drift: true, ..Options::default() }).await;
+    let lab = TestCluster::start(Options { settle: 0, report_drift: true, ..Options::default() }).await;
     lab.make_foo(Form::Circle, "red").await;
     lab.until_reason("InSync").await;
     lab.paint_foo("gold").await;
@@ -17,7 +17,7 @@ async fn drift_is_only_reported_when_that_is_the_policy() {
 
 #[tokio::test]
 async fn a_cloud_that_ignores_updates_is_told_of_until_it_obeys() {
-    let lab = Lab::start(Options { poll: 1, settle: 0, ..Options::default() }).await;
+    let lab = TestCluster::start(Options { poll: 1, settle: 0, ..Options::default() }).await;
     lab.make_foo(Form::Circle, "red").await;
     lab.until_reason("InSync").await;
     lab.set_faults(&Faults { ignores_updates: true, ..Faults::default() }).await;
@@ -31,7 +31,7 @@ async fn a_cloud_that_ignores_updates_is_told_of_until_it_obeys() {
 
 #[tokio::test]
 async fn a_switch_that_is_none_is_refused_and_the_known_ones_are_named() {
-    let lab = Lab::start(Options::default()).await;
+    let lab = TestCluster::start(Options::default()).await;
     lab.set_faults(&Faults { errors: true, ..Faults::default() }).await;
     let answer = lab.ask("PUT", "/faults", r#"{"error": true}"#).await;
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");

@@ -1,5 +1,5 @@
-//! The operator under the simulator, with the cloud as a map in memory: whatever goes wrong, the cloud has the shapes that the
-//! objects want, and nothing is left of deleted ones.
+//! The operator under the simulator, with the cloud as a map in memory: whatever goes wrong, the cloud has the shapes
+//! that the objects desire, and nothing is left of deleted ones.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,17 @@ use futures::stream::BoxStream;
 use homeostat::sim::{Budget, Outside, Simulation, edit};
 use homeostat::world::{Answer, Failure};
 use homeostat_example_shapes::api::{CloudShape, Event, Shapes};
-use homeostat_example_shapes::cloud::ShapesApi;
+use homeostat_example_shapes::shapes_world::ShapesApi;
 use homeostat_example_shapes::{Form, Mode, Options, Shape, ShapeSpec, operator_of};
 
-/// A sample of the single faults, as many as an unoptimized build does in a few seconds. `HOMEOSTAT_SIM_SCHEDULES` tries more.
+/// A sample of the single faults, as many as an unoptimized build can run in a few seconds. `HOMEOSTAT_SIM_SCHEDULES`
+/// runs more.
 const BUDGET: Budget = Budget { schedules: 60, seconds: 3600 };
 
-type Sky = BTreeMap<String, CloudShape>;
+type CloudState = BTreeMap<String, CloudShape>;
 
 /// The cloud in memory.
-struct Twin(Outside<Sky>);
+struct Twin(Outside<CloudState>);
 
 impl ShapesApi for Twin {
     async fn list(&self, _: Option<&str>) -> Answer<Shapes> {
@@ -66,11 +67,11 @@ fn shape(name: &str) -> Shape {
 
 #[track_caller]
 fn check(ownership: Mode) {
-    let make = move |sky: Outside<Sky>| {
+    let make = move |sky: Outside<CloudState>| {
         let options = Options { ownership, ..Options::default() };
         operator_of(Twin(sky), &options)
     };
-    Simulation::with_outside(Sky::new(), make)
+    Simulation::with_outside(CloudState::new(), make)
         .given(shape("k8s-sun"))
         .then(edit::<Shape>("k8s-sun", |shape| shape.spec.color = "gold".into()))
         .eventually(|cluster| cluster.outside().contains("gold"))

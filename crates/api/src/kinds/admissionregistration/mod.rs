@@ -1,5 +1,6 @@
 //! Admission: the kinds of `admissionregistration.k8s.io`, one file each.
 
+mod expressions;
 mod matching;
 pub mod mutating_admission_policy;
 pub mod mutating_admission_policy_binding;

@@ -33,20 +33,20 @@ pub(in crate::kinds) fn defaults(object: &mut JsonObject) {
 }
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let parameters = read::at(object, "spec.paramRef").map_or_else(|| "<unset>".to_owned(), parameters);
+    let parameters = read::value_at(object, "spec.paramRef").map_or_else(|| "<unset>".to_owned(), parameters);
     vec![
         read::name(object).into(),
-        read::text(object, "spec.policyName").into(),
+        read::string_at(object, "spec.policyName").into(),
         parameters.into(),
         age::age_of_object(object, now).into(),
     ]
 }
 
-/// Prints the parameters. Whether they live in namespaces is unknown here, so a missing namespace means any.
+/// Prints the parameters. Whether they are namespaced is unknown here, so a missing namespace means any.
 fn parameters(reference: &Value) -> String {
-    match read::text(reference, "name") {
-        "" if read::at(reference, "selector").is_some() => selectors::selector(reference, "selector"),
+    match read::string_at(reference, "name") {
+        "" if read::value_at(reference, "selector").is_some() => selectors::selector(reference, "selector"),
         "" => "<unset>".to_owned(),
-        name => format!("{}/{name}", read::text_or(reference, "namespace", "*")),
+        name => format!("{}/{name}", read::string_at_or(reference, "namespace", "*")),
     }
 }

@@ -1,8 +1,9 @@
-//! ValidatingWebhookConfiguration: the servers that may refuse objects when they are written.
+//! ValidatingWebhookConfiguration: the servers that may reject objects when they are written.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::kinds::admissionregistration::expressions::check_match_conditions;
 use crate::kinds::admissionregistration::matching;
 use crate::kinds::validate::selector;
 use crate::names;
@@ -20,7 +21,7 @@ const WEBHOOK_TIMEOUT_S_MAX: i64 = 30;
 
 const WEBHOOK_TIMEOUT_S: u32 = 10;
 
-/// The servers that may refuse objects when they are written.
+/// The servers that may reject objects when they are written.
 pub static VALIDATING_WEBHOOK_CONFIGURATION: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     old_versions: &["v1beta1"],
@@ -37,7 +38,7 @@ pub static VALIDATING_WEBHOOK_CONFIGURATION: BuiltInKind = BuiltInKind {
     )
 };
 
-/// Validates a webhook configuration of either sort.
+/// Validates a webhook configuration of either kind.
 pub(in crate::kinds) fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
     let mut seen = std::collections::BTreeSet::new();
     for hook in object.field("webhooks").items() {
@@ -72,8 +73,9 @@ fn check_webhook(hook: &ValueAt<'_>, errors: &mut Errors) {
     if timeout.is_set() && !(1..=WEBHOOK_TIMEOUT_S_MAX).contains(&timeout.number()) {
         timeout.invalid("the timeout value must be between 1 and 30 seconds", errors);
     }
-    selector::check(&hook.field("namespaceSelector"), errors);
-    selector::check(&hook.field("objectSelector"), errors);
+    selector::validate_label_selector(&hook.field("namespaceSelector"), errors);
+    selector::validate_label_selector(&hook.field("objectSelector"), errors);
+    check_match_conditions(&hook.field("matchConditions"), false, errors);
     client_config(&hook.field("clientConfig"), errors);
     let versions = hook.field("admissionReviewVersions");
     if versions.len() == 0 {
@@ -143,7 +145,7 @@ pub(in crate::kinds) fn webhook(webhook: &mut JsonObject) {
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
-        read::list(object, "webhooks").len().into(),
+        read::list_at(object, "webhooks").len().into(),
         age::age_of_object(object, now).into(),
     ]
 }

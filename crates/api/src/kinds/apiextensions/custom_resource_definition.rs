@@ -43,7 +43,7 @@ pub static CUSTOM_RESOURCE_DEFINITION: BuiltInKind = BuiltInKind {
     )
 };
 
-/// Fills in names and the parts of a conversion. Definitions are defaulted after their status was reset.
+/// Fills in names and conversion settings. Definitions are defaulted after their status has been reset.
 fn defaults(fields: &mut JsonObject) {
     let mut definition = Value::Object(std::mem::take(fields));
     schema::default_definition(&mut definition);
@@ -52,8 +52,8 @@ fn defaults(fields: &mut JsonObject) {
     }
 }
 
-/// Restores the storage version in a status that names no stored version: some objects may be stored in it. A status
-/// that names another version is trusted: its writer migrated the objects.
+/// Restores the storage version in a status that names no stored version, because objects may be stored in it. A status
+/// that names a different version is trusted: its writer migrated the objects.
 fn keep_a_stored_version(fields: &mut JsonObject) {
     if !is_zero(fields.get("status").and_then(|status| status.get("storedVersions"))) {
         return;
@@ -72,8 +72,8 @@ fn errors_of(new: &Value, old: Option<&Value>) -> field::Errors {
     if errors.is_empty() { schema::cel_rule_errors(new, old) } else { errors }
 }
 
-/// Marks a definition for deletion and keeps it until its objects are gone: whatever becomes of their dependents, the
-/// objects go first.
+/// Marks a definition for deletion and keeps it until its objects are gone: the objects go first, regardless of what
+/// happens to their dependents.
 fn begin_deletion(definition: &mut Value, now: &str) {
     meta::set(definition, "deletionTimestamp", Some(now.into()));
     if !meta::has_finalizer(definition, CLEANUP_FINALIZER) {

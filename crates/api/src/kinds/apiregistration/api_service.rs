@@ -87,13 +87,13 @@ fn reached_by(spec: &ValueAt<'_>, errors: &mut Errors) {
 }
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let service = read::at(object, "spec.service").map_or_else(
+    let service = read::value_at(object, "spec.service").map_or_else(
         || "Local".to_owned(),
-        |service| format!("{}/{}", read::text(service, "namespace"), read::text(service, "name")),
+        |service| format!("{}/{}", read::string_at(service, "namespace"), read::string_at(service, "name")),
     );
     let available = read::condition(object, "Available").map_or_else(
         || "Unknown".to_owned(),
-        |condition| match (read::text(condition, "status"), read::text(condition, "reason")) {
+        |condition| match (read::string_at(condition, "status"), read::string_at(condition, "reason")) {
             (status @ "True", _) | (status, "") => status.to_owned(),
             (status, reason) => format!("{status} ({reason})"),
         },
@@ -101,7 +101,7 @@ pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![read::name(object).into(), service.into(), available.into(), age::age_of_object(object, now).into()]
 }
 
-/// Returns a warning if the APIService names a service: requests are not forwarded here.
+/// Returns a warning if the APIService names a service: this server does not forward requests.
 fn warn_unenforced(kind: &BuiltInKind, write: &ObjectWrite<'_>) -> Vec<String> {
     if write.new["spec"]["service"].is_null() { Vec::new() } else { warn_only_stored(kind, write) }
 }

@@ -41,20 +41,20 @@ fn validate_update(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
 }
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let owners = read::list(object, "metadata.ownerReferences");
-    let controller = owners.iter().find(|owner| read::flag(owner, "controller"));
+    let owners = read::list_at(object, "metadata.ownerReferences");
+    let controller = owners.iter().find(|owner| read::bool_at(owner, "controller"));
     vec![
         read::name(object).into(),
         controller.map_or_else(|| "<none>".to_owned(), qualified).into(),
-        read::number(object, "revision").into(),
+        read::integer_at(object, "revision").into(),
         age::age_of_object(object, now).into(),
     ]
 }
 
 /// Returns a name such as `deployment.apps/web`.
 fn qualified(owner: &Value) -> String {
-    let kind = read::text(owner, "kind").to_lowercase();
-    let group = read::text(owner, "apiVersion").split_once('/').map_or("", |(group, _)| group);
+    let kind = read::string_at(owner, "kind").to_lowercase();
+    let group = read::string_at(owner, "apiVersion").split_once('/').map_or("", |(group, _)| group);
     let dot = if group.is_empty() { "" } else { "." };
-    format!("{kind}{dot}{group}/{}", read::text(owner, "name"))
+    format!("{kind}{dot}{group}/{}", read::string_at(owner, "name"))
 }

@@ -8,7 +8,7 @@ use crate::kinds::subresource::STATUS;
 use crate::kinds::{defaults, validate};
 use crate::object::fill::{JsonObject, object_or_insert, set_if_absent};
 use crate::object::read;
-use crate::printing::{Column, age, containers, selectors};
+use crate::printing::{Column, age, container_names_and_images, selectors};
 use crate::resource::declaration::{BuiltInKind, InitialStatus, PodTemplate};
 use crate::resource::strategy::WORKLOAD;
 use crate::resource::value_at::{Errors, ValueAt};
@@ -29,7 +29,7 @@ const COUNTS: validate::counts::CountRules = validate::counts::CountRules {
     readiness: "",
 };
 
-/// The annotation in which DaemonSets count changes of their template; the old field is no longer served.
+/// The annotation in which DaemonSets count changes to their template; the old field is no longer served.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// Keeps a Pod on every node.
@@ -75,7 +75,7 @@ pub(crate) static DAEMON_SET: BuiltInKind = BuiltInKind {
 
 /// Validates the counts in the status of a DaemonSet.
 fn validate_status(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
-    validate::counts::check(&COUNTS, new, old, errors);
+    validate::counts::validate_status_counts(&COUNTS, new, old, errors);
 }
 
 /// Validates a DaemonSet.
@@ -103,14 +103,14 @@ fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
 
 /// Fills in the defaults of a DaemonSet.
 fn defaults(object: &mut JsonObject) {
-    let Some(spec) = defaults::workloads::spec(object) else { return };
+    let Some(spec) = defaults::workloads::spec_of(object) else { return };
     set_if_absent(spec, "revisionHistoryLimit", defaults::workloads::HISTORY);
     defaults::workloads::rolling_update(
         spec,
         "updateStrategy",
         &[("maxUnavailable", json!(1)), ("maxSurge", json!(0))],
     );
-    defaults::workloads::template(spec);
+    defaults::workloads::default_pod_template(spec);
 }
 
 /// Sets the template generation of a new DaemonSet.
@@ -136,14 +136,14 @@ fn count(set: &mut JsonObject, generation: i64) {
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let [names, images] = containers(object, deployment::CONTAINERS);
+    let [names, images] = container_names_and_images(object, deployment::CONTAINERS);
     vec![
         read::name(object).into(),
-        read::number(object, "status.desiredNumberScheduled").into(),
-        read::number(object, "status.currentNumberScheduled").into(),
-        read::number(object, "status.numberReady").into(),
-        read::number(object, "status.updatedNumberScheduled").into(),
-        read::number(object, "status.numberAvailable").into(),
+        read::integer_at(object, "status.desiredNumberScheduled").into(),
+        read::integer_at(object, "status.currentNumberScheduled").into(),
+        read::integer_at(object, "status.numberReady").into(),
+        read::integer_at(object, "status.updatedNumberScheduled").into(),
+        read::integer_at(object, "status.numberAvailable").into(),
         selectors::labels(object, "spec.template.spec.nodeSelector").into(),
         age::age_of_object(object, now).into(),
         names,

@@ -1,4 +1,4 @@
-//! Deployment: runs a number of Pods and rolls out changes of them.
+//! Deployment: runs a number of Pods and rolls out changes to them.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::kinds::subresource::{SCALE, STATUS};
 use crate::kinds::{defaults, validate};
 use crate::object::fill::{JsonObject, set_if_absent};
 use crate::object::read;
-use crate::printing::{Column, age, containers, selectors};
+use crate::printing::{Column, age, container_names_and_images, selectors};
 use crate::resource::declaration::{BuiltInKind, PodTemplate};
 use crate::resource::strategy::{GenerationRule, PLAIN};
 use crate::resource::value_at::{Errors, ValueAt};
@@ -32,7 +32,7 @@ const PROGRESS_DEADLINE_S: u32 = 600;
 
 pub(in crate::kinds) const CONTAINERS: &str = "spec.template.spec.containers";
 
-/// Runs a number of Pods and rolls out changes of them.
+/// Runs a number of Pods and rolls out changes to them.
 pub(crate) static DEPLOYMENT: BuiltInKind = BuiltInKind {
     short_names: &["deploy"],
     categories: &["all"],
@@ -62,7 +62,7 @@ pub(crate) static DEPLOYMENT: BuiltInKind = BuiltInKind {
 
 /// Validates the counts in the status of a Deployment.
 fn validate_status(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
-    validate::counts::check(&COUNTS, new, old, errors);
+    validate::counts::validate_status_counts(&COUNTS, new, old, errors);
 }
 
 /// Validates a Deployment.
@@ -102,7 +102,7 @@ fn deployment_strategy(strategy: &ValueAt<'_>, errors: &mut Errors) {
 
 /// Fills in the defaults of a Deployment.
 fn defaults(object: &mut JsonObject) {
-    let Some(spec) = defaults::workloads::spec(object) else { return };
+    let Some(spec) = defaults::workloads::spec_of(object) else { return };
     set_if_absent(spec, "replicas", 1);
     set_if_absent(spec, "revisionHistoryLimit", defaults::workloads::HISTORY);
     set_if_absent(spec, "progressDeadlineSeconds", PROGRESS_DEADLINE_S);
@@ -111,16 +111,16 @@ fn defaults(object: &mut JsonObject) {
         "strategy",
         &[("maxUnavailable", json!("25%")), ("maxSurge", json!("25%"))],
     );
-    defaults::workloads::template(spec);
+    defaults::workloads::default_pod_template(spec);
 }
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let [names, images] = containers(object, CONTAINERS);
+    let [names, images] = container_names_and_images(object, CONTAINERS);
     vec![
         read::name(object).into(),
         ready(object).into(),
-        read::number(object, "status.updatedReplicas").into(),
-        read::number(object, "status.availableReplicas").into(),
+        read::integer_at(object, "status.updatedReplicas").into(),
+        read::integer_at(object, "status.availableReplicas").into(),
         age::age_of_object(object, now).into(),
         names,
         images,
@@ -129,5 +129,9 @@ pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 pub(in crate::kinds) fn ready(object: &Value) -> String {
-    format!("{}/{}", read::number(object, "status.readyReplicas"), read::number(object, "spec.replicas"))
+    format!(
+        "{}/{}",
+        read::integer_at(object, "status.readyReplicas"),
+        read::integer_at(object, "spec.replicas")
+    )
 }

@@ -8,7 +8,7 @@ use crate::kinds::subresource::{SCALE, STATUS};
 use crate::kinds::{defaults, validate};
 use crate::object::fill::{JsonObject, set_if_absent};
 use crate::object::read;
-use crate::printing::{Column, age, containers, selectors};
+use crate::printing::{Column, age, container_names_and_images, selectors};
 use crate::resource::declaration::{BuiltInKind, InitialStatus, PodTemplate};
 use crate::resource::strategy::WORKLOAD;
 use crate::resource::value_at::{Errors, ValueAt};
@@ -49,18 +49,18 @@ fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
 
 /// Fills in the defaults of a ReplicaSet.
 fn defaults(object: &mut JsonObject) {
-    let Some(spec) = defaults::workloads::spec(object) else { return };
+    let Some(spec) = defaults::workloads::spec_of(object) else { return };
     set_if_absent(spec, "replicas", 1);
-    defaults::workloads::template(spec);
+    defaults::workloads::default_pod_template(spec);
 }
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let [names, images] = containers(object, deployment::CONTAINERS);
+    let [names, images] = container_names_and_images(object, deployment::CONTAINERS);
     vec![
         read::name(object).into(),
-        read::number(object, "spec.replicas").into(),
-        read::number(object, "status.replicas").into(),
-        read::number(object, "status.readyReplicas").into(),
+        read::integer_at(object, "spec.replicas").into(),
+        read::integer_at(object, "status.replicas").into(),
+        read::integer_at(object, "status.readyReplicas").into(),
         age::age_of_object(object, now).into(),
         names,
         images,

@@ -1,4 +1,4 @@
-//! StatefulSet: runs a number of Pods with names and storage of their own.
+//! StatefulSet: runs a number of Pods with stable names and their own storage.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::object::fill::{
     JsonObject, is_zero, object_mut, object_or_insert, objects_mut, set_if_absent, set_if_zero,
 };
 use crate::object::read;
-use crate::printing::{Column, age, containers};
+use crate::printing::{Column, age, container_names_and_images};
 use crate::resource::declaration::{BuiltInKind, InitialStatus, PodTemplate};
 use crate::resource::strategy::WORKLOAD;
 use crate::resource::value_at::{Errors, ValueAt};
@@ -44,7 +44,7 @@ const STATEFUL_SET_FREE: [&str; 7] = [
     "minReadySeconds",
 ];
 
-/// Runs a number of Pods with names and storage of their own.
+/// Runs a number of Pods with stable names and their own storage.
 pub(crate) static STATEFUL_SET: BuiltInKind = BuiltInKind {
     short_names: &["sts"],
     categories: &["all"],
@@ -75,13 +75,13 @@ pub(crate) static STATEFUL_SET: BuiltInKind = BuiltInKind {
 
 /// Validates the counts in the status of a StatefulSet.
 fn validate_status(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
-    validate::counts::check(&COUNTS, new, old, errors);
+    validate::counts::validate_status_counts(&COUNTS, new, old, errors);
 }
 
 /// Validates a StatefulSet.
 fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
-    // A negative `revisionHistoryLimit` keeps all of it, and is warned of.
+    // A negative `revisionHistoryLimit` keeps all revisions and causes a warning.
     for name in ["replicas", "minReadySeconds"] {
         spec.field(name).must_not_be_negative(errors);
     }
@@ -103,8 +103,8 @@ fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
     }
     validate::workload::selected_labels(&spec, "statefulset", errors);
     let template = spec.field("template");
-    // As in Kubernetes, the Pod itself is not validated: its volumes come from the claim templates, one Pod at a
-    // time.
+    // As in Kubernetes, the Pod itself is not validated: its volumes come from the claim templates, separately for each
+    // Pod.
     pod::template_metadata(&template, errors);
     validate::workload::always_restarts(&template, "statefulset", errors);
 }
@@ -126,7 +126,7 @@ fn validate_update(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
 
 /// Fills in the defaults of a StatefulSet.
 fn defaults(object: &mut JsonObject) {
-    let Some(spec) = defaults::workloads::spec(object) else { return };
+    let Some(spec) = defaults::workloads::spec_of(object) else { return };
     set_if_absent(spec, "replicas", 1);
     set_if_absent(spec, "revisionHistoryLimit", defaults::workloads::HISTORY);
     set_if_zero(spec, "podManagementPolicy", "OrderedReady");
@@ -140,7 +140,7 @@ fn defaults(object: &mut JsonObject) {
         set_if_zero(claim, "kind", "PersistentVolumeClaim");
         persistent_volume_claim::defaults(claim);
     }
-    defaults::workloads::template(spec);
+    defaults::workloads::default_pod_template(spec);
 }
 
 /// Fills in the update strategy. Unlike in other kinds, an explicit `RollingUpdate` without parameters gets none.
@@ -158,7 +158,7 @@ fn stateful_set_strategy(spec: &mut JsonObject) {
 }
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let [names, images] = containers(object, deployment::CONTAINERS);
+    let [names, images] = container_names_and_images(object, deployment::CONTAINERS);
     vec![
         read::name(object).into(),
         deployment::ready(object).into(),

@@ -1,8 +1,8 @@
-//! TokenReview: asks to whom a token belongs.
+//! TokenReview: asks who a token belongs to.
 
 use crate::resource::declaration::{BuiltInKind, PostAction};
 
-/// Asks to whom a token belongs.
+/// Asks who a token belongs to.
 pub(crate) static TOKEN_REVIEW: BuiltInKind = BuiltInKind {
     verbs: &["create"],
     post: PostAction::Review,

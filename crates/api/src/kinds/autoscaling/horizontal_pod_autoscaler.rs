@@ -111,14 +111,14 @@ fn defaults(object: &mut JsonObject) {
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let target = read::at(object, "spec.scaleTargetRef").unwrap_or(&Value::Null);
+    let target = read::value_at(object, "spec.scaleTargetRef").unwrap_or(&Value::Null);
     vec![
         read::name(object).into(),
-        format!("{}/{}", read::text(target, "kind"), read::text(target, "name")).into(),
+        format!("{}/{}", read::string_at(target, "kind"), read::string_at(target, "name")).into(),
         metrics(object).into(),
-        read::scalar(object, "spec.minReplicas").unwrap_or_else(|| "<unset>".to_owned()).into(),
-        read::number(object, "spec.maxReplicas").into(),
-        read::number(object, "status.currentReplicas").into(),
+        read::scalar_at(object, "spec.minReplicas").unwrap_or_else(|| "<unset>".to_owned()).into(),
+        read::integer_at(object, "spec.maxReplicas").into(),
+        read::integer_at(object, "status.currentReplicas").into(),
         age::age_of_object(object, now).into(),
     ]
 }
@@ -126,10 +126,10 @@ fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
 fn metrics(object: &Value) -> String {
     let older = older_metric(object);
     let specs =
-        older.as_ref().map_or(read::list(object, "spec.metrics"), |(spec, _)| std::slice::from_ref(spec));
+        older.as_ref().map_or(read::list_at(object, "spec.metrics"), |(spec, _)| std::slice::from_ref(spec));
     let statuses = match &older {
         Some((_, status)) => std::slice::from_ref(status),
-        None => read::list(object, "status.currentMetrics"),
+        None => read::list_at(object, "status.currentMetrics"),
     };
     if specs.is_empty() {
         return "<none>".to_owned();
@@ -142,22 +142,22 @@ fn metrics(object: &Value) -> String {
     shortened(&printed, SHOWN, ", ")
 }
 
-/// Returns the only metric of `autoscaling/v1`, which has fields of its own, in the newer form.
+/// Returns the only metric of `autoscaling/v1`, which has separate fields, in the newer form.
 fn older_metric(object: &Value) -> Option<(Value, Value)> {
-    let target = read::at(object, "spec.targetCPUUtilizationPercentage")?;
-    let current = read::at(object, "status.currentCPUUtilizationPercentage");
+    let target = read::value_at(object, "spec.targetCPUUtilizationPercentage")?;
+    let current = read::value_at(object, "status.currentCPUUtilizationPercentage");
     let resource = |key: &str, value: Option<&Value>| json!({ "type": "Resource", "resource": { "name": "cpu", key: { "averageUtilization": value } } });
     Some((resource("target", Some(target)), resource("current", current)))
 }
 
 fn metric(spec: &Value, status: &Value) -> String {
-    match read::text(spec, "type") {
-        "External" => amount(read::at(spec, "external"), read::at(status, "external")),
-        "Object" => amount(read::at(spec, "object"), read::at(status, "object")),
-        "Pods" => average(read::at(spec, "pods"), read::at(status, "pods")),
-        "Resource" => resource(read::at(spec, "resource"), read::at(status, "resource")),
+    match read::string_at(spec, "type") {
+        "External" => amount(read::value_at(spec, "external"), read::value_at(status, "external")),
+        "Object" => amount(read::value_at(spec, "object"), read::value_at(status, "object")),
+        "Pods" => average(read::value_at(spec, "pods"), read::value_at(status, "pods")),
+        "Resource" => resource(read::value_at(spec, "resource"), read::value_at(status, "resource")),
         "ContainerResource" => {
-            resource(read::at(spec, "containerResource"), read::at(status, "containerResource"))
+            resource(read::value_at(spec, "containerResource"), read::value_at(status, "containerResource"))
         }
         _ => "<unknown type>".to_owned(),
     }
@@ -165,11 +165,11 @@ fn metric(spec: &Value, status: &Value) -> String {
 
 /// Returns the value at a path, or `<unknown>`.
 fn text_or_unknown(value: Option<&Value>, path: &str) -> String {
-    value.and_then(|value| read::scalar(value, path)).unwrap_or_else(|| "<unknown>".to_owned())
+    value.and_then(|value| read::scalar_at(value, path)).unwrap_or_else(|| "<unknown>".to_owned())
 }
 
 fn target(spec: Option<&Value>, path: &str) -> Option<String> {
-    spec.and_then(|spec| read::scalar(spec, path))
+    spec.and_then(|spec| read::scalar_at(spec, path))
 }
 
 fn amount(spec: Option<&Value>, status: Option<&Value>) -> String {

@@ -1,5 +1,5 @@
-//! Scale: the number of replicas of an object, as its `/scale` endpoint shows it. It is not a kind of its own, but
-//! has a table.
+//! Scale: the number of replicas of an object, as its `/scale` endpoint shows it. It is not a kind of its own but has a
+//! table.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -14,8 +14,8 @@ pub(crate) static SCALE_COLUMNS: [Column; 4] =
 pub(crate) fn scale(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
-        read::number(object, "spec.replicas").into(),
-        read::number(object, "status.replicas").into(),
+        read::integer_at(object, "spec.replicas").into(),
+        read::integer_at(object, "status.replicas").into(),
         age::age_of_object(object, now).into(),
     ]
 }

@@ -31,7 +31,7 @@ const TRAVELLING: [&str; 6] = [
 /// The default CPU target, in percent.
 const CPU_TARGET: i32 = 80;
 
-/// The field order of Go's types. One order serves all of them, since no two types contradict each other.
+/// The field order of Go's types. One order fits all of them, because no two types contradict each other.
 static ORDER: FieldOrder = FieldOrder {
     names: &[
         "type",
@@ -94,7 +94,7 @@ pub(crate) fn to_version(mut object: Value, version: &str) -> Value {
     object
 }
 
-/// Returns the autoscaler as it is stored, if that differs from the object of this version.
+/// Returns the autoscaler in its stored form, if that differs from this version.
 pub(crate) fn to_storage(object: &Value, version: &str) -> Option<Value> {
     let has_travelled = |name: &&str| object["metadata"]["annotations"].get(*name).is_some();
     match version {
@@ -219,7 +219,7 @@ fn forget_annotations(object: &mut Value) {
     }
 }
 
-/// Sets the annotation to the text that Go makes of the value; null sets nothing.
+/// Sets the annotation to the value as Go prints it; null sets nothing.
 fn annotate(object: &mut Value, name: &str, value: &Value) {
     let is_empty = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
     if !is_empty {
@@ -228,7 +228,7 @@ fn annotate(object: &mut Value, name: &str, value: &Value) {
     }
 }
 
-/// Escapes JSON as Go does, so that it can be embedded in HTML. The characters occur only inside of text.
+/// Escapes JSON as Go does, so that it can be embedded in HTML. The characters occur only inside strings.
 fn as_go_escapes(json: &str) -> String {
     json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }

@@ -12,7 +12,7 @@ use crate::kinds::defaults;
 use crate::kinds::subresource::STATUS;
 use crate::object::fill::{JsonObject, object_or_insert, set_if_absent, set_if_zero};
 use crate::object::read;
-use crate::printing::{Column, age, containers, selectors};
+use crate::printing::{Column, age, container_names_and_images, selectors};
 use crate::resource::declaration::{BuiltInKind, PodTemplate};
 use crate::resource::strategy::WORKLOAD;
 use crate::resource::value_at::{Errors, ValueAt};
@@ -20,8 +20,8 @@ use crate::resource::value_at::{Errors, ValueAt};
 /// The maximum length of a CronJob's name: its Jobs add eleven characters.
 const CRON_JOB_NAME_MAX: usize = 52;
 
-/// IANA areas and the zones without one. Zones inside an area are not checked: the database changes several times a
-/// year and is not part of this server.
+/// The IANA areas, and the zones without an area. Zones inside an area are not checked: the database changes several
+/// times a year and is not part of this server.
 const TIME_ZONE_AREAS: [&str; 17] = [
     "Africa",
     "America",
@@ -182,7 +182,7 @@ fn is_time_zone(name: &str) -> bool {
 
 /// Fills in the defaults of a CronJob. The Jobs it creates get their own defaults when they are created.
 fn defaults(object: &mut JsonObject) {
-    let Some(spec) = defaults::workloads::spec(object) else { return };
+    let Some(spec) = defaults::workloads::spec_of(object) else { return };
     set_if_zero(spec, "concurrencyPolicy", "Allow");
     set_if_absent(spec, "suspend", false);
     set_if_absent(spec, "successfulJobsHistoryLimit", 3);
@@ -190,26 +190,27 @@ fn defaults(object: &mut JsonObject) {
     if let Some(job) =
         object_or_insert(spec, "jobTemplate").and_then(|template| object_or_insert(template, "spec"))
     {
-        defaults::workloads::template(job);
+        defaults::workloads::default_pod_template(job);
         job::failure_policy(job);
     }
 }
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let [names, images] = containers(object, "spec.jobTemplate.spec.template.spec.containers");
-    let suspended = match read::at(object, "spec.suspend").and_then(Value::as_bool) {
+    let [names, images] =
+        container_names_and_images(object, "spec.jobTemplate.spec.template.spec.containers");
+    let suspended = match read::value_at(object, "spec.suspend").and_then(Value::as_bool) {
         None => "<unset>",
         Some(true) => "True",
         Some(false) => "False",
     };
-    let last = read::time(object, "status.lastScheduleTime");
+    let last = read::time_at(object, "status.lastScheduleTime");
     vec![
         read::name(object).into(),
-        read::text(object, "spec.schedule").into(),
-        read::text_or(object, "spec.timeZone", "<none>").into(),
+        read::string_at(object, "spec.schedule").into(),
+        read::string_at_or(object, "spec.timeZone", "<none>").into(),
         suspended.into(),
-        read::list(object, "status.active").len().into(),
-        last.map_or_else(|| "<none>".to_owned(), |last| age::since(Some(last), now)).into(),
+        read::list_at(object, "status.active").len().into(),
+        last.map_or_else(|| "<none>".to_owned(), |last| age::format_age_since(Some(last), now)).into(),
         age::age_of_object(object, now).into(),
         names,
         images,

@@ -13,7 +13,7 @@ use crate::object::fill::{
     JsonObject, object_mut, object_or_insert, objects_mut, set_if_absent, set_if_zero,
 };
 use crate::object::read;
-use crate::printing::{Column, age, containers, selectors};
+use crate::printing::{Column, age, container_names_and_images, selectors};
 use crate::resource::declaration::{BuiltInKind, PodTemplate};
 use crate::resource::selectable::{AbsentValue, SelectableFields};
 use crate::resource::strategy::WORKLOAD;
@@ -68,8 +68,8 @@ pub(crate) static JOB: BuiltInKind = BuiltInKind {
 
 /// Fills in the defaults of a Job: its labels come from its template.
 fn defaults(object: &mut JsonObject) {
-    let Some(spec) = defaults::workloads::spec(object) else { return };
-    defaults::workloads::template(spec);
+    let Some(spec) = defaults::workloads::spec_of(object) else { return };
+    defaults::workloads::default_pod_template(spec);
     if is_absent(spec, "completions") && is_absent(spec, "parallelism") {
         spec.insert("completions".into(), json!(1));
     }
@@ -132,7 +132,7 @@ fn job_created(job: &mut JsonObject, uid: &str) {
 }
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let [names, images] = containers(object, "spec.template.spec.containers");
+    let [names, images] = container_names_and_images(object, "spec.template.spec.containers");
     vec![
         read::name(object).into(),
         state(object).into(),
@@ -146,20 +146,25 @@ pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn state(object: &Value) -> &'static str {
-    if let Some((_, state)) = STATES.iter().find(|(condition, _)| read::holds(object, condition)) {
+    if let Some((_, state)) = STATES.iter().find(|(condition, _)| read::has_true_condition(object, condition))
+    {
         return state;
     }
     if read::is_deleted(object) {
         return "Terminating";
     }
-    LATER_STATES.iter().find(|condition| read::holds(object, condition)).copied().unwrap_or("Running")
+    LATER_STATES
+        .iter()
+        .find(|condition| read::has_true_condition(object, condition))
+        .copied()
+        .unwrap_or("Running")
 }
 
 fn completions(object: &Value) -> String {
-    let succeeded = read::number(object, "status.succeeded");
+    let succeeded = read::integer_at(object, "status.succeeded");
     match (
-        read::at(object, "spec.completions").and_then(Value::as_i64),
-        read::number(object, "spec.parallelism"),
+        read::value_at(object, "spec.completions").and_then(Value::as_i64),
+        read::integer_at(object, "spec.parallelism"),
     ) {
         (Some(wanted), _) => format!("{succeeded}/{wanted}"),
         (None, parallelism @ 2..) => format!("{succeeded}/1 of {parallelism}"),
@@ -168,6 +173,6 @@ fn completions(object: &Value) -> String {
 }
 
 fn duration(object: &Value, now: Timestamp) -> String {
-    let Some(start) = read::time(object, "status.startTime") else { return String::new() };
-    age::human(read::time(object, "status.completionTime").unwrap_or(now).duration_since(start))
+    let Some(start) = read::time_at(object, "status.startTime") else { return String::new() };
+    age::format_duration(read::time_at(object, "status.completionTime").unwrap_or(now).duration_since(start))
 }

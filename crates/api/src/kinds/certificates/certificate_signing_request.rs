@@ -6,7 +6,6 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::field::Error;
-use crate::identity::Identity;
 use crate::kinds::pem;
 use crate::kinds::subresource;
 use crate::kinds::subresource::STATUS;
@@ -15,6 +14,7 @@ use crate::names::NameRule;
 use crate::object::fill::{JsonObject, object_or_insert};
 use crate::object::read;
 use crate::printing::{Column, age};
+use crate::user_identity::Identity;
 
 use crate::resource::declaration::{BuiltInKind, CHANGE, ObjectWrite, SubresourceDeclaration};
 use crate::resource::selectable::{AbsentValue, SelectableFields};
@@ -51,8 +51,8 @@ const USAGES: [&str; 23] = [
 /// The shortest lifetime that may be requested.
 const EXPIRATION_S_MIN: i64 = 600;
 
-/// The maximum length of a domain name, and of a whole signer name: a domain, a label and another domain with what is
-/// between them.
+/// The maximum length of a domain name, and of a whole signer name: a domain, a label and another domain, with
+/// separators.
 const DOMAIN_BYTES_MAX: usize = 253;
 
 const SIGNER_BYTES_MAX: usize = 571;
@@ -63,9 +63,15 @@ const DECISIONS: [&str; 2] = ["Approved", "Denied"];
 
 const EXCLUSIVE: &str = "Approved and Denied conditions are mutually exclusive";
 
-/// The prefix of signers that Kubernetes' own controllers implement; none of them runs here. Other signers belong to
-/// operators.
+/// The prefix of signers that belong to Kubernetes. Other signers belong to operators.
 const KUBERNETES_SIGNERS: &str = "kubernetes.io/";
+/// The existing ones, the same as in Kubernetes.
+const KNOWN_SIGNERS: [&str; 4] = [
+    "kubernetes.io/kube-apiserver-client",
+    "kubernetes.io/kube-apiserver-client-kubelet",
+    "kubernetes.io/kubelet-serving",
+    "kubernetes.io/legacy-unknown",
+];
 
 /// A request for a certificate, and the decision on it.
 pub static CERTIFICATE_SIGNING_REQUEST: BuiltInKind = BuiltInKind {
@@ -107,7 +113,7 @@ pub static CERTIFICATE_SIGNING_REQUEST: BuiltInKind = BuiltInKind {
     )
 };
 
-/// Validates a new CertificateSigningRequest; its spec never changes.
+/// Validates a new CertificateSigningRequest; its spec cannot change.
 fn validate_create(object: &ValueAt<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     let request = spec.field("request");
@@ -176,7 +182,7 @@ fn validate_signer_part(
 /// Validates an update through `/approval`.
 fn validate_approval(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
     let status = new.field("status");
-    validate_conditions(&status.field("conditions"), read::list(&old["status"], "conditions"), errors);
+    validate_conditions(&status.field("conditions"), read::list_at(&old["status"], "conditions"), errors);
     refuse_removed_decisions(&status, &old["status"], errors);
 }
 
@@ -185,7 +191,7 @@ fn validate_status(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
     validate_approval(new, old, errors);
     let status = new.field("status");
     refuse_new_decisions(&status, &old["status"], errors);
-    let (certificate, before) = (status.field("certificate"), read::text(&old["status"], "certificate"));
+    let (certificate, before) = (status.field("certificate"), read::string_at(&old["status"], "certificate"));
     if certificate.text() == before {
         return;
     }
@@ -202,13 +208,13 @@ fn validate_status(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
 }
 
 fn validate_conditions(list: &ValueAt<'_>, before: &[Value], errors: &mut Errors) {
-    let had = |kind: &str| before.iter().any(|one| read::text(one, "type") == kind);
+    let had = |kind: &str| before.iter().any(|one| read::string_at(one, "type") == kind);
     let (may_be_both, may_be_unnamed) = (had("Approved") && had("Denied"), had(""));
-    let kinds = before.iter().map(|one| read::text(one, "type"));
+    let kinds = before.iter().map(|one| read::string_at(one, "type"));
     let may_repeat = kinds.collect::<BTreeSet<_>>().len() < before.len();
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for (value, one) in list.value.as_array().into_iter().flatten().zip(list.items()) {
-        let (name, kind) = (read::text(value, "type"), one.field("type"));
+        let (name, kind) = (read::string_at(value, "type"), one.field("type"));
         if name.is_empty() && !may_be_unnamed {
             kind.required("", errors);
         }
@@ -237,7 +243,7 @@ fn validate_condition_status(status: &ValueAt<'_>, kind: &str, errors: &mut Erro
 }
 
 fn count_conditions(status: &Value, kind: &str) -> usize {
-    read::list(status, "conditions").iter().filter(|one| read::text(one, "type") == kind).count()
+    read::list_at(status, "conditions").iter().filter(|one| read::string_at(one, "type") == kind).count()
 }
 
 /// Refuses new decisions in an update of the status.
@@ -260,7 +266,7 @@ fn refuse_removed_decisions(status: &ValueAt<'_>, before: &Value, errors: &mut E
     }
 }
 
-/// Records the user that sent a certificate signing request; what the client says about that is ignored.
+/// Records the user that sent a certificate signing request; values from the client are ignored.
 fn request_created(request: &mut JsonObject, identity: &Identity) {
     let Some(spec) = object_or_insert(request, "spec") else { return };
     for field in ["username", "uid", "groups", "extra"] {
@@ -280,13 +286,13 @@ fn request_created(request: &mut JsonObject, identity: &Identity) {
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let lifetime = read::at(object, "spec.expirationSeconds").and_then(Value::as_i64);
-    let lifetime = lifetime.map(|seconds| age::human(SignedDuration::from_secs(seconds)));
+    let lifetime = read::value_at(object, "spec.expirationSeconds").and_then(Value::as_i64);
+    let lifetime = lifetime.map(|seconds| age::format_duration(SignedDuration::from_secs(seconds)));
     vec![
         read::name(object).into(),
         age::age_of_object(object, now).into(),
-        read::text_or(object, "spec.signerName", "<none>").into(),
-        read::text(object, "spec.username").into(),
+        read::string_at_or(object, "spec.signerName", "<none>").into(),
+        read::string_at(object, "spec.username").into(),
         lifetime.unwrap_or_else(|| "<none>".to_owned()).into(),
         status_text(object).into(),
     ]
@@ -301,7 +307,7 @@ fn status_text(object: &Value) -> String {
         (false, false) => "Pending".to_owned(),
     };
     for (addition, holds) in
-        [(",Failed", has("Failed")), (",Issued", !read::text(object, "status.certificate").is_empty())]
+        [(",Failed", has("Failed")), (",Issued", !read::string_at(object, "status.certificate").is_empty())]
     {
         if holds {
             status.push_str(addition);
@@ -310,7 +316,7 @@ fn status_text(object: &Value) -> String {
     status
 }
 
-/// Returns a warning about the approval of a request that nobody signs here.
+/// Returns a warning about the approval of a request that this server does not sign.
 fn warn_unenforced(_: &BuiltInKind, write: &ObjectWrite<'_>) -> Vec<String> {
     let is_approved = |request: &Value| {
         let conditions = request["status"]["conditions"].as_array();
@@ -325,7 +331,8 @@ fn warn_unenforced(_: &BuiltInKind, write: &ObjectWrite<'_>) -> Vec<String> {
             "the approval is stored, but this server signs nothing for {signer}: status.certificate stays empty"
         )
     };
-    (is_news && signer.starts_with(KUBERNETES_SIGNERS)).then(warning).into_iter().collect()
+    let is_unknown = signer.starts_with(KUBERNETES_SIGNERS) && !KNOWN_SIGNERS.contains(&&*signer);
+    (is_news && is_unknown).then(warning).into_iter().collect()
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
-        read::text(object, "spec.holderIdentity").into(),
+        read::string_at(object, "spec.holderIdentity").into(),
         age::age_of_object(object, now).into(),
     ]
 }

@@ -18,13 +18,13 @@ pub(crate) static COMPONENT_STATUS: BuiltInKind = BuiltInKind {
 };
 
 fn cells(object: &Value, _: Timestamp) -> Vec<Value> {
-    let conditions = read::list(object, "conditions");
-    let healthy = conditions.iter().find(|condition| read::text(condition, "type") == "Healthy");
-    let status = match healthy.map(|condition| read::text(condition, "status")) {
+    let conditions = read::list_at(object, "conditions");
+    let healthy = conditions.iter().find(|condition| read::string_at(condition, "type") == "Healthy");
+    let status = match healthy.map(|condition| read::string_at(condition, "status")) {
         None => "Unknown",
         Some("True") => "Healthy",
         Some(_) => "Unhealthy",
     };
-    let said = |field| healthy.map_or("", |condition| read::text(condition, field)).into();
+    let said = |field| healthy.map_or("", |condition| read::string_at(condition, field)).into();
     vec![read::name(object).into(), status.into(), said("message"), said("error")]
 }

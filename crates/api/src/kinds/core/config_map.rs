@@ -11,7 +11,7 @@ use crate::printing::{Column, age};
 use crate::resource::declaration::BuiltInKind;
 use crate::resource::value_at::{Errors, ValueAt};
 
-/// The maximum size of all values of one object: 1 MiB, so that it fits the store with room for the rest.
+/// The maximum size of all values of one object: 1 MiB, so that the whole object fits into the store.
 pub(in crate::kinds) const BYTES_MAX: usize = 1024 * 1024;
 
 const IMMUTABLE_TEXT: &str = "field is immutable when `immutable` is set";
@@ -68,7 +68,7 @@ fn validate_update(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
     frozen(new, old, &["data", "binaryData"], errors);
 }
 
-/// Requires an object that is marked immutable not to change, and to stay marked.
+/// Requires an object marked immutable to stay unchanged and marked.
 pub(in crate::kinds) fn frozen(new: &ValueAt<'_>, old: &Value, parts: &[&str], errors: &mut Errors) {
     if old.get("immutable") != Some(&Value::Bool(true)) {
         return;
@@ -87,7 +87,7 @@ pub(in crate::kinds) fn frozen(new: &ValueAt<'_>, old: &Value, parts: &[&str], e
 }
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let count = |path| read::map(object, path).map_or(0, serde_json::Map::len);
+    let count = |path| read::object_at(object, path).map_or(0, serde_json::Map::len);
     vec![
         read::name(object).into(),
         (count("data") + count("binaryData")).into(),

@@ -26,7 +26,7 @@ pub static ENDPOINTS: BuiltInKind = BuiltInKind {
     ..BuiltInKind::namespaced("", "v1", "endpoints", "Endpoints")
 };
 
-/// Endpoints.
+/// Validates Endpoints.
 fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
     for subset in object.field("subsets").items() {
         let lists = ["addresses", "notReadyAddresses"].map(|name| subset.field(name));
@@ -51,7 +51,7 @@ fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-/// Endpoints.
+/// Fills in the defaults of Endpoints.
 fn defaults(object: &mut JsonObject) {
     for subset in objects_mut(object, "subsets") {
         for port in objects_mut(subset, "ports") {
@@ -61,8 +61,8 @@ fn defaults(object: &mut JsonObject) {
 }
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let addresses: Vec<_> = read::list(object, "subsets").iter().flat_map(subset).collect();
-    let has_subsets = !read::list(object, "subsets").is_empty();
+    let addresses: Vec<_> = read::list_at(object, "subsets").iter().flat_map(subset).collect();
+    let has_subsets = !read::list_at(object, "subsets").is_empty();
     let shown =
         if has_subsets { shortened(&addresses, endpoint_slice::SHOWN, ",") } else { "<none>".to_owned() };
     vec![read::name(object).into(), shown.into(), age::age_of_object(object, now).into()]
@@ -70,16 +70,16 @@ pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
 
 /// Returns each address with each port; headless services have no ports.
 fn subset(subset: &Value) -> Vec<String> {
-    let addresses = read::list(subset, "addresses");
-    let ports = read::list(subset, "ports");
+    let addresses = read::list_at(subset, "addresses");
+    let ports = read::list_at(subset, "ports");
     if ports.is_empty() {
-        return addresses.iter().map(|address| read::text(address, "ip").to_owned()).collect();
+        return addresses.iter().map(|address| read::string_at(address, "ip").to_owned()).collect();
     }
     let with = |port: &Value| {
-        let port = read::number(port, "port");
+        let port = read::integer_at(port, "port");
         addresses
             .iter()
-            .map(move |address| host_and_port(read::text(address, "ip"), port))
+            .map(move |address| host_and_port(read::string_at(address, "ip"), port))
             .collect::<Vec<_>>()
     };
     ports.iter().flat_map(with).collect()

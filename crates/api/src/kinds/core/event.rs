@@ -112,37 +112,37 @@ pub(in crate::kinds) fn lenient(event: &ValueAt<'_>, controller_name: &str, erro
 }
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let first = read::time(object, "firstTimestamp")
-        .or_else(|| read::time(object, "deprecatedFirstTimestamp"))
-        .or_else(|| read::time(object, "eventTime"));
-    let last = read::time(object, "lastTimestamp")
-        .or_else(|| read::time(object, "deprecatedLastTimestamp"))
+    let first = read::time_at(object, "firstTimestamp")
+        .or_else(|| read::time_at(object, "deprecatedFirstTimestamp"))
+        .or_else(|| read::time_at(object, "eventTime"));
+    let last = read::time_at(object, "lastTimestamp")
+        .or_else(|| read::time_at(object, "deprecatedLastTimestamp"))
         .or(first);
-    let series = read::at(object, "series");
-    let last = series.map_or(last, |series| read::time(series, "lastObservedTime"));
+    let series = read::value_at(object, "series");
+    let last = series.map_or(last, |series| read::time_at(series, "lastObservedTime"));
     let count = series.map_or_else(
-        || read::number(object, "count").max(read::number(object, "deprecatedCount")).max(1),
-        |series| read::number(series, "count"),
+        || read::integer_at(object, "count").max(read::integer_at(object, "deprecatedCount")).max(1),
+        |series| read::integer_at(series, "count"),
     );
     let about = ["involvedObject", "regarding"].into_iter().find_map(|field| object.get(field));
     let about = about.unwrap_or(&Value::Null);
     vec![
-        age::since(last, now).into(),
-        read::text(object, "type").into(),
-        read::text(object, "reason").into(),
+        age::format_age_since(last, now).into(),
+        read::string_at(object, "type").into(),
+        read::string_at(object, "reason").into(),
         target(about).into(),
-        read::text(about, "fieldPath").into(),
+        read::string_at(about, "fieldPath").into(),
         printed_source(object).into(),
-        read::text_or(object, "message", read::text(object, "note")).trim().into(),
-        age::since(first, now).into(),
+        read::string_at_or(object, "message", read::string_at(object, "note")).trim().into(),
+        age::format_age_since(first, now).into(),
         count.into(),
         read::name(object).into(),
     ]
 }
 
 fn target(about: &Value) -> String {
-    let kind = read::text(about, "kind").to_lowercase();
-    match read::text(about, "name") {
+    let kind = read::string_at(about, "kind").to_lowercase();
+    match read::string_at(about, "name") {
         "" => kind,
         name => format!("{kind}/{name}"),
     }
@@ -150,7 +150,7 @@ fn target(about: &Value) -> String {
 
 fn printed_source(object: &Value) -> String {
     let first = |paths: [&str; 4]| {
-        paths.into_iter().map(|path| read::text(object, path)).find(|text| !text.is_empty())
+        paths.into_iter().map(|path| read::string_at(object, path)).find(|text| !text.is_empty())
     };
     let component = first([
         "source.component",
@@ -166,8 +166,9 @@ fn printed_source(object: &Value) -> String {
 }
 
 fn source(event: &Value) -> String {
-    let component = event.get("source").map(|source| read::text(source, "component")).unwrap_or_default();
-    if component.is_empty() { read::text(event, "reportingComponent") } else { component }.to_owned()
+    let component =
+        event.get("source").map(|source| read::string_at(source, "component")).unwrap_or_default();
+    if component.is_empty() { read::string_at(event, "reportingComponent") } else { component }.to_owned()
 }
 
 #[cfg(test)]

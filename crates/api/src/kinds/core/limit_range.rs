@@ -12,10 +12,10 @@ use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::PLAIN;
 use crate::resource::value_at::{Errors, ValueAt};
 
-/// One in billionths: no ratio of limit to request is below it.
+/// One, in billionths: the smallest possible ratio of limit to request.
 const ONE_NANOS: i128 = 1_000_000_000;
 
-/// Pairs of which the first may not be greater than the second: the path of the error, the value it shows, and the
+/// Pairs in which the first must not be greater than the second: the path of the error, the value it shows, and the
 /// names it uses, as in kube-apiserver.
 const ORDER: [(&str, &str, &str, &str, &str, &str); 6] = [
     ("min", "max", "min", "min", "min value", "max value"),

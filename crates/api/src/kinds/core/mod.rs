@@ -14,7 +14,7 @@ pub mod pod;
 pub mod pod_template;
 pub mod replication_controller;
 pub mod resource_quota;
-pub(crate) mod secret;
+pub mod secret;
 pub mod service;
 pub mod service_account;
 

@@ -18,7 +18,7 @@ use crate::resource::selectable::{AbsentValue, SelectableFields};
 use crate::resource::strategy::{PLAIN, SPEC};
 use crate::resource::value_at::{Errors, ValueAt};
 
-/// The labels that ask for the Pod Security Standards in the audit log, which this server does not have.
+/// The labels that request Pod Security Standards in the audit log, which this server does not have.
 const AUDITED: [&str; 2] = ["pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/audit-version"];
 
 /// A scope for the names of objects.
@@ -38,14 +38,14 @@ pub static NAMESPACE: BuiltInKind = BuiltInKind {
         namespace_created(fields);
         Ok(())
     }),
-    prepare_update: Some(|fields, old| prepare::keep(fields, old, "spec.finalizers")),
+    prepare_update: Some(|fields, old| prepare::restore_stored_value(fields, old, "spec.finalizers")),
     validate: Some(validate),
     validate_status: Some(validate_status),
     warn_unenforced: Some(warn_unenforced),
     deletion: DeletionRules {
         begin: None,
         mark: Some(|namespace| namespace["status"]["phase"] = json!("Terminating")),
-        // The content of a namespace delays its deletion, not a grace period.
+        // A namespace's contents delay its deletion, not a grace period.
         has_grace_period: false,
         is_held: Some(|namespace| {
             namespace["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
@@ -67,7 +67,7 @@ fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-/// Requires the phase of a Namespace to say whether it is being deleted.
+/// Requires the phase of a Namespace to match whether it is being deleted.
 fn validate_status(new: &ValueAt<'_>, _: &Value, errors: &mut Errors) {
     let is_deleting = !new.value["metadata"]["deletionTimestamp"].is_null();
     let (expected, mark) = if is_deleting { ("Terminating", "not empty") } else { ("Active", "empty") };
@@ -92,7 +92,7 @@ fn defaults(object: &mut JsonObject) {
     }
 }
 
-/// Returns the object that an update through `/finalize` stores: with the finalizers of the body.
+/// Returns the object that an update through `/finalize` stores: the stored object with the finalizers from the body.
 fn finalize(stored: &Value, body: &Value) -> Value {
     let mut new = stored.clone();
     let finalizers = &body["spec"]["finalizers"];
@@ -115,13 +115,16 @@ fn namespace_created(namespace: &mut JsonObject) {
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
-        read::text(object, "status.phase").into(),
+        read::string_at(object, "status.phase").into(),
         age::age_of_object(object, now).into(),
     ]
 }
 
-/// Returns a warning about a new label that has no effect here.
+/// Returns a warning about a new label that has no effect on a server without an audit log.
 fn warn_unenforced(_: &BuiltInKind, write: &ObjectWrite<'_>) -> Vec<String> {
+    if write.has_audit_log {
+        return Vec::new();
+    }
     let label = |object: &Value, name: &str| object["metadata"]["labels"].get(name).cloned();
     let is_new = |name: &&str| {
         let given = label(write.new, name);
@@ -129,7 +132,9 @@ fn warn_unenforced(_: &BuiltInKind, write: &ObjectWrite<'_>) -> Vec<String> {
     };
     let new = AUDITED.into_iter().find(|name| write.subresource.is_empty() && is_new(name));
     let warning = |name| {
-        format!("the label {name} is stored, but this server does not act on it: there is no audit log")
+        format!(
+            "the label {name} is stored, but this server does not act on it: it was started without an audit log"
+        )
     };
     new.map(warning).into_iter().collect()
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::field;
 use crate::field::Error;
 use crate::kinds::subresource::STATUS;
+use crate::kinds::validate::network_range;
 use crate::names;
 use crate::object::fill::{JsonObject, is_zero, object_mut, set_if_absent};
 use crate::object::read;
@@ -34,6 +35,7 @@ pub static NODE: BuiltInKind = BuiltInKind {
     validate: Some(validate),
     validate_update: Some(validate_update),
     validate_status: Some(validate_update),
+    warn: Some(warn),
     columns: &[
         Column::NAME,
         Column::text("Status"),
@@ -51,10 +53,11 @@ pub static NODE: BuiltInKind = BuiltInKind {
     ..BuiltInKind::cluster_scoped("", "v1", "nodes", "Node")
 };
 
-/// Validates a Node: its taints.
+/// Validates the taints of a Node, and the ranges of its Pods' addresses.
 fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
+    let spec = object.field("spec");
     let mut seen = BTreeSet::new();
-    for taint in object.field("spec").field("taints").items() {
+    for taint in spec.field("taints").items() {
         taint.field("key").must_be_named(names::qualified, errors);
         taint.field("value").must_pass(names::label_value, errors);
         let effect = taint.field("effect");
@@ -65,9 +68,26 @@ fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
             taint.duplicate(errors);
         }
     }
+    let ranges = spec.field("podCIDRs");
+    for range in ranges.items() {
+        network_range::check(&range, range.text(), errors);
+    }
+    let families = ranges.items().map(|range| range.text().contains(':')).collect::<BTreeSet<_>>();
+    if families.len() < ranges.len() {
+        ranges.invalid("may specify no more than one CIDR for each IP family", errors);
+    }
 }
 
-/// Validates a changed Node, through any endpoint: no duplicate addresses, and assigned values do not change.
+/// Returns warnings about ranges that are not spelled in the canonical way.
+fn warn(node: &Value, _: Option<&Value>) -> Vec<String> {
+    let ranges = read::list_at(&node["spec"], "podCIDRs").iter().enumerate();
+    let warning = |(at, range): (usize, &Value)| {
+        network_range::spelling_warning(&format!("spec.podCIDRs[{at}]"), range.as_str().unwrap_or_default())
+    };
+    ranges.filter_map(warning).collect()
+}
+
+/// Validates a changed Node, through any endpoint: no duplicate addresses, and assigned values must not change.
 fn validate_update(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
     let (status, spec) = (new.field("status"), new.field("spec"));
     let mut seen = BTreeSet::new();
@@ -89,7 +109,7 @@ fn validate_update(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Fills in the defaults of a Node: it can allocate everything it has unless it says otherwise.
+/// Fills in the defaults of a Node: it can allocate everything it has unless specified otherwise.
 fn defaults(object: &mut JsonObject) {
     if let Some(spec) = object_mut(object, "spec") {
         pod_ranges(spec);
@@ -100,7 +120,7 @@ fn defaults(object: &mut JsonObject) {
     }
 }
 
-/// Synchronizes `podCIDR` and the first of `podCIDRs`, which are one fact in two fields.
+/// Synchronizes `podCIDR` and the first of `podCIDRs`, which hold the same fact.
 fn pod_ranges(spec: &mut JsonObject) {
     let first = spec.get("podCIDRs").and_then(|list| list.get(0)).cloned();
     match (spec.get("podCIDR").filter(|range| !is_zero(Some(range))).cloned(), first) {
@@ -116,8 +136,8 @@ fn pod_ranges(spec: &mut JsonObject) {
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let info =
-        |field: &str| read::text_or(object, &format!("status.nodeInfo.{field}"), "<unknown>").to_owned();
-    let kernel = match read::text(object, "status.nodeInfo.architecture") {
+        |field: &str| read::string_at_or(object, &format!("status.nodeInfo.{field}"), "<unknown>").to_owned();
+    let kernel = match read::string_at(object, "status.nodeInfo.architecture") {
         "" => info("kernelVersion"),
         architecture => format!("{} ({architecture})", info("kernelVersion")),
     };
@@ -126,7 +146,7 @@ fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
         status(object).into(),
         roles(object).into(),
         age::age_of_object(object, now).into(),
-        read::text(object, "status.nodeInfo.kubeletVersion").into(),
+        read::string_at(object, "status.nodeInfo.kubeletVersion").into(),
         address(object, "InternalIP").into(),
         address(object, "ExternalIP").into(),
         info("osImage").into(),
@@ -138,15 +158,15 @@ fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
 fn status(object: &Value) -> String {
     let ready = match read::condition(object, "Ready") {
         None => "Unknown",
-        Some(_) if read::holds(object, "Ready") => "Ready",
+        Some(_) if read::has_true_condition(object, "Ready") => "Ready",
         Some(_) => "NotReady",
     };
-    let is_closed = read::flag(object, "spec.unschedulable");
+    let is_closed = read::bool_at(object, "spec.unschedulable");
     if is_closed { format!("{ready},SchedulingDisabled") } else { ready.to_owned() }
 }
 
 fn roles(object: &Value) -> String {
-    let labels = read::map(object, "metadata.labels").into_iter().flatten();
+    let labels = read::object_at(object, "metadata.labels").into_iter().flatten();
     let roles: BTreeSet<_> = labels
         .filter_map(|(key, value)| {
             if key == ROLE { value.as_str() } else { key.strip_prefix(ROLE_PREFIX) }
@@ -157,9 +177,9 @@ fn roles(object: &Value) -> String {
 }
 
 fn address<'a>(object: &'a Value, kind: &str) -> &'a str {
-    let addresses = read::list(object, "status.addresses");
-    let found = addresses.iter().find(|address| read::text(address, "type") == kind);
-    found.map_or("<none>", |address| read::text(address, "address"))
+    let addresses = read::list_at(object, "status.addresses");
+    let found = addresses.iter().find(|address| read::string_at(address, "type") == kind);
+    found.map_or("<none>", |address| read::string_at(address, "address"))
 }
 
 #[cfg(test)]

@@ -27,6 +27,26 @@ const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
 /// The older annotation that names a class.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
+/// The older annotation for mount options.
+pub(in crate::kinds) const MOUNT_OPTIONS_ANNOTATION: &str = "volume.beta.kubernetes.io/mount-options";
+
+/// The sources for which that annotation is allowed.
+const MOUNTED_WITH_ANNOTATION: [&str; 13] = [
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "iscsi",
+    "cinder",
+    "cephfs",
+    "azureFile",
+    "vsphereVolume",
+    "azureDisk",
+    "photonPersistentDisk",
+];
+
 /// The access modes, in the order in which they are printed.
 const PRINTED_ACCESS_MODES: [(&str, &str); 4] = [
     ("ReadWriteOnce", "RWO"),
@@ -119,6 +139,18 @@ fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
     if sources == 0 {
         spec.required("must specify a volume type", errors);
     }
+    old_mount_options(object, errors);
+}
+
+/// Refuses the older annotation for mount options, except for the sources that always read it.
+fn old_mount_options(object: &ValueAt<'_>, errors: &mut Errors) {
+    let (spec, metadata) = (object.field("spec"), object.field("metadata"));
+    let annotations = metadata.field("annotations");
+    let options = annotations.field(MOUNT_OPTIONS_ANNOTATION);
+    let is_read = MOUNTED_WITH_ANNOTATION.iter().any(|source| spec.field(source).is_set());
+    if options.is_set() && !is_read {
+        options.forbidden("may not specify mount options for this volume type", errors);
+    }
 }
 
 /// Validates a changed volume: its source must not change.
@@ -163,42 +195,44 @@ fn defaults(object: &mut JsonObject) {
 
 /// Records when the phase of a volume last changed.
 fn volume_created(volume: &mut JsonObject, clock: &Clock) {
-    volume
-        .insert("status".into(), json!({"phase": "Pending", "lastPhaseTransitionTime": prepare::now(clock)}));
+    volume.insert(
+        "status".into(),
+        json!({"phase": "Pending", "lastPhaseTransitionTime": prepare::kubernetes_now(clock)}),
+    );
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let claim = read::at(object, "spec.claimRef");
-    let claim =
-        claim.map(|claim| format!("{}/{}", read::text(claim, "namespace"), read::text(claim, "name")));
+    let claim = read::value_at(object, "spec.claimRef");
+    let claim = claim
+        .map(|claim| format!("{}/{}", read::string_at(claim, "namespace"), read::string_at(claim, "name")));
     vec![
         read::name(object).into(),
-        read::scalar(object, "spec.capacity.storage").unwrap_or_else(|| "0".to_owned()).into(),
+        read::scalar_at(object, "spec.capacity.storage").unwrap_or_else(|| "0".to_owned()).into(),
         printed_access_modes(object, "spec.accessModes").into(),
-        read::text(object, "spec.persistentVolumeReclaimPolicy").into(),
+        read::string_at(object, "spec.persistentVolumeReclaimPolicy").into(),
         phase(object).into(),
         claim.unwrap_or_default().into(),
         class(object).into(),
-        read::text_or(object, "spec.volumeAttributesClassName", "<unset>").into(),
-        read::text(object, "status.reason").into(),
+        read::string_at_or(object, "spec.volumeAttributesClassName", "<unset>").into(),
+        read::string_at(object, "status.reason").into(),
         age::age_of_object(object, now).into(),
-        read::text_or(object, "spec.volumeMode", "<unset>").into(),
+        read::string_at_or(object, "spec.volumeMode", "<unset>").into(),
     ]
 }
 
 pub(in crate::kinds) fn phase(object: &Value) -> &str {
-    if read::is_deleted(object) { "Terminating" } else { read::text(object, "status.phase") }
+    if read::is_deleted(object) { "Terminating" } else { read::string_at(object, "status.phase") }
 }
 
 pub(in crate::kinds) fn class(object: &Value) -> &str {
     match annotation(object, CLASS_ANNOTATION) {
-        "" => read::text(object, "spec.storageClassName"),
+        "" => read::string_at(object, "spec.storageClassName"),
         class => class,
     }
 }
 
 pub(in crate::kinds) fn printed_access_modes(object: &Value, path: &str) -> String {
-    let modes = read::list(object, path);
+    let modes = read::list_at(object, path);
     let present = PRINTED_ACCESS_MODES.iter().filter(|(mode, _)| modes.iter().any(|one| one == mode));
     read::joined(present.map(|(_, short)| *short), ",")
 }
@@ -209,10 +243,10 @@ fn prepare_status(fields: &mut JsonObject, stored: &Value, clock: &Clock) {
     let Some(status) = object_or_insert(fields, "status") else { return };
     let before = &stored["status"];
     let moved =
-        status.get("phase").and_then(Value::as_str).unwrap_or_default() != read::text(before, "phase");
+        status.get("phase").and_then(Value::as_str).unwrap_or_default() != read::string_at(before, "phase");
     let said = status.get(SINCE).filter(|time| !time.is_null());
     if moved && said.is_none_or(|time| time == &before[SINCE]) {
-        status.insert(SINCE.into(), prepare::now(clock));
+        status.insert(SINCE.into(), prepare::kubernetes_now(clock));
     } else if !moved && said.is_none() && !before[SINCE].is_null() {
         status.insert(SINCE.into(), before[SINCE].clone());
     }

@@ -47,7 +47,7 @@ pub static PERSISTENT_VOLUME_CLAIM: BuiltInKind = BuiltInKind {
 fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     persistent_volume::access_modes(&spec, errors);
-    selector::check(&spec.field("selector"), errors);
+    selector::validate_label_selector(&spec.field("selector"), errors);
     let resources = spec.field("resources");
     let requests = resources.field("requests");
     // The path of the error omits `requests`, as in kube-apiserver.
@@ -101,11 +101,11 @@ pub(in crate::kinds) fn defaults(object: &mut JsonObject) {
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let volume = read::text(object, "spec.volumeName");
+    let volume = read::string_at(object, "spec.volumeName");
     let (capacity, modes) = if volume.is_empty() {
         Default::default()
     } else {
-        let capacity = read::scalar(object, "status.capacity.storage").unwrap_or_else(|| "0".to_owned());
+        let capacity = read::scalar_at(object, "status.capacity.storage").unwrap_or_else(|| "0".to_owned());
         (capacity, persistent_volume::printed_access_modes(object, "status.accessModes"))
     };
     vec![
@@ -115,9 +115,9 @@ fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
         capacity.into(),
         modes.into(),
         persistent_volume::class(object).into(),
-        read::text_or(object, "spec.volumeAttributesClassName", "<unset>").into(),
+        read::string_at_or(object, "spec.volumeAttributesClassName", "<unset>").into(),
         age::age_of_object(object, now).into(),
-        read::text_or(object, "spec.volumeMode", "<unset>").into(),
+        read::string_at_or(object, "spec.volumeMode", "<unset>").into(),
     ]
 }
 

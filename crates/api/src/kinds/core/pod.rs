@@ -113,7 +113,7 @@ fn defaults(object: &mut JsonObject) {
     }
 }
 
-/// Synchronizes `podIP` and the first of `podIPs`, which are one fact in two fields; the singular one wins.
+/// Synchronizes `podIP` and the first of `podIPs`, which hold the same fact; the singular field wins.
 fn pod_addresses(status: &mut JsonObject) {
     let single = status.get("podIP").and_then(Value::as_str).unwrap_or_default().to_owned();
     let first = status.get("podIPs").and_then(|list| list.get(0)).and_then(|one| one.get("ip")).cloned();

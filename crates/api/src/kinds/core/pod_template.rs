@@ -7,7 +7,7 @@ use crate::kinds::defaults;
 use crate::kinds::validate::pod;
 use crate::object::fill::JsonObject;
 use crate::object::read;
-use crate::printing::{Column, containers, selectors};
+use crate::printing::{Column, container_names_and_images, selectors};
 use crate::resource::declaration::{BuiltInKind, PodTemplate};
 use crate::resource::strategy::PLAIN;
 use crate::resource::value_at::{Errors, ValueAt};
@@ -25,16 +25,16 @@ pub static POD_TEMPLATE: BuiltInKind = BuiltInKind {
 
 /// Validates a PodTemplate.
 fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
-    pod::template(&object.field("template"), errors);
+    pod::validate_pod_template(&object.field("template"), errors);
 }
 
 /// Fills in the defaults of a PodTemplate.
 fn defaults(object: &mut JsonObject) {
-    defaults::workloads::template(object);
+    defaults::workloads::default_pod_template(object);
 }
 
 fn cells(object: &Value, _: Timestamp) -> Vec<Value> {
-    let [names, images] = containers(object, "template.spec.containers");
+    let [names, images] = container_names_and_images(object, "template.spec.containers");
     vec![
         read::name(object).into(),
         names,

@@ -8,7 +8,7 @@ use crate::kinds::validate::{pod, selector};
 use crate::kinds::{defaults, validate};
 use crate::object::fill::{JsonObject, object_mut, object_or_insert, set_if_absent, set_if_zero};
 use crate::object::read;
-use crate::printing::{Column, age, containers, selectors};
+use crate::printing::{Column, age, container_names_and_images, selectors};
 use crate::resource::declaration::{BuiltInKind, InitialStatus, PodTemplate};
 use crate::resource::selectable::{AbsentValue, SelectableFields};
 use crate::resource::strategy::WORKLOAD;
@@ -57,16 +57,16 @@ fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
     if !selector::matches(&json!({"matchLabels": selector.value}), labels.value) {
         labels.invalid(validate::workload::MISMATCH, errors);
     }
-    pod::template(&template, errors);
+    pod::validate_pod_template(&template, errors);
     validate::workload::always_restarts(&template, "replicationcontroller", errors);
 }
 
 /// Fills in the defaults of a ReplicationController: selector and labels come from its template.
 fn defaults(object: &mut JsonObject) {
-    let Some(spec) = defaults::workloads::spec(object) else { return };
+    let Some(spec) = defaults::workloads::spec_of(object) else { return };
     set_if_absent(spec, "replicas", 1);
     if object_mut(spec, "template").is_some() {
-        defaults::workloads::template(spec);
+        defaults::workloads::default_pod_template(spec);
     }
     let Some(labels) = defaults::workloads::template_labels(spec) else { return };
     set_if_zero(spec, "selector", labels.clone());
@@ -76,12 +76,12 @@ fn defaults(object: &mut JsonObject) {
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let [names, images] = containers(object, "spec.template.spec.containers");
+    let [names, images] = container_names_and_images(object, "spec.template.spec.containers");
     vec![
         read::name(object).into(),
-        read::number(object, "spec.replicas").into(),
-        read::number(object, "status.replicas").into(),
-        read::number(object, "status.readyReplicas").into(),
+        read::integer_at(object, "spec.replicas").into(),
+        read::integer_at(object, "status.replicas").into(),
+        read::integer_at(object, "status.readyReplicas").into(),
         age::age_of_object(object, now).into(),
         names,
         images,

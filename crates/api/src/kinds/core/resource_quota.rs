@@ -75,7 +75,7 @@ fn validate_update(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Returns the limits that cannot be counted within a scope.
+/// Returns the limits that do not apply within a scope.
 fn misapplied<'a>(spec: &'a ValueAt<'_>, scope: &'a str) -> impl Iterator<Item = &'a String> {
     let names = spec.value["hard"].as_object().into_iter().flatten().map(|(name, _)| name);
     names.filter(move |name| {
@@ -96,7 +96,7 @@ fn conflicting(scopes: &[&str], place: &ValueAt<'_>, shown: &Value, errors: &mut
     }
 }
 
-/// Validates the scope selector; errors about one expression do not say which, as in kube-apiserver.
+/// Validates the scope selector; errors do not say which expression is wrong, as in kube-apiserver.
 fn scope_selector(spec: &ValueAt<'_>, errors: &mut Errors) {
     let selector = spec.field("scopeSelector");
     let list = selector.field("matchExpressions");
@@ -138,7 +138,7 @@ fn scope_expression(expression: &ValueAt<'_>, scope: &str, errors: &mut Errors) 
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let (mut requests, mut limits) = (Vec::new(), Vec::new());
-    let (used, hard) = (read::map(object, "status.used"), read::map(object, "status.hard"));
+    let (used, hard) = (read::object_at(object, "status.used"), read::object_at(object, "status.hard"));
     for (resource, hard) in hard.into_iter().flatten() {
         let used = used.and_then(|used| used.get(resource)).map_or_else(|| "0".to_owned(), quantity);
         let column = if resource.starts_with("limits.") { &mut limits } else { &mut requests };

@@ -17,7 +17,7 @@ use crate::resource::selectable::{AbsentValue, SelectableFields};
 use crate::resource::value_at::{Errors, ValueAt};
 
 /// Confidential data for Pods to read.
-pub(crate) static SECRET: BuiltInKind = BuiltInKind {
+pub static SECRET: BuiltInKind = BuiltInKind {
     defaults: Some(defaults),
     fold_aliases: Some(fold_string_data),
     prepare_create: Some(|_, fields, _| {
@@ -72,7 +72,7 @@ fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-/// Requires the value to be a JSON object; the error never repeats it.
+/// Requires the value to be a JSON object; the error never reveals it.
 fn check_docker(value: &ValueAt<'_>, errors: &mut Errors) {
     if !value.is_set() {
         value.required("", errors);
@@ -109,10 +109,10 @@ fn fold_string_data(secret: &mut JsonObject) {
 }
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let count = read::map(object, "data").map_or(0, serde_json::Map::len);
+    let count = read::object_at(object, "data").map_or(0, serde_json::Map::len);
     vec![
         read::name(object).into(),
-        read::text(object, "type").into(),
+        read::string_at(object, "type").into(),
         count.into(),
         age::age_of_object(object, now).into(),
     ]

@@ -1,12 +1,12 @@
 //! Service: one address for a set of Pods.
 //!
 //! `cluster_ip_fields` synchronizes linked fields (`clusterIP` and `clusterIPs`, IP families, values that a change of
-//! type leaves behind), [`cluster_ip_allocator`] then allocates the missing cluster IPs and node ports, `validation`
+//! type leaves behind), [`service_allocator`] then allocates the missing cluster IPs and node ports, `validation`
 //! has the rules for each type, and `printing` has the columns of `kubectl get services`.
 
-pub mod cluster_ip_allocator;
 mod cluster_ip_fields;
 pub(in crate::kinds) mod printing;
+pub mod service_allocator;
 pub(in crate::kinds) mod validation;
 
 use std::collections::HashSet;
@@ -28,13 +28,13 @@ use crate::resource::selectable::{AbsentValue, SelectableFields};
 use crate::resource::strategy::{PLAIN, SPEC};
 use crate::resource::value_at::{Errors, ValueAt};
 
-/// The range of Service addresses, as large clusters choose it: a million addresses.
+/// The range of Service addresses: a million, as is common in large clusters.
 pub const SERVICE_NETWORK: (Ipv4Addr, u32) = (Ipv4Addr::new(10, 96, 0, 0), 12);
 
 /// The address of the Service `default/kubernetes`.
 pub const API_SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 
-/// Three hours: the default time for which a client sticks to one endpoint.
+/// The default time for which a client sticks to one endpoint: three hours.
 const AFFINITY_TIMEOUT_S: u32 = 10_800;
 
 /// One address for a set of Pods.
@@ -56,6 +56,7 @@ pub static SERVICE: BuiltInKind = BuiltInKind {
     prepare_update: Some(|fields, old| cluster_ip_fields::synchronize(fields, Some(old))),
     has_cluster_addresses: true,
     validate: Some(validation::validate),
+    validate_create: Some(validation::validate_create),
     validate_update: Some(validation::validate_update),
     validate_status: Some(validate_status),
     warn: Some(kind_warnings::service),
@@ -77,7 +78,7 @@ pub static SERVICE: BuiltInKind = BuiltInKind {
 };
 
 pub(in crate::kinds) fn balanced(object: &Value) -> &[Value] {
-    read::list(&object["status"]["loadBalancer"], "ingress")
+    read::list_at(&object["status"]["loadBalancer"], "ingress")
 }
 
 /// Validates the status of a Service: only load balancers have addresses there.
@@ -89,7 +90,7 @@ fn validate_status(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
         list.forbidden("may only be used when `spec.type` is 'LoadBalancer'", errors);
         return;
     }
-    let known = balanced(old).iter().map(|one| read::text(one, "ip")).collect();
+    let known = balanced(old).iter().map(|one| read::string_at(one, "ip")).collect();
     for ingress in list.items() {
         reachable(&ingress, &known, errors);
         let (mode, has_address) = (ingress.field("ipMode"), !ingress.field("ip").is_zero());

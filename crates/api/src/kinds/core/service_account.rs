@@ -1,4 +1,4 @@
-//! ServiceAccount: the identity of a Pod towards the API server.
+//! ServiceAccount: the identity that a Pod presents to the API server.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::printing::{Column, name_and_age};
 use crate::resource::declaration::{BuiltInKind, CREATE, SubresourceDeclaration};
 use crate::resource::strategy::PLAIN;
 
-/// The identity of a Pod towards the API server.
+/// The identity that a Pod presents to the API server.
 pub static SERVICE_ACCOUNT: BuiltInKind = BuiltInKind {
     short_names: &["sa"],
     subresources: &[SubresourceDeclaration::with_body(
@@ -28,7 +28,7 @@ pub static SERVICE_ACCOUNT: BuiltInKind = BuiltInKind {
     ..BuiltInKind::namespaced("", "v1", "serviceaccounts", "ServiceAccount")
 };
 
-/// Keeps only the name of references to Secrets.
+/// Reduces references to Secrets to their names.
 fn clean_secret_references(account: &mut JsonObject) {
     let Some(Value::Array(secrets)) = account.get_mut("secrets") else { return };
     for secret in secrets.iter_mut().filter_map(Value::as_object_mut) {

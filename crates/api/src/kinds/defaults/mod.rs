@@ -1,8 +1,8 @@
 //! The defaults of built-in kinds that Kubernetes implements as code. The schema's own defaults are applied
 //! elsewhere.
 //!
-//! **Invariant:** pure and idempotent, and never overwrites what a client set. What admission adds (tolerations,
-//! priority) is not here: that happens once, in [`crate::resource::prepare`].
+//! **Invariant:** defaulting is pure and idempotent and never overwrites what a client set. What admission adds
+//! (tolerations, priority) is not here: that happens once, in [`crate::resource::prepare`].
 
 pub(super) mod pod;
 pub(super) mod workloads;
@@ -29,7 +29,7 @@ mod tests {
         super::default(declared(group, version, kind), object);
     }
 
-    /// Runs twice: defaults must not change what they set.
+    /// Applies defaults twice: the second time must change nothing.
     #[track_caller]
     fn check(group: &str, version: &str, kind: &str, mut object: Value, expected: &Value) {
         default(group, version, kind, &mut object);

@@ -7,11 +7,11 @@ use crate::object::fill::{JsonObject, is_zero, object_mut, object_or_insert, set
 
 pub(in crate::kinds) const HISTORY: u32 = 10;
 
-pub(in crate::kinds) fn spec(object: &mut JsonObject) -> Option<&mut JsonObject> {
+pub(in crate::kinds) fn spec_of(object: &mut JsonObject) -> Option<&mut JsonObject> {
     object_or_insert(object, "spec")
 }
 
-pub(in crate::kinds) fn template(parent: &mut JsonObject) {
+pub(in crate::kinds) fn default_pod_template(parent: &mut JsonObject) {
     if let Some(spec) =
         object_or_insert(parent, "template").and_then(|template| object_or_insert(template, "spec"))
     {

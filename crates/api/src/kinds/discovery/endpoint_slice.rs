@@ -102,7 +102,7 @@ fn check_endpoint(endpoint: &ValueAt<'_>, kind: &str, errors: &mut Errors) {
 /// Validates a changed EndpointSlice.
 fn validate_update(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
     new.field("addressType").must_stay(&old["addressType"], errors);
-    // Endpoints that were accepted once and did not change stay accepted.
+    // Unchanged endpoints that were accepted once stay accepted.
     if new.field("endpoints").value != &old["endpoints"] {
         endpoints_of_slice(new, errors);
     }
@@ -117,21 +117,21 @@ fn defaults(object: &mut JsonObject) {
 }
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let ports: Vec<_> = read::list(object, "ports")
+    let ports: Vec<_> = read::list_at(object, "ports")
         .iter()
-        .map(|port| match read::at(port, "port") {
+        .map(|port| match read::value_at(port, "port") {
             Some(number) => number.to_string(),
-            None => read::at(port, "name").and_then(Value::as_str).unwrap_or("*").to_owned(),
+            None => read::value_at(port, "name").and_then(Value::as_str).unwrap_or("*").to_owned(),
         })
         .collect();
-    let endpoints = read::list(object, "endpoints").iter();
+    let endpoints = read::list_at(object, "endpoints").iter();
     let addresses: Vec<_> = endpoints
-        .flat_map(|endpoint| read::list(endpoint, "addresses"))
+        .flat_map(|endpoint| read::list_at(endpoint, "addresses"))
         .filter_map(|address| address.as_str().map(str::to_owned))
         .collect();
     vec![
         read::name(object).into(),
-        read::text(object, "addressType").into(),
+        read::string_at(object, "addressType").into(),
         or_unset(shortened(&ports, SHOWN, ",")).into(),
         or_unset(shortened(&addresses, SHOWN, ",")).into(),
         age::age_of_object(object, now).into(),

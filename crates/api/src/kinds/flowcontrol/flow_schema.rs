@@ -95,10 +95,10 @@ fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let dangling = read::condition(object, "Dangling");
     vec![
         read::name(object).into(),
-        read::text(object, "spec.priorityLevelConfiguration.name").into(),
-        read::number(object, "spec.matchingPrecedence").into(),
-        read::text_or(object, "spec.distinguisherMethod.type", "<none>").into(),
+        read::string_at(object, "spec.priorityLevelConfiguration.name").into(),
+        read::integer_at(object, "spec.matchingPrecedence").into(),
+        read::string_at_or(object, "spec.distinguisherMethod.type", "<none>").into(),
         age::age_of_object(object, now).into(),
-        dangling.map_or("?", |condition| read::text(condition, "status")).into(),
+        dangling.map_or("?", |condition| read::string_at(condition, "status")).into(),
     ]
 }

@@ -138,10 +138,10 @@ fn defaults(object: &mut JsonObject) {
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let limit = |path| read::at(object, path).cloned().unwrap_or_else(|| "<none>".into());
+    let limit = |path| read::value_at(object, path).cloned().unwrap_or_else(|| "<none>".into());
     vec![
         read::name(object).into(),
-        read::text(object, "spec.type").into(),
+        read::string_at(object, "spec.type").into(),
         limit("spec.limited.nominalConcurrencyShares"),
         limit("spec.limited.limitResponse.queuing.queues"),
         limit("spec.limited.limitResponse.queuing.handSize"),

@@ -44,7 +44,7 @@ pub static INGRESS: BuiltInKind = BuiltInKind {
     ..BuiltInKind::namespaced("networking.k8s.io", "v1", "ingresses", "Ingress")
 };
 
-/// Reports an empty text as the invalid value, as Go does here.
+/// Reports an empty string as the invalid value, as Go does here.
 fn empty_invalid(place: &ValueAt<'_>, detail: &str, errors: &mut Errors) {
     errors.push(Error::invalid(&place.path, &json!(""), detail));
 }
@@ -148,17 +148,17 @@ fn validate_backend(backend: &ValueAt<'_>, errors: &mut Errors) {
 /// Validates the addresses of an Ingress.
 fn validate_status(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
     let status = new.field("status");
-    let known = service::balanced(old).iter().map(|one| read::text(one, "ip")).collect();
+    let known = service::balanced(old).iter().map(|one| read::string_at(one, "ip")).collect();
     for ingress in status.field("loadBalancer").field("ingress").items() {
         service::reachable(&ingress, &known, errors);
     }
 }
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let ports = if read::list(object, "spec.tls").is_empty() { "80" } else { "80, 443" };
+    let ports = if read::list_at(object, "spec.tls").is_empty() { "80" } else { "80, 443" };
     vec![
         read::name(object).into(),
-        read::text_or(object, "spec.ingressClassName", "<none>").into(),
+        read::string_at_or(object, "spec.ingressClassName", "<none>").into(),
         hosts(object).into(),
         balancers(object).into(),
         ports.into(),
@@ -166,12 +166,16 @@ pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// Prints the hosts. Rules without a host are not shown, but counted once the list is cut.
+/// Prints the hosts. Rules without a host are not shown, but they are counted if the list is shortened.
 pub(in crate::kinds) fn hosts(object: &Value) -> String {
-    let rules = read::list(object, "spec.rules");
-    let named = |rule: &&Value| !read::text(rule, "host").is_empty();
-    let shown: Vec<_> =
-        rules.iter().filter(named).take(endpoint_slice::SHOWN).map(|rule| read::text(rule, "host")).collect();
+    let rules = read::list_at(object, "spec.rules");
+    let named = |rule: &&Value| !read::string_at(rule, "host").is_empty();
+    let shown: Vec<_> = rules
+        .iter()
+        .filter(named)
+        .take(endpoint_slice::SHOWN)
+        .map(|rule| read::string_at(rule, "host"))
+        .collect();
     let full_after = rules
         .iter()
         .enumerate()

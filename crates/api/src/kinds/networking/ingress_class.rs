@@ -102,11 +102,11 @@ fn defaults(object: &mut JsonObject) {
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let is_default = annotation(object, "ingressclass.kubernetes.io/is-default-class") == "true";
-    let parameters = read::at(object, "spec.parameters").map_or_else(
+    let parameters = read::value_at(object, "spec.parameters").map_or_else(
         || "<none>".to_owned(),
         |parameters| {
-            let (kind, name) = (read::text(parameters, "kind"), read::text(parameters, "name"));
-            match read::at(parameters, "apiGroup").and_then(Value::as_str) {
+            let (kind, name) = (read::string_at(parameters, "kind"), read::string_at(parameters, "name"));
+            match read::value_at(parameters, "apiGroup").and_then(Value::as_str) {
                 Some(group) => format!("{kind}.{group}/{name}"),
                 None => format!("{kind}/{name}"),
             }
@@ -114,7 +114,7 @@ pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     );
     vec![
         marked(read::name(object), is_default).into(),
-        read::text(object, "spec.controller").into(),
+        read::string_at(object, "spec.controller").into(),
         parameters.into(),
         age::age_of_object(object, now).into(),
     ]
@@ -122,7 +122,7 @@ pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
 
 /// Returns the value of an annotation; its name contains dots, so it cannot be a path.
 pub(in crate::kinds) fn annotation<'a>(object: &'a Value, name: &str) -> &'a str {
-    let annotations = read::map(object, "metadata.annotations");
+    let annotations = read::object_at(object, "metadata.annotations");
     annotations.and_then(|annotations| annotations.get(name)).and_then(Value::as_str).unwrap_or_default()
 }
 

@@ -63,7 +63,7 @@ fn canonical_address(text: &str) -> Result<(), String> {
 }
 
 /// Returns the numbers of a dotted address without leading zeros.
-fn without_zeros(text: &str) -> String {
+pub(in crate::kinds) fn without_zeros(text: &str) -> String {
     let plain = |part: &str| match part.trim_start_matches('0') {
         "" if !part.is_empty() => "0".to_owned(),
         rest => rest.to_owned(),
@@ -76,13 +76,13 @@ pub(in crate::kinds) fn is_mapped(address: IpAddr) -> bool {
 }
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let parent = read::at(object, "spec.parentRef").map_or_else(|| "<none>".to_owned(), parent_text);
+    let parent = read::value_at(object, "spec.parentRef").map_or_else(|| "<none>".to_owned(), parent_text);
     vec![read::name(object).into(), parent.into(), age::age_of_object(object, now).into()]
 }
 
 fn parent_text(parent: &Value) -> String {
-    let resource = [read::text(parent, "resource"), read::text(parent, "group")];
+    let resource = [read::string_at(parent, "resource"), read::string_at(parent, "group")];
     let resource = read::joined(resource.into_iter().filter(|text| !text.is_empty()), ".").to_lowercase();
-    let parts = [&*resource, read::text(parent, "namespace"), read::text(parent, "name")];
+    let parts = [&*resource, read::string_at(parent, "namespace"), read::string_at(parent, "name")];
     read::joined(parts.into_iter().filter(|text| !text.is_empty()), "/")
 }

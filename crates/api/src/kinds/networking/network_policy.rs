@@ -1,11 +1,12 @@
 //! NetworkPolicy: which Pods may talk to which.
 
-use std::net::IpAddr;
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::field::Error;
+use crate::kinds::validate::network_range::{self, NetworkRange};
 use crate::kinds::validate::selector;
 use crate::object::fill::{JsonObject, is_zero, object_or_insert, objects_mut, set_if_absent, set_if_zero};
 use crate::object::read;
@@ -19,24 +20,35 @@ pub(crate) static NETWORK_POLICY: BuiltInKind = BuiltInKind {
     short_names: &["netpol"],
     strategy: PLAIN.counted(),
     defaults: Some(defaults),
-    validate: Some(validate),
+    validate_create: Some(validate_create),
+    validate_update: Some(validate_update),
+    warn: Some(warn),
     warn_unenforced: Some(warn_only_stored),
     columns: &[Column::NAME, Column::text("Pod-Selector"), Column::text("Age")],
     cells: Some(cells),
     ..BuiltInKind::namespaced("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 };
 
-/// Validates a NetworkPolicy.
-fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
+/// Validates a new NetworkPolicy.
+fn validate_create(object: &ValueAt<'_>, errors: &mut Errors) {
+    check(object, &BTreeSet::new(), errors);
+}
+
+/// Validates a changed NetworkPolicy: ranges that it had before may stay, wherever they are now.
+fn validate_update(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
+    check(new, &ranges_of(old), errors);
+}
+
+fn check(object: &ValueAt<'_>, known: &BTreeSet<&str>, errors: &mut Errors) {
     let spec = object.field("spec");
-    selector::check(&spec.field("podSelector"), errors);
+    selector::validate_label_selector(&spec.field("podSelector"), errors);
     for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
         for rule in spec.field(direction).items() {
             for port in rule.field("ports").items() {
                 policy_port(&port, errors);
             }
             for peer in rule.field(peers).items() {
-                policy_peer(&peer, errors);
+                policy_peer(&peer, known, errors);
             }
         }
     }
@@ -65,38 +77,78 @@ fn policy_port(port: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-fn policy_peer(peer: &ValueAt<'_>, errors: &mut Errors) {
+fn policy_peer(peer: &ValueAt<'_>, known: &BTreeSet<&str>, errors: &mut Errors) {
     let selectors = ["podSelector", "namespaceSelector"].map(|name| peer.field(name));
     let block = peer.field("ipBlock");
     for one in &selectors {
-        selector::check(one, errors);
+        selector::validate_label_selector(one, errors);
     }
     match (selectors.iter().any(ValueAt::is_set), block.is_set()) {
         (false, false) => peer.required("must specify a peer", errors),
         (true, true) => peer.forbidden("may not specify both ipBlock and another peer", errors),
-        (false, true) => must_be_network(&block.field("cidr"), errors),
+        (false, true) => address_block(&block, known, errors),
         (true, false) => {}
-    }
-    for part in block.field("except").items() {
-        must_be_network(&part, errors);
     }
 }
 
-fn must_be_network(range: &ValueAt<'_>, errors: &mut Errors) {
-    if !range.must_be_set(errors) {
+/// Validates a range and the parts that are excepted from it. The `known` ranges are not checked: the policy had them
+/// before.
+fn address_block(block: &ValueAt<'_>, known: &BTreeSet<&str>, errors: &mut Errors) {
+    let whole = block.field("cidr");
+    if !whole.must_be_set(errors) {
         return;
     }
-    let is_network = range.text().split_once('/').is_some_and(|(address, bits)| {
-        let max = match address.parse::<IpAddr>() {
-            Ok(IpAddr::V4(_)) => 32,
-            Ok(IpAddr::V6(_)) => 128,
-            Err(_) => return false,
-        };
-        bits.parse::<u8>().is_ok_and(|bits| bits <= max)
-    });
-    if !is_network {
-        range.invalid("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)", errors);
+    let check_new = |range: &ValueAt<'_>, errors: &mut Errors| {
+        if !known.contains(range.text()) {
+            network_range::check(range, range.text(), errors);
+        }
+    };
+    check_new(&whole, errors);
+    let Some(all) = NetworkRange::parse_any(whole.text()) else { return };
+    for part in block.field("except").items() {
+        check_new(&part, errors);
+        if NetworkRange::parse_any(part.text()).is_some_and(|part| !all.strictly_contains(part)) {
+            part.invalid("must be a strict subset of `cidr`", errors);
+        }
     }
+}
+
+/// Returns all address blocks of a policy with their paths.
+fn address_blocks(policy: &Value) -> impl Iterator<Item = (String, &Value)> {
+    let directions = [("ingress", "from"), ("egress", "to")];
+    directions.into_iter().flat_map(|(direction, peers)| {
+        let rules = read::list_at(&policy["spec"], direction).iter().enumerate();
+        rules.flat_map(move |(rule_at, rule)| {
+            let peers_of_rule = read::list_at(rule, peers).iter().enumerate();
+            peers_of_rule.filter(|(_, peer)| peer["ipBlock"].is_object()).map(move |(peer_at, peer)| {
+                (format!("spec.{direction}[{rule_at}].{peers}[{peer_at}].ipBlock"), &peer["ipBlock"])
+            })
+        })
+    })
+}
+
+/// Returns all ranges of a policy.
+fn ranges_of<'a>(policy: &'a Value) -> BTreeSet<&'a str> {
+    let of_block = |(_, block): (String, &'a Value)| -> Vec<&'a str> {
+        let parts = read::list_at(block, "except").iter();
+        std::iter::once(&block["cidr"]).chain(parts).filter_map(Value::as_str).collect()
+    };
+    address_blocks(policy).flat_map(of_block).collect()
+}
+
+/// Returns warnings about ranges that are not spelled in the canonical way.
+fn warn(policy: &Value, _: Option<&Value>) -> Vec<String> {
+    let of_block = |(path, block): (String, &Value)| {
+        let whole = network_range::spelling_warning(&format!("{path}.cidr"), read::string_at(block, "cidr"));
+        let parts = read::list_at(block, "except").iter().enumerate().filter_map(|(at, part)| {
+            network_range::spelling_warning(
+                &format!("{path}.except[{at}]"),
+                part.as_str().unwrap_or_default(),
+            )
+        });
+        whole.into_iter().chain(parts).collect::<Vec<_>>()
+    };
+    address_blocks(policy).flat_map(of_block).collect()
 }
 
 /// Fills in the defaults of a NetworkPolicy.

@@ -1,20 +1,16 @@
 //! ServiceCIDR: a range from which addresses of Services are allocated.
 
-use std::net::{IpAddr, Ipv6Addr};
-
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::field::Error;
-use crate::kinds::networking::ip_address;
 use crate::kinds::subresource::STATUS;
+use crate::kinds::validate::network_range::{self, NetworkRange};
 use crate::object::read;
 use crate::printing::{Column, age};
 use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::{ALL_BUT_STATUS, PLAIN};
 use crate::resource::value_at::{Errors, ValueAt};
-
-const RANGE_TEXT: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
 const FAMILY_TEXT: &str =
     "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
@@ -54,7 +50,7 @@ fn check_ranges(ranges: &ValueAt<'_>, errors: &mut Errors) {
         if let Err(why) = canonical_range(range.text()) {
             range.invalid(&why, errors);
         }
-        families.extend(parse_range(range.text()).map(|(address, _)| address.is_ipv4()));
+        families.extend(NetworkRange::parse_any(range.text()).map(|range| range.address.is_ipv4()));
     }
     if let [first, second] = families[..]
         && first == second
@@ -81,44 +77,16 @@ fn validate_update(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Returns the address and prefix length of a range.
-fn parse_range(text: &str) -> Option<(IpAddr, u8)> {
-    let (address, bits) = text.split_once('/')?;
-    let address = address.parse::<IpAddr>().ok()?;
-    let bits = bits.parse::<u8>().ok()?;
-    let max = if address.is_ipv4() { 32 } else { 128 };
-    (bits <= max).then_some((address, bits))
-}
-
 fn canonical_range(text: &str) -> Result<(), String> {
-    let (address, bits) = parse_range(text).ok_or(RANGE_TEXT)?;
-    if ip_address::is_mapped(address) {
-        return Err("must not have an IPv4-mapped IPv6 address".into());
-    }
-    if network_address(address, bits) != address {
-        return Err("must not have bits set beyond the prefix length".into());
-    }
-    let written = format!("{address}/{bits}");
+    let range = network_range::parse_strictly(text)?;
+    let written = format!("{}/{}", range.address, range.bits);
     if written == text { Ok(()) } else { Err(format!("must be in canonical form ({written:?})")) }
-}
-
-fn network_address(address: IpAddr, bits: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
-            IpAddr::V4((u32::from(address) & mask).into())
-        }
-        IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
-            IpAddr::V6(Ipv6Addr::from(u128::from(address) & mask))
-        }
-    }
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
-        read::texts(object, "spec.cidrs", ",").into(),
+        read::join_strings_at(object, "spec.cidrs", ",").into(),
         age::age_of_object(object, now).into(),
     ]
 }

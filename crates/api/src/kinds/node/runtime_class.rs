@@ -34,7 +34,7 @@ fn validate_update(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
-        read::text(object, "handler").into(),
+        read::string_at(object, "handler").into(),
         age::age_of_object(object, now).into(),
     ]
 }

@@ -44,11 +44,11 @@ fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
         amount.must_be_amount_or_percent(errors);
         amount.must_not_exceed_all(errors);
     }
-    selector::check(&spec.field("selector"), errors);
+    selector::validate_label_selector(&spec.field("selector"), errors);
     spec.field("unhealthyPodEvictionPolicy").must_be_one_of(&["AlwaysAllow", "IfHealthyBudget"], errors);
 }
 
-/// Requires the counts of a budget not to be negative.
+/// Rejects negative counts in the status of a budget.
 fn validate_status(new: &ValueAt<'_>, _: &Value, errors: &mut Errors) {
     let status = new.field("status");
     for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
@@ -57,12 +57,12 @@ fn validate_status(new: &ValueAt<'_>, _: &Value, errors: &mut Errors) {
 }
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let bound = |path| read::scalar(object, path).unwrap_or_else(|| "N/A".to_owned()).into();
+    let bound = |path| read::scalar_at(object, path).unwrap_or_else(|| "N/A".to_owned()).into();
     vec![
         read::name(object).into(),
         bound("spec.minAvailable"),
         bound("spec.maxUnavailable"),
-        read::number(object, "status.disruptionsAllowed").into(),
+        read::integer_at(object, "status.disruptionsAllowed").into(),
         age::age_of_object(object, now).into(),
     ]
 }

@@ -27,6 +27,6 @@ fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
         selectors.required("at least one clusterRoleSelector required if aggregationRule is non-nil", errors);
     }
     for one in selectors.items() {
-        selector::check(&one, errors);
+        selector::validate_label_selector(&one, errors);
     }
 }

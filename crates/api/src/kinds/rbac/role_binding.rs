@@ -56,7 +56,7 @@ pub(in crate::kinds) fn binding(
     }
 }
 
-/// Requires one of the supported values; unlike with an optional choice, absence is an error too.
+/// Requires one of the supported values; unlike with an optional choice, absence is also an error.
 fn must_be(place: &ValueAt<'_>, supported: &[&str], errors: &mut Errors) {
     if !supported.contains(&place.text()) {
         errors.push(Error::not_supported(&place.path, &json!(place.text()), supported));
@@ -105,7 +105,8 @@ pub(in crate::kinds) fn defaults(object: &mut JsonObject) {
 }
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let role = format!("{}/{}", read::text(object, "roleRef.kind"), read::text(object, "roleRef.name"));
+    let role =
+        format!("{}/{}", read::string_at(object, "roleRef.kind"), read::string_at(object, "roleRef.name"));
     vec![
         read::name(object).into(),
         role.into(),
@@ -117,10 +118,13 @@ pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn subjects(object: &Value, kind: &str) -> String {
-    let of_kind = read::list(object, "subjects").iter().filter(|subject| read::text(subject, "kind") == kind);
+    let of_kind =
+        read::list_at(object, "subjects").iter().filter(|subject| read::string_at(subject, "kind") == kind);
     let names = of_kind.map(|subject| match kind {
-        "ServiceAccount" => format!("{}/{}", read::text(subject, "namespace"), read::text(subject, "name")),
-        _ => read::text(subject, "name").to_owned(),
+        "ServiceAccount" => {
+            format!("{}/{}", read::string_at(subject, "namespace"), read::string_at(subject, "name"))
+        }
+        _ => read::string_at(subject, "name").to_owned(),
     });
     names.collect::<Vec<_>>().join(", ")
 }

@@ -19,8 +19,8 @@ pub(crate) static RESOURCE_CLAIM: BuiltInKind = BuiltInKind {
 };
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let is_allocated = read::at(object, "status.allocation").is_some();
-    let is_reserved = !read::list(object, "status.reservedFor").is_empty();
+    let is_allocated = read::value_at(object, "status.allocation").is_some();
+    let is_reserved = !read::list_at(object, "status.reservedFor").is_empty();
     let states = [
         ("deleted", read::is_deleted(object)),
         ("pending", !is_allocated && !read::is_deleted(object)),

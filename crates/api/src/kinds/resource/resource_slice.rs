@@ -31,9 +31,9 @@ pub(crate) static RESOURCE_SLICE: BuiltInKind = BuiltInKind {
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
-        read::text(object, "spec.nodeName").into(),
-        read::text(object, "spec.driver").into(),
-        read::text(object, "spec.pool.name").into(),
+        read::string_at(object, "spec.nodeName").into(),
+        read::string_at(object, "spec.driver").into(),
+        read::string_at(object, "spec.pool.name").into(),
         age::age_of_object(object, now).into(),
     ]
 }

@@ -74,9 +74,9 @@ fn defaults(object: &mut JsonObject) {
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
-        read::number(object, "value").into(),
-        read::flag(object, "globalDefault").into(),
+        read::integer_at(object, "value").into(),
+        read::bool_at(object, "globalDefault").into(),
         age::age_of_object(object, now).into(),
-        read::text(object, "preemptionPolicy").into(),
+        read::string_at(object, "preemptionPolicy").into(),
     ]
 }

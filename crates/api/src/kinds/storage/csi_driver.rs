@@ -40,19 +40,19 @@ fn defaults(object: &mut JsonObject) {
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let must_attach = read::at(object, "spec.attachRequired").and_then(Value::as_bool).unwrap_or(true);
-    let tokens = read::at(object, "spec.tokenRequests").and_then(Value::as_array).map_or_else(
+    let must_attach = read::value_at(object, "spec.attachRequired").and_then(Value::as_bool).unwrap_or(true);
+    let tokens = read::value_at(object, "spec.tokenRequests").and_then(Value::as_array).map_or_else(
         || "<unset>".to_owned(),
-        |requests| read::joined(requests.iter().map(|request| read::text(request, "audience")), ","),
+        |requests| read::joined(requests.iter().map(|request| read::string_at(request, "audience")), ","),
     );
-    let modes = read::texts(object, "spec.volumeLifecycleModes", ",");
+    let modes = read::join_strings_at(object, "spec.volumeLifecycleModes", ",");
     vec![
         read::name(object).into(),
         must_attach.into(),
-        read::flag(object, "spec.podInfoOnMount").into(),
-        read::flag(object, "spec.storageCapacity").into(),
+        read::bool_at(object, "spec.podInfoOnMount").into(),
+        read::bool_at(object, "spec.storageCapacity").into(),
         tokens.into(),
-        read::flag(object, "spec.requiresRepublish").into(),
+        read::bool_at(object, "spec.requiresRepublish").into(),
         if modes.is_empty() { "<none>".to_owned() } else { modes }.into(),
         age::age_of_object(object, now).into(),
     ]

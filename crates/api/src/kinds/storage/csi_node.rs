@@ -20,7 +20,7 @@ pub(crate) static CSI_NODE: BuiltInKind = BuiltInKind {
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
-        read::list(object, "spec.drivers").len().into(),
+        read::list_at(object, "spec.drivers").len().into(),
         age::age_of_object(object, now).into(),
     ]
 }

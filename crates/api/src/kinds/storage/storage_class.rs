@@ -62,10 +62,10 @@ fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let is_default = DEFAULT_ANNOTATIONS.iter().any(|name| annotation(object, name) == "true");
     vec![
         marked(read::name(object), is_default).into(),
-        read::text(object, "provisioner").into(),
-        read::text_or(object, "reclaimPolicy", "Delete").into(),
-        read::text_or(object, "volumeBindingMode", "Immediate").into(),
-        read::flag(object, "allowVolumeExpansion").into(),
+        read::string_at(object, "provisioner").into(),
+        read::string_at_or(object, "reclaimPolicy", "Delete").into(),
+        read::string_at_or(object, "volumeBindingMode", "Immediate").into(),
+        read::bool_at(object, "allowVolumeExpansion").into(),
         age::age_of_object(object, now).into(),
     ]
 }

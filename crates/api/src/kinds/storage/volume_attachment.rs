@@ -70,10 +70,10 @@ fn validate_update(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
-        read::text(object, "spec.attacher").into(),
-        read::text(object, "spec.source.persistentVolumeName").into(),
-        read::text(object, "spec.nodeName").into(),
-        read::flag(object, "status.attached").into(),
+        read::string_at(object, "spec.attacher").into(),
+        read::string_at(object, "spec.source.persistentVolumeName").into(),
+        read::string_at(object, "spec.nodeName").into(),
+        read::bool_at(object, "status.attached").into(),
         age::age_of_object(object, now).into(),
     ]
 }

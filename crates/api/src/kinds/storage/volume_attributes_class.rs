@@ -1,4 +1,4 @@
-//! VolumeAttributesClass: attributes of volumes that can be changed.
+//! VolumeAttributesClass: mutable attributes of volumes.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::printing::{Column, age};
 use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::PLAIN;
 
-/// Attributes of volumes that can be changed.
+/// Mutable attributes of volumes.
 pub static VOLUME_ATTRIBUTES_CLASS: BuiltInKind = BuiltInKind {
     short_names: &["vac"],
     strategy: PLAIN.returned(),
@@ -20,7 +20,7 @@ pub static VOLUME_ATTRIBUTES_CLASS: BuiltInKind = BuiltInKind {
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         read::name(object).into(),
-        read::text(object, "driverName").into(),
+        read::string_at(object, "driverName").into(),
         age::age_of_object(object, now).into(),
     ]
 }

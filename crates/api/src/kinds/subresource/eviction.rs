@@ -1,8 +1,8 @@
-//! Evicts a Pod: decides whether its disruption budget allows it, charges the budget, and records the eviction in the
-//! Pod.
+//! Evicts a Pod: decides whether its disruption budget allows the eviction, charges the budget, and records the
+//! eviction in the Pod.
 //!
 //! **Invariant:** a Pod that does not serve costs nothing, but only as long as it does not change: the deletion must
-//! name the version that was checked.
+//! name the revision that was checked.
 
 use homeostat_core::Clock;
 use serde_json::{Value, json};
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::pod::set_condition;
 use crate::object::fill::object_or_insert;
 use crate::object::read;
-use crate::resource::prepare::now;
+use crate::resource::prepare::kubernetes_now;
 use crate::status::{ResourceName, Status};
 
-/// The message of a refused eviction.
+/// The message of a rejected eviction.
 const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 /// When to retry if the controller has not yet observed the budget, as in Kubernetes.
 const UNOBSERVED_RETRY_S: u32 = 10;
@@ -24,19 +24,19 @@ const CAUSE: &str = "DisruptionBudget";
 /// The cost of evicting a Pod.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EvictionCost {
-    /// Nothing, whatever happens to the Pod: it has finished, or no budget covers it.
+    /// Nothing, regardless of what happens to the Pod: it has finished, or no budget covers it.
     Nothing,
     /// Nothing, if the Pod has not started in the meantime.
     NotStarted,
     /// Nothing, if the Pod has not become ready in the meantime.
     NotReady,
-    /// One disruption: this is the budget after it.
+    /// One disruption; holds the budget after it.
     Disruption(Value),
 }
 
-/// Returns the cost of evicting the Pod, or the refusal. `budgets` are those that select it.
+/// Returns the cost of evicting the Pod, or the refusal. `budgets` contains those that select the Pod.
 pub fn cost(pod: &Value, budgets: &[Value], clock: &Clock) -> Result<EvictionCost, Status> {
-    let phase = read::text(&pod["status"], "phase");
+    let phase = read::string_at(&pod["status"], "phase");
     let is_deleting = !pod["metadata"]["deletionTimestamp"].is_null();
     if matches!(phase, "Succeeded" | "Failed") || is_deleting {
         return Ok(EvictionCost::Nothing);
@@ -55,21 +55,22 @@ pub fn cost(pod: &Value, budgets: &[Value], clock: &Clock) -> Result<EvictionCos
 }
 
 fn is_ready(pod: &Value) -> bool {
-    let conditions = read::list(&pod["status"], "conditions");
-    conditions.iter().any(|one| read::text(one, "type") == "Ready" && read::text(one, "status") == "True")
+    let conditions = read::list_at(&pod["status"], "conditions");
+    conditions
+        .iter()
+        .any(|one| read::string_at(one, "type") == "Ready" && read::string_at(one, "status") == "True")
 }
 
-/// Returns whether a Pod that is not ready may go: it is not among those the budget counts, and enough others are
-/// healthy.
+/// Returns whether the budget lets an unready Pod go: its policy always allows it, or enough other Pods are healthy.
 fn lets_unready_go(budget: &Value) -> bool {
     let number = |field: &str| budget["status"][field].as_i64().unwrap_or(0);
     let (healthy, desired) = (number("currentHealthy"), number("desiredHealthy"));
-    read::text(&budget["spec"], "unhealthyPodEvictionPolicy") == "AlwaysAllow"
+    read::string_at(&budget["spec"], "unhealthyPodEvictionPolicy") == "AlwaysAllow"
         || (healthy >= desired && desired > 0)
 }
 
 fn charge_budget(pod: &Value, budget: &Value, clock: &Clock) -> Result<Value, Status> {
-    let number = |path: &str| read::number(budget, path);
+    let number = |path: &str| read::integer_at(budget, path);
     if number("status.observedGeneration") < number("metadata.generation") {
         return Err(unobserved(budget));
     }
@@ -91,21 +92,21 @@ fn charge_budget(pod: &Value, budget: &Value, clock: &Clock) -> Result<Value, St
     let mut changed = budget.clone();
     changed["status"]["disruptionsAllowed"] = json!(allowed - 1);
     // Until its deletion is observed, the Pod must not be counted as healthy.
-    changed["status"]["disruptedPods"][read::text(&pod["metadata"], "name")] = now(clock);
+    changed["status"]["disruptedPods"][read::string_at(&pod["metadata"], "name")] = kubernetes_now(clock);
     if allowed == 1 {
         note_exhausted(&mut changed, clock);
     }
     Ok(changed)
 }
 
-/// Records in the budget that it is used up, before its controller does.
+/// Records in the budget that it is used up, ahead of its controller.
 fn note_exhausted(budget: &mut Value, clock: &Clock) {
     let Some(status) = budget.as_object_mut().and_then(|fields| object_or_insert(fields, "status")) else {
         return;
     };
     let observed = status.get("observedGeneration").cloned().unwrap_or_else(|| json!(0));
     let mut condition = json!({"type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods",
-        "message": "", "observedGeneration": observed, "lastTransitionTime": now(clock)});
+        "message": "", "observedGeneration": observed, "lastTransitionTime": kubernetes_now(clock)});
     match status.get_mut("conditions").and_then(Value::as_array_mut) {
         Some(conditions) => match conditions.iter_mut().find(|one| one["type"] == "DisruptionAllowed") {
             Some(before) => {
@@ -124,30 +125,31 @@ fn note_exhausted(budget: &mut Value, clock: &Clock) {
 
 /// Returns the refusal while the controller has not yet observed the budget or its Pod.
 pub fn unobserved(budget: &Value) -> Status {
-    let name = read::text(&budget["metadata"], "name");
+    let name = read::string_at(&budget["metadata"], "name");
     let cause = format!("The disruption budget {name} is still being processed by the server.");
     Status::too_many_requests(VIOLATION, UNOBSERVED_RETRY_S).caused(CAUSE, cause, "")
 }
 
 fn forbidden(budget: &Value, why: &str, cause: &str) -> Status {
-    let name = read::text(&budget["metadata"], "name");
+    let name = read::string_at(&budget["metadata"], "name");
     let cause = format!("The disruption budget {name} does not allow evicting pods currently: {cause}");
     let about = ResourceName { group: "policy", resource: "poddisruptionbudget", name };
     Status::forbidden(&about, why).caused(CAUSE, cause, "")
 }
 
 fn exhausted(budget: &Value) -> Status {
-    let name = read::text(&budget["metadata"], "name");
+    let name = read::string_at(&budget["metadata"], "name");
     let number = |field: &str| budget["status"][field].as_i64().unwrap_or(0);
     let (healthy, desired) = (number("currentHealthy"), number("desiredHealthy"));
-    let conditions = read::list(&budget["status"], "conditions");
-    let told = conditions.iter().find(|one| read::text(one, "type") == "DisruptionAllowed");
-    let told =
-        told.filter(|one| read::text(one, "status") == "False" && !read::text(one, "message").is_empty());
+    let conditions = read::list_at(&budget["status"], "conditions");
+    let told = conditions.iter().find(|one| read::string_at(one, "type") == "DisruptionAllowed");
+    let told = told.filter(|one| {
+        read::string_at(one, "status") == "False" && !read::string_at(one, "message").is_empty()
+    });
     let (reason, message) =
-        told.map_or(("", ""), |one| (read::text(one, "reason"), read::text(one, "message")));
+        told.map_or(("", ""), |one| (read::string_at(one, "reason"), read::string_at(one, "message")));
     let start = format!("The disruption budget {name} does not allow evicting pods currently");
-    // Counts of a controller that failed cannot be trusted.
+    // The counts of a failed controller cannot be trusted.
     let cause = if reason == "SyncFailed" {
         format!("{start} because it failed sync: {message}")
     } else if healthy <= desired {

@@ -1,6 +1,6 @@
 //! The endpoints below an object: pure functions from the stored object and the body to the new object.
 //!
-//! **Invariant:** a subresource changes its own part and nothing else; the rest comes from the stored object.
+//! **Invariant:** a subresource changes only its own part; the rest comes from the stored object.
 //! Preconditions, managed fields and writing belong to the generic verbs.
 
 mod eviction;
@@ -16,7 +16,7 @@ use crate::object::fill::{JsonObject, object_or_insert};
 use crate::object::read;
 use crate::resource::Resource;
 use crate::resource::declaration::{CHANGE, SubresourceDeclaration};
-use crate::resource::prepare::{keep, now};
+use crate::resource::prepare::{kubernetes_now, restore_stored_value};
 use crate::resource::strategy::strategy;
 
 pub use eviction::{EvictionCost, cost, note_eviction, unobserved};
@@ -30,8 +30,8 @@ pub(crate) const STATUS: SubresourceDeclaration =
 pub(crate) const SCALE: SubresourceDeclaration =
     SubresourceDeclaration::with_body("scale", ("autoscaling", "v1", "Scale"), CHANGE).changing_content();
 
-/// Returns the object that an update through `/status` stores: the body, with everything that the status endpoint
-/// does not own as stored.
+/// Returns the object that an update through `/status` stores: the body, with everything that the status endpoint does
+/// not own replaced by the stored values.
 pub fn status(resource: &Resource, stored: &Value, body: Value, clock: &Clock) -> Value {
     if resource.is_custom() {
         return status_of_custom(stored, body);
@@ -41,9 +41,9 @@ pub fn status(resource: &Resource, stored: &Value, body: Value, clock: &Clock) -
     for path in strategy(resource).reset_on_status {
         match *path {
             "metadata" => keep_metadata(fields, stored),
-            // Approval has an endpoint of its own; the status endpoint owns the other conditions.
+            // Approval has its own endpoint; the status endpoint owns the other conditions.
             "status.conditions" => keep_decisions(fields, stored, clock),
-            path => keep(fields, stored, path),
+            path => restore_stored_value(fields, stored, path),
         }
     }
     if let Some(prepare) = resource.declaration().and_then(|kind| kind.prepare_status) {
@@ -72,7 +72,7 @@ fn status_of_custom(stored: &Value, mut body: Value) -> Value {
 /// Restores all metadata except managedFields.
 fn keep_metadata(fields: &mut JsonObject, stored: &Value) {
     let managed = fields.get("metadata").and_then(|metadata| metadata.get("managedFields")).cloned();
-    keep(fields, stored, "metadata");
+    restore_stored_value(fields, stored, "metadata");
     if let (Some(managed), Some(metadata)) = (managed, object_or_insert(fields, "metadata")) {
         metadata.insert("managedFields".into(), managed);
     }
@@ -85,10 +85,10 @@ fn keep_decisions(fields: &mut JsonObject, stored: &Value, clock: &Clock) {
     let Some(status) = object_or_insert(fields, "status") else { return };
     let mut conditions = status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
     for kind in ["Approved", "Denied"] {
-        let is_kind = |condition: &&Value| read::text(condition, "type") == kind;
+        let is_kind = |condition: &&Value| read::string_at(condition, "type") == kind;
         let kept = old.iter().filter(is_kind).collect::<Vec<_>>();
         if kept.len() == conditions.iter().filter(is_kind).count() {
-            let said = conditions.iter_mut().filter(|condition| read::text(condition, "type") == kind);
+            let said = conditions.iter_mut().filter(|condition| read::string_at(condition, "type") == kind);
             said.zip(kept).for_each(|(said, kept)| said.clone_from(kept));
         }
     }
@@ -108,17 +108,17 @@ fn set_conditions(status: &mut JsonObject, old: &[Value], mut conditions: Vec<Va
             .map(|one| one["lastTransitionTime"].clone())
             .filter(|time| !time.is_null());
         if condition["lastUpdateTime"].is_null() {
-            condition["lastUpdateTime"] = now(clock);
+            condition["lastUpdateTime"] = kubernetes_now(clock);
         }
         if condition["lastTransitionTime"].is_null() {
-            condition["lastTransitionTime"] = since.unwrap_or_else(|| now(clock));
+            condition["lastTransitionTime"] = since.unwrap_or_else(|| kubernetes_now(clock));
         }
     }
     status.insert("conditions".into(), Value::Array(conditions));
 }
 
-/// Returns the object that an update through a certificate signing request's `/approval` stores: with the metadata
-/// and conditions of the body.
+/// Returns the object that an update through a certificate signing request's `/approval` stores: with the metadata and
+/// conditions from the body.
 pub fn approval(stored: &Value, body: &Value, clock: &Clock) -> Value {
     let mut new = stored.clone();
     new["metadata"] = body["metadata"].clone();
@@ -130,7 +130,7 @@ pub fn approval(stored: &Value, body: &Value, clock: &Clock) -> Value {
     new
 }
 
-/// Returns the answer of endpoints that only perform an action: a Status that reports success.
+/// Returns the response of endpoints that only perform an action: a Status that reports success.
 pub fn done() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }

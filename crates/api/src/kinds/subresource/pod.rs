@@ -6,24 +6,24 @@ use serde_json::{Value, json};
 use crate::field::{Error, Errors, FieldPath};
 use crate::object::fill::{JsonObject, first_by_name, is_zero, object_or_insert};
 use crate::object::read;
-use crate::resource::prepare::{keep, now};
+use crate::resource::prepare::{kubernetes_now, restore_stored_value};
 use crate::status::{ResourceName, Status};
 
 /// Returns the Pod after `pods/binding`: assigned to a node, once.
 pub fn bind(stored: &Value, binding: &Value, clock: &Clock) -> Result<Value, Status> {
-    let name = read::text(&stored["metadata"], "name");
+    let name = read::string_at(&stored["metadata"], "name");
     check_seen(stored, binding, name)?;
     let refused =
         |why: &str| Err(Status::conflict(&ResourceName { group: "", resource: "pods/binding", name }, why));
-    let node = read::text(&binding["target"], "name");
-    let before = read::text(&stored["spec"], "nodeName");
+    let node = read::string_at(&binding["target"], "name");
+    let before = read::string_at(&stored["spec"], "nodeName");
     if !stored["metadata"]["deletionTimestamp"].is_null() {
         return refused(&format!("pod {name} is being deleted, cannot be assigned to a host"));
     }
     if !before.is_empty() {
         return refused(&format!("pod {name} is already assigned to node {before:?}"));
     }
-    if !read::list(&stored["spec"], "schedulingGates").is_empty() {
+    if !read::list_at(&stored["spec"], "schedulingGates").is_empty() {
         return refused(&format!("pod {name} has non-empty .spec.schedulingGates"));
     }
     let mut pod = stored.clone();
@@ -33,17 +33,17 @@ pub fn bind(stored: &Value, binding: &Value, clock: &Clock) -> Result<Value, Sta
     Ok(pod)
 }
 
-/// Requires the Pod of a Binding to be the stored one: a Binding may name its uid and its resourceVersion.
+/// Requires the stored Pod to be the one a Binding means: a Binding may give its uid and its resourceVersion.
 fn check_seen(stored: &Value, binding: &Value, name: &str) -> Result<(), Status> {
     let (stored, asked) = (&stored["metadata"], &binding["metadata"]);
     for (field, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
-        let (asked, actual) = (read::text(asked, field), read::text(stored, field));
+        let (asked, actual) = (read::string_at(asked, field), read::string_at(stored, field));
         if !asked.is_empty() && asked != actual {
             let why = format!(
                 "StorageError: invalid object, Code: 4, Key: /registry/pods/{}/{name}, ResourceVersion: 0, \
                  AdditionalErrorMsg: Precondition failed: {what} in precondition: {asked}, {what} in object meta: \
                  {actual}",
-                read::text(stored, "namespace")
+                read::string_at(stored, "namespace")
             );
             return Err(Status::conflict(&ResourceName { group: "", resource: "pods", name }, &why));
         }
@@ -56,10 +56,10 @@ pub fn check_binding(binding: &Value) -> Result<(), Status> {
     let (root, target) = (FieldPath::Root, &binding["target"]);
     let place = root.field("target");
     let mut errors = Errors::new();
-    if !matches!(read::text(target, "kind"), "" | "Node") {
+    if !matches!(read::string_at(target, "kind"), "" | "Node") {
         errors.push(Error::not_supported(&place.field("kind"), &target["kind"], &["Node", "<empty>"]));
     }
-    if read::text(target, "name").is_empty() {
+    if read::string_at(target, "name").is_empty() {
         errors.push(Error::required(&place.field("name"), ""));
     }
     let texts = errors.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -89,10 +89,10 @@ fn assign(pod: &mut JsonObject, binding: &Value, node: &str, clock: &Clock) {
     set_condition(status, json!({"type": "PodScheduled", "status": "True"}), clock);
 }
 
-/// Sets a condition of a Pod, replacing the one of its type; keeps its transition time if the status does not change.
+/// Sets a condition of a Pod, replacing any of the same type; keeps its transition time if the status does not change.
 pub(super) fn set_condition(status: &mut JsonObject, mut condition: Value, clock: &Clock) {
     condition["lastProbeTime"] = Value::Null;
-    condition["lastTransitionTime"] = now(clock);
+    condition["lastTransitionTime"] = kubernetes_now(clock);
     if !status.get("conditions").is_some_and(Value::is_array) {
         status.insert("conditions".into(), json!([]));
     }
@@ -108,7 +108,7 @@ pub(super) fn set_condition(status: &mut JsonObject, mut condition: Value, clock
     }
 }
 
-/// Returns the Pod after `pods/ephemeralcontainers`: only with those of the body.
+/// Returns the Pod after `pods/ephemeralcontainers`: with only the ephemeral containers of the body.
 pub fn ephemeral_containers(stored: &Value, body: &Value) -> Value {
     let mut pod = stored.clone();
     let wanted = &body["spec"]["ephemeralContainers"];
@@ -126,18 +126,18 @@ pub fn ephemeral_containers(stored: &Value, body: &Value) -> Value {
 pub fn resize(stored: &Value, body: &Value) -> Value {
     let mut pod = stored.clone();
     for list in ["containers", "initContainers"] {
-        let wanted = first_by_name(read::list(&body["spec"], list));
+        let wanted = first_by_name(read::list_at(&body["spec"], list));
         let present = pod["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
         for container in present.filter_map(Value::as_object_mut) {
             let name = container.get("name").and_then(Value::as_str).unwrap_or_default();
             if let Some(source) = wanted.get(name) {
-                keep(container, source, "resources");
-                keep(container, source, "resizePolicy");
+                restore_stored_value(container, source, "resources");
+                restore_stored_value(container, source, "resizePolicy");
             }
         }
     }
     if let Some(spec) = pod.as_object_mut().and_then(|fields| object_or_insert(fields, "spec")) {
-        keep(spec, &body["spec"], "resources");
+        restore_stored_value(spec, &body["spec"], "resources");
     }
     pod
 }

@@ -59,8 +59,8 @@ pub fn validate_scale(scale: &Value) -> Errors {
     Error::invalid(&spec.field("replicas"), replicas, "must be greater than or equal to 0").into()
 }
 
-/// Validates the numbers and the selector of a custom object that has a Scale. A write of its status is validated
-/// only by what belongs to the status.
+/// Validates the numbers and the selector of a custom object that has a Scale. For a write to its status, validates
+/// only the parts that belong to the status.
 pub fn validate_scaled(resource: &Resource, object: &Value, is_status: bool) -> Errors {
     let Some(scale) = custom_scale(resource) else { return Errors::new() };
     let mut errors = Errors::new();
@@ -111,7 +111,7 @@ fn mistyped_error(path: &str, value: &Value, wanted: &str) -> String {
     format!("{path} accessor error: {value} is of the type {found}, expected {wanted}")
 }
 
-/// Returns the object with the number of replicas that a valid Scale asks for.
+/// Returns the object with the number of replicas that a valid Scale requests.
 pub fn apply_scale(resource: &Resource, mut object: Value, scale: &Value) -> Value {
     let replicas = json!(scale["spec"]["replicas"].as_i64().unwrap_or(0));
     let path = custom_scale(resource).map_or(".spec.replicas", |scale| scale.spec_replicas.as_str());
@@ -134,27 +134,28 @@ fn at_path<'a>(object: &'a Value, path: &str) -> &'a Value {
     path_names(path).fold(object, |value, name| value.get(name).unwrap_or(&Value::Null))
 }
 
-/// Returns a selector as text. ReplicationControllers have a plain map.
+/// Returns a selector as text. The selector of a ReplicationController is a plain map.
 pub(crate) fn selector_text(selector: &Value) -> String {
     let is_plain = selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();
     let labels = if is_plain { selector } else { &selector["matchLabels"] };
     let labels = labels.as_object().into_iter().flatten();
     let labels =
         labels.map(|(key, value)| (key.as_str(), format!("{key}={}", value.as_str().unwrap_or_default())));
-    let expressions = read::list(selector, "matchExpressions")
+    let expressions = read::list_at(selector, "matchExpressions")
         .iter()
-        .map(|one| (read::text(one, "key"), expression_text(one)));
+        .map(|one| (read::string_at(one, "key"), expression_text(one)));
     let mut all: Vec<(&str, String)> = labels.chain(expressions).collect();
     all.sort();
     all.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
 }
 
 fn expression_text(expression: &Value) -> String {
-    let key = read::text(expression, "key");
-    let mut values: Vec<&str> = read::list(expression, "values").iter().filter_map(Value::as_str).collect();
+    let key = read::string_at(expression, "key");
+    let mut values: Vec<&str> =
+        read::list_at(expression, "values").iter().filter_map(Value::as_str).collect();
     values.sort_unstable();
     let values = values.join(",");
-    match read::text(expression, "operator") {
+    match read::string_at(expression, "operator") {
         "In" => format!("{key} in ({values})"),
         "NotIn" => format!("{key} notin ({values})"),
         "DoesNotExist" => format!("!{key}"),

@@ -1,4 +1,4 @@
-//! Questions about what a user may do: about one resource or one path, with selectors in one form only.
+//! Validates access reviews: about one resource or one path, with selectors in one form only.
 
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ fn check_selector(selector: &ValueAt<'_>, name: &str, errors: &mut Errors) {
     }
 }
 
-/// Operators nobody knows are let through: newer clients may know them.
+/// Validates a selector requirement. Accepts unknown operators, which newer clients may know.
 fn check_requirement(requirement: &ValueAt<'_>, is_of_labels: bool, errors: &mut Errors) {
     let (key, values) = (requirement.field("key"), requirement.field("values"));
     if is_of_labels {

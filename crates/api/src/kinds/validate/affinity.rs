@@ -1,7 +1,7 @@
-//! Affinity: which nodes and which other Pods a Pod wants to be near to or far from.
+//! Affinity: which nodes and which other Pods a Pod should be near or far from.
 //!
-//! **Invariant:** values of required node terms are label values, those of preferred ones need not be, as in the real
-//! server. How `matchLabelKeys` meet the selector is deliberately not validated.
+//! **Invariant:** values of required node terms must be label values, those of preferred ones need not be, as in the
+//! real server. How `matchLabelKeys` interact with the selector is deliberately not validated.
 
 use serde_json::json;
 
@@ -86,7 +86,7 @@ fn node_expression(expression: &ValueAt<'_>, errors: &mut Errors) {
     key.must_be_qualified(&key, errors);
 }
 
-/// Requires the field of a node to be its name: no other field can be selected.
+/// Requires the selected field of a node to be its name: no other field can be selected.
 fn node_field(expression: &ValueAt<'_>, errors: &mut Errors) {
     let (key, operator) = (expression.field("key"), expression.field("operator"));
     let values = expression.field("values");
@@ -109,7 +109,7 @@ fn node_field(expression: &ValueAt<'_>, errors: &mut Errors) {
 
 fn pod_term(term: &ValueAt<'_>, errors: &mut Errors) {
     for name in ["labelSelector", "namespaceSelector"] {
-        selector::check(&term.field(name), errors);
+        selector::validate_label_selector(&term.field(name), errors);
     }
     for name in term.field("namespaces").items() {
         for error_text in names::label(name.text()) {

@@ -1,4 +1,4 @@
-//! Validates claims of devices: a Pod declares them, its containers say which of them they use.
+//! Validates device claims: a Pod declares them, and its containers say which of them they use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,13 @@ use crate::names;
 use crate::object::read;
 use crate::resource::value_at::{Errors, ValueAt};
 
-/// The maximum number of names that a refusal lists: a Pod may declare as many as fit its body, and each wrong one
-/// lists them.
+/// The maximum number of names that a refusal lists: a Pod may declare as many as fit into its body, and each wrong one
+/// lists them all.
 const DECLARED_SHOWN_MAX: usize = 32;
 
 /// Returns the names of the claims in the spec of a Pod.
 pub(in crate::kinds) fn names(spec: &Value) -> BTreeSet<&str> {
-    let names = read::list(spec, "resourceClaims").iter().map(|claim| read::text(claim, "name"));
+    let names = read::list_at(spec, "resourceClaims").iter().map(|claim| read::string_at(claim, "name"));
     names.filter(|name| !name.is_empty()).collect()
 }
 
@@ -50,11 +50,11 @@ pub(in crate::kinds) fn of_pod(list: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the claims that a container uses, as a whole or one request of them, without duplicates.
+/// Validates the claims that a container uses, either whole or a single request of one, without duplicates.
 pub(in crate::kinds) fn of_container(list: &ValueAt<'_>, declared: &BTreeSet<&str>, errors: &mut Errors) {
     let mut seen: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (value, claim) in list.value.as_array().into_iter().flatten().zip(list.items()) {
-        let (name, request) = (read::text(value, "name"), claim.field("request"));
+        let (name, request) = (read::string_at(value, "name"), claim.field("request"));
         if name.is_empty() {
             claim.required("", errors);
             continue;
@@ -66,7 +66,7 @@ pub(in crate::kinds) fn of_container(list: &ValueAt<'_>, declared: &BTreeSet<&st
             let shown = if is_whole { name.to_owned() } else { format!("{name}/{}", request.text()) };
             errors.push(Error::duplicate(&claim.path, &json!(shown)));
         }
-        parts.insert(read::text(value, "request"));
+        parts.insert(read::string_at(value, "request"));
         if !declared.contains(name) {
             errors.push_with(|| undeclared(&claim, name, declared));
         }

@@ -25,7 +25,7 @@ pub(in crate::kinds) struct PodContext<'a> {
     pub(in crate::kinds) names: BTreeSet<&'a str>,
     /// Names of the volumes that come from claims; only these can be devices.
     claimed: BTreeSet<&'a str>,
-    /// Names of its claims of devices.
+    /// Names of its device claims.
     claims: BTreeSet<&'a str>,
     /// The grace period in seconds; no container may sleep longer when it is stopped.
     grace_s: Option<i64>,
@@ -38,14 +38,14 @@ impl<'a> PodContext<'a> {
     pub(in crate::kinds) fn of(spec: &ValueAt<'a>, volumes: BTreeSet<&'a str>) -> Self {
         let is_claimed =
             |volume: &&Value| !volume["persistentVolumeClaim"].is_null() || !volume["ephemeral"].is_null();
-        let claimed = read::list(spec.value, "volumes").iter().filter(is_claimed);
+        let claimed = read::list_at(spec.value, "volumes").iter().filter(is_claimed);
         Self {
             volumes,
             names: BTreeSet::new(),
-            claimed: claimed.map(|volume| read::text(volume, "name")).collect(),
+            claimed: claimed.map(|volume| read::string_at(volume, "name")).collect(),
             claims: claims::names(spec.value),
             grace_s: spec.value["terminationGracePeriodSeconds"].as_i64(),
-            is_never_restarted: read::text(spec.value, "restartPolicy") == "Never",
+            is_never_restarted: read::string_at(spec.value, "restartPolicy") == "Never",
         }
     }
 }
@@ -56,7 +56,7 @@ pub(in crate::kinds) fn regular<'a>(container: &ValueAt<'a>, pod: &mut PodContex
     running(container, pod, errors);
 }
 
-/// Validates an init container: without a restart policy of its own it ends before anything could probe it.
+/// Validates an init container: without its own restart policy, it ends before anything could probe it.
 pub(in crate::kinds) fn init<'a>(container: &ValueAt<'a>, pod: &mut PodContext<'a>, errors: &mut Errors) {
     validate_container(container, pod, errors);
     if container.field("restartPolicy").text() == "Always" {
@@ -166,7 +166,7 @@ fn validate_environment(container: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-/// Reports an empty text as the invalid value, as Go does here.
+/// Reports an empty string as the invalid value, as Go does here.
 fn empty_invalid(place: &ValueAt<'_>, detail: &str, errors: &mut Errors) {
     errors.push(Error::invalid(&place.path, &json!(""), detail));
 }
@@ -214,11 +214,14 @@ fn validate_mounts(list: &ValueAt<'_>, pod: &PodContext<'_>, errors: &mut Errors
     }
 }
 
-/// Validates volumes that a container uses as devices: from claims, each once, and not mounted as well.
+/// Validates volumes that a container uses as devices: they come from claims, appear once, and are not also mounted.
 fn validate_devices(container: &ValueAt<'_>, pod: &PodContext<'_>, errors: &mut Errors) {
     let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
     let all_mounted = |field: &str| -> HashSet<&str> {
-        read::list(container.value, "volumeMounts").iter().map(|mount| read::text(mount, field)).collect()
+        read::list_at(container.value, "volumeMounts")
+            .iter()
+            .map(|mount| read::string_at(mount, field))
+            .collect()
     };
     let (mounted_names, mounted_paths) = (all_mounted("name"), all_mounted("mountPath"));
     for device in container.field("volumeDevices").items() {

@@ -7,9 +7,9 @@ use crate::resource::value_at::{Errors, ValueAt};
 
 /// The rules for the counts of a kind.
 pub(in crate::kinds) struct CountRules {
-    /// Counts that are not negative.
+    /// Counts that must not be negative.
     pub(in crate::kinds) all: &'static [&'static str],
-    /// Counts that are not greater than `replicas`.
+    /// Counts that must not be greater than `replicas`.
     pub(in crate::kinds) parts: &'static [&'static str],
     /// The message if more are available than ready.
     pub(in crate::kinds) readiness: &'static str,
@@ -30,10 +30,15 @@ const REPLICA_SET: CountRules = CountRules {
 
 /// Validates the counts in the status of a ReplicaSet or a ReplicationController.
 pub(in crate::kinds) fn replica_set(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
-    check(&REPLICA_SET, new, old, errors);
+    validate_status_counts(&REPLICA_SET, new, old, errors);
 }
 
-pub(in crate::kinds) fn check(counts: &CountRules, new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
+pub(in crate::kinds) fn validate_status_counts(
+    counts: &CountRules,
+    new: &ValueAt<'_>,
+    old: &Value,
+    errors: &mut Errors,
+) {
     let status = new.field("status");
     for name in counts.all {
         status.field(name).must_not_be_negative(errors);

@@ -1,4 +1,4 @@
-//! Validates what a container may read of its own Pod: fields and resources, as variables or as files.
+//! Validates what a container may read about its own Pod: fields and resources, as variables or as files.
 //!
 //! **Invariant:** the paths of errors about files do not say which file, as in kube-apiserver. Whether the paths of
 //! files stay inside their volume is deliberately not validated.

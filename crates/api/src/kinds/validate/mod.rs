@@ -1,4 +1,4 @@
-//! Validates objects of built-in kinds, in the words of kube-apiserver.
+//! Validates objects of built-in kinds, with kube-apiserver's wording.
 //!
 //! **Invariant:** this runs on defaulted and prepared objects and changes nothing. Metadata, types and unknown fields
 //! are checked elsewhere; this is what Kubernetes implements as code. Rare corners (Windows, profiles, most volume
@@ -10,6 +10,7 @@ pub(super) mod claims;
 pub(super) mod container;
 pub(super) mod counts;
 pub(super) mod downward;
+pub(super) mod network_range;
 pub(super) mod pod;
 pub(super) mod resources;
 pub(super) mod security;
@@ -42,7 +43,7 @@ pub fn validate_update(kind: &BuiltInKind, subresource: &str, new: &Value, old: 
     let on_change = match subresource {
         "" | "scale" => kind.validate_update,
         "status" => kind.validate_status,
-        // Binding and evicting validate their bodies themselves.
+        // Binding and eviction validate their own bodies.
         name => kind.subresource(name).and_then(|subresource| subresource.validate),
     };
     if let Some(check) = on_change {

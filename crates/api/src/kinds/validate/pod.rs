@@ -1,4 +1,4 @@
-//! Validates templates of Pods, and what a Pod has in common with them.
+//! Validates Pod templates, and what Pods have in common with them.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ const SEARCH_PATHS_MAX: usize = 32;
 const SEARCH_LETTERS_MAX: usize = 2048;
 
 /// Validates a template: labels and a spec.
-pub(in crate::kinds) fn template(template: &ValueAt<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn validate_pod_template(template: &ValueAt<'_>, errors: &mut Errors) {
     template_metadata(template, errors);
     let spec = template.field("spec");
     pod_spec(&spec, errors);
@@ -32,7 +32,9 @@ pub(in crate::kinds) fn template(template: &ValueAt<'_>, errors: &mut Errors) {
 /// Validates labels and annotations of a template.
 pub(in crate::kinds) fn template_metadata(template: &ValueAt<'_>, errors: &mut Errors) {
     let metadata = template.field("metadata");
-    metadata.field("labels").must_be_labels(errors);
+    // kube-apiserver's paths leave out `metadata` here.
+    ValueAt { value: metadata.field("labels").value, path: template.path.field("labels") }
+        .must_be_labels(errors);
     if metadata.field("annotations").is_set() {
         let notes = metadata.field("annotations");
         crate::metadata::validate::validate_annotations(notes.value, &notes.path, errors);
@@ -123,7 +125,7 @@ fn validate_dns(spec: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates search domains; a dot alone is the root.
+/// Validates search domains; a single dot is the root.
 fn validate_search_domains(list: &ValueAt<'_>, errors: &mut Errors) {
     let letters: usize = list.items().map(|one| one.text().len() + 1).sum();
     if letters > SEARCH_LETTERS_MAX + 1 {
@@ -161,7 +163,7 @@ fn names_in(spec: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-/// Requires that ports on the host's network equal the host's ports.
+/// Requires container ports on the host's network to equal the host ports.
 fn host_network(containers: &ValueAt<'_>, errors: &mut Errors) {
     for one in containers.items() {
         for port in one.field("ports").items() {
@@ -173,7 +175,7 @@ fn host_network(containers: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-/// Refuses two containers with the same host port.
+/// Rejects two containers with the same host port.
 fn host_ports(containers: &ValueAt<'_>, errors: &mut Errors) {
     let mut taken = BTreeSet::new();
     for one in containers.items() {
@@ -236,6 +238,6 @@ fn validate_topology_spread(list: &ValueAt<'_>, errors: &mut Errors) {
         }
         one.field("topologyKey").must_be_set(errors);
         one.field("whenUnsatisfiable").must_be_one_of(&["DoNotSchedule", "ScheduleAnyway"], errors);
-        super::selector::check(&one.field("labelSelector"), errors);
+        super::selector::validate_label_selector(&one.field("labelSelector"), errors);
     }
 }

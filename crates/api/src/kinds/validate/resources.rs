@@ -1,7 +1,7 @@
 //! Validates amounts of resources: names that are known or fully qualified, valid quantities.
 //!
 //! **Invariant:** an extended resource (`example.com/card`) is counted in whole units and given to one container
-//! only, so that its request is its limit. Whether huge pages fit their size is deliberately not validated.
+//! only, so its request must equal its limit. Whether huge pages fit their size is deliberately not validated.
 
 use homeostat_core::quantity::parse_nanos;
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ pub(in crate::kinds) fn of_container(resources: &ValueAt<'_>, errors: &mut Error
     }
 }
 
-/// Returns the amount in billionths; `None` if it is not an amount.
+/// Returns the amount in billionths; `None` if the value is not an amount.
 pub(in crate::kinds) fn nanos(amount: &Value) -> Option<i128> {
     match amount {
         Value::String(text) => parse_nanos(text),
@@ -80,7 +80,7 @@ pub(in crate::kinds) fn nanos(amount: &Value) -> Option<i128> {
     }
 }
 
-/// Returns whether more of the resource may be promised than exists.
+/// Returns whether the resource may be overcommitted.
 pub(in crate::kinds) fn may_overcommit(name: &str) -> bool {
     is_native(name) && !name.starts_with("hugepages-")
 }
@@ -95,7 +95,7 @@ fn is_extended(name: &str) -> bool {
         && names::qualified(&format!("{REQUESTS_PREFIX}{name}")).is_empty()
 }
 
-/// Requires an amount not to be negative, and to be whole if the resource is counted.
+/// Rejects a negative amount, and a fractional one if the resource is counted.
 pub(in crate::kinds) fn value(name: &str, amount: &ValueAt<'_>, errors: &mut Errors) {
     let Some(nanos) = nanos(amount.value) else { return };
     if nanos < 0 {

@@ -92,7 +92,7 @@ pub(in crate::kinds) fn of_container(container: &ValueAt<'_>, errors: &mut Error
     }
 }
 
-/// Refuses privileges in a container that may not escalate its privileges.
+/// Rejects privileges in a container that may not escalate its privileges.
 fn validate_escalation(context: &ValueAt<'_>, errors: &mut Errors) {
     if context.field("privileged").value == true {
         let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
@@ -104,7 +104,7 @@ fn validate_escalation(context: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates a seccomp profile; a profile of the node is named by its path there.
+/// Validates a seccomp profile; a profile on the node is given by its path there.
 fn validate_seccomp(profile: &ValueAt<'_>, errors: &mut Errors) {
     if !profile.is_set() {
         return;

@@ -7,7 +7,7 @@ use crate::object::read;
 use crate::resource::value_at::{Errors, ValueAt};
 
 /// Validates a label selector, if there is one.
-pub(in crate::kinds) fn check(selector: &ValueAt<'_>, errors: &mut Errors) {
+pub(in crate::kinds) fn validate_label_selector(selector: &ValueAt<'_>, errors: &mut Errors) {
     selector.field("matchLabels").must_be_labels(errors);
     for expression in selector.field("matchExpressions").items() {
         let (key, values) = (expression.field("key"), expression.field("values"));
@@ -43,12 +43,12 @@ pub(in crate::kinds) fn matches(selector: &Value, labels: &Value) -> bool {
     }
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
     let wanted = selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten();
-    let mut expressions = read::list(selector, "matchExpressions").iter();
+    let mut expressions = read::list_at(selector, "matchExpressions").iter();
     wanted.into_iter().all(|(key, value)| label(key) == value.as_str())
         && expressions.all(|expression| {
-            let present = label(read::text(expression, "key"));
-            let is_listed = read::list(expression, "values").iter().any(|value| value.as_str() == present);
-            match read::text(expression, "operator") {
+            let present = label(read::string_at(expression, "key"));
+            let is_listed = read::list_at(expression, "values").iter().any(|value| value.as_str() == present);
+            match read::string_at(expression, "operator") {
                 "In" => present.is_some() && is_listed,
                 "NotIn" => present.is_none() || !is_listed,
                 "Exists" => present.is_some(),

@@ -1,4 +1,4 @@
-//! Objects that kube-apiserver refused, and the causes it gave: field and reason, in any order.
+//! Objects that kube-apiserver rejected, and the causes it gave: field and reason, in any order.
 
 mod limits;
 mod machinery;
@@ -51,7 +51,7 @@ fn create(group: &str, kind: &str, mut object: Value, expected: &[&str]) {
     check(&validate_create(group, kind, &object), expected);
 }
 
-/// Validates an update from `old` to what `change` makes of it.
+/// Validates an update from `old` to the result of `change`.
 #[track_caller]
 fn update(group: &str, kind: &str, mut old: Value, change: impl Fn(&mut Value), expected: &[&str]) {
     default(group, kind, &mut old);

@@ -11,7 +11,7 @@ use crate::field::Error;
 use crate::names;
 use crate::resource::value_at::{Errors, ValueAt};
 
-/// The sources of a volume. Their order decides which of two sources is one too many.
+/// The sources of a volume. Their order decides which of two sources is reported as superfluous.
 const VOLUME_SOURCES: [&str; 30] = [
     "emptyDir",
     "hostPath",
@@ -121,7 +121,7 @@ fn validate_source(volume: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-/// Refuses two sources of a volume that create the same file. The error is reported at the volume, with the name of
+/// Rejects two sources of a volume that create the same file. The error is reported at the volume, with the name of
 /// the source.
 fn same_files(
     source: &ValueAt<'_>,

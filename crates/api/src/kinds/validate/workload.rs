@@ -1,4 +1,4 @@
-//! Validates kinds that run Pods from a template: selector and template must fit, and the selector must not change.
+//! Validates kinds that run Pods from a template: selector and template must match, and the selector must not change.
 
 use serde_json::Value;
 
@@ -18,14 +18,14 @@ pub(in crate::kinds) fn counts(spec: &ValueAt<'_>, errors: &mut Errors) {
 pub(in crate::kinds) fn selected_template(spec: &ValueAt<'_>, kind: &str, errors: &mut Errors) {
     selected_labels(spec, kind, errors);
     let template = spec.field("template");
-    pod::template(&template, errors);
+    pod::validate_pod_template(&template, errors);
     always_restarts(&template, kind, errors);
 }
 
 pub(in crate::kinds) fn selected_labels(spec: &ValueAt<'_>, kind: &str, errors: &mut Errors) {
     let selector = spec.field("selector");
     if selector.is_set() {
-        selector::check(&selector, errors);
+        selector::validate_label_selector(&selector, errors);
         if selector::is_empty(&selector) {
             selector.invalid(&format!("empty selector is invalid for {kind}"), errors);
         }
@@ -54,7 +54,7 @@ pub(in crate::kinds) fn always_restarts(template: &ValueAt<'_>, kind: &str, erro
     }
 }
 
-/// Requires the selector of a workload not to change.
+/// Rejects a change to the selector of a workload.
 pub(in crate::kinds) fn selector_stays(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
     new.field("spec").field("selector").must_stay(&old["spec"]["selector"], errors);
 }

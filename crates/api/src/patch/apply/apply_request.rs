@@ -2,7 +2,7 @@
 //! ownership. `conflicts` finds the fields that other managers own.
 //!
 //! **Invariant:** an apply that changes neither object nor ownership returns the stored object, times included.
-//! Defaulting, validation and the check of names belong to the verbs.
+//! Defaulting, validation and name checks belong to the verbs.
 
 use serde_json::Value;
 
@@ -25,9 +25,9 @@ pub fn merge_configuration(resource: &Resource, object: &mut Value, config: &Val
     merge::merge(object, config, SchemaPosition::root(resource.schema().as_deref()));
 }
 
-/// Applies `config` to `live` (`None` if it is to be created), and returns the merged object with its managedFields.
+/// Applies `config` to `live` (`None` to create it), and returns the merged object with its managedFields.
 ///
-/// `force` takes fields from other managers instead of refusing.
+/// `force` takes fields from other managers instead of reporting a conflict.
 pub fn apply(
     schema: Option<&Schema>,
     live: Option<&Value>,
@@ -55,7 +55,7 @@ pub fn apply(
     Ok(object)
 }
 
-/// Refuses configurations of another type, with managedFields of their own, or that do not fit the schema.
+/// Rejects configurations that have a different type, have their own managedFields, or do not fit the schema.
 fn check_config(config: &Value, manager: &FieldManager<'_>, root: SchemaPosition<'_>) -> Result<(), Status> {
     let text = |pointer: &str| config.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("/apiVersion"), text("/kind"));
@@ -83,7 +83,7 @@ struct ApplyRequest<'a> {
 }
 
 impl ApplyRequest<'_> {
-    /// Returns the managers before this apply. Everything in an untracked object belongs to a manager of its own.
+    /// Returns the managers before this apply. Everything in an untracked object belongs to a separate manager.
     fn starting_entries(&self) -> Vec<ManagerEntry> {
         let Some(live) = self.live else { return Vec::new() };
         let mut entries = manager_entries::managed_fields_of(live)
@@ -134,8 +134,8 @@ impl ApplyRequest<'_> {
         object
     }
 
-    /// Removes what this manager applied last time and does not apply now, unless another manager owns it. Fields
-    /// that nobody owns stay, and so does what contains them.
+    /// Removes what this manager applied last time but not now, unless another manager owns it. Unowned fields stay,
+    /// and so does what contains them.
     fn prune(&self, object: &mut Value, last: &FieldSet, owned: &FieldSet, others: &[ManagerEntry]) {
         if field_set::contains_all(owned, last) {
             return;
@@ -155,11 +155,11 @@ impl ApplyRequest<'_> {
         let mut gone = all;
         field_set::subtract(&mut gone, &kept);
         remove_fields::remove(object, &field_set::intersection(&gone, &last), self.root);
-        // A map that lost its last item is null now; the configuration may say that it is present, empty.
+        // A map that lost its last item is now null; the configuration may state that it is present but empty.
         merge::merge(object, self.config, self.root);
     }
 
-    /// Returns the fields of the object that are left after removing these items.
+    /// Returns the fields of the object that remain after removing these items.
     fn kept_without(&self, object: &Value, items: &FieldSet) -> FieldSet {
         let mut rest = object.clone();
         remove_fields::remove(&mut rest, items, self.root);

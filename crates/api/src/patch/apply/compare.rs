@@ -1,7 +1,7 @@
 //! Compares two states of an object: fields that were changed or added, and fields that were removed.
 //!
 //! **Invariant:** equal objects give two empty sets and allocate nothing. A new object is compared with the empty one
-//! of its kind: fields that Kubernetes writes even when empty exist already, so they count only if they differ.
+//! of its kind: fields that Kubernetes writes even when empty already exist, so they count only if they differ.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::schema_position::{MergeShape, SchemaPosition};
 /// The difference between two states.
 #[derive(Debug, Default)]
 pub(super) struct FieldDifference {
-    /// Fields that were added or have another value.
+    /// Fields that were added or have a different value.
     pub(super) changed: FieldSet,
     /// Fields that are gone.
     pub(super) removed: FieldSet,
@@ -51,8 +51,8 @@ pub(super) fn created(new: &Value, root: SchemaPosition<'_>, reset: &[&str]) -> 
     fields
 }
 
-/// Returns the node of a value that was added (or removed) as a whole. `was_there` is set if its field was written
-/// before, empty.
+/// Returns the node of a value that was added (or removed) as a whole. `was_there` is set if its field was previously
+/// written as empty.
 fn appeared(value: &Value, place: SchemaPosition<'_>, was_there: bool) -> Option<Value> {
     if is_empty(value) {
         return (!was_there).then(leaf);
@@ -179,7 +179,7 @@ fn compare_lists(old: &Value, new: &Value, place: SchemaPosition<'_>) -> FieldDi
     difference
 }
 
-/// Compares the elements of one key. If there are several, they are owned together, without their fields.
+/// Compares the elements with one key. If there are several, they are owned together, without their fields.
 fn compare_elements(old: &[&Value], new: &[&Value], place: SchemaPosition<'_>) -> ChangeNodes {
     match (old, new) {
         ([old], [new]) => compare_values(old, new, place),
@@ -193,7 +193,7 @@ fn compare_elements(old: &[&Value], new: &[&Value], place: SchemaPosition<'_>) -
     }
 }
 
-/// Returns the children of a node alone: the element itself stays, as one of several.
+/// Returns only the children of a node: the element itself stays, as one of several.
 fn without_self(node: Value) -> Option<Value> {
     let Value::Object(mut children) = node else { return None };
     children.remove(".");

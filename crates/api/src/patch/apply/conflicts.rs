@@ -1,4 +1,4 @@
-//! Conflicts of a server-side apply: fields that it would change and another manager owns, and the refusal that lists
+//! Conflicts of a server-side apply: fields that it would change but another manager owns, and the refusal that lists
 //! them.
 //!
 //! **Invariant:** the size of a refusal is limited, however many fields conflict.
@@ -25,7 +25,7 @@ pub(super) struct OwnershipConflict {
     pub(super) fields: FieldSet,
 }
 
-/// Returns the fields that others own and this apply would change.
+/// Returns the fields that other managers own and this apply would change.
 pub(super) fn find_conflicts(
     entries: &[ManagerEntry],
     difference: &FieldDifference,
@@ -41,7 +41,7 @@ pub(super) fn find_conflicts(
     found
 }
 
-/// Returns the refusal of an apply with these conflicts.
+/// Returns the refusal for an apply with these conflicts.
 pub(super) fn refuse_conflicts(conflicts: &[OwnershipConflict]) -> Status {
     let count = conflicts.iter().map(|conflict| field_set::count(&conflict.fields)).sum::<usize>();
     let mut report = ConflictReport::default();

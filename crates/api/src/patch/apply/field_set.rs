@@ -1,6 +1,6 @@
 //! Sets of field paths, in the form of `FieldsV1`: nested objects whose keys are the steps of a path.
 //!
-//! A node `{}` is a member without children; `"."` inside a node says that the node is a member beside its children.
+//! A node `{}` is a member without children; `"."` inside a node means that the node itself is also a member.
 //! **Invariant:** a node that is neither a member nor has children does not exist, so `{}` always means membership.
 //! Because a stored set is used as it is, an update edits it in place and nothing is decoded or encoded.
 
@@ -49,7 +49,7 @@ fn parts(node: Value) -> (FieldSet, bool) {
     (children, is_member)
 }
 
-/// Replaces every node by what `change` makes of its children and membership.
+/// Replaces every node with the result of `change` on its children and membership.
 fn rebuild(set: &mut FieldSet, mut change: impl FnMut(&str, &mut FieldSet, bool) -> bool) {
     set.retain(|step, slot| {
         let (mut children, is_member) = parts(slot.take());
@@ -176,7 +176,7 @@ fn visit_below<'s>(
     ControlFlow::Continue(())
 }
 
-/// Converts a set that a client wrote to the canonical spelling; an error if a step cannot be parsed.
+/// Converts a set from a client to the canonical spelling; fails if a step cannot be parsed.
 pub(super) fn parse(given: &Value) -> Result<FieldSet, String> {
     let mut set = FieldSet::new();
     for (step, below) in children(given) {

@@ -1,6 +1,6 @@
 //! The entries of `metadata.managedFields`: parsed, matched, sorted, capped, written.
 //!
-//! **Invariant:** entries that the server wrote are taken as they are; entries that a client sends are checked and
+//! **Invariant:** entries that the server wrote are used as they are; entries that a client sends are checked and
 //! normalized. An applier is identified by name and subresource, an updater also by its API version. No entry is
 //! empty.
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::field_set::{self, FieldSet};
 
-/// The maximum number of separate updaters; older ones are merged, so that the list cannot grow without end.
+/// The maximum number of separate updaters; older ones are merged, so that the list cannot grow indefinitely.
 const UPDATERS_MAX: usize = 10;
 
 /// The manager that represents merged old updaters.
@@ -76,7 +76,7 @@ impl ManagerEntry {
         text
     }
 
-    /// Returns the sort key of managers in messages: the text under which Kubernetes knows them.
+    /// Returns the sort key of managers in messages, which is how Kubernetes identifies them.
     pub(super) fn identity(&self) -> (&str, ManagerOperation, &str, &str) {
         let api_version = if self.operation == ManagerOperation::Apply { "" } else { &self.api_version };
         (&self.manager, self.operation, api_version, &self.subresource)
@@ -170,7 +170,7 @@ pub(super) fn sent(list: Value) -> Option<Vec<ManagerEntry>> {
         .collect()
 }
 
-/// Returns whether a client asks to remove all managers: an empty list, or one empty entry.
+/// Returns whether a client requests the removal of all managers: an empty list, or one empty entry.
 pub(super) fn is_reset(list: &Value) -> bool {
     match list.as_array().map(Vec::as_slice) {
         Some([]) => true,
@@ -189,7 +189,7 @@ pub(super) fn encode(mut entries: Vec<ManagerEntry>) -> Option<Value> {
     Some(entries.into_iter().map(ManagerEntry::encode).collect())
 }
 
-/// Merges the oldest updaters of one API version into one, until there are not too many.
+/// Merges the oldest updaters of one API version into one, until the limit is met.
 pub(super) fn cap(entries: &mut Vec<ManagerEntry>) {
     let is_updater = |entry: &ManagerEntry| entry.operation == ManagerOperation::Update;
     let mut excess = entries.iter().filter(|entry| is_updater(entry)).count().saturating_sub(UPDATERS_MAX);

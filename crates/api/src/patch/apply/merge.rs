@@ -1,8 +1,8 @@
 //! Merges an applied configuration into the live object.
 //!
-//! **Invariant:** a merge removes nothing; fields that are given up are pruned afterwards. In a list, elements in
-//! both follow the configuration's order, live-only ones keep their position before the next shared one, and new ones
-//! are where the configuration puts them.
+//! **Invariant:** a merge removes nothing; abandoned fields are pruned afterwards. In a list, elements in both follow
+//! the configuration's order, live-only ones keep their position before the next shared one, and new ones go where the
+//! configuration puts them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -81,7 +81,7 @@ struct ListMerger<'a> {
     place: SchemaPosition<'a>,
     live: Vec<Option<Value>>,
     live_steps: Vec<String>,
-    /// The position of the live element of a step; absent if there are several, which merge with nothing.
+    /// The position of each step's live element; absent if there are several, which merge with nothing.
     live_at: HashMap<String, usize>,
     config: &'a [Value],
     config_steps: Vec<String>,
@@ -95,7 +95,7 @@ struct ListMerger<'a> {
 impl<'a> ListMerger<'a> {
     fn new(live: Vec<Value>, config: &'a [Value], place: SchemaPosition<'a>) -> Self {
         let steps = |items: &[Value]| -> Vec<String> {
-            // An element without identity, in an object older than its schema, matches no other.
+            // An element without identity (the object is older than its schema) matches no other.
             let step = |(at, item)| place.step(item).unwrap_or_else(|_| format!("i:{at}"));
             items.iter().enumerate().map(step).collect()
         };
@@ -137,7 +137,7 @@ impl<'a> ListMerger<'a> {
         self.woven.extend(self.live[at].take());
     }
 
-    /// Adds an element of the configuration, merged with its live one.
+    /// Adds an element of the configuration, merged with its live counterpart.
     fn take_config(&mut self, at: usize) {
         let step = &self.config_steps[at];
         let live = self.live_at.get(step).and_then(|at| self.live[*at].take());

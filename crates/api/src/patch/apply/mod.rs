@@ -4,7 +4,7 @@
 //! [`keep_times`] after defaulting, so that a write that changes nothing but a timestamp is skipped. A write through
 //! a Scale is tracked on the object it scales, with `scale` as the subresource.
 //!
-//! **Invariant:** sets of fields are kept as `FieldsV1` writes them and are edited in place. All entries are read
+//! **Invariant:** sets of fields are kept in their `FieldsV1` form and edited in place. All entries are read
 //! with the schema of the request's version: versions of one kind share their stored form.
 
 mod apply_request;
@@ -43,8 +43,7 @@ pub struct FieldManager<'a> {
     pub time: Timestamp,
 }
 
-/// Dotted paths that the endpoint does not write, whatever the request contains: no manager gets to own them through
-/// it.
+/// Dotted paths that the endpoint never writes, regardless of the request: no manager gets to own them through it.
 pub type ResetFields = [&'static str];
 
 impl FieldManager<'_> {

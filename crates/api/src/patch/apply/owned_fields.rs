@@ -51,7 +51,7 @@ fn list_fields(value: &Value, place: SchemaPosition<'_>) -> FieldSet {
     found
 }
 
-/// Adds to a set the named fields above its members: removing them means removing the whole named field.
+/// Adds to a set the named fields above its members, because removing those means removing the whole named field.
 pub(super) fn with_named_parents(set: &FieldSet, place: SchemaPosition<'_>) -> FieldSet {
     let mut named = FieldSet::new();
     for (step, below) in set {
@@ -69,7 +69,7 @@ pub(super) fn with_named_parents(set: &FieldSet, place: SchemaPosition<'_>) -> F
     named
 }
 
-/// Adapts a set that was written under an older schema: what became a leaf is owned as a whole.
+/// Adapts a set that was written under an older schema: a value that is now a leaf is owned as a whole.
 pub(super) fn reconcile(set: &mut FieldSet, place: SchemaPosition<'_>) {
     for (step, below) in set.iter_mut() {
         let Some(next) = place.step_into(step) else { continue };

@@ -1,7 +1,7 @@
 //! The steps of a field path, spelled as in `FieldsV1`: `f:spec`, `k:{"name":"a"}`, `v:"x"`, `i:0`.
 //!
 //! **Invariant:** one step has one spelling (keys sorted, no spaces, strings escaped as Go escapes them), so sets can
-//! compare steps as text. [`canonical`] converts what clients send to that spelling.
+//! compare steps as strings. [`canonical`] converts steps from clients to that spelling.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -19,7 +19,7 @@ pub(super) fn field(name: &str) -> String {
     text
 }
 
-/// Returns the step to an element of a set; an error if the element is no scalar.
+/// Returns the step to an element of a set; fails if the element is not a scalar.
 pub(super) fn of_value(item: &Value) -> Result<String, String> {
     let why = match item {
         Value::Object(_) => "associative list without keys has an element that's a map type",
@@ -101,8 +101,7 @@ pub(super) fn escaped(json: &str) -> Cow<'_, str> {
     text.into()
 }
 
-/// Returns a step that a client spelled in the canonical spelling. `Ok(None)` means an unknown sort of step, to be
-/// dropped.
+/// Converts a step from a client to the canonical spelling. `Ok(None)` means an unknown kind of step, which is dropped.
 pub(super) fn canonical(step: &str) -> Result<Option<String>, String> {
     let (sort, rest) = step.split_once(':').filter(|(sort, _)| sort.len() == 1).ok_or("missing colon")?;
     let parsed = |rest| serde_json::from_str::<Value>(rest).map_err(|error| error.to_string());
@@ -151,8 +150,8 @@ fn shown_value(value: &Value) -> String {
     }
 }
 
-/// The order of steps: fields, keys, values, indexes; numbers inside keys by their value. Parsed once, so that
-/// sorting many steps does not parse them again and again.
+/// The order of steps: fields, keys, values, indexes; numbers inside keys by their value. Parsed only once, so that
+/// sorting many steps does not parse them repeatedly.
 pub(super) struct StepRank<'s> {
     sort: Option<usize>,
     text: &'s str,

@@ -1,4 +1,4 @@
-//! A position in the schema, for all of server-side apply: is the value a leaf, a map or a list of elements?
+//! A position in the schema, used throughout server-side apply: it tells whether a value is a leaf, a map or a list.
 //!
 //! **Invariant:** where the schema says nothing, maps merge by field and lists are leaves. At the top of every
 //! object, custom or not, `metadata` has the structure that all objects share; no manager owns identity and
@@ -49,7 +49,7 @@ pub(super) enum MergeShape {
     Leaf,
     /// By field.
     Map,
-    /// By element: scalars, or objects known by their keys.
+    /// By element: scalars, or objects identified by their keys.
     List,
 }
 
@@ -77,7 +77,7 @@ impl<'s> SchemaPosition<'s> {
         matches!(self.presence, Presence::Always | Presence::Null)
     }
 
-    /// Returns whether managers may own the field of this name.
+    /// Returns whether managers may own the field with this name.
     pub(super) fn is_tracked(&self, name: &str) -> bool {
         match self.level {
             PositionLevel::Object => name != "apiVersion" && name != "kind",
@@ -96,7 +96,7 @@ impl<'s> SchemaPosition<'s> {
         }
     }
 
-    /// Returns whether the type is unknown, so that it may change from value to value.
+    /// Returns whether the type is unknown, so it may change from value to value.
     pub(super) fn is_deduced(&self) -> bool {
         matches!(self.schema.map(|schema| &schema.kind), None | Some(SchemaType::Any))
     }
@@ -115,7 +115,7 @@ impl<'s> SchemaPosition<'s> {
         is_common || self.object().is_some_and(|object| object.properties.contains_key(name))
     }
 
-    /// Returns the field of this name; `None` if the schema does not allow it.
+    /// Returns the field with this name; `None` if the schema does not allow it.
     pub(super) fn declared_field(&self, name: &str) -> Option<Self> {
         if self.level == PositionLevel::Object && name == "metadata" {
             let schema = Some(&**object_meta());
@@ -136,7 +136,7 @@ impl<'s> SchemaPosition<'s> {
         is_open.then_some(Self::DEDUCED)
     }
 
-    /// Returns the field of this name.
+    /// Returns the field with this name.
     pub(super) fn field(&self, name: &str) -> Self {
         self.declared_field(name).unwrap_or(Self::DEDUCED)
     }

@@ -1,5 +1,5 @@
-//! Server-side apply and tracking together, as stories: each follows a recorded answer of a real kube-apiserver or a
-//! rule of the library it uses.
+//! Server-side apply and tracking together, as stories: each follows a recorded response of a real kube-apiserver or a
+//! rule of its library.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,7 @@ use crate::patch::test_schemas::widget;
 use crate::schema::{Schema, built_in};
 use crate::status::Status;
 
-/// One object and what happens to it. Each write is a second later than the one before.
+/// One object and what happens to it. Each write happens one second after the previous one.
 struct Story {
     schema: Schema,
     api_version: &'static str,
@@ -371,7 +371,7 @@ fn elements_of_two_keys_are_told_apart() {
     let tcp = "k:{\"port\":80,\"proto\":\"TCP\"}";
     let udp = "k:{\"port\":80,\"proto\":\"UDP\"}";
     story.apply("one", spec(json!({"multi": [{"port": 80}, {"port": 80, "proto": "UDP"}]})));
-    // The verbs would default this.
+    // The verbs would set this default.
     story.object.as_mut().expect("an object")["spec"]["multi"][0]["proto"] = json!("TCP");
     story.apply("two", spec(json!({"multi": [{"port": 80, "proto": "TCP", "v": "two"}]})));
     story.apply("one", spec(json!({"multi": [{"port": 80, "proto": "UDP"}]})));
@@ -413,7 +413,7 @@ fn atomic_values_change_hands_whole() {
 fn what_nobody_owns_survives_beside_what_is_owned() {
     let mut story = Story::of_widget();
     story.apply("one", spec(json!({"num": 1, "granular": {"a": "1"}, "free": {"x": "1"}})));
-    // The server fills in fields nobody owns.
+    // The server fills in fields that no manager owns.
     let object = story.object.as_mut().expect("an object");
     object["spec"]["flag"] = json!(true);
     object["spec"]["free"]["y"] = json!("2");
@@ -555,7 +555,7 @@ fn random_spec(entropy: &Entropy) -> Value {
     let pick = |letters: &[&str]| {
         letters[usize::try_from(entropy.below(letters.len() as u64)).expect("small")].to_owned()
     };
-    // A manager that owns nothing is forgotten, and the next apply is a first one.
+    // A manager that owns nothing is forgotten, and its next apply counts as its first.
     let mut spec = Map::from_iter([("flag".to_owned(), json!(true))]);
     for _ in 0..entropy.below(5) {
         let name = pick(&["num", "set", "map", "granular", "free", "atomic", "any", "nested"]);

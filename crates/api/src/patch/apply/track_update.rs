@@ -1,7 +1,7 @@
-//! Tracks field ownership through creates, updates and all patches but apply.
+//! Tracks field ownership through creates, updates and all patches except apply.
 //!
-//! **Invariant:** tracking never refuses a write. A write owns what it changes and takes it from others; nobody owns
-//! what it removes. An object whose managers were removed is not tracked until the next apply.
+//! **Invariant:** tracking never rejects a write. A write owns what it changes and takes it from other managers;
+//! removed fields have no owner. An object whose managers were removed is not tracked until the next apply.
 
 use serde_json::Value;
 
@@ -11,10 +11,10 @@ use super::schema_position::SchemaPosition;
 use super::{FieldManager, ResetFields, field_set, owned_fields};
 use crate::schema::Schema;
 
-/// Sets `metadata.managedFields` of `new`, which is about to replace `live` (`None` if it is to be created).
+/// Sets `metadata.managedFields` of `new`, which is about to replace `live` (`None` to create it).
 ///
-/// `new` is the decoded and defaulted object, before the kind's own preparation: what the server fills in later
-/// belongs to nobody.
+/// `new` is the decoded and defaulted object, before the kind's own preparation: fields that the server fills in later
+/// have no owner.
 pub fn track_update(
     schema: Option<&Schema>,
     live: Option<&Value>,
@@ -47,7 +47,7 @@ pub fn track_update(
     manager_entries::put(new, entries);
 }
 
-/// Takes what was changed or removed from all managers.
+/// Removes changed and deleted fields from all managers.
 pub(super) fn release(entries: &mut Vec<ManagerEntry>, difference: &FieldDifference) {
     for entry in entries.iter_mut() {
         field_set::subtract(&mut entry.fields, &difference.changed);
@@ -56,7 +56,7 @@ pub(super) fn release(entries: &mut Vec<ManagerEntry>, difference: &FieldDiffere
     entries.retain(|entry| !entry.fields.is_empty());
 }
 
-/// Gives the manager what it changed. A manager that changed nothing keeps its time.
+/// Makes the manager the owner of what it changed. A manager that changed nothing keeps its time.
 fn own(entries: &mut Vec<ManagerEntry>, difference: FieldDifference, manager: &FieldManager<'_>) {
     if difference.changed.is_empty() {
         return;
@@ -70,8 +70,7 @@ fn own(entries: &mut Vec<ManagerEntry>, difference: FieldDifference, manager: &F
     entries.push(entry);
 }
 
-/// Returns the managers before this write: those that the client sent if it may and they can be parsed, else the
-/// stored ones.
+/// Returns the managers before this write: those from the client if allowed and parseable, otherwise the stored ones.
 fn starting_entries(live: Option<&Value>, sent: Option<Value>, is_subresource: bool) -> Vec<ManagerEntry> {
     let stored = live.and_then(manager_entries::managed_fields_of);
     let entries = match sent {

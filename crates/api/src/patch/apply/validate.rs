@@ -1,4 +1,4 @@
-//! Checks that an applied configuration fits the schema, in the words of the Go library, which clients show.
+//! Checks that an applied configuration fits the schema, with the Go library's messages, which clients show.
 //!
 //! **Invariant:** null fits everywhere. Only types, undeclared fields and the keys of list elements are checked;
 //! values are validated elsewhere.
@@ -14,7 +14,7 @@ use crate::field::BoundedTexts;
 use crate::patch::go_format::{self, GoPrinted};
 use crate::schema::{ListType, SchemaType};
 
-/// Refuses a configuration that does not fit; the error has one line per path.
+/// Rejects a configuration that does not fit the schema; the error has one line per path.
 pub(super) fn validate(object: &Value, root: SchemaPosition<'_>) -> Result<(), String> {
     let mut errors = BoundedTexts::new();
     if object.is_object() {

@@ -133,7 +133,7 @@ fn follow_directives<'a>(
     Ok((plain, must_replace))
 }
 
-/// Returns whether the elements are maps. All must have one type, and lists of lists do not merge.
+/// Returns whether the elements are maps. All must have the same type, and lists of lists do not merge.
 pub(super) fn are_maps(target: &[Value], patch: &[Value]) -> Result<bool, Status> {
     let mut elements = target.iter().chain(patch);
     let Some(first) = elements.next() else {

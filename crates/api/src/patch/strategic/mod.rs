@@ -1,9 +1,9 @@
 //! Strategic merge patch: a merge patch that knows from the schema which lists merge, by which key, and which maps
 //! are replaced. Directives inside the patch override the schema.
 //!
-//! **Invariant:** the patch is only read, so it can be applied again after a conflict. Directives inside values that
-//! are new as a whole list element stay in them, as in Kubernetes; strict decoding of the result then reports them.
-//! Custom kinds do not support this patch type and are refused before.
+//! **Invariant:** the patch is only read, so it can be applied again after a conflict. Directives inside new list
+//! elements stay in them, as in Kubernetes; strict decoding of the result then reports them. Custom kinds do not
+//! support this patch type and are rejected earlier.
 
 mod list;
 mod order;
@@ -29,7 +29,7 @@ const SET_ORDER: &str = "$setElementOrder";
 
 type PatchFields = Map<String, Value>;
 
-/// Merges `patch` into `target`, which has this schema. After an error the target is half changed: discard it.
+/// Merges `patch` into `target`, which has this schema. After an error, discard the half-changed target.
 pub fn apply(target: &mut Value, patch: &Value, schema: &Schema) -> Result<(), Status> {
     let fields = match patch {
         Value::Object(fields) => fields,
@@ -66,7 +66,7 @@ fn merge_map(
     Ok(())
 }
 
-/// Follows `$patch` beside the fields of a map: the map is replaced by the rest of the patch, or emptied.
+/// Follows a `$patch` among the fields of a map: replaces the map with the rest of the patch, or empties it.
 fn follow_directive(target: &mut PatchFields, patch: &PatchFields, directive: &Value) -> Result<(), Status> {
     match directive.as_str() {
         Some("replace") => {
@@ -79,7 +79,7 @@ fn follow_directive(target: &mut PatchFields, patch: &PatchFields, directive: &V
     Ok(())
 }
 
-/// Follows `$retainKeys`: drops the fields it does not list. The patch may not set others.
+/// Follows `$retainKeys`: drops the fields it does not list. The patch must not set other fields.
 fn retain_keys(target: &mut PatchFields, patch: &PatchFields, work: &WorkBudget) -> Result<(), Status> {
     let Some(list) = patch.get(RETAIN_KEYS) else { return Ok(()) };
     let malformed = || Status::bad_request("invalid patch format of retainKeys");
@@ -178,7 +178,7 @@ impl<'a> FieldStrategy<'a> {
     }
 }
 
-/// Returns the list that a key such as `$setElementOrder/ports` refers to; an error if it names none.
+/// Returns the list that a key such as `$setElementOrder/ports` refers to; fails if it names none.
 fn directed_list<'a>(key: &'a str, prefix: &str) -> Option<Result<&'a str, Status>> {
     let rest = key.strip_prefix(prefix)?;
     let about = if prefix == SET_ORDER { "setElementOrder list" } else { "primitive list" };
@@ -186,8 +186,8 @@ fn directed_list<'a>(key: &'a str, prefix: &str) -> Option<Result<&'a str, Statu
     Some(rest.strip_prefix('/').ok_or_else(malformed))
 }
 
-/// Returns a value that is new without its directives: nulls would remove what is not there, and a map with a
-/// directive is nothing.
+/// Returns a new value without its directives: nulls would remove absent fields, and a map with a directive counts as
+/// absent.
 fn without_directives(value: &Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,

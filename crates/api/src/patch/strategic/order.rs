@@ -1,7 +1,7 @@
 //! The order of merged lists, and `$setElementOrder`, which sets it.
 //!
-//! **Invariant:** elements named by the wanted order follow it; the others keep their old order and go before the
-//! first named one that was behind them.
+//! **Invariant:** elements named by the wanted order follow it; the others keep their old order and go before the first
+//! named element that used to follow them.
 
 use std::collections::{HashMap, HashSet};
 

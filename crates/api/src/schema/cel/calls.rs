@@ -1,6 +1,6 @@
 //! The calls of an evaluation: operators and the most common functions here, the others in kube-cel's library.
 //!
-//! A call of the library copies its arguments, which counts as work. Prices are those that Kubernetes charges while a
+//! A library call copies its arguments, which counts as work. Prices are those that Kubernetes charges while a
 //! rule runs.
 
 use std::borrow::Cow;
@@ -13,17 +13,18 @@ use cel::{Context, ExecutionError, IdedExpr, Value};
 use kube_cel::{KubeCelExt, cel};
 use regex::Regex;
 
+use super::authorizer::CHECK_COST;
 use super::eval::{Evaluation, EvaluationFailure, Outcome, error};
 use super::program::Program;
-use super::size::{PATTERN, TRAVERSAL, scaled};
+use super::size::{PATTERN, TRAVERSAL, scaled, selector_cost};
 use super::value::{as_key, as_optional, optional, size_of, type_of};
 use crate::schema::pattern::{self, CompiledPattern, PatternSlot};
 
-/// The work of one library call beside its arguments: it creates a scope and an expression.
+/// The work of one library call besides its arguments: it creates a scope and an expression.
 const LIBRARY_WORK: u64 = 50;
 
-/// The work of compiling a pattern of the largest size, some milliseconds; smaller ones take proportionally less. Two
-/// hundred of the largest use up the budget of an object.
+/// The work of compiling a pattern of the largest size, a few milliseconds; smaller ones take proportionally less. Two
+/// hundred of the largest use up an object's budget.
 const PATTERN_WORK: u64 = 100_000;
 
 /// Bytes whose characters are counted for one unit of work; the price of `size` does not depend on them.
@@ -81,7 +82,7 @@ impl<'a> Evaluation<'a> {
         let all: Vec<_> = receiver.iter().chain(&arguments).collect();
         let cost = price(function, &all);
         self.charge(cost)?;
-        if let Some(outcome) = self.own(function, &all) {
+        if let Some(outcome) = self.authorization(function, &all).or_else(|| self.own(function, &all)) {
             return outcome;
         }
         self.labour(LIBRARY_WORK)?;
@@ -94,7 +95,7 @@ impl<'a> Evaluation<'a> {
         Ok(outcome)
     }
 
-    /// Evaluates the functions that are implemented here; `None` for those of the library.
+    /// Evaluates the functions that are implemented here; `None` for library functions.
     fn own(&mut self, function: &str, arguments: &[&Value]) -> Option<Outcome> {
         let found = match (function, arguments) {
             (operators::EQUALS, [left, right]) => self.equal(left, right).map(Value::Bool),
@@ -152,7 +153,7 @@ impl<'a> Evaluation<'a> {
         Ok(Value::Bool(false))
     }
 
-    /// Returns a list of texts and charges the work of making it.
+    /// Returns a list of strings and charges the work of making it.
     fn collected(&mut self, texts: impl Iterator<Item = String>) -> Outcome {
         let mut list = Vec::new();
         for text in texts {
@@ -223,7 +224,7 @@ fn simple(function: &str, arguments: &[&Value]) -> Option<Outcome> {
     Some(found)
 }
 
-/// Splits a text into at most `limit` parts, the last of which is the remainder; a negative limit means all. An empty
+/// Splits a string into at most `limit` parts, the last of which is the remainder; a negative limit means all. An empty
 /// separator splits it into characters, without the empty parts around them that Rust returns.
 fn parts<'t>(text: &'t str, by: &'t str, limit: i64) -> Box<dyn Iterator<Item = String> + 't> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -335,6 +336,8 @@ fn price(function: &str, arguments: &[&Value]) -> u64 {
     let size = |at: usize| arguments.get(at).map_or(0, |value| size_of(value));
     let traversal = |size: u64| scaled(size, TRAVERSAL);
     match function {
+        "check" => CHECK_COST,
+        "fieldSelector" | "labelSelector" => selector_cost(size(1)),
         "startsWith" | "endsWith" => traversal(size(1)),
         "bytes" | "format" | "strings.quote" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "url"
         | "cidr" | "ip" | "isIP" | "isCIDR" | "quantity" | "isQuantity" | "semver" | "isSemver"

@@ -1,8 +1,8 @@
 //! Type-checks a rule against the type of its value: cel-go's type checker over the schema's types.
 //!
-//! The errors are cel-go's, with its words and positions. The types of all parts of the expression and the overloads
-//! that its calls may take are kept, because the cost estimate needs both. A rule that Kubernetes accepts is never
-//! refused: an expression this checker does not know is `dyn`.
+//! The errors are cel-go's, with its wording and positions. The types of all parts of the expression and the possible
+//! overloads of its calls are kept, because the cost estimate needs both. A rule that Kubernetes accepts is never
+//! rejected: an expression this checker does not know is `dyn`.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -34,7 +34,7 @@ impl CheckedExpression {
         self.types.get(&node.id).unwrap_or(&CelType::Dyn)
     }
 
-    /// Returns whether the checker visited a node: it does not visit the name of a namespace.
+    /// Returns whether the checker visited a node: it does not visit namespace names.
     pub(super) fn is_known(&self, node: &IdedExpr) -> bool {
         self.types.contains_key(&node.id)
     }
@@ -45,7 +45,7 @@ impl CheckedExpression {
     }
 }
 
-/// Checks an expression over `self` and `oldSelf`; the error is cel-go's text. `text` is the source of the
+/// Checks an expression over `self` and `oldSelf`; the error is cel-go's message. `text` is the source of the
 /// expression.
 pub(super) fn check(
     expr: &IdedExpr,
@@ -53,8 +53,17 @@ pub(super) fn check(
     this: &CelType,
     old: &CelType,
 ) -> Result<CheckedExpression, String> {
+    check_in(expr, text, vec![("self".to_owned(), this.clone()), ("oldSelf".to_owned(), old.clone())])
+}
+
+/// Checks an expression over these variables.
+pub(super) fn check_in(
+    expr: &IdedExpr,
+    text: &str,
+    scope: Vec<(String, CelType)>,
+) -> Result<CheckedExpression, String> {
     let mut checker = TypeChecker {
-        scope: vec![("self".to_owned(), this.clone()), ("oldSelf".to_owned(), old.clone())],
+        scope,
         bindings: TypeBindings::default(),
         types: HashMap::new(),
         overloads: HashMap::new(),
@@ -132,12 +141,17 @@ impl TypeChecker {
     fn select(&mut self, node: &IdedExpr, select: &SelectExpr) -> CelType {
         if !select.test
             && let Some(name) = qualified_name(node)
-            && let Some(kind) = type_named(&name)
+            && let Some(kind) = self.qualified_variable(&name).or_else(|| type_named(&name))
         {
             return kind;
         }
         let found = self.field(node.id, &select.operand, &select.field, false);
         if select.test { CelType::Bool } else { found }
+    }
+
+    /// Returns the type of a variable whose name contains a dot.
+    fn qualified_variable(&self, name: &str) -> Option<CelType> {
+        self.scope.iter().find(|(known, _)| known == name).map(|(_, kind)| kind.clone())
     }
 
     fn field(&mut self, id: u64, operand: &IdedExpr, field: &str, optional: bool) -> CelType {
@@ -160,6 +174,8 @@ impl TypeChecker {
                 CelType::Dyn
             }
             CelType::Dyn | CelType::Error => CelType::Dyn,
+            // These have functions but no fields; cel-go does not find their declaration.
+            CelType::Library(name) => self.fault(id, format!("unexpected failed resolution of '{name}'")),
             other => {
                 self.fault(id, format!("type '{other}' does not support field selection"));
                 CelType::Dyn
@@ -249,7 +265,7 @@ impl TypeChecker {
         result
     }
 
-    /// Returns the result of a call by this overload, if the arguments fit.
+    /// Returns the result of a call with this overload, if the arguments match.
     fn try_overload(&mut self, overload: &Overload, arguments: &[CelType]) -> Option<CelType> {
         if overload.arguments.len() != arguments.len() {
             return None;
@@ -414,7 +430,7 @@ fn literal_type(literal: &LiteralValue) -> CelType {
     }
 }
 
-/// Returns `a.b.c` if the expression consists of names only.
+/// Returns `a.b.c` if the expression consists only of names.
 pub(super) fn qualified_name(node: &IdedExpr) -> Option<String> {
     match &node.expr {
         Expr::Ident(name) => Some(name.clone()),

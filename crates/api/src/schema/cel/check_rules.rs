@@ -9,22 +9,19 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::KEY;
+use super::cost_limits::{RULE_COST_MAX, SCHEMA_COST_MAX};
 use super::defaults;
 use super::rule::{Rule, RuleFindings};
 use super::source::on_deep_stack;
 use super::types::{DeclaredShape, DeclaredType, bound};
 use crate::field::{Error, ErrorType, Errors};
 
-/// The maximum cost of one rule with all its occurrences, and of all rules of a schema together.
-const RULE_COST_MAX: u64 = 10_000_000;
-const SCHEMA_COST_MAX: u64 = 100_000_000;
-
-/// How many rules are named if the sum exceeds its limit, and the share of the limit from which a rule is named.
+/// How many rules are named if the sum exceeds its limit, and the minimum share of the limit for a rule to be named.
 const EXPENSIVE_NAMED: usize = 4;
 const EXPENSIVE_MIN: u64 = SCHEMA_COST_MAX / 100;
 
-/// Returns the errors of the rules of a definition. A schema that did not change since `before` is not checked again:
-/// its objects are being served.
+/// Returns the errors in the rules of a definition. A schema that has not changed since `before` is not checked again,
+/// because its objects are already being served.
 pub fn rule_errors(definition: &Value, before: Option<&Value>) -> Errors {
     let versions =
         |definition: &Value| definition["spec"]["versions"].as_array().cloned().unwrap_or_default();
@@ -32,7 +29,7 @@ pub fn rule_errors(definition: &Value, before: Option<&Value>) -> Errors {
     let versions = versions(definition);
     let schemas: Vec<_> = versions.iter().map(|version| &version["schema"]["openAPIV3Schema"]).collect();
     let is_new = |schema: &Value| known.iter().all(|version| version["schema"]["openAPIV3Schema"] != *schema);
-    // Kubernetes stores a schema that all versions share in one place, and reports that path.
+    // Kubernetes stores a schema shared by all versions in one place and reports that path.
     let shared = schemas.first().filter(|first| schemas.iter().all(|schema| schema == *first));
     let places: Vec<_> = if let Some(schema) = shared {
         vec![("spec.validation.openAPIV3Schema".to_owned(), *schema)]
@@ -62,7 +59,7 @@ fn schema_rule_errors(schema: &Value, place: &str) -> Errors {
     if checker.errors.is_empty() { defaults::default_errors(schema, place) } else { checker.errors }
 }
 
-/// A node of the schema with what follows from its ancestors.
+/// A node of the schema with information derived from its ancestors.
 struct SchemaNode<'a> {
     schema: &'a Value,
     place: String,

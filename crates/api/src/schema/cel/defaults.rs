@@ -1,7 +1,7 @@
 //! Checks that the defaults of a schema satisfy its rules.
 //!
-//! Each default is evaluated twice, as in Kubernetes: as the successor of itself, so that transition rules apply, and
-//! as a new value, for rules that also hold without an old one. All defaults of a schema share the budget of one
+//! Each default is evaluated twice, as in Kubernetes: as its own replacement, so that transition rules apply, and
+//! as a new value, for rules that also apply without an old value. All defaults of a schema share the budget of one
 //! object. This runs only on schemas whose rules are valid.
 
 use serde_json::{Map, Value};

@@ -1,9 +1,9 @@
 //! Evaluates an expression and counts its cost, so that it can stop.
 //!
-//! Two things are counted. The cost is Kubernetes': it decides which objects are refused with which words, and one
-//! unit stands for very different amounts of time. The work is ours: every part that is visited, every element that
-//! is compared or copied. It bounds the time of an evaluation whatever the rule does. Values share their storage, so
-//! that reading, binding and collecting copy nothing; calls that are unknown here go to the library of kube-cel.
+//! Two things are counted. The cost is Kubernetes': it decides which objects are rejected with which message, and one
+//! unit stands for very different amounts of time. The work is ours: every part visited, every element compared or
+//! copied. It bounds the time of an evaluation for any rule. Values share their storage, so that reading, binding and
+//! collecting copy nothing; calls that are unknown here go to kube-cel's library.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -17,15 +17,14 @@ use cel::common::ast::{
 use cel::objects::{Key, KeyRef};
 use kube_cel::cel;
 
+use super::authorizer::{CelAuthorizer, REQUEST_RESOURCE};
 use super::check::qualified_name;
-use super::cost::{LIST, MAP, READ};
+use super::cost_estimate::{LIST, MAP, READ};
+use super::cost_limits::EVALUATION_COST_MAX;
 use super::expand::{MAP_INSERT, variable_of_form};
 use super::lists::TypedLists;
 use super::program::Program;
 use super::value::{as_key, as_optional, map_of, named_type, optional, size_of};
-
-/// The maximum cost of one evaluation, as in Kubernetes.
-pub(super) const CALL_COST_MAX: u64 = 1_000_000;
 
 /// The number of compared bytes per unit of work.
 const WORK_BYTES: u64 = 64;
@@ -55,7 +54,7 @@ fn no_overload() -> EvaluationFailure {
     error("no such overload")
 }
 
-/// Returns whether a type stands for a part of the object that a mutation makes, or for an operation of a patch.
+/// Returns whether a type stands for a part of the object that a mutation creates, or for an operation of a patch.
 fn is_mutation_type(name: &str) -> bool {
     name == "Object" || name.starts_with("Object.") || name == "JSONPatch"
 }
@@ -72,6 +71,8 @@ pub(super) struct Evaluation<'a> {
     pub(super) text_made: u64,
     /// The lists that are sets or maps.
     pub(super) lists: TypedLists,
+    /// Answers questions about permissions, if the expression may ask any.
+    pub(super) authorizer: Option<&'a dyn CelAuthorizer>,
 }
 
 impl<'a> Evaluation<'a> {
@@ -93,7 +94,13 @@ impl<'a> Evaluation<'a> {
         work: u64,
         lists: TypedLists,
     ) -> Self {
-        Self { program, scope, cost: 0, work, text_made: 0, lists }
+        Self { program, scope, cost: 0, work, text_made: 0, lists, authorizer: None }
+    }
+
+    /// Allows the expression to check permissions.
+    pub(super) fn authorized_by(mut self, authorizer: Option<&'a dyn CelAuthorizer>) -> Self {
+        self.authorizer = authorizer;
+        self
     }
 
     pub(super) fn run(&mut self) -> Outcome {
@@ -102,7 +109,7 @@ impl<'a> Evaluation<'a> {
 
     pub(super) fn charge(&mut self, cost: u64) -> Result<(), EvaluationFailure> {
         self.cost = self.cost.saturating_add(cost);
-        if self.cost > CALL_COST_MAX { Err(EvaluationFailure::Limit) } else { Ok(()) }
+        if self.cost > EVALUATION_COST_MAX { Err(EvaluationFailure::Limit) } else { Ok(()) }
     }
 
     pub(super) fn labour(&mut self, work: u64) -> Result<(), EvaluationFailure> {
@@ -136,9 +143,11 @@ impl<'a> Evaluation<'a> {
     }
 
     fn select(&mut self, node: &'a IdedExpr, select: &'a SelectExpr) -> Outcome {
-        if let Some(kind) =
-            qualified_name(node).filter(|name| !name.starts_with("self.")).and_then(|name| named_type(&name))
-        {
+        let name = qualified_name(node).filter(|name| !name.starts_with("self."));
+        if name.as_deref() == Some(REQUEST_RESOURCE) {
+            return self.ident(REQUEST_RESOURCE);
+        }
+        if let Some(kind) = name.and_then(|name| named_type(&name)) {
             return Ok(kind);
         }
         let operand = self.eval(&select.operand)?;
@@ -188,7 +197,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Evaluates `&&` and `||`: an error counts only if the other side does not decide.
+    /// Evaluates `&&` and `||`: an error counts only if the other side does not decide the result.
     fn logical(&mut self, left: &'a IdedExpr, right: &'a IdedExpr, decisive: bool) -> Outcome {
         let left = match self.eval(left) {
             Ok(Value::Bool(is)) if is == decisive => return Ok(Value::Bool(decisive)),
@@ -403,7 +412,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Charges copying a value, for calls that copy their arguments.
+    /// Charges for copying a value, for calls that copy their arguments.
     pub(super) fn copying(&mut self, value: &Value) -> Result<(), EvaluationFailure> {
         self.labour(COPY_WORK)?;
         match value {

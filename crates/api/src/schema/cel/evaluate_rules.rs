@@ -1,22 +1,23 @@
 //! Evaluates the rules of a schema on an object: every rule at every value it applies to, in Kubernetes' order.
 //!
 //! Rules see an old value only where it can be matched: fields by name, items of lists by their keys. Errors that
-//! existed before in a value that did not change do not fail an update. All rules of an object share one budget.
+//! already existed in an unchanged value do not fail an update. All rules of an object share one budget.
 
 use std::collections::HashMap;
 
 use kube_cel::cel::Value as Cel;
 use serde_json::Value;
 
-use super::eval::{CALL_COST_MAX, Evaluation, EvaluationFailure};
+use super::cost_limits::EVALUATION_COST_MAX;
+use super::eval::{Evaluation, EvaluationFailure};
 use super::lists::TypedLists;
 use super::program::{CompiledRule, CompiledSchema, Program};
 use super::value::{convert, optional, part};
 use crate::field::{Error, ErrorType, Errors, FieldPath};
 
-/// The cost that evaluating one object may have, as in Kubernetes, and the work it may take. A unit of work takes 10
-/// to 40 ns in an optimised build, whatever the rule does (loops, concatenation, library calls, comparison), so that
-/// no object takes longer than a second. Of some 150 hostile rules tried, the longest took a quarter of one.
+/// The maximum cost of evaluating one object, as in Kubernetes, and the maximum work. A unit of work takes 10 to 40 ns
+/// in an optimised build for any rule (loops, concatenation, library calls, comparison), so that no object takes longer
+/// than a second. Of about 150 hostile rules tried, the slowest took a quarter of a second.
 const COST_BUDGET: u64 = 10_000_000;
 pub(super) const WORK_BUDGET: u64 = 20_000_000;
 
@@ -33,8 +34,7 @@ struct ValueWithOld<'a> {
     new: &'a Value,
     /// The old value, if it can be matched.
     old: Option<&'a Value>,
-    /// Whether the nearest ancestor with a matched old value is unchanged. `None` if the old value of this one is
-    /// matched.
+    /// Whether the nearest ancestor with a matched old value is unchanged. `None` if this value itself is matched.
     unchanged_above: Option<bool>,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn evaluate_rules(root: &CompiledSchema, new: &Value, old: Option<&Va
 pub(super) struct RuleBudget {
     cost: u64,
     work: u64,
-    /// Whether the budget was exceeded. Nothing more is evaluated then.
+    /// Whether the budget was exceeded. If so, nothing more is evaluated.
     pub(super) is_spent: bool,
 }
 
@@ -66,7 +66,7 @@ impl Default for RuleBudget {
     }
 }
 
-/// Evaluates a default as its own successor and then as a new value. The more expensive of the two is charged.
+/// Evaluates a default as its own replacement and then as a new value. The more expensive of the two is charged.
 pub(super) fn evaluate_default(
     node: &CompiledSchema,
     default: &Value,
@@ -233,7 +233,7 @@ impl RuleEvaluator {
         }
     }
 
-    /// Evaluates a program on the budget; nothing is left if the budget does not suffice.
+    /// Evaluates a program within the budget; uses up the budget if it is not enough.
     fn evaluate(
         &mut self,
         program: &Program,
@@ -245,7 +245,7 @@ impl RuleEvaluator {
         let outcome = evaluation.run();
         self.work = evaluation.work;
         self.lists = evaluation.lists;
-        let Some(left) = self.cost.checked_sub(evaluation.cost.min(CALL_COST_MAX)) else {
+        let Some(left) = self.cost.checked_sub(evaluation.cost.min(EVALUATION_COST_MAX)) else {
             self.cost = 0;
             return Err(EvaluationFailure::Limit);
         };
@@ -290,7 +290,7 @@ impl RuleEvaluator {
         Ok(())
     }
 
-    /// Reports a rule that could not be evaluated: its value is named by its type.
+    /// Reports a rule that could not be evaluated; the error shows the type of its value.
     fn stopped(&mut self, node: &CompiledSchema, place: ValueWithOld<'_>, detail: &str) {
         let body = format!("Invalid value: \"{}\": {detail}", node.kind);
         self.errors.push(Error { kind: ErrorType::Invalid, field: shown(place.path.to_string()), body });
@@ -307,7 +307,7 @@ fn failed(message: &str, rule: &CompiledRule) -> String {
     format!("{message} evaluating rule: {}", name_of(rule))
 }
 
-/// Returns the message of a rule, or else its text.
+/// Returns the message of a rule, or its text if there is none.
 fn name_of(rule: &CompiledRule) -> &str {
     match rule.rule.message.trim() {
         "" => rule.rule.text.trim(),

@@ -1,4 +1,4 @@
-//! Expands the macros of Kubernetes that the parser does not know into the loops they stand for.
+//! Expands the Kubernetes macros that the parser does not know into the loops they stand for.
 //!
 //! The forms with two variables become comprehensions like those the parser builds. `optMap`, `optFlatMap` and
 //! `sortBy` stay calls: they evaluate their target once, and the checker, the estimate and the evaluation handle them
@@ -24,7 +24,7 @@ pub(super) fn origin(id: u64) -> u64 {
     if id >> MADE == 0 { id } else { id >> MADE }
 }
 
-/// Returns the variable of a call that is one of the forms with a variable of their own.
+/// Returns the variable of a call, if it is one of the forms that declare their own variable.
 pub(super) fn variable_of_form(call: &CallExpr) -> Option<&str> {
     let (Some(_), [variable, _], "optMap" | "optFlatMap" | "sortBy") =
         (&call.target, &*call.args, &*call.func_name)

@@ -2,7 +2,7 @@
 //!
 //! CEL has one list type, and a value does not show which kind of list it is. Here the lists of an object are
 //! identified by their address, which all copies of a value share; they are kept alive, so that no other list can get
-//! their address. As in Kubernetes, anything but `+` makes a plain list of them.
+//! their address. As in Kubernetes, any operation except `+` turns them into plain lists.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::value::as_key;
 pub(super) enum ListSemantics {
     /// Its items are unique.
     Set,
-    /// Its items differ in these fields, by their names in rules.
+    /// Its items differ in these fields, which are named as in rules.
     Map(Arc<[String]>),
 }
 
@@ -41,8 +41,7 @@ impl TypedLists {
     }
 }
 
-/// Returns what identifies an item: itself, or the values of its keys. `None` if it can only be found by comparing
-/// all items.
+/// Returns what identifies an item: itself, or the values of its keys. `None` if only comparing all items can find it.
 fn identity(item: &Value, sort: &ListSemantics) -> Option<Vec<Option<Key>>> {
     match (sort, item) {
         (ListSemantics::Set, item) => as_key(item).map(|key| vec![Some(key)]),
@@ -127,7 +126,7 @@ impl Evaluation<'_> {
         Ok(true)
     }
 
-    /// Evaluates `+`: concatenates the lists, or merges the right one into the left one. `None` if they are no lists.
+    /// Evaluates `+`: concatenates the lists, or merges the right one into the left one. `None` if they are not lists.
     pub(super) fn add_lists(&mut self, left: &Value, right: &Value) -> Option<Outcome> {
         let (Value::List(left), Value::List(right)) = (left, right) else { return None };
         let sort = self.lists.sort_of(left)?;

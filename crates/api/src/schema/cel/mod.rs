@@ -1,15 +1,18 @@
-//! The CEL rules of a definition (`x-kubernetes-validations`): checked when the definition is written, evaluated per
-//! object.
+//! The CEL rules of a definition (`x-kubernetes-validations`): checked when the definition is written, evaluated for
+//! each object.
 //!
 //! A definition's rules are type-checked and their cost is estimated ([`rule_errors`]); those of a served kind are
 //! compiled once and evaluated within a budget ([`CelRules`]). The grammar is the `cel` crate's and most functions
 //! are kube-cel's; types, costs, evaluation and messages are here, because they are part of the API.
 
-mod call_cost;
+mod admission_scope;
+mod authorizer;
+mod call_cost_estimate;
 mod calls;
 mod check;
 mod check_rules;
-mod cost;
+mod cost_estimate;
+mod cost_limits;
 mod defaults;
 mod eval;
 mod evaluate_rules;
@@ -17,7 +20,10 @@ mod expand;
 mod expression;
 mod lists;
 mod overloads;
+mod policy_types;
 mod program;
+mod resolve_schema;
+
 mod rule;
 mod size;
 mod source;
@@ -26,8 +32,13 @@ mod types;
 mod unify;
 mod value;
 
+pub use admission_scope::{AdmissionScope, CelResultType};
+pub use authorizer::{
+    AuthorizationAnswer, AuthorizationQuestion, AuthorizationTarget, CelAuthorizer, ResourceTarget,
+};
 pub use check_rules::rule_errors;
 pub use expression::{CelData, CelExpression, CelFailure};
+pub use policy_types::{CheckedKind, ExpressionWarning, ParameterSchema, expression_warnings};
 
 use serde_json::Value;
 
@@ -53,8 +64,8 @@ impl CelRules {
         evaluate_rules::evaluate_rules(&self.0, new, old)
     }
 
-    /// Evaluates the rules on an object that has errors already. After errors that make values differ from what the
-    /// schema promises, rules are not evaluated, and an error says so instead.
+    /// Evaluates the rules on an object that already has errors. If those errors mean that values violate the schema,
+    /// the rules are not evaluated, and an error says so instead.
     pub fn validate_after(&self, errors: &mut Errors, new: &Value, old: Option<&Value>) {
         if !errors.iter().any(|error| is_blocking(error.kind)) {
             return errors.append(self.validate(new, old));
@@ -85,7 +96,7 @@ fn has_rules(schema: &Value) -> bool {
 }
 
 #[cfg(test)]
-mod accepted;
+mod accepted_rules_tests;
 #[cfg(test)]
 mod evaluate_rules_tests;
 #[cfg(test)]

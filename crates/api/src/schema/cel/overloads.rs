@@ -1,8 +1,8 @@
 //! The functions and operators that rules may call, as Kubernetes 1.36 declares them: one line per overload.
 //!
 //! A line reads `function id receiver.(arguments) result`, without the receiver for plain functions. `A` and `B`
-//! stand for any type, the same one wherever the letter is repeated. The ids are cel-go's: costs are keyed by them.
-//! The macros (`all`, `map`, `optMap` …) are not here; the parser and the checker know them.
+//! stand for any type, the same type for each occurrence of the letter. The ids are cel-go's: costs are keyed by them.
+//! The macros (`all`, `map`, `optMap` …) are not here; the parser and the checker handle them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -93,6 +93,11 @@ fn simple_type(word: &str) -> CelType {
         "quantity" => CelType::Library("kubernetes.Quantity"),
         "semver" => CelType::Library("kubernetes.Semver"),
         "format" => CelType::Library("kubernetes.NamedFormat"),
+        "authorizer" => CelType::AUTHORIZER,
+        "pathcheck" => CelType::Library("kubernetes.authorization.PathCheck"),
+        "groupcheck" => CelType::Library("kubernetes.authorization.GroupCheck"),
+        "resourcecheck" => CelType::RESOURCE_CHECK,
+        "decision" => CelType::Library("kubernetes.authorization.Decision"),
         word => CelType::primitive(word).expect("the table names types of the language"),
     }
 }
@@ -389,4 +394,19 @@ format.uuid format.uuid () format
 format.byte format.byte () format
 format.date format.date () format
 format.datetime format.datetime () format
+path authorizer_path authorizer.(string) pathcheck
+group authorizer_group authorizer.(string) groupcheck
+serviceAccount authorizer_serviceaccount authorizer.(string, string) authorizer
+resource groupcheck_resource groupcheck.(string) resourcecheck
+subresource resourcecheck_subresource resourcecheck.(string) resourcecheck
+namespace resourcecheck_namespace resourcecheck.(string) resourcecheck
+name resourcecheck_name resourcecheck.(string) resourcecheck
+fieldSelector authorizer_fieldselector resourcecheck.(string) resourcecheck
+labelSelector authorizer_labelselector resourcecheck.(string) resourcecheck
+check pathcheck_check pathcheck.(string) decision
+check resourcecheck_check resourcecheck.(string) decision
+errored decision_errored decision.() bool
+error decision_error decision.() string
+allowed decision_allowed decision.() bool
+reason decision_reason decision.() string
 ";

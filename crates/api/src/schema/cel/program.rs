@@ -1,4 +1,4 @@
-//! The compiled rules of a schema: a tree like the schema, with what evaluation needs of it.
+//! The compiled rules of a schema: a tree like the schema, reduced to what evaluation needs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::schema::pattern::PatternSlot;
 #[derive(Debug)]
 pub(super) struct CompiledSchema {
     pub(super) rules: Vec<CompiledRule>,
-    /// Whether there are rules here or below.
+    /// Whether this node or any below it has rules.
     pub(super) has_rules: bool,
     pub(super) properties: BTreeMap<String, CompiledSchema>,
     pub(super) items: Option<Box<CompiledSchema>>,
@@ -37,7 +37,7 @@ pub(super) struct CompiledSchema {
     pub(super) is_atomic: bool,
 }
 
-/// How a text or number is converted.
+/// How a string or number is converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ValueFormat {
     None,
@@ -98,7 +98,7 @@ impl CompiledSchema {
         }
     }
 
-    /// Returns the schema of the field or entry of this name.
+    /// Returns the schema of the field or entry with this name.
     pub(super) fn child(&self, name: &str) -> Option<&Self> {
         self.properties.get(name).or(self.values.as_deref())
     }

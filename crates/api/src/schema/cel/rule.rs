@@ -1,14 +1,14 @@
-//! Reads and compiles one entry of `x-kubernetes-validations`.
+//! Parses and compiles one entry of `x-kubernetes-validations`.
 //!
-//! A definition compiles its rules with types and a cost estimate when it is written ([`Rule::check`]), and without
-//! them when its objects are served: what was checked needs no second check.
+//! A definition's rules are compiled with types and a cost estimate when it is written ([`Rule::check`]), and without
+//! them when its objects are served: checked rules need no second check.
 
 use cel::IdedExpr;
 use kube_cel::cel;
 use serde::Deserialize;
 
 use super::check::{CheckedExpression, check};
-use super::cost::estimate;
+use super::cost_estimate::estimate;
 use super::expand::expand;
 use super::source::parse;
 use super::types::{CelType, DeclaredType};
@@ -26,7 +26,7 @@ pub(super) struct Rule {
     pub(super) optional_old_self: Option<bool>,
 }
 
-/// The result of checking a rule; errors are whole texts.
+/// The result of checking a rule; errors are complete messages.
 #[derive(Debug, Default)]
 pub(super) struct RuleFindings {
     pub(super) fault: Option<String>,
@@ -38,7 +38,7 @@ pub(super) struct RuleFindings {
 }
 
 impl Rule {
-    /// Checks the rule for values of this declaration.
+    /// Checks the rule for values of this type.
     pub(super) fn check(&self, declared: &std::sync::Arc<DeclaredType>) -> RuleFindings {
         let mut findings = RuleFindings::default();
         if self.text.trim().is_empty() {
@@ -86,7 +86,7 @@ impl Rule {
         Ok((expr, checked))
     }
 
-    /// Returns the rule as Kubernetes prints it beside an error.
+    /// Returns the rule as Kubernetes prints it next to an error.
     pub(super) fn shown(&self) -> String {
         let text = |text: &str| serde_json::Value::from(text).to_string();
         let or_null = |value: Option<String>| value.unwrap_or_else(|| "null".to_owned());

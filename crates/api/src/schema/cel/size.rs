@@ -4,6 +4,17 @@
 pub(super) const TRAVERSAL: f64 = 0.1;
 pub(super) const PATTERN: f64 = 0.25;
 
+/// The cost of a parsed selector besides its text: a list, and for every two characters a requirement with a list of
+/// values.
+const SELECTOR_COST: u64 = 10;
+const REQUIREMENT_COST: u64 = 50;
+
+/// Returns the cost of parsing a selector of this length.
+pub(super) fn selector_cost(length: u64) -> u64 {
+    let requirements = length.div_ceil(2).saturating_mul(REQUIREMENT_COST);
+    scaled(length, TRAVERSAL).saturating_add(requirements).saturating_add(SELECTOR_COST)
+}
+
 /// The minimum and maximum number of elements, entries, characters or bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SizeRange {
@@ -35,13 +46,13 @@ impl SizeRange {
         Self { min: self.min.min(other.min), max: self.max.max(other.max) }
     }
 
-    /// Returns the cost of visiting it once.
+    /// Returns the cost of visiting the value once.
     pub(super) fn traversal(self) -> u64 {
         scaled(self.max, TRAVERSAL)
     }
 }
 
-/// A number times a factor, rounded up.
+/// Multiplies a number by a factor, rounding up.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -19,7 +19,7 @@ const DEPTH_MAX: u16 = 250;
 /// A stack on which expressions of that depth can be parsed and visited: about 64 KiB for each level.
 const STACK_BYTES: usize = 16 * 1024 * 1024;
 
-/// Runs code that visits expressions on a stack that they cannot overflow.
+/// Runs code that visits expressions on a stack large enough not to overflow.
 pub(super) fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("cel".to_owned()).stack_size(STACK_BYTES);
@@ -28,7 +28,7 @@ pub(super) fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Parses an expression; the error is cel-go's text.
+/// Parses an expression; the error is cel-go's message.
 pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
     let letters = text.chars().count();
     if letters > CODE_POINTS_MAX {
@@ -52,7 +52,7 @@ pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
         all.dedup_by_key(|error| error.pos);
         let lines = all.iter().map(|error| {
             let (line, column) = (at_least_one(error.pos.0), at_least_one(error.pos.1));
-            // The grammar of cel-go has one token more there than that of the crate.
+            // cel-go's grammar has one token fewer here than the crate's.
             shown(text, line, column - 1, &error.msg.replace("'[', '{', '}', '('", "'[', '{', '('"))
         });
         lines.collect::<Vec<_>>().join("\n")
@@ -72,7 +72,7 @@ pub(super) struct SourcePositions(Option<std::sync::Arc<SourceInfo>>);
 
 impl SourcePositions {
     pub(super) fn of(text: &str) -> Self {
-        // A bracket that closes nothing is the error; it comes after everything that has a position.
+        // An unmatched bracket causes the error, after everything that has a position.
         let refused = parser().parse(&format!("{}\n)", SourceScan::of(text).text));
         Self(refused.err().and_then(|found| found.errors.into_iter().find_map(|error| error.source_info)))
     }
@@ -102,7 +102,7 @@ fn shown(text: &str, line: usize, column: usize, message: &str) -> String {
 
 /// Scans the characters of a rule before the parser sees them.
 struct SourceScan {
-    /// The rule with pairs of `!` and of unary `-` blanked, everything else unchanged.
+    /// The rule with pairs of `!` and of unary `-` replaced by blanks, otherwise unchanged.
     text: String,
     /// The deepest nesting of brackets and links.
     depth: usize,
@@ -144,7 +144,7 @@ impl SourceScan {
             '(' | '[' | '{' => self.links.push(1),
             ')' | ']' | '}' if self.links.len() > 1 => {
                 self.links.pop();
-                // What is called or indexed is one level deeper than before.
+                // The called or indexed expression is now one level deeper.
                 self.link();
             }
             ',' | '?' | ':' | '&' | '|' if before != '.' => self.restart(),
@@ -185,7 +185,7 @@ impl SourceScan {
     }
 }
 
-/// Returns the end of a run of the same sign with white space in between; `!=` is no sign.
+/// Returns the end of a run of the same sign with white space in between; `!=` is not a sign.
 fn run_of(letters: &[char], start: usize) -> usize {
     let mut end = start + 1;
     let mut at = end;

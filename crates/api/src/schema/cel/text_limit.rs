@@ -1,25 +1,25 @@
 //! Limits the text that calls produce, before they produce it.
 //!
-//! Kubernetes charges for what a call reads. Three functions produce far more than they read, `replace` the product
-//! of two texts: without a limit a rule would fill the memory within its price.
+//! Kubernetes charges for what a call reads. Three functions produce far more than they read, `replace` the product of
+//! two strings: without a limit, a rule could fill the memory at a low cost.
 
 use cel::Value;
 use kube_cel::cel;
 
 use super::eval::{Evaluation, EvaluationFailure, error};
 
-/// The number of text bytes that the calls of one evaluation may produce. More than an object may have, so that
+/// The number of text bytes that the calls of one evaluation may produce: more than an object may have, so that
 /// rewriting an object stays possible.
 pub(super) const TEXT_MADE_MAX: u64 = 4 * 1024 * 1024;
 
-/// The maximum number of decimals that a format may ask for. A double has no more than 1 074.
+/// The maximum number of decimals that a format may request. A double has no more than 1 074.
 const PRECISION_MAX: u64 = 1_100;
 
 /// The maximum length of a number without decimals: the largest double has 309 digits.
 const NUMBER_BYTES: u64 = 320;
 
 impl Evaluation<'_> {
-    /// Refuses a call that would produce too much text.
+    /// Rejects a call that would produce too much text.
     pub(super) fn make_text(
         &mut self,
         function: &str,
@@ -53,7 +53,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// Returns the maximum length of a value as text; a byte takes two hexadecimal digits.
+/// Returns the maximum length of a value as a string; a byte takes two hexadecimal digits.
 fn shown_bytes(value: &Value) -> u64 {
     let of_many = |values: &mut dyn Iterator<Item = &Value>| {
         values.map(|value| shown_bytes(value).saturating_add(2)).fold(2, u64::saturating_add)
@@ -70,7 +70,7 @@ fn shown_bytes(value: &Value) -> u64 {
     }
 }
 
-/// Returns the number of decimals that a format asks for with `%.3f` and the like.
+/// Returns the number of decimals that a format requests with `%.3f` or similar.
 fn decimals(format: &str) -> Result<u64, EvaluationFailure> {
     let mut sum = 0_u64;
     for (_, rest) in format.match_indices("%.").map(|(at, _)| format.split_at(at + 2)) {

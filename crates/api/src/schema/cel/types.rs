@@ -1,6 +1,6 @@
 //! The types of CEL, and the CEL type of every node of a schema.
 //!
-//! A [`DeclaredType`] also knows how large a value can be, by the bounds of the schema or of a request, which the
+//! A [`DeclaredType`] also knows how large a value can be, from the bounds of the schema or of a request, which the
 //! static estimate multiplies. Two object types are the same only if they are the same node of the schema. What a
 //! schema leaves open (untyped values, preserved fields) has no declaration: rules cannot see it.
 
@@ -13,13 +13,13 @@ use serde_json::{Map, Value, json};
 /// The largest request that Kubernetes assumes when it estimates, in bytes.
 pub(super) const REQUEST_BYTES_MAX: u64 = 3 * 1024 * 1024;
 
-/// The length of the shortest JSON of each type, and of the longest times: what RFC 3339 needs, with quotation marks.
+/// The length of the shortest JSON of each type, and of the longest times in RFC 3339 form, with quotation marks.
 const DURATION_BYTES_MIN: u64 = 3;
 const DATE_BYTES: u64 = 12;
 const DATE_TIME_BYTES_MIN: u64 = 21;
 const TIME_BYTES_MAX: u64 = 32;
 
-/// The most bytes one code point takes in UTF-8; `maxLength` counts code points, the estimate bytes.
+/// The most bytes one code point takes in UTF-8; `maxLength` counts code points, the estimate counts bytes.
 const CODE_POINT_BYTES_MAX: u64 = 4;
 
 /// A CEL type.
@@ -45,13 +45,17 @@ pub(super) enum CelType {
     /// A type of a library: `kubernetes.URL`, `net.IP`.
     Library(&'static str),
     Optional(Arc<CelType>),
-    /// The type of a type.
+    /// The type of a type value.
     Meta(Arc<CelType>),
     /// To be inferred by the checker.
     Variable(usize),
 }
 
 impl CelType {
+    /// The type of `authorizer`, and of `authorizer.requestResource`.
+    pub(super) const AUTHORIZER: Self = Self::Library("kubernetes.authorization.Authorizer");
+    pub(super) const RESOURCE_CHECK: Self = Self::Library("kubernetes.authorization.ResourceCheck");
+
     /// Returns the type without parameters that has this name.
     pub(super) fn primitive(name: &str) -> Option<Self> {
         Some(match name {
@@ -119,7 +123,7 @@ pub(super) struct DeclaredType {
     /// The name of an object of this type in messages.
     name: String,
     pub(super) shape: DeclaredShape,
-    /// The maximum number of elements, properties or bytes of a value; 0 where that is meaningless.
+    /// The maximum number of elements, properties or bytes of a value; 0 where this is meaningless.
     pub(super) elements_max: u64,
     /// The minimum number of bytes that a value takes in a request.
     pub(super) bytes_min: u64,
@@ -138,6 +142,27 @@ impl DeclaredType {
     /// Returns the declaration of a schema; `None` if rules cannot see its values. `is_root` marks whole objects.
     pub(super) fn read(schema: &Value, is_root: bool) -> Option<Arc<Self>> {
         read(schema, is_root, "selfType")
+    }
+
+    /// Returns the declaration of a whole object of this kind.
+    pub(super) fn read_kind(schema: &Value, kind: &str) -> Option<Arc<Self>> {
+        read(schema, true, kind)
+    }
+
+    /// Returns the declaration of an object with these fields, whose sizes are unknown.
+    pub(super) fn object_with(name: &str, fields: impl IntoIterator<Item = (String, CelType)>) -> Arc<Self> {
+        let fields = fields.into_iter().map(|(field, kind)| (field, Self::unsized_value(kind)));
+        Arc::new(Self {
+            name: name.to_owned(),
+            shape: DeclaredShape::Object(fields.collect()),
+            elements_max: 0,
+            bytes_min: 2,
+        })
+    }
+
+    /// Returns the declaration of values of a type, with unknown size.
+    pub(super) fn unsized_value(kind: CelType) -> Arc<Self> {
+        scalar(kind, 0, 1)
     }
 
     pub(super) fn type_of(self: &Arc<Self>) -> CelType {
@@ -280,7 +305,7 @@ fn text_max(schema: &Value) -> u64 {
     }
 }
 
-/// Returns a bound of the schema; a negative one counts as zero.
+/// Returns a bound of the schema; a negative bound counts as zero.
 pub(super) fn bound(schema: &Value, name: &str) -> Option<u64> {
     let bound = schema.get(name)?;
     bound.as_u64().or_else(|| bound.as_i64().map(|_| 0))

@@ -1,7 +1,7 @@
 //! The bindings of type variables, and whether one type can be used for another.
 //!
 //! Unification writes into the bindings; a failed attempt undoes its writes, so nothing is copied. The rules are
-//! cel-go's: `dyn` matches everything, null matches objects, times and library types, and of two types that agree the
+//! cel-go's: `dyn` matches everything, null matches objects, times and library types, and of two compatible types the
 //! more general one is kept.
 
 use std::sync::Arc;
@@ -144,7 +144,7 @@ enum BindingOutcome {
     Within,
 }
 
-/// Returns the more general of two types that agree.
+/// Returns the more general of two compatible types.
 pub(super) fn most_general(left: CelType, right: CelType) -> CelType {
     if is_less_specific(&left, &right) { left } else { right }
 }

@@ -1,6 +1,6 @@
 //! Converts values of objects to CEL values: times and bytes are parsed by their format, names are escaped.
 //!
-//! A value is converted once, at the topmost node that has rules; rules below get parts of it.
+//! A value is converted once, at the topmost node that has rules; rules below it get its parts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ pub(super) fn optional(value: Option<Value>) -> Value {
     Value::Opaque(Arc::new(value.map_or_else(OptionalValue::none, OptionalValue::of)))
 }
 
-/// Returns the content of an optional; `None` if the value is no optional.
+/// Returns the content of an optional; `None` if the value is not an optional.
 #[expect(clippy::option_option, reason = "the outer says whether it is an optional, the inner what is in it")]
 pub(super) fn as_optional(value: &Value) -> Option<Option<&Value>> {
     let Value::Opaque(opaque) = value else { return None };

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::field::{Error, Errors, FieldPath};
-use crate::object::read::text;
+use crate::object::read::string_at;
 
 const COLUMN_TYPES: &str = "boolean,date,integer,number,string";
 const COLUMN_FORMATS: &str = "byte,date,date-time,double,float,int32,int64,password";
@@ -17,22 +17,22 @@ pub(super) fn columns(columns: &[Value], path: &FieldPath<'_>, errors: &mut Erro
 }
 
 fn validate_column(column: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
-    if text(column, "name").is_empty() {
+    if string_at(column, "name").is_empty() {
         errors.push(Error::required(&path.field("name"), ""));
     }
-    let kind = text(column, "type");
+    let kind = string_at(column, "type");
     let detail = format!("must be one of {COLUMN_TYPES}");
     if kind.is_empty() {
         errors.push(Error::required(&path.field("type"), &detail));
     } else if !COLUMN_TYPES.split(',').any(|one| one == kind) {
         errors.push(Error::invalid(&path.field("type"), &kind.into(), &detail));
     }
-    let format = text(column, "format");
+    let format = string_at(column, "format");
     if !format.is_empty() && !COLUMN_FORMATS.split(',').any(|one| one == format) {
         let detail = format!("must be one of {COLUMN_FORMATS}");
         errors.push(Error::invalid(&path.field("format"), &format.into(), &detail));
     }
-    match text(column, "jsonPath") {
+    match string_at(column, "jsonPath") {
         "" => errors.push(Error::required(&path.field("JSONPath"), "")),
         value => {
             simple_path(value, &path.field("JSONPath"), errors);
@@ -40,7 +40,7 @@ fn validate_column(column: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates `subresources` at `path`: status needs nothing, scale needs its paths.
+/// Validates `subresources` at `path`: status requires nothing, scale requires its paths.
 pub(super) fn subresources(subresources: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     let scale = &subresources["scale"];
     if scale.is_null() {
@@ -49,7 +49,7 @@ pub(super) fn subresources(subresources: &Value, path: &FieldPath<'_>, errors: &
     for (name, below) in [("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")] {
         let at = format!("scale.{name}");
         let at = path.field(&at);
-        match text(scale, name) {
+        match string_at(scale, name) {
             "" => errors.push(Error::required(&at, "")),
             value if simple_path(value, &at, errors) && !is_below(value, below) => {
                 let detail = format!("should be a json path under {below}");
@@ -58,7 +58,7 @@ pub(super) fn subresources(subresources: &Value, path: &FieldPath<'_>, errors: &
             _ => {}
         }
     }
-    let selector = text(scale, "labelSelectorPath");
+    let selector = string_at(scale, "labelSelectorPath");
     let at = path.field("scale.labelSelectorPath");
     let is_known = is_below(selector, ".spec") || is_below(selector, ".status");
     if !selector.is_empty() && simple_path(selector, &at, errors) && !is_known {

@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use crate::field::{Error, Errors, FieldPath};
 use crate::names;
-use crate::object::read::{list, text};
+use crate::object::read::{list_at, string_at};
 
 /// Review versions this server speaks.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 pub(super) fn validate(conversion: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     let webhook = &conversion["webhook"];
-    match text(conversion, "strategy") {
+    match string_at(conversion, "strategy") {
         "Webhook" => {
             client_config(&webhook["clientConfig"], &path.field("webhookClientConfig"), errors);
             review_versions(webhook, &path.field("conversionReviewVersions"), errors);
@@ -23,7 +23,7 @@ pub(super) fn validate(conversion: &Value, path: &FieldPath<'_>, errors: &mut Er
             if !webhook["clientConfig"].is_null() {
                 errors.push(Error::forbidden(&path.field("webhookClientConfig"), detail));
             }
-            if !list(webhook, "conversionReviewVersions").is_empty() {
+            if !list_at(webhook, "conversionReviewVersions").is_empty() {
                 errors.push(Error::forbidden(&path.field("conversionReviewVersions"), detail));
             }
         }
@@ -48,7 +48,7 @@ fn client_config(config: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
         }
     } else {
         for name in ["name", "namespace"] {
-            if text(service, name).is_empty() {
+            if string_at(service, name).is_empty() {
                 let at = path.field("service");
                 errors.push(Error::required(&at.field(name), &format!("service {name} is required")));
             }
@@ -57,7 +57,7 @@ fn client_config(config: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
 }
 
 fn review_versions(webhook: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
-    let versions = list(webhook, "conversionReviewVersions");
+    let versions = list_at(webhook, "conversionReviewVersions");
     if versions.is_empty() {
         errors.push(Error::required(path, ""));
         return;

@@ -1,5 +1,5 @@
-//! Checks that the defaults of a definition are values that their schema accepts, without unknown fields. CEL rules
-//! are evaluated elsewhere, once they are known to be valid.
+//! Checks that the defaults of a definition are accepted by their schema and have no unknown fields. CEL rules are
+//! evaluated elsewhere, once they are known to be valid.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::schema::constraints::ValueConstraints;
 use crate::schema::validate::constraint_errors;
 use crate::schema::{custom, embedded, prune};
 
-/// Validates the defaults of a structural schema and of all below it.
+/// Validates the defaults of a structural schema and of all schemas below it.
 pub(super) fn validate(schema: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     if let Some(default) = schema.get("default").filter(|default| !default.is_null()) {
         validate_default(schema, default, &path.field("default"), errors);

@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use crate::field::{Error, Errors, FieldPath};
 use crate::names;
-use crate::object::read::{list, text};
+use crate::object::read::{list_at, string_at};
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
 pub(super) fn group(spec: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
-    let group = text(spec, "group");
+    let group = string_at(spec, "group");
     let at = path.field("group");
     let error_texts = names::subdomain(group);
     if group.is_empty() {
@@ -19,7 +19,7 @@ pub(super) fn group(spec: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     } else if !group.contains('.') {
         errors.push(Error::invalid(&at, &group.into(), "should be a domain with at least one dot"));
     }
-    match text(spec, "scope") {
+    match string_at(spec, "scope") {
         "" => errors.push(Error::required(&path.field("scope"), "")),
         "Cluster" | "Namespaced" => {}
         other => {
@@ -31,28 +31,28 @@ pub(super) fn group(spec: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
 
 pub(super) fn all_names(names: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     for name in ["plural", "singular", "kind", "listKind"] {
-        if text(names, name).is_empty() {
+        if string_at(names, name).is_empty() {
             errors.push(Error::required(&path.field(name), ""));
         }
     }
     for name in ["plural", "singular"] {
-        label(text(names, name), &path.field(name), errors);
+        label(string_at(names, name), &path.field(name), errors);
     }
     for name in ["kind", "listKind"] {
-        let value = text(names, name);
+        let value = string_at(names, name);
         let error_texts = names::dns1035_label(&value.to_lowercase()).join(",");
         if !value.is_empty() && !error_texts.is_empty() {
             let detail = format!("may have mixed case, but should otherwise match: {error_texts}");
             errors.push(Error::invalid(&path.field(name), &value.into(), &detail));
         }
     }
-    let (kind, list_kind) = (text(names, "kind"), text(names, "listKind"));
+    let (kind, list_kind) = (string_at(names, "kind"), string_at(names, "listKind"));
     if !kind.is_empty() && kind == list_kind {
         let detail = "kind and listKind may not be the same";
         errors.push(Error::invalid(&path.field("listKind"), &list_kind.into(), detail));
     }
     for field in ["shortNames", "categories"] {
-        for (index, name) in list(names, field).iter().enumerate() {
+        for (index, name) in list_at(names, field).iter().enumerate() {
             let name = name.as_str().unwrap_or_default();
             let error_texts = names::dns1035_label(name).join(",");
             if !error_texts.is_empty() {
@@ -71,7 +71,7 @@ fn label(value: &str, path: &FieldPath<'_>, errors: &mut Errors) {
 
 /// Requires the approval of the Kubernetes community for its groups.
 pub(super) fn approval(new: &Value, old: Option<&Value>, errors: &mut Errors) {
-    let group = text(&new["spec"], "group");
+    let group = string_at(&new["spec"], "group");
     let is_below =
         |domain: &str| group == domain || group.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
     if !is_below("k8s.io") && !is_below("kubernetes.io") {
@@ -119,6 +119,6 @@ pub(super) fn immutable(new: &Value, old: &Value, path: &FieldPath<'_>, errors: 
 }
 
 fn is_established(definition: &Value) -> bool {
-    let conditions = list(&definition["status"], "conditions");
+    let conditions = list_at(&definition["status"], "conditions");
     conditions.iter().any(|one| one["type"] == "Established" && one["status"] == "True")
 }

@@ -1,9 +1,9 @@
 //! CustomResourceDefinitions: their defaults and their validation.
 //!
 //! What all versions share is validated once and reported at the top of the spec (`spec.validation` …), where
-//! Kubernetes stores it internally; only versions that differ are reported one by one. A schema that did not change
-//! is not validated again, so that a stricter server does not block updates of old definitions. Metadata is validated
-//! with that of all kinds; expressions are compiled elsewhere.
+//! Kubernetes stores it internally; only versions that differ are reported one by one. An unchanged schema is not
+//! validated again, so that a stricter server does not block updates to old definitions. Metadata is validated as for
+//! all kinds; expressions are compiled elsewhere.
 
 mod columns;
 mod conversion;
@@ -20,7 +20,7 @@ pub use warnings::definition_warnings;
 use serde_json::{Value, json};
 
 use crate::field::{Error, Errors, FieldPath};
-use crate::object::read::text;
+use crate::object::read::string_at;
 
 /// The default port of the service of a conversion webhook.
 const HTTPS_PORT: u16 = 443;
@@ -31,12 +31,12 @@ pub fn default_definition(definition: &mut Value) {
     if !spec.is_object() {
         *spec = json!({});
     }
-    let kind = text(&spec["names"], "kind").to_owned();
+    let kind = string_at(&spec["names"], "kind").to_owned();
     let lower = kind.to_lowercase();
-    if text(&spec["names"], "singular").is_empty() {
+    if string_at(&spec["names"], "singular").is_empty() {
         spec["names"]["singular"] = lower.into();
     }
-    if text(&spec["names"], "listKind").is_empty() && !kind.is_empty() {
+    if string_at(&spec["names"], "listKind").is_empty() && !kind.is_empty() {
         spec["names"]["listKind"] = format!("{kind}List").into();
     }
     if spec["conversion"].is_null() {
@@ -65,13 +65,14 @@ pub fn store_version(definition: &mut Value) {
     }
 }
 
-/// Validates a definition, alone or as the successor of `old`. Its defaults are already filled in.
+/// Validates a definition, either new or replacing `old`. Its defaults are already filled in.
 pub fn validate_definition(new: &Value, old: Option<&Value>) -> Errors {
     let mut errors = Errors::new();
     let spec = &new["spec"];
-    let name = text(&new["metadata"], "name");
-    let is_named_after = name == format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group"));
-    // On update the parts of the name are immutable, which says more.
+    let name = string_at(&new["metadata"], "name");
+    let is_named_after =
+        name == format!("{}.{}", string_at(&spec["names"], "plural"), string_at(spec, "group"));
+    // On update, the immutability of the name's parts gives the better error.
     if old.is_none() && !is_named_after {
         let root = FieldPath::Root;
         let detail = "must be spec.names.plural+\".\"+spec.group";

@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use super::selectable::find;
 use crate::field::{Error, Errors, FieldPath};
-use crate::object::read::{list, text};
+use crate::object::read::{list_at, string_at};
 use crate::schema::constraints::JsonType;
 
-/// Keywords no node may use.
+/// Keywords that no node may use.
 const FORBIDDEN: [&str; 6] =
     ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
 const META_FIELDS: [&str; 3] = ["metadata", "kind", "apiVersion"];
@@ -25,7 +25,7 @@ pub(super) fn validate(schema: &Value, path: &FieldPath<'_>, errors: &mut Errors
 #[derive(Clone, Copy)]
 struct OpenApiValidator<'a> {
     is_root: bool,
-    /// Why there may be no defaults.
+    /// Why defaults are not allowed, if so.
     defaults_forbidden: Option<&'a str>,
     in_meta: bool,
 }
@@ -70,14 +70,14 @@ impl OpenApiValidator<'_> {
         }
         for name in ["allOf", "oneOf", "anyOf"] {
             let at = path.field(name);
-            for (index, one) in list(schema, name).iter().enumerate() {
+            for (index, one) in list_at(schema, name).iter().enumerate() {
                 inner.node(one, &at.index(index), errors);
             }
         }
     }
 
     fn keywords(self, schema: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
-        let kind = text(schema, "type");
+        let kind = string_at(schema, "type");
         let known = JsonType::ALL.map(JsonType::name);
         if !kind.is_empty() && !known.contains(&kind) {
             errors.push(Error::not_supported(&path.field("type"), &kind.into(), &known));
@@ -127,7 +127,7 @@ fn odd_values(schema: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     }
 }
 
-/// Returns whether an extension that needs one type has that type.
+/// Returns whether an extension that requires a certain type has that type.
 fn fits_type(
     schema: &Value,
     extension: &str,
@@ -135,7 +135,7 @@ fn fits_type(
     path: &FieldPath<'_>,
     errors: &mut Errors,
 ) -> bool {
-    let kind = text(schema, "type");
+    let kind = string_at(schema, "type");
     if schema[extension].is_null() || kind == wanted {
         return true;
     }
@@ -151,7 +151,7 @@ fn fits_type(
 fn map_type(schema: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     const NAME: &str = "x-kubernetes-map-type";
     fits_type(schema, NAME, "object", path, errors);
-    if !schema[NAME].is_null() && !matches!(text(schema, NAME), "atomic" | "granular") {
+    if !schema[NAME].is_null() && !matches!(string_at(schema, NAME), "atomic" | "granular") {
         errors.push(Error::not_supported(&path.field(NAME), &schema[NAME], &["atomic", "granular"]));
     }
 }
@@ -159,16 +159,16 @@ fn map_type(schema: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
 fn list_type(schema: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     const NAME: &str = "x-kubernetes-list-type";
     let fits = fits_type(schema, NAME, "array", path, errors);
-    let list_type = text(schema, NAME);
+    let list_type = string_at(schema, NAME);
     let items = &schema["items"];
     let at = path.field("items");
     if fits && list_type == "set" {
         let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
-        let inner = text(items, NAME);
-        if text(items, "type") == "array" && !inner.is_empty() && inner != "atomic" {
+        let inner = string_at(items, NAME);
+        if string_at(items, "type") == "array" && !inner.is_empty() && inner != "atomic" {
             errors.push(Error::invalid(&at.field(NAME), &inner.into(), detail));
         }
-        if text(items, "type") == "object" && text(items, "x-kubernetes-map-type") != "atomic" {
+        if string_at(items, "type") == "object" && string_at(items, "x-kubernetes-map-type") != "atomic" {
             errors.push(Error::invalid(&at.field("x-kubernetes-map-type"), &items[NAME], detail));
         }
     }
@@ -183,8 +183,8 @@ fn list_type(schema: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
 
 fn list_keys(schema: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     const NAME: &str = "x-kubernetes-list-map-keys";
-    let keys = list(schema, NAME);
-    let list_type = text(schema, "x-kubernetes-list-type");
+    let keys = list_at(schema, NAME);
+    let list_type = string_at(schema, "x-kubernetes-list-type");
     if list_type != "map" {
         if !keys.is_empty() {
             let at = path.field("x-kubernetes-list-type");
@@ -206,9 +206,9 @@ fn list_keys(schema: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
         errors.push(Error::required(&items_at, "must have a schema if x-kubernetes-list-type is map"));
         return;
     }
-    if text(items, "type") != "object" {
+    if string_at(items, "type") != "object" {
         let detail = "must be object if parent array's x-kubernetes-list-type is map";
-        errors.push(Error::invalid(&items_at.field("type"), &text(items, "type").into(), detail));
+        errors.push(Error::invalid(&items_at.field("type"), &string_at(items, "type").into(), detail));
         return;
     }
     let mut seen = HashSet::new();
@@ -221,7 +221,7 @@ fn list_keys(schema: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
         }
     }
     let properties = items_at.field("properties");
-    let required = list(items, "required").iter().filter_map(Value::as_str).collect::<HashSet<_>>();
+    let required = list_at(items, "required").iter().filter_map(Value::as_str).collect::<HashSet<_>>();
     for key in keys.iter().filter_map(Value::as_str) {
         list_key(items, key, required.contains(key), &properties.key(key), errors);
     }
@@ -232,9 +232,9 @@ fn list_key(items: &Value, key: &str, is_required: bool, path: &FieldPath<'_>, e
     if !declared.is_object() {
         return;
     }
-    if matches!(text(declared, "type"), "array" | "object") {
+    if matches!(string_at(declared, "type"), "array" | "object") {
         let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
-        errors.push(Error::invalid(&path.field("type"), &text(items, "type").into(), detail));
+        errors.push(Error::invalid(&path.field("type"), &string_at(items, "type").into(), detail));
     }
     if !is_required && declared["default"].is_null() {
         let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
@@ -250,14 +250,14 @@ fn list_key(items: &Value, key: &str, is_required: bool, path: &FieldPath<'_>, e
 fn rules(schema: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     const NAME: &str = "x-kubernetes-validations";
     let at = path.field(NAME);
-    for (index, rule) in list(schema, NAME).iter().enumerate() {
+    for (index, rule) in list_at(schema, NAME).iter().enumerate() {
         one_rule(schema, rule, &at.index(index), errors);
     }
 }
 
 fn one_rule(schema: &Value, rule: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     let has_breaks = |text: &str| text.contains(['\n', '\r']);
-    let (expression, message) = (text(rule, "rule").trim(), text(rule, "message"));
+    let (expression, message) = (string_at(rule, "rule").trim(), string_at(rule, "message"));
     let at = path.field("message");
     if expression.is_empty() {
         errors.push(Error::required(&path.field("rule"), "rule is not specified"));
@@ -268,7 +268,7 @@ fn one_rule(schema: &Value, rule: &Value, path: &FieldPath<'_>, errors: &mut Err
     } else if has_breaks(expression) && message.trim().is_empty() {
         errors.push(Error::required(&at, "message must be specified if rule contains line breaks"));
     }
-    let message_expression = text(rule, "messageExpression");
+    let message_expression = string_at(rule, "messageExpression");
     if !message_expression.is_empty() && message_expression.trim().is_empty() {
         let detail = "messageExpression must be non-empty if specified";
         errors.push(Error::required(&path.field("messageExpression"), detail));
@@ -276,7 +276,7 @@ fn one_rule(schema: &Value, rule: &Value, path: &FieldPath<'_>, errors: &mut Err
     if rule["reason"].as_str().is_some_and(|reason| !REASONS.contains(&reason)) {
         errors.push(Error::not_supported(&path.field("reason"), &rule["reason"], &REASONS));
     }
-    field_path(schema, text(rule, "fieldPath"), &path.field("fieldPath"), errors);
+    field_path(schema, string_at(rule, "fieldPath"), &path.field("fieldPath"), errors);
 }
 
 fn field_path(schema: &Value, given: &str, path: &FieldPath<'_>, errors: &mut Errors) {

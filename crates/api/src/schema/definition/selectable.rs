@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use crate::field::{Error, Errors, FieldPath};
-use crate::object::read::text;
+use crate::object::read::string_at;
 
 /// The maximum number of fields that Kubernetes indexes per version.
 const FIELDS_MAX: usize = 8;
@@ -16,7 +16,7 @@ pub(super) fn validate(fields: &[Value], schema: &Value, path: &FieldPath<'_>, e
     for (index, field) in fields.iter().enumerate() {
         let at = path.index(index);
         let at = at.field("jsonPath");
-        let json_path = text(field, "jsonPath");
+        let json_path = string_at(field, "jsonPath");
         if json_path.is_empty() {
             errors.push(Error::required(&at, ""));
             continue;
@@ -32,7 +32,7 @@ pub(super) fn validate(fields: &[Value], schema: &Value, path: &FieldPath<'_>, e
         if json_path.starts_with(".metadata.") {
             errors.push(Error::invalid(&at, &shown, "must not point to fields in metadata"));
         }
-        if !matches!(text(found, "type"), "string" | "boolean" | "integer") {
+        if !matches!(string_at(found, "type"), "string" | "boolean" | "integer") {
             let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
             errors.push(Error::invalid(&at, &shown, detail));
         }

@@ -1,14 +1,14 @@
-//! Checks that a schema is structural: every value it mentions is declared, with its type, outside of alternatives.
+//! Checks that a schema is structural: every value it mentions is declared, with its type, outside alternatives.
 //!
-//! Pruning, defaulting and server-side apply rely on this. The texts and paths are those of Kubernetes.
+//! Pruning, defaulting and server-side apply rely on this. The messages and paths are those of Kubernetes.
 
 use serde_json::{Map, Value, json};
 
 use crate::field::{Error, Errors, FieldPath};
-use crate::object::read::{list, text};
+use crate::object::read::{list_at, string_at};
 use crate::schema::pattern::PatternBudget;
 
-/// Keywords no schema may use.
+/// Keywords that no schema may use.
 const UNSUPPORTED: [(&str, &str); 7] = [
     ("id", "id"),
     ("$schema", "schema"),
@@ -44,7 +44,7 @@ enum SchemaLevel {
     Field,
 }
 
-/// Returns why the schema cannot even be read as a structural one.
+/// Returns why the schema cannot even be parsed as structural.
 pub(super) fn unsupported(schema: &Value) -> Option<String> {
     let fields = schema.as_object()?;
     let is_set = |value: &Value| !value.is_null() && value != "";
@@ -66,12 +66,12 @@ pub(super) fn unsupported(schema: &Value) -> Option<String> {
 /// Returns all schemas directly below one.
 pub(super) fn below(schema: &Value) -> impl Iterator<Item = &Value> {
     let single = ["items", "additionalProperties", "not"].into_iter().map(|name| &schema[name]);
-    let lists = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|name| list(schema, name));
+    let lists = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|name| list_at(schema, name));
     let properties = schema["properties"].as_object().into_iter().flat_map(Map::values);
     single.chain(lists).chain(properties).filter(|one| one.is_object())
 }
 
-/// Validates the schema of one version; `patterns` are those of the whole definition.
+/// Validates the schema of one version; `patterns` is the budget of the whole definition.
 pub(super) fn validate(schema: &Value, path: &FieldPath<'_>, patterns: &mut PatternBudget) -> Errors {
     let mut errors = Errors::new();
     check_invariants(schema, SchemaLevel::Root, path, &mut errors, patterns);
@@ -86,7 +86,7 @@ fn check_invariants(
     errors: &mut Errors,
     patterns: &mut PatternBudget,
 ) {
-    let kind = text(schema, "type");
+    let kind = string_at(schema, "type");
     if kind == "array" && !schema["items"].is_object() {
         errors.push(Error::required(&path.field("items"), "must be specified"));
     }
@@ -125,7 +125,7 @@ fn check_extensions(schema: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
 
 /// Requires every declared value to have a type, or an extension that replaces it.
 fn check_types(schema: &Value, level: SchemaLevel, path: &FieldPath<'_>, errors: &mut Errors) {
-    let kind = text(schema, "type");
+    let kind = string_at(schema, "type");
     let at = path.field("type");
     let is = |name: &str| schema[name] == true;
     if is("x-kubernetes-embedded-resource") && kind != "object" {
@@ -171,9 +171,13 @@ fn check_metadata(schema: &Value, level: SchemaLevel, path: &FieldPath<'_>, erro
     let properties = path.field("properties");
     for name in ["kind", "apiVersion"] {
         let declared = &schema["properties"][name];
-        if is_whole && declared.is_object() && text(declared, "type") != "string" {
+        if is_whole && declared.is_object() && string_at(declared, "type") != "string" {
             let at = properties.key(name);
-            errors.push(Error::invalid(&at.field("type"), &text(declared, "type").into(), "must be string"));
+            errors.push(Error::invalid(
+                &at.field("type"),
+                &string_at(declared, "type").into(),
+                "must be string",
+            ));
         }
     }
     let declared = &schema["properties"]["metadata"];
@@ -181,8 +185,8 @@ fn check_metadata(schema: &Value, level: SchemaLevel, path: &FieldPath<'_>, erro
         return;
     }
     let at = properties.key("metadata");
-    if is_whole && text(declared, "type") != "object" {
-        errors.push(Error::invalid(&at.field("type"), &text(declared, "type").into(), "must be object"));
+    if is_whole && string_at(declared, "type") != "object" {
+        errors.push(Error::invalid(&at.field("type"), &string_at(declared, "type").into(), "must be object"));
     }
     if level == SchemaLevel::Root && !only_names(declared) {
         let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
@@ -198,12 +202,12 @@ fn only_names(metadata: &Value) -> bool {
         && metadata.as_object().is_some_and(|fields| fields.keys().all(is_plain))
 }
 
-/// Returns whether these alternatives mean "integer or string". Only those may name types.
+/// Returns whether these alternatives mean "integer or string". Only such alternatives may name types.
 fn is_int_or_string(any_of: &Value) -> bool {
     *any_of == json!([{"type": "integer"}, {"type": "string"}])
 }
 
-/// Validates alternatives; `may_name_types` is set where they may be the well-known integer or string.
+/// Validates alternatives; `may_name_types` is set where they may mean "integer or string".
 fn check_alternatives(
     schema: &Value,
     may_name_types: bool,
@@ -213,22 +217,22 @@ fn check_alternatives(
 ) {
     if !(may_name_types && is_int_or_string(&schema["anyOf"])) {
         let at = path.field("anyOf");
-        for (index, one) in list(schema, "anyOf").iter().enumerate() {
+        for (index, one) in list_at(schema, "anyOf").iter().enumerate() {
             check_nested(one, false, &at.index(index), errors, patterns);
         }
     }
     let at = path.field("allOf");
-    for (index, one) in list(schema, "allOf").iter().enumerate() {
+    for (index, one) in list_at(schema, "allOf").iter().enumerate() {
         check_nested(one, may_name_types && index == 0, &at.index(index), errors, patterns);
     }
     let at = path.field("oneOf");
-    for (index, one) in list(schema, "oneOf").iter().enumerate() {
+    for (index, one) in list_at(schema, "oneOf").iter().enumerate() {
         check_nested(one, false, &at.index(index), errors, patterns);
     }
     if schema["not"].is_object() {
         check_nested(&schema["not"], false, &path.field("not"), errors, patterns);
     }
-    let source = text(schema, "pattern");
+    let source = string_at(schema, "pattern");
     if let Some(why) = patterns.error_text(source) {
         let detail = format!("must be a valid regular expression, but isn't: {why}");
         errors.push(Error::invalid(&path.field("pattern"), &source.into(), &detail));
@@ -256,7 +260,7 @@ fn check_nested(
         }
     }
     for keyword in FORBIDDEN_NESTED_LISTS {
-        if !list(schema, keyword).is_empty() {
+        if !list_at(schema, keyword).is_empty() {
             errors.push(Error::forbidden(&path.field(keyword), "must be empty to be structural"));
         }
     }
@@ -266,8 +270,8 @@ fn check_nested(
     }
 }
 
-/// Requires that values mentioned in alternatives at the root are declared beside them. Kubernetes requires this of
-/// the root only.
+/// Requires that values mentioned in alternatives at the root are also declared outside them. Kubernetes requires this
+/// only of the root.
 fn check_declared(
     schema: &Value,
     from: &Value,
@@ -280,7 +284,7 @@ fn check_declared(
     }
     for name in ["allOf", "anyOf", "oneOf"] {
         let at = from_path.field(name);
-        for (index, one) in list(from, name).iter().enumerate() {
+        for (index, one) in list_at(from, name).iter().enumerate() {
             check_declared_below(schema, one, path, &at.index(index), errors);
         }
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{columns, default_check, open_api, selectable, structural};
 use crate::field::{Error, Errors, FieldPath};
 use crate::names;
-use crate::object::read::{list, text};
+use crate::object::read::{list_at, string_at};
 use crate::schema::pattern::PatternBudget;
 
 /// The fields that versions may share.
@@ -49,18 +49,18 @@ const ROOT_KEYWORDS: [&str; 22] = [
 
 pub(super) fn versions(spec: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     let at = path.field("versions");
-    let versions = list(spec, "versions");
+    let versions = list_at(spec, "versions");
     if versions.len() > VERSIONS_MAX {
         errors.push(Error::too_many(&at, versions.len(), VERSIONS_MAX));
         return;
     }
-    let names: Vec<_> = versions.iter().map(|version| text(version, "name")).collect();
+    let names: Vec<_> = versions.iter().map(|version| string_at(version, "name")).collect();
     for (index, name) in names.iter().enumerate() {
         let error_texts = names::dns1035_label(name).join(",");
         if !error_texts.is_empty() {
             errors.push(Error::invalid(&at.index(index).field("name"), &(*name).into(), &error_texts));
         }
-        // Internally, the first version is also reported on its own, if it has a name.
+        // Kubernetes also reports the first version on its own, if it has a name.
         if index == 0 && !name.is_empty() && !error_texts.is_empty() {
             errors.push(Error::invalid(&path.field("version"), &(*name).into(), &error_texts));
         }
@@ -101,9 +101,9 @@ fn deprecation(version: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates what versions may share: once at the top if they share it, else in each version.
+/// Validates what versions may share: once at the top if they do, otherwise in each version.
 pub(super) fn shared_and_own(spec: &Value, old: Option<&Value>, path: &FieldPath<'_>, errors: &mut Errors) {
-    let versions = list(spec, "versions");
+    let versions = list_at(spec, "versions");
     let Some(first) = versions.first().filter(|_| versions.len() <= VERSIONS_MAX) else { return };
     // Computed once for all versions: definitions may have thousands.
     let shared: HashSet<&str> = SHARED
@@ -111,11 +111,12 @@ pub(super) fn shared_and_own(spec: &Value, old: Option<&Value>, path: &FieldPath
         .filter(|name| versions.iter().all(|version| is_same(&version[*name], &first[*name])))
         .collect();
     let is_shared = |name: &str| shared.contains(name);
-    let before = old.into_iter().flat_map(|old| list(old, "versions"));
+    let before = old.into_iter().flat_map(|old| list_at(old, "versions"));
     let before: HashMap<&str, &Value> =
-        before.map(|version| (text(version, "name"), &version["schema"])).collect();
-    let unchanged =
-        |version: &Value| before.get(text(version, "name")).is_some_and(|old| **old == version["schema"]);
+        before.map(|version| (string_at(version, "name"), &version["schema"])).collect();
+    let unchanged = |version: &Value| {
+        before.get(string_at(version, "name")).is_some_and(|old| **old == version["schema"])
+    };
     let any_status = versions.iter().any(|version| !version["subresources"]["status"].is_null());
     let mut patterns = PatternBudget::default();
     let has_status = |version: &Value| !version["subresources"]["status"].is_null();
@@ -136,10 +137,10 @@ pub(super) fn shared_and_own(spec: &Value, old: Option<&Value>, path: &FieldPath
             columns::subresources(&version["subresources"], &at.field("subresources"), errors);
         }
         if let Some(at) = place("additionalPrinterColumns") {
-            columns::columns(list(version, "additionalPrinterColumns"), &at, errors);
+            columns::columns(list_at(version, "additionalPrinterColumns"), &at, errors);
         }
         if let Some(at) = place("selectableFields") {
-            let fields = list(version, "selectableFields");
+            let fields = list_at(version, "selectableFields");
             let schema = &version["schema"]["openAPIV3Schema"];
             selectable::validate(fields, schema, &at.field("selectableFields"), errors);
         }
@@ -191,7 +192,7 @@ fn schema(
 }
 
 fn root_keywords(schema: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
-    let kind = text(schema, "type");
+    let kind = string_at(schema, "type");
     if !kind.is_empty() && kind != "object" {
         let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         errors.push(Error::invalid(&path.field("type"), &kind.into(), detail));
@@ -207,16 +208,16 @@ pub(super) fn stored_versions(definition: &Value, errors: &mut Errors) {
     let path = FieldPath::Root;
     let path = path.field("status");
     let path = path.field("storedVersions");
-    let stored = list(&definition["status"], "storedVersions");
+    let stored = list_at(&definition["status"], "storedVersions");
     if stored.is_empty() {
         errors.push(Error::invalid(&path, &Value::Null, "must have at least one stored version"));
         return;
     }
-    let versions = list(&definition["spec"], "versions");
+    let versions = list_at(&definition["spec"], "versions");
     let known: HashSet<&Value> = stored.iter().collect();
     for version in versions.iter().filter(|version| version["storage"] == true) {
         if !known.contains(&version["name"]) {
-            let detail = format!("must have the storage version {}", text(version, "name"));
+            let detail = format!("must have the storage version {}", string_at(version, "name"));
             errors.push(Error::invalid(&path, &definition["status"]["storedVersions"], &detail));
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::structural;
-use crate::object::read::list;
+use crate::object::read::list_at;
 use crate::schema::formats::FormatCheck;
 
 /// Returns warnings for a new definition, or for what an update adds to `old`.
@@ -18,7 +18,7 @@ pub fn definition_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
 
 fn unknown_formats(definition: &Value) -> Vec<&str> {
     let mut found = Vec::new();
-    for version in list(&definition["spec"], "versions") {
+    for version in list_at(&definition["spec"], "versions") {
         gather(&version["schema"]["openAPIV3Schema"], &mut found);
     }
     found

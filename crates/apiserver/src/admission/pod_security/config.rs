@@ -1,10 +1,10 @@
-//! The configuration of PodSecurity: what applies to namespaces without labels, and who is exempt.
+//! The configuration of PodSecurity: the defaults for namespaces without labels, and the exemptions.
 
 use serde_json::Value;
 
 use super::policy::{NamespacePolicy, SecurityLevel, StandardVersion, Version};
 
-/// What applies without labels, and who is exempt.
+/// The defaults for namespaces without labels, and the exemptions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodSecurityConfig {
     defaults: NamespacePolicy,
@@ -40,7 +40,11 @@ impl PodSecurityConfig {
             items.filter_map(Value::as_str).map(ToOwned::to_owned).collect()
         };
         Ok(Self {
-            defaults: NamespacePolicy { enforce: standard("enforce")?, warn: standard("warn")? },
+            defaults: NamespacePolicy {
+                enforce: standard("enforce")?,
+                audit: standard("audit")?,
+                warn: standard("warn")?,
+            },
             users: list("usernames"),
             namespaces: list("namespaces"),
             runtime_classes: list("runtimeClasses"),

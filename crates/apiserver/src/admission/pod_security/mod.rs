@@ -1,15 +1,16 @@
-//! PodSecurity: Pods keep to the Pod Security Standard that the labels of their namespace ask for.
+//! PodSecurity: holds Pods to the Pod Security Standard that the labels of their namespace request.
 //!
-//! `enforce` refuses Pods; `warn` warns about Pods and about workloads whose template violates the standard. `audit`
-//! annotates the audit log, which this server does not have, so it is checked and has no effect.
+//! `enforce` refuses Pods. `warn` warns about Pods, and about workloads whose template violates the standard. `audit`
+//! annotates the audit log.
 
-mod baseline;
-mod checks;
+mod baseline_checks;
+mod check_table;
 mod config;
 mod policy;
-mod restricted;
+mod restricted_checks;
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use homeostat_api::field::{Error, Errors, FieldPath};
 use homeostat_api::kinds::core::namespace::NAMESPACE;
@@ -17,15 +18,18 @@ use homeostat_api::kinds::core::pod::POD;
 use homeostat_api::object::meta;
 use homeostat_api::resource::Resource;
 use homeostat_api::status::Status;
-use homeostat_api::storage::Storage;
+use homeostat_api::storage_identity::ResourceIdentity;
+use homeostat_store::Entry;
 use serde_json::Value;
 
-use self::checks::{SecurityViolation, violations};
+use self::check_table::{SecurityViolation, violations};
 pub(crate) use self::config::PodSecurityConfig;
 use self::policy::{NamespacePolicy, SecurityLevel, StandardVersion};
 use super::plugin::{Plugin, Validate};
 use super::request::is_kind;
 use super::{AdmissionRequest, Operation};
+use crate::stored::encode;
+use crate::stored::labels_and_owners::LabelsAndOwners;
 
 pub(super) static PLUGIN: Plugin = Plugin {
     validate: Validate::Now(validate),
@@ -34,19 +38,21 @@ pub(super) static PLUGIN: Plugin = Plugin {
     })
 };
 
-/// Subresources of Pods that run nothing.
+/// Pod subresources that do not start any containers.
 const IGNORED: [&str; 8] = ["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
-/// The most Pods that are checked when the standard of a namespace becomes stricter.
+/// The maximum number of Pods that are checked when the standard of a namespace becomes stricter.
 const PODS_CHECKED_MAX: usize = 3000;
+/// The size of the Pods that are checked then, as stored: about a second of work, the time that Kubernetes gives it.
+const PODS_CHECKED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Returns where objects of a workload have the template of their Pods.
+/// Returns the path of the Pod template in objects of a workload resource.
 fn template_path(resource: &Resource) -> Option<&'static str> {
     match resource.storage() {
-        Storage::BuiltIn("", "replicationcontrollers")
-        | Storage::BuiltIn("apps", "replicasets" | "deployments" | "statefulsets" | "daemonsets")
-        | Storage::BuiltIn("batch", "jobs") => Some("/spec/template"),
-        Storage::BuiltIn("batch", "cronjobs") => Some("/spec/jobTemplate/spec/template"),
-        Storage::BuiltIn("", "podtemplates") => Some("/template"),
+        ResourceIdentity::BuiltIn("", "replicationcontrollers")
+        | ResourceIdentity::BuiltIn("apps", "replicasets" | "deployments" | "statefulsets" | "daemonsets")
+        | ResourceIdentity::BuiltIn("batch", "jobs") => Some("/spec/template"),
+        ResourceIdentity::BuiltIn("batch", "cronjobs") => Some("/spec/jobTemplate/spec/template"),
+        ResourceIdentity::BuiltIn("", "podtemplates") => Some("/template"),
         _ => None,
     }
 }
@@ -69,7 +75,7 @@ fn validate(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status
     Ok(())
 }
 
-/// Returns the policy of the namespace of a request; `None` if it asks for nothing, or is exempt.
+/// Returns the policy of the request's namespace; `None` if it requests nothing or is exempt.
 fn policy_of_request(request: &AdmissionRequest<'_>, pod: &Value) -> Option<NamespacePolicy> {
     let config = request.admission.pod_security();
     let class = pod["spec"]["runtimeClassName"].as_str().unwrap_or_default();
@@ -85,9 +91,12 @@ fn policy_of_request(request: &AdmissionRequest<'_>, pod: &Value) -> Option<Name
     if !config.has_defaults() && memchr::memmem::find(&entry.bytes, policy::PREFIX.as_bytes()).is_none() {
         return None;
     }
-    let labels = &crate::stored::encode::decode(entry)["metadata"]["labels"];
+    let labels = &encode::parse_entry(entry)["metadata"]["labels"];
     Some(NamespacePolicy::parse(labels, config.defaults()).0)
 }
+
+/// The prefix of the annotation keys.
+const ANNOTATIONS: &str = "pod-security.kubernetes.io/";
 
 fn validate_pod(request: &AdmissionRequest<'_>, pod: &Value) -> Result<(), Status> {
     if IGNORED.contains(&request.subresource) {
@@ -98,6 +107,12 @@ fn validate_pod(request: &AdmissionRequest<'_>, pod: &Value) -> Result<(), Statu
     }
     let Some(policy) = policy_of_request(request, pod) else { return Ok(()) };
     let found = violations(policy.enforce, pod);
+    request.annotate(format!("{ANNOTATIONS}enforce-policy"), policy.enforce.to_string());
+    let audited = violations(policy.audit, pod);
+    if !audited.is_empty() {
+        let told = format!("would violate PodSecurity \"{}\": {}", policy.audit, details(&audited));
+        request.annotate(format!("{ANNOTATIONS}audit-violations"), told);
+    }
     if !found.is_empty() {
         let why = format!("violates PodSecurity \"{}\": {}", policy.enforce, details(&found));
         return Err(request.forbidden(pod, &why));
@@ -106,7 +121,8 @@ fn validate_pod(request: &AdmissionRequest<'_>, pod: &Value) -> Result<(), Statu
     Ok(())
 }
 
-/// Returns whether a change can make a Pod violate a standard: other changes of what they look at are refused anyway.
+/// Returns whether a change can make a Pod violate a standard. Other changes to the fields that the standards look at
+/// are refused anyway.
 fn is_significant(new: &Value, old: &Value) -> bool {
     let list = |pod: &Value, name: &str| pod["spec"][name].as_array().cloned().unwrap_or_default();
     let images =
@@ -123,6 +139,11 @@ fn is_significant(new: &Value, old: &Value) -> bool {
 
 fn warn_about_template(request: &AdmissionRequest<'_>, template: &Value) {
     if let Some(policy) = policy_of_request(request, template) {
+        let audited = violations(policy.audit, template);
+        if !audited.is_empty() {
+            let told = format!("would violate PodSecurity \"{}\": {}", policy.audit, details(&audited));
+            request.annotate(format!("{ANNOTATIONS}audit-violations"), told);
+        }
         warn_about(request, policy.warn, template);
     }
 }
@@ -173,19 +194,27 @@ fn validate_namespace(request: &AdmissionRequest<'_>, namespace: &Value) -> Resu
     Ok(())
 }
 
-/// Warns about Pods that could not be created again.
+/// Warns about existing Pods that could not be created under the new standard.
 fn warn_about_existing(request: &AdmissionRequest<'_>, namespace: &str, standard: StandardVersion) {
-    let pods = one_pod_of_each_owner_first(request.load_all(&POD, namespace));
+    let (snapshot, prefix) = (request.snapshot(), POD.storage().prefix_in(namespace));
+    let pods = one_pod_of_each_owner_first(snapshot.range(&prefix, ""));
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for pod in pods.iter().take(PODS_CHECKED_MAX) {
-        let reasons = violations(standard, pod).into_iter().map(|one| one.reason).collect::<Vec<_>>();
+    let (mut checked, mut bytes) = (0, 0);
+    for entry in &pods {
+        bytes += entry.bytes.len();
+        if checked == PODS_CHECKED_MAX || bytes > PODS_CHECKED_BYTES_MAX {
+            break;
+        }
+        checked += 1;
+        let pod = encode::parse_entry(entry);
+        let reasons = violations(standard, &pod).into_iter().map(|one| one.reason).collect::<Vec<_>>();
         if !reasons.is_empty() {
-            found.entry(reasons.join(", ")).or_default().push(meta::name(pod).to_owned());
+            found.entry(reasons.join(", ")).or_default().push(meta::name(&pod).to_owned());
         }
     }
-    if pods.len() > PODS_CHECKED_MAX {
+    if pods.len() > checked {
         request.warn(format!(
-            "new PodSecurity enforce level only checked against the first {PODS_CHECKED_MAX} of {} existing pods",
+            "new PodSecurity enforce level only checked against the first {checked} of {} existing pods",
             pods.len()
         ));
     }
@@ -209,12 +238,12 @@ fn warn_about_existing(request: &AdmissionRequest<'_>, namespace: &str, standard
     }
 }
 
-fn one_pod_of_each_owner_first(pods: Vec<Value>) -> Vec<Value> {
+/// Sorts Pods so that the first of each owner comes before the others: those of one owner are alike.
+fn one_pod_of_each_owner_first<'a>(pods: impl Iterator<Item = &'a Arc<Entry>>) -> Vec<&'a Arc<Entry>> {
     let mut seen = HashSet::new();
-    let (mut first, others): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| {
-        let owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        let mut controllers = owners.filter(|owner| owner["controller"] == true);
-        controllers.next().is_none_or(|owner| seen.insert(owner["uid"].to_string()))
+    let (mut first, others): (Vec<_>, Vec<_>) = pods.partition(|pod| {
+        let known = LabelsAndOwners::from_entry(pod);
+        known.owners.first().is_none_or(|owner| seen.insert(owner.clone()))
     });
     first.extend(others);
     first

@@ -1,12 +1,12 @@
-//! What the labels of a namespace ask for: a level of the Pod Security Standards and its version, for each mode.
+//! What the labels of a namespace request: for each mode, a level of the Pod Security Standards and its version.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// The beginning of the labels.
+/// The prefix of the labels.
 pub(super) const PREFIX: &str = "pod-security.kubernetes.io/";
-/// The last version of Kubernetes that changed a standard; newer ones are the same.
+/// The last Kubernetes version that changed a standard. Newer versions are the same.
 pub(super) const VERSION_MAX: u32 = 35;
 
 /// How strict a standard is.
@@ -55,7 +55,7 @@ impl Version {
     }
 }
 
-/// A standard in a version.
+/// A standard at a certain version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StandardVersion {
     pub(super) level: SecurityLevel,
@@ -76,25 +76,26 @@ impl fmt::Display for StandardVersion {
     }
 }
 
-/// The standards of a namespace. What is audited has no effect here.
+/// The standards of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NamespacePolicy {
     pub(super) enforce: StandardVersion,
+    pub(super) audit: StandardVersion,
     pub(super) warn: StandardVersion,
 }
 
-/// A label that cannot be understood: its name, its value, and why.
+/// An invalid label: its name, its value, and what is wrong with it.
 pub(super) type LabelFault = (String, String, String);
 
 impl Default for NamespacePolicy {
     fn default() -> Self {
         let nothing = StandardVersion { level: SecurityLevel::Privileged, version: Version::Latest };
-        Self { enforce: nothing, warn: nothing }
+        Self { enforce: nothing, audit: nothing, warn: nothing }
     }
 }
 
 impl NamespacePolicy {
-    /// Parses labels. There is always a policy, the strictest one if a label to enforce cannot be understood.
+    /// Parses labels. Always returns a policy: the strictest one if an `enforce` label is invalid.
     pub(super) fn parse(labels: &Value, defaults: Self) -> (Self, Vec<LabelFault>) {
         let (mut policy, mut faults) = (defaults, Vec::new());
         let label = |name: &str| {
@@ -113,7 +114,9 @@ impl NamespacePolicy {
         let enforced = level("enforce");
         policy.enforce.level =
             enforced.map_or(policy.enforce.level, |level| level.unwrap_or(SecurityLevel::Restricted));
-        level("audit");
+        let audited = level("audit");
+        policy.audit.level =
+            audited.map_or(policy.audit.level, |level| level.unwrap_or(SecurityLevel::Privileged));
         let warned = level("warn");
         policy.warn.level =
             warned.map_or(policy.warn.level, |level| level.unwrap_or(SecurityLevel::Privileged));
@@ -126,10 +129,9 @@ impl NamespacePolicy {
             true
         };
         version("enforce-version", &mut policy.enforce);
-        let mut audited = policy.enforce;
-        version("audit-version", &mut audited);
+        version("audit-version", &mut policy.audit);
         let has_warn_version = version("warn-version", &mut policy.warn);
-        // A namespace that enforces a standard also gets its warnings.
+        // A namespace that enforces a standard also gets warnings about it.
         if warned.is_none() && enforced.flatten().is_some_and(|level| level > policy.warn.level) {
             policy.warn.level = policy.enforce.level;
             if !has_warn_version {

@@ -2,8 +2,8 @@
 //!
 //! A policy does nothing by itself: its bindings say where it applies, with which parameters and with what effect.
 //!
-//! **Invariant:** what expressions may cost is bounded for each policy, binding and parameter; a policy that costs more
-//! fails as its failure policy says.
+//! **Invariant:** the cost of expressions is bounded for each policy, binding and parameter. A policy that costs more
+//! fails, and its failure policy applies.
 
 mod evaluate;
 mod mutating;
@@ -13,6 +13,8 @@ mod validating;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use homeostat_api::kinds::admissionregistration::mutating_admission_policy::MUTATING_ADMISSION_POLICY;
+use homeostat_api::kinds::admissionregistration::validating_admission_policy::VALIDATING_ADMISSION_POLICY;
 use homeostat_api::resource::Resource;
 use homeostat_api::status::Status;
 use serde_json::Value;
@@ -22,21 +24,42 @@ use super::plugin::{Mutate, Plugin, Validate};
 use super::request_matching::{is_admissible, matched_resource, namespace_matches, object_matches};
 
 pub(super) static VALIDATING: Plugin = Plugin {
-    validate: Validate::Now(validating::validate),
-    ..Plugin::new("ValidatingAdmissionPolicy", is_admissible)
+    validate: Validate::Waiting(validate_boxed),
+    ..Plugin::configured("ValidatingAdmissionPolicy", is_admissible)
 };
 
-pub(super) static MUTATING: Plugin =
-    Plugin { mutate: Mutate::Waiting(mutate_boxed), ..Plugin::new("MutatingAdmissionPolicy", is_admissible) };
+pub(super) static MUTATING: Plugin = Plugin {
+    mutate: Mutate::Waiting(mutate_boxed),
+    ..Plugin::configured("MutatingAdmissionPolicy", is_admissible)
+};
 
 fn mutate_boxed<'a>(
     request: &'a AdmissionRequest<'a>,
     object: &'a mut Value,
 ) -> BoxFuture<'a, Result<(), Status>> {
-    Box::pin(async { mutating::mutate(request, object) })
+    let policies = if object.is_null() || !request.subresource.is_empty() {
+        Vec::new()
+    } else {
+        request.load_all(&MUTATING_ADMISSION_POLICY)
+    };
+    if policies.is_empty() {
+        return Box::pin(std::future::ready(Ok(())));
+    }
+    Box::pin(mutating::mutate(request, policies, object))
 }
 
-/// Returns the resource in the version that a policy or binding matches; `None` if it does not.
+fn validate_boxed<'a>(
+    request: &'a AdmissionRequest<'a>,
+    object: &'a Value,
+) -> BoxFuture<'a, Result<(), Status>> {
+    let policies = request.load_all(&VALIDATING_ADMISSION_POLICY);
+    if policies.is_empty() {
+        return Box::pin(std::future::ready(Ok(())));
+    }
+    Box::pin(validating::validate(request, policies, object))
+}
+
+/// Returns the resource in the version that a policy or binding matches; `None` if it does not match.
 fn matches(
     request: &AdmissionRequest<'_>,
     criteria: &Value,

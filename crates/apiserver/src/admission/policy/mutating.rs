@@ -1,6 +1,5 @@
-//! MutatingAdmissionPolicy: changes objects by configurations that are merged like applied ones, or by patches.
+//! MutatingAdmissionPolicy: changes objects by merging configurations as server-side apply does, or by patches.
 
-use homeostat_api::kinds::admissionregistration::mutating_admission_policy::MUTATING_ADMISSION_POLICY;
 use homeostat_api::kinds::admissionregistration::mutating_admission_policy_binding::MUTATING_ADMISSION_POLICY_BINDING;
 use homeostat_api::object::meta;
 use homeostat_api::patch::apply::merge_configuration;
@@ -9,22 +8,19 @@ use homeostat_api::resource::Resource;
 use homeostat_api::status::Status;
 use serde_json::Value;
 
-use super::evaluate::PolicyEvaluation;
+use super::evaluate::{PolicyEvaluation, ShownObjects};
 use super::parameters::parameters;
 use super::{ignores_failures, matches};
 use crate::admission::AdmissionRequest;
 use crate::admission::webhook::convert_between;
 use crate::normalize_object::normalize_mutated;
 
-pub(super) fn mutate(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<(), Status> {
-    if object.is_null() || !request.subresource.is_empty() {
-        return Ok(());
-    }
-    let policies = request.load_all(&MUTATING_ADMISSION_POLICY, "");
-    if policies.is_empty() {
-        return Ok(());
-    }
-    let bindings = request.load_all(&MUTATING_ADMISSION_POLICY_BINDING, "");
+pub(super) async fn mutate(
+    request: &AdmissionRequest<'_>,
+    policies: Vec<Value>,
+    object: &mut Value,
+) -> Result<(), Status> {
+    let bindings = request.load_all(&MUTATING_ADMISSION_POLICY_BINDING);
     for policy in &policies {
         let own = bindings.iter().filter(|binding| binding["spec"]["policyName"] == *meta::name(policy));
         for binding in own {
@@ -33,7 +29,7 @@ pub(super) fn mutate(request: &AdmissionRequest<'_>, object: &mut Value) -> Resu
                 continue;
             }
             let before = object.clone();
-            if let Err(why) = apply_binding(request, policy, binding, object) {
+            if let Err(why) = apply_binding(request, policy, binding, object).await {
                 *object = before;
                 if !ignores_failures(policy) {
                     return Err(refusal(request, object, (policy, binding), &why));
@@ -57,7 +53,7 @@ fn refusal(
     request.forbidden(object, &format!("policy '{policy}' with binding '{binding}' denied request: {why}"))
 }
 
-fn apply_binding(
+async fn apply_binding(
     request: &AdmissionRequest<'_>,
     policy: &Value,
     binding: &Value,
@@ -70,21 +66,41 @@ fn apply_binding(
     if matches(request, &binding["spec"]["matchResources"], object).map_err(told)?.is_none() {
         return Ok(());
     }
-    for parameter in parameters(request, policy, binding)? {
-        let mut evaluation = PolicyEvaluation::new(request, &resource, object, &parameter, policy);
+    for parameter in parameters(request, policy, binding).await? {
+        let mut shown = ShownObjects::convert(request, &resource, object).await.map_err(told)?;
+        let mut evaluation = PolicyEvaluation::new(request, &resource, &shown, &parameter);
         if !evaluation.conditions_match(policy)? {
             continue;
         }
+        // All mutations share one budget. Variables are evaluated once, and again only for a mutation that uses them
+        // after the object changed.
+        let mut are_outdated = true;
         for mutation in policy["spec"]["mutations"].as_array().into_iter().flatten() {
-            // Every mutation sees what those before it made.
-            let mut evaluation = PolicyEvaluation::new(request, &resource, object, &parameter, policy);
-            let mut shown = convert_between(request.resource, &resource, object);
-            apply_mutation(&mut evaluation, &resource, mutation, &mut shown)?;
-            *object = convert_between(&resource, request.resource, &shown);
+            if are_outdated && uses_variables(mutation) {
+                evaluation.define_variables(&policy["spec"]["variables"]);
+                are_outdated = false;
+            }
+            let before = shown.object.clone();
+            apply_mutation(&mut evaluation, &resource, mutation, &mut shown.object)?;
+            if shown.object == before {
+                continue;
+            }
+            *object =
+                convert_between(request, &resource, request.resource, &shown.object).await.map_err(told)?;
             normalize_mutated(request.resource, object).map_err(told)?;
+            // Every mutation sees the changes of those before it.
+            shown.object =
+                convert_between(request, request.resource, &resource, object).await.map_err(told)?;
+            evaluation.set_object(&shown.object);
+            are_outdated = true;
         }
     }
     Ok(())
+}
+
+fn uses_variables(mutation: &Value) -> bool {
+    let texts = ["applyConfiguration", "jsonPatch"].map(|field| mutation[field]["expression"].as_str());
+    texts.into_iter().flatten().any(|text| text.contains("variables"))
 }
 
 fn apply_mutation(
@@ -113,7 +129,7 @@ fn apply_mutation(
     }
 }
 
-/// Refuses a configuration that would make another object of it.
+/// Refuses a configuration that would turn the object into a different one.
 fn check_configuration(configuration: &Value) -> Result<(), String> {
     for field in ["apiVersion", "kind"] {
         if configuration.get(field).is_some() {

@@ -1,25 +1,26 @@
-//! ValidatingAdmissionPolicy: refuses, warns, or audits. There is no audit log here, so audited failures have no effect;
-//! audit annotations are evaluated, because they can fail.
+//! ValidatingAdmissionPolicy: refuses, warns, or annotates the audit log.
 
-use homeostat_api::kinds::admissionregistration::validating_admission_policy::VALIDATING_ADMISSION_POLICY;
 use homeostat_api::kinds::admissionregistration::validating_admission_policy_binding::VALIDATING_ADMISSION_POLICY_BINDING;
 use homeostat_api::object::meta;
 use homeostat_api::resource::Resource;
 use homeostat_api::status::{Cause, Details, Status};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::evaluate::PolicyEvaluation;
+use super::evaluate::{PolicyEvaluation, ShownObjects};
 use super::parameters::parameters;
 use super::{ignores_failures, matches};
 use crate::admission::AdmissionRequest;
 
-/// The longest message of an expression, as in Kubernetes.
+/// The maximum length of an expression's message, as in Kubernetes.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
+
+/// The maximum length of an audit annotation's value, as in Kubernetes.
+const ANNOTATION_CHARS_MAX: usize = 10 * 1024;
 
 /// Why a policy refuses.
 struct PolicyDenial {
     message: String,
-    /// Empty for the usual one.
+    /// Empty for the default reason.
     reason: String,
 }
 
@@ -29,12 +30,12 @@ impl PolicyDenial {
     }
 }
 
-pub(super) fn validate(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status> {
-    let policies = request.load_all(&VALIDATING_ADMISSION_POLICY, "");
-    if policies.is_empty() {
-        return Ok(());
-    }
-    let bindings = request.load_all(&VALIDATING_ADMISSION_POLICY_BINDING, "");
+pub(super) async fn validate(
+    request: &AdmissionRequest<'_>,
+    policies: Vec<Value>,
+    object: &Value,
+) -> Result<(), Status> {
+    let bindings = request.load_all(&VALIDATING_ADMISSION_POLICY_BINDING);
     let mut first = None;
     for policy in &policies {
         let resource = match matches(request, &policy["spec"]["matchConstraints"], object) {
@@ -48,15 +49,15 @@ pub(super) fn validate(request: &AdmissionRequest<'_>, object: &Value) -> Result
         };
         let own = bindings.iter().filter(|binding| binding["spec"]["policyName"] == *meta::name(policy));
         for binding in own {
-            let denial = denial_of_binding(request, (policy, binding), &resource, object);
+            let denial = denial_of_binding(request, (policy, binding), &resource, object).await;
             first = first.or(denial.map(|denial| (policy, Some(binding), denial)));
         }
     }
     first.map_or(Ok(()), |(policy, binding, denial)| Err(refusal(request, object, (policy, binding), denial)))
 }
 
-/// Returns the first denial of a policy with one binding. Warnings are given on the way.
-fn denial_of_binding(
+/// Returns the first denial by a policy with one binding, and adds its warnings on the way.
+async fn denial_of_binding(
     request: &AdmissionRequest<'_>,
     (policy, binding): (&Value, &Value),
     resource: &Resource,
@@ -71,14 +72,27 @@ fn denial_of_binding(
         Ok(None) => return None,
         Err(status) => return misconfigured(&status.message),
     }
-    let parameters = match parameters(request, policy, binding) {
+    let parameters = match parameters(request, policy, binding).await {
         Ok(parameters) => parameters,
         Err(why) => return misconfigured(&why),
     };
-    let mut first = None;
+    let shown = match ShownObjects::convert(request, resource, object).await {
+        Ok(shown) => shown,
+        Err(status) => return misconfigured(&status.message),
+    };
+    let (mut first, mut audited) = (None, Vec::new());
     for parameter in parameters {
-        let mut evaluation = PolicyEvaluation::new(request, resource, object, &parameter, policy);
-        for denial in denials(&mut evaluation, policy) {
+        let mut evaluation = PolicyEvaluation::new(request, resource, &shown, &parameter);
+        match evaluation.conditions_match(policy) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(why) => {
+                first = first.or((!ignores_failures(policy)).then(|| PolicyDenial::new(why)));
+                continue;
+            }
+        }
+        evaluation.define_variables(&policy["spec"]["variables"]);
+        for (number, denial) in denials(&mut evaluation, policy) {
             let actions = binding["spec"]["validationActions"].as_array().into_iter().flatten();
             for action in actions.filter_map(Value::as_str) {
                 match action {
@@ -94,42 +108,43 @@ fn denial_of_binding(
                         meta::name(binding),
                         denial.message
                     )),
+                    "Audit" => audited.push(json!({"message": denial.message, "policy": meta::name(policy),
+                        "binding": meta::name(binding), "expressionIndex": number,
+                        "validationActions": binding["spec"]["validationActions"]})),
                     _ => {}
                 }
             }
         }
-        first = first.or_else(|| annotation_failure(&mut evaluation, policy));
+        first = first.or_else(|| annotate(request, &mut evaluation, policy));
+    }
+    if !audited.is_empty() {
+        let key = "validation.policy.admission.k8s.io/validation_failure".to_owned();
+        request.annotate(key, Value::from(audited).to_string());
     }
     first
 }
 
-/// Returns what the validations of a policy object to.
-fn denials(evaluation: &mut PolicyEvaluation<'_>, policy: &Value) -> Vec<PolicyDenial> {
-    let on_failure = |why: String| {
-        if ignores_failures(policy) { Vec::new() } else { vec![PolicyDenial::new(why)] }
-    };
-    match evaluation.conditions_match(policy) {
-        Ok(true) => {}
-        Ok(false) => return Vec::new(),
-        Err(why) => return on_failure(why),
-    }
+/// Returns the denials by the validations of a policy, each with the index of its validation.
+fn denials(evaluation: &mut PolicyEvaluation<'_>, policy: &Value) -> Vec<(usize, PolicyDenial)> {
     let mut denials = Vec::new();
-    for validation in policy["spec"]["validations"].as_array().into_iter().flatten() {
+    for (number, validation) in policy["spec"]["validations"].as_array().into_iter().flatten().enumerate() {
         let text = validation["expression"].as_str().unwrap_or_default();
         match evaluation.evaluate(text).map(|value| value.as_bool()) {
             Ok(Some(true)) => {}
             Ok(_) => {
                 let message = message_of(evaluation, validation);
                 let reason = validation["reason"].as_str().unwrap_or_default().to_owned();
-                denials.push(PolicyDenial { message, reason });
+                denials.push((number, PolicyDenial { message, reason }));
             }
-            Err(why) => denials.extend(on_failure(why)),
+            Err(_) if ignores_failures(policy) => {}
+            Err(why) => denials.push((number, PolicyDenial::new(why))),
         }
     }
     denials
 }
 
-/// Returns the message of a validation: that of its expression, its own, or the expression itself.
+/// Returns the message of a validation: the result of its message expression, its own message, or the expression
+/// itself.
 fn message_of(evaluation: &mut PolicyEvaluation<'_>, validation: &Value) -> String {
     let text = |field: &str| validation[field].as_str().unwrap_or_default().trim().to_owned();
     let made = Some(text("messageExpression")).filter(|text| !text.is_empty());
@@ -141,12 +156,23 @@ fn message_of(evaluation: &mut PolicyEvaluation<'_>, validation: &Value) -> Stri
     made.filter(is_usable).or(own).unwrap_or_else(|| format!("failed expression: {}", text("expression")))
 }
 
-/// Evaluates the audit annotations. Returns the failure of one, unless failures are ignored.
-fn annotation_failure(evaluation: &mut PolicyEvaluation<'_>, policy: &Value) -> Option<PolicyDenial> {
+/// Adds the audit annotations of a policy. Returns the first failure; failed evaluations are skipped if the policy
+/// ignores failures.
+fn annotate(
+    request: &AdmissionRequest<'_>,
+    evaluation: &mut PolicyEvaluation<'_>,
+    policy: &Value,
+) -> Option<PolicyDenial> {
     for annotation in policy["spec"]["auditAnnotations"].as_array().into_iter().flatten() {
         let text = annotation["valueExpression"].as_str().unwrap_or_default();
         match evaluation.evaluate(text) {
-            Ok(value) if value.as_text().is_some() || value.is_null() => {}
+            Ok(value) if value.is_null() => {}
+            Ok(value) if value.as_text().is_some() => {
+                let key =
+                    format!("{}/{}", meta::name(policy), annotation["key"].as_str().unwrap_or_default());
+                let told = value.as_text().unwrap_or_default();
+                request.annotate(key, told.trim().chars().take(ANNOTATION_CHARS_MAX).collect());
+            }
             Ok(_) => {
                 return Some(PolicyDenial::new(format!(
                     "valueExpression '{text}' resulted in unsupported return type. Return type must be either string or null."

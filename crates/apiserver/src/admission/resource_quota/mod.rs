@@ -1,11 +1,12 @@
-//! ResourceQuota: a namespace holds no more than its quotas allow.
+//! ResourceQuota: keeps the contents of a namespace within its quotas.
 //!
 //! The plugin is the last of the validating ones. It returns the steps that charge a write to the quotas; they are
 //! committed together with the write.
 //!
-//! **Invariant:** usage is charged in the commit that uses it, and only if the quota is unchanged since it was read. So
-//! two writes at once never both pass where one of them fits, and a write that fails costs nothing.
+//! **Invariant:** usage is charged in the commit that uses it, and only if the quota is unchanged since it was read.
+//! Of two concurrent writes of which only one fits, only one succeeds, and a write that fails costs nothing.
 
+mod limits;
 mod scopes;
 mod totals;
 mod usage;
@@ -27,6 +28,7 @@ use super::{AdmissionRequest, Operation};
 use crate::backend::CommitStep;
 use crate::stored::encode;
 
+pub(crate) use limits::limit_quotas;
 pub(crate) use totals::recalculate;
 
 pub(super) static PLUGIN: Plugin = Plugin::new(NAME, |_| false);
@@ -34,38 +36,52 @@ pub(super) static PLUGIN: Plugin = Plugin::new(NAME, |_| false);
 /// The name of the plugin.
 pub(crate) const NAME: &str = "ResourceQuota";
 
-/// Returns the steps that charge a write to the quotas of its namespace. Refuses a write that exceeds one.
-pub(crate) fn charge(request: &AdmissionRequest<'_>, object: &Value) -> Result<Vec<CommitStep>, Status> {
+/// Returns the steps that charge a write to the quotas of its namespace. Refuses a write that exceeds one. If the usage
+/// of one has not been counted yet, it is counted first, instead of refusing the write.
+pub(crate) async fn charge(
+    request: &AdmissionRequest<'_>,
+    object: &Value,
+) -> Result<Vec<CommitStep>, Status> {
     if request.namespace.is_empty() || !request.resource.namespaced {
         return Ok(Vec::new());
     }
+    loop {
+        if let Some(steps) = charge_counted(request, object)? {
+            return Ok(steps);
+        }
+        // A count is as expensive as the namespace is large, so one request counts, and the others use its result.
+        let _counting = request.backend.quota_counts.lock(request.namespace).await;
+        if charge_counted(request, object)?.is_none() {
+            recalculate(request.backend, request.namespace).await?;
+        }
+    }
+}
+
+/// Returns the steps that charge a write to the quotas; `None` if one of them has not been counted yet.
+fn charge_counted(request: &AdmissionRequest<'_>, object: &Value) -> Result<Option<Vec<CommitStep>>, Status> {
     let snapshot = request.snapshot();
     let prefix = RESOURCE_QUOTA.storage().prefix_in(request.namespace);
     let mut entries = snapshot.range(&prefix, "").peekable();
-    if entries.peek().is_none() {
-        return Ok(Vec::new());
-    }
     let kind = ChargedKind::of_resource(request.resource);
-    if !kind.is_charged_for(request, object) {
-        return Ok(Vec::new());
+    if entries.peek().is_none() || !kind.is_charged_for(request, object) {
+        return Ok(Some(Vec::new()));
     }
     let mut steps = Vec::new();
     for entry in entries {
-        steps.extend(charge_quota(request, (kind, object), entry)?);
+        let quota = encode::parse_entry(entry);
+        if quota["status"]["hard"].is_null() && !quota["spec"]["hard"].is_null() {
+            return Ok(None);
+        }
+        steps.extend(charge_quota(request, (kind, object), (entry, quota))?);
     }
-    Ok(steps)
+    Ok(Some(steps))
 }
 
 fn charge_quota(
     request: &AdmissionRequest<'_>,
     (kind, object): (ChargedKind, &Value),
-    entry: &Arc<Entry>,
+    (entry, mut quota): (&Arc<Entry>, Value),
 ) -> Result<Option<CommitStep>, Status> {
-    let mut quota = encode::decode(entry);
-    if quota["status"]["hard"].is_null() {
-        // Nobody has counted yet what is there; it is done at once instead of refusing the write.
-        totals::count(request.backend, request.namespace, &mut quota);
-    }
     let hard = parse_amounts(&quota["status"]["hard"]);
     let restricted = hard.keys().filter(|name| kind.has_resource(request.resource, name));
     let restricted = restricted.map(String::as_str).collect::<Vec<_>>();
@@ -103,7 +119,7 @@ fn charge_quota(
     Ok(Some(put_quota(request, entry, &quota)))
 }
 
-/// Returns what a write adds to the usage of a quota: nothing for what stays the same or becomes less.
+/// Returns how much a write adds to the usage of a quota. Amounts that stay the same or shrink add nothing.
 fn delta_of(
     request: &AdmissionRequest<'_>,
     (kind, object): (ChargedKind, &Value),
@@ -128,7 +144,7 @@ fn put_quota(request: &AdmissionRequest<'_>, entry: &Arc<Entry>, quota: &Value) 
     CommitStep {
         key: entry.key.clone(),
         expect: Expect::At(entry.revision),
-        op: Op::Put(encode::encode(table.built_in(&RESOURCE_QUOTA), quota)),
+        op: Op::Put(encode::encode_stored_version(table.built_in(&RESOURCE_QUOTA), quota)),
         old: Some(Arc::clone(entry)),
     }
 }

@@ -1,11 +1,11 @@
-//! The scopes of a quota: which objects it is about.
+//! The scopes of a quota: which objects it applies to.
 
 use homeostat_core::selector::LabelSelector;
 use serde_json::{Value, json};
 
 use super::usage::{ChargedKind, has_deadline};
 
-/// Returns whether an object is in all scopes of a quota. Kinds that know no scopes are in none.
+/// Returns whether an object is in all scopes of a quota. Kinds without scopes are in none.
 pub(super) fn matches(kind: ChargedKind, quota: &Value, object: &Value) -> bool {
     let spec = &quota["spec"];
     let plain = spec["scopes"].as_array().into_iter().flatten();
@@ -38,7 +38,7 @@ fn is_in_scope(kind: ChargedKind, selector: &Value, object: &Value) -> bool {
     }
 }
 
-/// Returns whether one of the names is selected; without any, whether nothing is.
+/// Returns whether the selector matches one of the names. Without names, returns whether it matches an absent label.
 fn is_selected<'a>(selector: &Value, names: impl Iterator<Item = &'a str>) -> bool {
     let (scope, operator) = (&selector["scopeName"], &selector["operator"]);
     let mut expression = json!({"key": scope, "operator": operator});
@@ -56,7 +56,7 @@ fn is_selected<'a>(selector: &Value, names: impl Iterator<Item = &'a str>) -> bo
     names.iter().any(|name| selector.matches(|key| (key == scope).then_some(*name)))
 }
 
-/// Returns whether no container asks for processor time or memory.
+/// Returns whether no container requests or limits processor time or memory.
 fn is_best_effort(pod: &Value) -> bool {
     let lists = ["containers", "initContainers"];
     let of_containers = lists.iter().flat_map(|list| pod["spec"][*list].as_array().into_iter().flatten());
@@ -68,7 +68,7 @@ fn is_best_effort(pod: &Value) -> bool {
     })
 }
 
-/// Returns whether the Pod wants to be near or far from Pods of other namespaces.
+/// Returns whether the Pod has affinity or anti-affinity to Pods of other namespaces.
 fn has_foreign_affinity(pod: &Value) -> bool {
     let terms = ["podAffinity", "podAntiAffinity"].into_iter().flat_map(|sort| {
         let affinity = &pod["spec"]["affinity"][sort];

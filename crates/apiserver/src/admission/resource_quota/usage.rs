@@ -1,4 +1,4 @@
-//! What objects count for in quotas: Pods, Services and claims by what they ask for, everything by number.
+//! What objects count for in quotas: Pods, Services and claims by the amounts they request, all objects by number.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use homeostat_api::kinds::core::persistent_volume_claim::PERSISTENT_VOLUME_CLAIM
 use homeostat_api::kinds::core::pod::POD;
 use homeostat_api::kinds::core::service::SERVICE;
 use homeostat_api::resource::Resource;
-use homeostat_api::storage::Storage;
+use homeostat_api::storage_identity::ResourceIdentity;
 use homeostat_core::Clock;
 use homeostat_core::quantity::Quantity;
 use jiff::{SignedDuration, Timestamp};
@@ -16,12 +16,12 @@ use super::super::pod_resources::{Amounts, add, parse_amounts, total};
 use super::super::request::is_kind;
 use super::super::{AdmissionRequest, Operation};
 
-/// Ends the names of resources that count claims of one storage class.
+/// Separates the class from the resource in the quota names that count claims of one storage class.
 const BY_CLASS: &str = ".storageclass.storage.k8s.io/";
-/// What containers must specify if a quota limits it.
+/// Resources that containers must specify if a quota limits them.
 const MUST_SPECIFY: [&str; 6] =
     ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
-/// Resources of Pods that quotas name; there are more with a prefix.
+/// Resources of Pods that quotas can name. There are more, with a prefix.
 const OF_PODS: [&str; 10] = [
     "pods",
     "cpu",
@@ -43,7 +43,7 @@ pub(super) enum ChargedKind {
     Claim,
     /// By number alone.
     Other,
-    /// Not at all: events, and what is not stored.
+    /// Not at all: events, and objects that are not stored.
     Free,
 }
 
@@ -53,15 +53,16 @@ impl ChargedKind {
             _ if is_kind(resource, &POD) => Self::Pod,
             _ if is_kind(resource, &SERVICE) => Self::Service,
             _ if is_kind(resource, &PERSISTENT_VOLUME_CLAIM) => Self::Claim,
-            Storage::BuiltIn("", "bindings" | "events")
-            | Storage::BuiltIn("events.k8s.io" | "authorization.k8s.io" | "authentication.k8s.io", _) => {
-                Self::Free
-            }
+            ResourceIdentity::BuiltIn("", "bindings" | "events")
+            | ResourceIdentity::BuiltIn(
+                "events.k8s.io" | "authorization.k8s.io" | "authentication.k8s.io",
+                _,
+            ) => Self::Free,
             _ => Self::Other,
         }
     }
 
-    /// Returns whether a write can change what is used.
+    /// Returns whether a write can change the usage.
     pub(super) fn is_charged_for(self, request: &AdmissionRequest<'_>, object: &Value) -> bool {
         match (self, request.operation, request.subresource) {
             (Self::Free, ..) | (_, Operation::Delete | Operation::Connect, _) => false,
@@ -75,7 +76,7 @@ impl ChargedKind {
         }
     }
 
-    /// Returns whether a resource in a quota is about this kind.
+    /// Returns whether a resource name in a quota applies to this kind.
     pub(super) fn has_resource(self, resource: &Resource, name: &str) -> bool {
         if count_names(resource).iter().any(|count| count == name) {
             return self != Self::Free;
@@ -99,13 +100,13 @@ impl ChargedKind {
     }
 }
 
-/// Returns whether a resource is one that neither Kubernetes nor its nodes define.
+/// Returns whether this is an extended resource: one that neither Kubernetes nor its nodes define.
 fn is_extended(name: &str) -> bool {
     name.split_once('/')
         .is_some_and(|(domain, _)| domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io"))
 }
 
-/// Returns whether a Pod ends by itself.
+/// Returns whether a Pod is terminated after a deadline.
 pub(super) fn has_deadline(pod: &Value) -> bool {
     pod["spec"]["activeDeadlineSeconds"].as_i64().is_some_and(|seconds| seconds >= 0)
 }
@@ -125,7 +126,7 @@ pub(super) fn count_names(resource: &Resource) -> Vec<String> {
     plain.into_iter().chain([format!("count/{qualified}")]).collect()
 }
 
-/// Returns what an object uses.
+/// Returns the usage of an object.
 pub(super) fn usage_of(kind: ChargedKind, resource: &Resource, object: &Value, clock: &Clock) -> Amounts {
     let mut usage = Amounts::new();
     for name in count_names(resource) {
@@ -140,7 +141,7 @@ pub(super) fn usage_of(kind: ChargedKind, resource: &Resource, object: &Value, c
     usage
 }
 
-/// Returns whether a Pod still counts: one that has ended, or should have long since, does not.
+/// Returns whether a Pod still counts. One that has ended, or should have ended long ago, does not.
 fn is_active(pod: &Value, now: Timestamp) -> bool {
     if matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
         return false;
@@ -164,7 +165,7 @@ fn usage_of_pod(pod: &Value) -> Amounts {
     compute_usage(&requests, &limits)
 }
 
-/// Returns the usage by the names that quotas have for requests and limits.
+/// Returns the usage under the names that quotas use for requests and limits.
 fn compute_usage(requests: &Amounts, limits: &Amounts) -> Amounts {
     let mut usage = Amounts::from([("pods".to_owned(), Quantity::from(1))]);
     for (name, amount) in requests {
@@ -223,7 +224,7 @@ fn usage_of_claim(claim: &Value) -> Amounts {
     usage
 }
 
-/// Returns what the containers of a Pod do not specify and must, since a quota limits it.
+/// Returns the resources that the containers of a Pod must specify because a quota limits them, but do not.
 pub(super) fn missing_resources(kind: ChargedKind, restricted: &[&str], pod: &Value) -> Option<String> {
     if kind != ChargedKind::Pod || pod["spec"]["resources"].as_object().is_some_and(|all| !all.is_empty()) {
         return None;

@@ -1,4 +1,4 @@
-//! The question that a webhook is asked: an `AdmissionReview`.
+//! The question sent to a webhook: an `AdmissionReview`.
 
 use homeostat_api::kinds::core::namespace::NAMESPACE;
 use homeostat_api::object::meta;
@@ -8,7 +8,7 @@ use super::dispatch::{Invocation, type_of};
 use crate::admission::request::is_kind;
 use crate::admission::{AdmissionRequest, Operation, RequestOptions};
 
-/// Returns the review of a request, for a webhook that wants it in this version.
+/// Returns the review of a request, in the version that the webhook accepts.
 pub(super) fn review(
     request: &AdmissionRequest<'_>,
     invocation: &Invocation,
@@ -25,19 +25,19 @@ pub(super) fn review(
     };
     asked["resource"] = type_of(resource, "resource", &resource.plural);
     if !object.is_null() {
-        asked["object"] = invocation.shown(request, object);
+        asked["object"] = invocation.object.clone();
     }
-    if let Some(old) = request.old {
-        asked["oldObject"] = invocation.shown(request, old);
+    if let Some(old) = &invocation.old {
+        asked["oldObject"] = old.clone();
     }
     json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": asked})
 }
 
-/// Returns the facts of a request that do not depend on who asks.
+/// Returns the facts of a request that are the same for every webhook.
 pub(in crate::admission) fn describe(request: &AdmissionRequest<'_>, object: &Value) -> Value {
     let own = request.resource;
     let name = if request.name.is_empty() { meta::name(object) } else { request.name };
-    // As in Kubernetes, a Namespace is in itself.
+    // As in Kubernetes, a Namespace belongs to itself.
     let namespace = if is_kind(own, &NAMESPACE) { name } else { request.namespace };
     let kind = body_type(request).unwrap_or_else(|| type_of(own, "kind", body_kind(request, &own.kind)));
     let resource = type_of(own, "resource", &own.plural);

@@ -1,4 +1,4 @@
-//! Decides whether a webhook is asked, asks it, and tells refusals from failures.
+//! Decides whether to call a webhook, calls it, and distinguishes refusals from failures.
 
 use std::sync::Arc;
 
@@ -9,18 +9,20 @@ use homeostat_api::status::Status;
 use serde_json::{Value, json};
 
 use super::admission_review::review;
-use super::call::call;
 use super::response::WebhookResponse;
 use crate::admission::AdmissionRequest;
 use crate::admission::compiled_expressions::failure_text;
 use crate::admission::request_matching::{matched_resource, namespace_matches, object_matches};
+use crate::webhook_client::{CallFailure, WebhookCall};
 
-/// The most that all match conditions of one webhook may cost together, as in Kubernetes.
+/// The timeout of a webhook that specifies none.
+const TIMEOUT_S: u64 = 10;
+/// The maximum total cost of one webhook's match conditions, as in Kubernetes.
 const CONDITIONS_COST_MAX: u64 = 2_500_000;
 
 /// A webhook.
 pub(super) struct Webhook {
-    /// Its configuration and its place in it.
+    /// The name of its configuration, and its index in it.
     pub(super) id: String,
     pub(super) spec: Value,
 }
@@ -31,33 +33,39 @@ impl Webhook {
     }
 }
 
-/// What a webhook is asked about: the resource in the version that its rules match.
+/// The content of a webhook call: the objects, in the version that its rules match.
 pub(super) struct Invocation {
     pub(super) resource: Arc<Resource>,
+    pub(super) object: Value,
+    pub(super) old: Option<Value>,
 }
 
-impl Invocation {
-    /// Returns an object in the version that the webhook wants.
-    pub(super) fn shown(&self, request: &AdmissionRequest<'_>, object: &Value) -> Value {
-        convert_between(request.resource, &self.resource, object)
-    }
-}
-
-/// Converts an object from one version to another. What is not an object of the resource (a Scale, a Binding) stays.
-pub(in crate::admission) fn convert_between(from: &Resource, to: &Resource, object: &Value) -> Value {
+/// Converts an object from one version to another. Bodies that are not objects of the resource (a Scale, a Binding)
+/// stay as they are.
+pub(in crate::admission) async fn convert_between(
+    request: &AdmissionRequest<'_>,
+    from: &Resource,
+    to: &Resource,
+    object: &Value,
+) -> Result<Value, Status> {
     let is_same = (&from.group, &from.version) == (&to.group, &to.version);
     if is_same || object["kind"] != *from.kind || object["apiVersion"] != *from.api_version() {
-        return object.clone();
+        return Ok(object.clone());
+    }
+    if from.custom().is_some_and(|custom| custom.conversion.is_some()) {
+        let conversions = &request.backend.conversions;
+        let converted = conversions.object(from, &to.version, object.clone(), request.slot).await;
+        return converted.map_err(|status| Status::internal(&status.message));
     }
     let stored = serde_json::from_slice(&convert::encode(from, object).bytes).expect("our own JSON");
-    convert::to_version(to, stored)
+    Ok(convert::to_version(to, stored))
 }
 
 /// Why a webhook did not allow a request.
 pub(super) enum WebhookFailure {
-    /// It refused, or cannot be asked at all: the request ends.
+    /// It refused, or could not be called at all: the request ends.
     Refused(Box<Status>),
-    /// It could not be asked, or its answer makes no sense: its failure policy decides.
+    /// The call failed, or its answer makes no sense: the failure policy decides.
     Failed(String),
 }
 
@@ -81,8 +89,8 @@ impl WebhookFailure {
     }
 }
 
-/// Returns what a webhook is to be asked; `None` if it is not interested.
-pub(super) fn invocation(
+/// Returns what to ask a webhook; `None` if it is not interested.
+pub(super) async fn invocation(
     request: &AdmissionRequest<'_>,
     webhook: &Webhook,
     object: &Value,
@@ -96,7 +104,13 @@ pub(super) fn invocation(
     {
         return Ok(None);
     }
-    let invocation = Invocation { resource };
+    let own = request.resource;
+    let shown = convert_between(request, own, &resource, object).await?;
+    let old = match request.old {
+        Some(old) => Some(convert_between(request, own, &resource, old).await?),
+        None => None,
+    };
+    let invocation = Invocation { resource, object: shown, old };
     let is_asked = conditions_match(request, webhook, &invocation, object)?;
     Ok(is_asked.then_some(invocation))
 }
@@ -114,15 +128,16 @@ fn conditions_match(
     }
     let review = review(request, invocation, object, ("", "v1"));
     let part = |name: &str| CelData::from_json(&review["request"][name]);
-    let variables = [
+    let mut variables = vec![
         ("object", part("object")),
         ("oldObject", part("oldObject")),
         ("request", CelData::from_json(&described(&review["request"]))),
     ];
+    variables.extend(request.authorizer_variables(object));
     let (mut budget, mut errors) = (CONDITIONS_COST_MAX, Vec::new());
     for condition in conditions {
         let text = condition["expression"].as_str().unwrap_or_default();
-        let value = request.admission.expressions().evaluate(text, &variables, &mut budget);
+        let value = request.admission.expressions().evaluate(text, &variables, request, &mut budget);
         match value.map(|value| value.as_bool()) {
             Ok(Some(false)) => return Ok(false),
             Ok(Some(true)) => {}
@@ -140,7 +155,7 @@ fn conditions_match(
     Err(Status::forbidden(&request.resource.about(request.name), &why))
 }
 
-/// Returns what expressions see of a request: everything but the objects.
+/// Returns what expressions see of a request: everything except the objects.
 pub(in crate::admission) fn described(request: &Value) -> Value {
     let mut described = request.clone();
     if let Some(fields) = described.as_object_mut() {
@@ -151,7 +166,7 @@ pub(in crate::admission) fn described(request: &Value) -> Value {
     described
 }
 
-/// Asks a webhook. Its warnings reach the client, whatever it answers.
+/// Calls a webhook. Its warnings reach the client regardless of the answer.
 pub(super) async fn ask(
     request: &AdmissionRequest<'_>,
     webhook: &Webhook,
@@ -171,17 +186,32 @@ pub(super) async fn ask(
     };
     let uid = homeostat_core::Uid::random(&request.backend.entropy).as_str().to_owned();
     let body = review(request, invocation, object, (&uid, version)).to_string();
-    let answer = call(request, webhook, body).await?;
+    let question = WebhookCall {
+        id: &webhook.id,
+        name: webhook.name(),
+        config: &spec["clientConfig"],
+        timeout_s: spec["timeoutSeconds"].as_u64().unwrap_or(TIMEOUT_S),
+        user_agent: "kube-apiserver-admission",
+        body,
+        slot: request.slot.cloned(),
+    };
+    let answer = request.backend.webhooks.ask(question).await.map_err(|failure| match failure {
+        CallFailure::Crowded(status) => WebhookFailure::Refused(status),
+        CallFailure::Failed(why) => WebhookFailure::Failed(format!("failed to call webhook: {why}")),
+    })?;
     let response = WebhookResponse::parse(&answer, (&uid, version), is_mutating)
         .map_err(|why| WebhookFailure::Failed(format!("received invalid webhook response: {why}")))?;
     response.warnings.iter().for_each(|warning| request.warn(warning.clone()));
+    for (key, value) in &response.audit_annotations {
+        request.annotate(format!("{}/{key}", webhook.name()), value.clone());
+    }
     match &response.refusal {
         Some(result) => Err(WebhookFailure::refused(result.denial(webhook.name()))),
         None => Ok(response),
     }
 }
 
-/// Returns a group, version and kind or resource as reviews name them.
+/// Returns a group, version and kind or resource in the form that reviews use.
 pub(super) fn type_of(resource: &Resource, field: &str, name: &str) -> Value {
     json!({"group": resource.group, "version": resource.version, field: name})
 }

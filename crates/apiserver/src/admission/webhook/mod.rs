@@ -1,18 +1,13 @@
-//! MutatingAdmissionWebhook and ValidatingAdmissionWebhook: servers of users that are asked about writes.
+//! MutatingAdmissionWebhook and ValidatingAdmissionWebhook: call users' servers about writes.
 //!
-//! Mutating webhooks are asked one after another, by the name of their configuration and their place in it; validating
-//! ones all at once.
+//! Mutating webhooks are called one after another, ordered by the name of their configuration and their index in it;
+//! validating webhooks are called concurrently.
 //!
-//! **Invariant:** a webhook harms only the requests it is asked about. A call is bounded in time and bytes and follows
-//! no redirects; while it waits, its request gives up its slot to other requests, and each webhook has a limit of
-//! concurrent calls.
+//! **Invariant:** a webhook can only harm the requests it is called for; see [`crate::webhook_client`].
 
 mod admission_review;
-mod call;
-mod connection;
 mod dispatch;
 mod response;
-mod webhook_target;
 
 use futures::future::{BoxFuture, join_all};
 use homeostat_api::kinds::admissionregistration::mutating_webhook_configuration::MUTATING_WEBHOOK_CONFIGURATION;
@@ -22,22 +17,22 @@ use homeostat_api::status::Status;
 use serde_json::Value;
 
 pub(super) use self::admission_review::describe;
-pub(super) use self::call::WebhookCalls;
 use self::dispatch::{Webhook, ask};
 pub(super) use self::dispatch::{convert_between, described};
 use super::AdmissionRequest;
 use super::plugin::{Mutate, Plugin, Validate};
 use super::request_matching::is_admissible;
+use crate::expensive_requests::step_aside;
 use crate::stored::encode;
 
 pub(super) static MUTATING: Plugin = Plugin {
     mutate: Mutate::Waiting(mutate_boxed),
-    ..Plugin::new("MutatingAdmissionWebhook", is_admissible)
+    ..Plugin::configured("MutatingAdmissionWebhook", is_admissible)
 };
 
 pub(super) static VALIDATING: Plugin = Plugin {
     validate: Validate::Waiting(validate_boxed),
-    ..Plugin::new("ValidatingAdmissionWebhook", is_admissible)
+    ..Plugin::configured("ValidatingAdmissionWebhook", is_admissible)
 };
 
 fn mutate_boxed<'a>(
@@ -54,12 +49,12 @@ fn validate_boxed<'a>(
     Box::pin(validate(request, object))
 }
 
-/// Returns the stored webhooks of one sort, in order.
+/// Returns the stored webhooks of one kind, in order.
 fn webhooks(request: &AdmissionRequest<'_>, kind: &BuiltInKind) -> Vec<Webhook> {
     let (snapshot, prefix) = (request.snapshot(), kind.storage().prefix());
     let mut webhooks = Vec::new();
     for entry in snapshot.range(&prefix, "") {
-        let mut configuration = encode::decode(entry);
+        let mut configuration = encode::parse_entry(entry);
         let list = configuration["webhooks"].as_array_mut().map(std::mem::take).unwrap_or_default();
         let numbered = list.into_iter().enumerate();
         webhooks
@@ -78,9 +73,9 @@ async fn mutate(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<()
         if request.reinvocation().must_skip(&webhook.id) {
             continue;
         }
-        let Some(invocation) = dispatch::invocation(request, &webhook, object)? else { continue };
+        let Some(invocation) = dispatch::invocation(request, &webhook, object).await? else { continue };
         let is_changed = match ask(request, &webhook, &invocation, object, true).await {
-            Ok(response) => response.patch(request, &webhook, &invocation, object)?,
+            Ok(response) => response.patch(request, &webhook, invocation, object).await?,
             Err(failure) => {
                 failure.or_ignored(&webhook)?;
                 false
@@ -96,7 +91,7 @@ async fn mutate(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<()
 async fn validate(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status> {
     let mut asked = Vec::new();
     for webhook in webhooks(request, &VALIDATING_WEBHOOK_CONFIGURATION) {
-        if let Some(invocation) = dispatch::invocation(request, &webhook, object)? {
+        if let Some(invocation) = dispatch::invocation(request, &webhook, object).await? {
             asked.push((webhook, invocation));
         }
     }
@@ -106,5 +101,6 @@ async fn validate(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), 
             Err(failure) => failure.or_ignored(webhook),
         }
     });
-    join_all(answers).await.into_iter().collect()
+    // All of them wait together, and give up their place together.
+    step_aside(join_all(answers)).await.into_iter().collect()
 }

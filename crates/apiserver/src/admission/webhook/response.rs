@@ -1,4 +1,4 @@
-//! The answer of a webhook: checked, then applied or turned into a refusal.
+//! The answer of a webhook: it is checked, then applied or turned into a refusal.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,18 +10,17 @@ use serde_json::Value;
 use super::dispatch::{Invocation, Webhook, convert_between};
 use crate::admission::AdmissionRequest;
 use crate::normalize_object::normalize_mutated;
+use crate::webhook_client::{RESPONSE_MEMORY_MAX, TOO_MANY_PARTS};
 
-/// The most warnings of one answer that reach the client, and their greatest length.
+/// The maximum number of warnings per answer that reach the client, and their maximum length.
 const WARNINGS_MAX: usize = 64;
-
-/// The most memory that an answer, or the patch in it, may take: some ten times the largest object.
-pub(super) const RESPONSE_MEMORY_MAX: usize = 32 * 1024 * 1024;
-/// Why it is refused otherwise.
-pub(super) const TOO_MANY_PARTS: &str = "it has too many parts";
+/// The maximum number of audit annotations per answer that are logged.
+const ANNOTATIONS_MAX: usize = 64;
 
 /// A checked answer.
 pub(super) struct WebhookResponse {
     pub(super) warnings: Vec<String>,
+    pub(super) audit_annotations: Vec<(String, String)>,
     /// Why it refuses; `None` if it does not.
     pub(super) refusal: Option<DenialResult>,
     patch: Option<Vec<u8>>,
@@ -31,7 +30,7 @@ pub(super) struct WebhookResponse {
 pub(super) struct DenialResult(Value);
 
 impl WebhookResponse {
-    /// Checks an answer. The words are Kubernetes'.
+    /// Checks an answer. The wording is that of Kubernetes.
     pub(super) fn parse(
         answer: &Value,
         (uid, version): (&str, &str),
@@ -61,20 +60,25 @@ impl WebhookResponse {
             .then(|| STANDARD.decode(&encoded).map_err(|error| error.to_string()))
             .transpose()?;
         let warnings = response["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let annotations = response["auditAnnotations"].as_object().into_iter().flatten();
+        let annotations = annotations.take(ANNOTATIONS_MAX);
+        let annotations =
+            annotations.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
         let is_allowed = response["allowed"].as_bool().unwrap_or_default();
         Ok(Self {
             warnings: warnings.take(WARNINGS_MAX).map(ToOwned::to_owned).collect(),
+            audit_annotations: annotations.collect(),
             refusal: (!is_allowed).then(|| DenialResult(response["status"].clone())),
             patch,
         })
     }
 
     /// Applies the patch, if there is one. Returns whether it changed the object.
-    pub(super) fn patch(
+    pub(super) async fn patch(
         self,
         request: &AdmissionRequest<'_>,
         webhook: &Webhook,
-        invocation: &Invocation,
+        invocation: Invocation,
         object: &mut Value,
     ) -> Result<bool, Status> {
         let Some(bytes) = self.patch else { return Ok(false) };
@@ -91,15 +95,15 @@ impl WebhookResponse {
             let why = "attempted to modify the object, which is not supported for this operation";
             return Err(Status::internal(&format!("admission webhook {:?} {why}", webhook.name())));
         }
-        let mut shown = invocation.shown(request, object);
+        let mut shown = invocation.object;
         let [api_version, kind] = ["apiVersion", "kind"].map(|field| shown[field].clone());
         patch.apply(&mut shown).map_err(|status| Status::internal(&status.message))?;
-        // What an object is cannot be patched.
+        // A patch cannot change the type of an object.
         if let Some(fields) = shown.as_object_mut() {
             fields.insert("apiVersion".to_owned(), api_version);
             fields.insert("kind".to_owned(), kind);
         }
-        let mut changed = convert_between(&invocation.resource, request.resource, &shown);
+        let mut changed = convert_between(request, &invocation.resource, request.resource, &shown).await?;
         if request.subresource.is_empty() || changed["kind"] == *request.resource.kind {
             normalize_mutated(request.resource, &mut changed)?;
         }
@@ -179,6 +183,41 @@ mod tests {
         check(patch, false, "validating webhook may not return response.patch");
         let typed = json!({"uid": "u", "allowed": true, "patch": "W10=", "patchType": "Odd"});
         check(typed, true, "unsupported patch type \"Odd\"");
+    }
+
+    /// The seed of the random answers. Any other would do.
+    const SEED: u64 = 20_261_118;
+
+    #[test]
+    fn whatever_a_webhook_answers_only_a_fitting_answer_counts() {
+        let entropy = homeostat_core::Entropy::seeded(SEED);
+        let (mut allowed, mut refused) = (0, 0);
+        for _ in 0..3000 {
+            let mut answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {
+                "uid": "u", "allowed": true, "patch": "W10=", "patchType": "JSONPatch", "warnings": ["w"],
+                "auditAnnotations": {"k": "v"}, "status": {"code": 403, "message": "m", "details": {"causes": []}}}});
+            crate::random_json_tests::damage(&entropy, &mut answer);
+            let Ok(parsed) = WebhookResponse::parse(&answer, ("u", "v1"), true) else { continue };
+            let response = &answer["response"];
+            assert_eq!(
+                (&answer["kind"], &response["uid"]),
+                (&json!("AdmissionReview"), &json!("u")),
+                "{answer}"
+            );
+            match &parsed.refusal {
+                None => {
+                    assert_eq!(response["allowed"], true, "{answer}");
+                    allowed += 1;
+                }
+                Some(result) => {
+                    assert!((400..1000).contains(&result.denial("w").code), "{answer}");
+                    refused += 1;
+                }
+            }
+            let is_patched = response["patch"].as_str().is_some_and(|text| !text.is_empty());
+            assert_eq!(parsed.patch.is_some(), is_patched, "{answer}");
+        }
+        assert!(allowed > 100 && refused > 20, "the damage leaves too little: {allowed}, {refused}");
     }
 
     #[test]

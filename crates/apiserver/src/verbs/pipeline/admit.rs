@@ -1,5 +1,5 @@
-//! Calls admission: the two stages of a write, and the one of everything else that plugins are asked about (deletions,
-//! connections, bindings, evictions).
+//! Calls admission: the two stages of a write, and the single stage of everything else that plugins review
+//! (deletions, connections, bindings, evictions).
 //!
 //! `old` is the stored object, `None` for a new one. A Scale is admitted as a Scale, not as the object it belongs to.
 
@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use crate::admission::{AdmissionRequest, Operation, ReinvocationState, RequestOptions};
 use crate::backend::CommitStep;
-use crate::verbs::Call;
+use crate::verbs::AuthorizedRequest;
 use crate::verbs::options::WriteOptions;
 
-/// Lets admission change or refuse the object. A new object has no uid yet, and no name if one is to be generated.
+/// Lets admission change or refuse the object. A new object has no uid yet, and no name if one will be generated.
 pub(super) async fn mutate(
-    call: &Call,
+    call: &AuthorizedRequest,
     options: &WriteOptions,
     object: &mut Value,
     old: Option<&Value>,
@@ -23,7 +23,7 @@ pub(super) async fn mutate(
         return Ok(());
     }
     if call.path.subresource == "scale" {
-        // Plugins see the Scale; nobody changes one.
+        // Plugins see the Scale, but their changes to it have no effect.
         let old = old.map(|old| shown_scale(call, old));
         let request = write_request(call, options, old.as_ref());
         return call.admission.mutate(&request, &mut shown_scale(call, object)).await;
@@ -33,7 +33,7 @@ pub(super) async fn mutate(
 
 /// Lets admission refuse the object as it will be stored.
 pub(super) async fn validate(
-    call: &Call,
+    call: &AuthorizedRequest,
     options: &WriteOptions,
     object: &Value,
     old: Option<&Value>,
@@ -50,8 +50,8 @@ pub(super) async fn validate(
 }
 
 /// Returns the steps that charge a write to the quotas of its namespace.
-pub(super) fn charge_quotas(
-    call: &Call,
+pub(super) async fn charge_quotas(
+    call: &AuthorizedRequest,
     options: &WriteOptions,
     object: &Value,
     old: Option<&Value>,
@@ -59,20 +59,24 @@ pub(super) fn charge_quotas(
     if is_admitted_before(call) || call.path.subresource == "scale" {
         return Ok(Vec::new());
     }
-    call.admission.charge_quotas(&write_request(call, options, old), object)
+    call.admission.charge_quotas(&write_request(call, options, old), object).await
 }
 
 /// Returns the Scale of an object; null if it has none, which is refused elsewhere.
-fn shown_scale(call: &Call, object: &Value) -> Value {
+fn shown_scale(call: &AuthorizedRequest, object: &Value) -> Value {
     scale_of(&call.resource, object).unwrap_or_default()
 }
 
-/// Returns whether the body was admitted as a document of its own: a binding changes the Pod, and is not a Pod.
-fn is_admitted_before(call: &Call) -> bool {
+/// Returns whether the body was already admitted as a separate document: a binding changes the Pod, but is not a Pod.
+fn is_admitted_before(call: &AuthorizedRequest) -> bool {
     call.path.subresource == "binding"
 }
 
-fn write_request<'a>(call: &'a Call, options: &WriteOptions, old: Option<&'a Value>) -> AdmissionRequest<'a> {
+fn write_request<'a>(
+    call: &'a AuthorizedRequest,
+    options: &WriteOptions,
+    old: Option<&'a Value>,
+) -> AdmissionRequest<'a> {
     AdmissionRequest {
         operation: if old.is_some() { Operation::Update } else { Operation::Create },
         old,
@@ -81,7 +85,7 @@ fn write_request<'a>(call: &'a Call, options: &WriteOptions, old: Option<&'a Val
     }
 }
 
-fn request<'a>(call: &'a Call, name: &'a str) -> AdmissionRequest<'a> {
+fn request<'a>(call: &'a AuthorizedRequest, name: &'a str) -> AdmissionRequest<'a> {
     AdmissionRequest {
         backend: &call.backend,
         admission: &call.admission,
@@ -100,9 +104,10 @@ fn request<'a>(call: &'a Call, name: &'a str) -> AdmissionRequest<'a> {
     }
 }
 
-/// Lets admission change or refuse a document that is not stored: a binding, an eviction, the options of a connection.
+/// Lets admission change or refuse a document that is not stored: a binding, an eviction, the options of a
+/// connection.
 pub(in crate::verbs) async fn admit_document(
-    call: &Call,
+    call: &AuthorizedRequest,
     operation: Operation,
     document: &mut Value,
     is_dry_run: bool,
@@ -114,7 +119,7 @@ pub(in crate::verbs) async fn admit_document(
 
 /// Lets admission refuse the deletion of an object.
 pub(in crate::verbs) async fn admit_deletion(
-    call: &Call,
+    call: &AuthorizedRequest,
     name: &str,
     old: &Value,
     options: &Value,

@@ -1,10 +1,11 @@
-//! The end of a write: encodes the object once and commits it, if the stored object is unchanged.
+//! The end of a write: encodes the object once, and commits it if the stored object is unchanged.
 //!
-//! **Invariant:** the same encoding is stored, sent to watches and answered. A dry run ends before the commit. A
-//! change that removes the last finalizer of a marked object deletes it.
+//! **Invariant:** the same encoding is stored, sent to watches and returned in the answer. A dry run ends before the
+//! commit. A change that removes the last finalizer of an object that is marked for deletion deletes it.
 
 use std::sync::Arc;
 
+use homeostat_api::kinds::core::resource_quota::RESOURCE_QUOTA;
 use homeostat_api::kinds::subresource::scale_of;
 use homeostat_api::object::meta;
 use homeostat_api::resource::deletion;
@@ -13,25 +14,26 @@ use homeostat_store::{Entry, Error as StoreError, Op};
 use serde_json::Value;
 
 use super::admit::charge_quotas;
-use crate::admission::namespace_lifecycle;
+use crate::admission::{limit_quotas, namespace_lifecycle};
 use crate::backend::{CommitStep, commit_refusal, key_of};
 use crate::definition_lifecycle;
 use crate::stored::convert;
 use crate::stored::encode;
 use crate::verbs::options::WriteOptions;
-use crate::verbs::{Answer, Call};
+use crate::verbs::{Answer, AuthorizedRequest};
 
 /// Commits a new object; returns `None` if its name is taken.
 pub(super) async fn insert(
-    call: &Call,
+    call: &AuthorizedRequest,
     options: &WriteOptions,
     object: Value,
 ) -> Result<Option<Answer>, Status> {
     let key = key_of(&call.resource, &call.path.namespace, meta::name(&object));
-    let value = convert::encode(&call.resource, &object);
+    let value = call.stored_value(&object).await?;
+    let _alone = limit_quotas(&call.backend, &call.resource, &key, value.bytes.len()).await?;
     loop {
         let mut others = conditions_of_insert(call, meta::name(&object))?;
-        others.extend(charge_quotas(call, options, &object, None)?);
+        others.extend(charge_quotas(call, options, &object, None).await?);
         if call.backend.store.snapshot().get(&key).is_some() {
             return Ok(None);
         }
@@ -44,18 +46,18 @@ pub(super) async fn insert(
                     committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");
                 call.record_write(None, Some(entry));
                 follow_up(call, entry).await?;
-                return Answer::entry(call, 201, entry).map(Some);
+                return Answer::entry(call, 201, &call.converted(entry).await?).map(Some);
             }
             Err(StoreError::Conflict { key: other, .. }) if other == key => return Ok(None),
-            // The namespace or a quota changed; it is checked again.
+            // The namespace or a quota changed. Check it again.
             Err(StoreError::Conflict { .. }) => tokio::task::yield_now().await,
             Err(error) => return Err(commit_refusal(&error)),
         }
     }
 }
 
-/// Returns what must hold when a new object is committed: its namespace is still there, and not being deleted.
-fn conditions_of_insert(call: &Call, name: &str) -> Result<Vec<CommitStep>, Status> {
+/// Returns the conditions for committing a new object: its namespace still exists and is not being deleted.
+fn conditions_of_insert(call: &AuthorizedRequest, name: &str) -> Result<Vec<CommitStep>, Status> {
     if !call.admission.is_enabled(namespace_lifecycle::NAME) {
         return Ok(Vec::new());
     }
@@ -64,9 +66,9 @@ fn conditions_of_insert(call: &Call, name: &str) -> Result<Vec<CommitStep>, Stat
     Ok(condition.into_iter().map(|(key, expect)| CommitStep::check(key, expect)).collect())
 }
 
-/// Commits a changed object; returns `None` if another write came between.
+/// Commits a changed object; returns `None` if another write intervened.
 pub(super) async fn replace(
-    call: &Call,
+    call: &AuthorizedRequest,
     options: &WriteOptions,
     entry: &Arc<Entry>,
     old: Value,
@@ -75,32 +77,34 @@ pub(super) async fn replace(
     if deletion::may_go(&call.resource, &object) {
         return remove(call, options, entry, object).await;
     }
-    let value = convert::encode(&call.resource, &object);
+    let value = call.stored_value(&object).await?;
     if encode::is_same(entry, &value) {
-        return answer_entry(call, entry).map(Some);
+        return answer_entry(call, entry).await.map(Some);
     }
-    let charges = charge_quotas(call, options, &object, Some(&old))?;
+    let _alone = limit_quotas(&call.backend, &call.resource, &entry.key, value.bytes.len()).await?;
+    let charges = charge_quotas(call, options, &object, Some(&old)).await?;
     if options.is_dry_run {
         meta::set(&mut object, "resourceVersion", Some(entry.revision.to_string().into()));
         return answer_object(call, &object).map(Some);
     }
-    // While the commit waits for the disk, hundreds of others may also wait; their objects need not stay in memory.
+    // While the commit waits for the disk, hundreds of others may be waiting too; their objects need not stay in
+    // memory.
     drop((old, object));
     match call.backend.commit_with(entry.key.clone(), Some(entry), Op::Put(value), charges).await {
         Ok(committed) => {
             let written = committed.entries.first().and_then(Option::as_ref).expect("a put leaves an entry");
             call.record_write(Some(entry), Some(written));
             follow_up(call, written).await?;
-            answer_entry(call, written).map(Some)
+            answer_entry(call, written).await.map(Some)
         }
         Err(StoreError::Conflict { .. }) => Ok(None),
         Err(error) => Err(commit_refusal(&error)),
     }
 }
 
-/// Deletes an object that nothing holds any more; the answer shows the new object at its old revision.
+/// Deletes an object that nothing holds any more. The answer shows the new object at its old revision.
 async fn remove(
-    call: &Call,
+    call: &AuthorizedRequest,
     options: &WriteOptions,
     entry: &Arc<Entry>,
     mut object: Value,
@@ -116,24 +120,29 @@ async fn remove(
     answer_object(call, &object).map(Some)
 }
 
-/// Does what must precede the answer: the next request finds a defined kind served.
-async fn follow_up(call: &Call, entry: &Entry) -> Result<(), Status> {
+/// Does what must follow a write before its answer: makes a defined kind available to the next request, and schedules
+/// the correction of a quota status that a client wrote.
+async fn follow_up(call: &AuthorizedRequest, entry: &Entry) -> Result<(), Status> {
     if call.resource.declaration().is_some_and(|kind| kind.defines_kinds) {
         definition_lifecycle::establish(&call.backend, &entry.key).await?;
+    }
+    if call.path.subresource == "status" && call.resource.storage() == RESOURCE_QUOTA.storage() {
+        call.backend.notices.add_quota_count(entry.key.namespace());
     }
     Ok(())
 }
 
 /// Answers with a stored object as this endpoint shows it.
-fn answer_entry(call: &Call, entry: &Arc<Entry>) -> Result<Answer, Status> {
+async fn answer_entry(call: &AuthorizedRequest, entry: &Arc<Entry>) -> Result<Answer, Status> {
+    let entry = &call.converted(entry).await?;
     match &*call.path.subresource {
-        "scale" => answer_object(call, &convert::decode(&call.resource, entry)),
+        "scale" => answer_object(call, &convert::decode_in_version(&call.resource, entry)),
         _ => Answer::entry(call, 200, entry),
     }
 }
 
 /// Answers with an object as this endpoint shows it.
-fn answer_object(call: &Call, object: &Value) -> Result<Answer, Status> {
+fn answer_object(call: &AuthorizedRequest, object: &Value) -> Result<Answer, Status> {
     match &*call.path.subresource {
         "scale" => Answer::object(call, 200, &scale_of(&call.resource, object)?),
         _ => Answer::object(call, 200, object),
@@ -141,11 +150,11 @@ fn answer_object(call: &Call, object: &Value) -> Result<Answer, Status> {
 }
 
 /// Returns the refusal of a new object whose name is taken.
-pub(super) fn already_exists(call: &Call, name: &str, is_generated: bool) -> Status {
+pub(super) fn already_exists(call: &AuthorizedRequest, name: &str, is_generated: bool) -> Status {
     let mut status = Status::already_exists(&call.resource.about(name));
     let snapshot = call.backend.store.snapshot();
     let taken = snapshot.get(&key_of(&call.resource, &call.path.namespace, name));
-    if taken.is_some_and(|entry| meta::is_deleting(&encode::decode(entry))) {
+    if taken.is_some_and(|entry| meta::is_deleting(&encode::parse_entry(entry))) {
         status.message.insert_str(0, "object is being deleted: ");
     }
     if is_generated {

@@ -1,20 +1,20 @@
-//! Records field managers for every write but server-side apply, which does that while it merges.
+//! Records field managers for every write except server-side apply, which does that while it merges.
 
 use homeostat_api::patch::apply::{FieldManager, track_update};
 use homeostat_api::resource::prepare::fold_aliases;
 use serde_json::Value;
 
-use crate::verbs::Call;
+use crate::verbs::AuthorizedRequest;
 
 /// Records who changed which fields.
-pub(super) fn record(call: &Call, old: Option<&Value>, new: &mut Value, manager: &str) {
+pub(super) fn record(call: &AuthorizedRequest, old: Option<&Value>, new: &mut Value, manager: &str) {
     fold_aliases(&call.resource, new);
     let schema = call.resource.schema();
     let api_version = call.resource.api_version();
     track_update(schema.as_deref(), old, new, &call.manager(manager, &api_version), call.reset_fields());
 }
 
-impl Call {
+impl AuthorizedRequest {
     /// Returns the manager of this write, for the record of managed fields.
     pub(in crate::verbs) fn manager<'a>(&'a self, name: &'a str, api_version: &'a str) -> FieldManager<'a> {
         FieldManager {
@@ -26,7 +26,7 @@ impl Call {
         }
     }
 
-    /// Returns the fields that this endpoint never writes, whatever the request contains.
+    /// Returns the fields that this endpoint never writes, regardless of the request.
     pub(in crate::verbs) fn reset_fields(&self) -> &'static [&'static str] {
         match &*self.path.subresource {
             "" => self.strategy().reset_on_main,

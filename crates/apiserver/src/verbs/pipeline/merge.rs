@@ -4,11 +4,11 @@ use homeostat_api::kinds::subresource;
 use homeostat_api::object::meta;
 use serde_json::Value;
 
-use crate::verbs::Call;
+use crate::verbs::AuthorizedRequest;
 
-/// Returns the new object: for a subresource, its own part from the request and the rest from the stored object. The
-/// uid and resourceVersion of the request stay, for the preconditions.
-pub(super) fn part(call: &Call, old: &Value, new: Value) -> Value {
+/// Returns the new object: for a subresource, its own part from the request and the rest from the stored object.
+/// Keeps the uid and resourceVersion of the request for the preconditions.
+pub(super) fn part(call: &AuthorizedRequest, old: &Value, new: Value) -> Value {
     let merge = match call.resource.declaration() {
         Some(kind) => kind.subresource(&call.path.subresource).and_then(|part| part.merge),
         None if call.path.subresource == "status" => Some(subresource::status as _),

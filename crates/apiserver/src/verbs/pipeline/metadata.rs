@@ -8,25 +8,20 @@ use homeostat_store::Entry;
 use serde_json::Value;
 
 use crate::request::Verb;
-use crate::verbs::Call;
+use crate::verbs::AuthorizedRequest;
 use crate::verbs::update::OTHER_NAMESPACE;
 
-/// Random letters appended to `generateName`.
+/// The number of random letters appended to `generateName`.
 const SUFFIX_LETTERS: usize = 5;
-/// Longest base of a generated name: with the suffix it still fits into a DNS label.
+/// The maximum length of the base of a generated name: with the suffix it still fits into a DNS label.
 const GENERATE_NAME_BYTES_MAX: usize = 63 - SUFFIX_LETTERS;
 
-/// Refuses an object that cannot be created here: one for another namespace, one that was stored before, one whose
-/// kind is being deleted.
-pub(super) fn check_new(call: &Call, object: &Value) -> Result<(), Status> {
+/// Refuses an object that cannot be created here: one for a different namespace, or one whose kind is being deleted.
+pub(super) fn check_new(call: &AuthorizedRequest, object: &Value) -> Result<(), Status> {
     let resource = &call.resource;
     let (asked, given) = (&*call.path.namespace, meta::namespace(object));
     if resource.namespaced && !given.is_empty() && given != asked {
         return Err(Status::bad_request(OTHER_NAMESPACE));
-    }
-    let revision = meta::text(object, "resourceVersion");
-    if call.verb == Verb::Create && !revision.is_empty() && revision != "0" {
-        return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
     }
     if resource.custom().is_some_and(|custom| custom.is_terminating) {
         let why = "create not allowed while custom resource definition is terminating";
@@ -35,13 +30,20 @@ pub(super) fn check_new(call: &Call, object: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Returns whether the object has no name and asks for a generated one.
+/// Returns whether a new object claims to have been stored before. As in Kubernetes, this is refused at the very end,
+/// after validation, and a dry run does not get that far.
+pub(super) fn has_revision(call: &AuthorizedRequest, object: &Value) -> bool {
+    let revision = meta::text(object, "resourceVersion");
+    call.verb == Verb::Create && !revision.is_empty() && revision != "0"
+}
+
+/// Returns whether the object has no name and requests a generated one.
 pub(super) fn wants_name(object: &Value) -> bool {
     meta::name(object).is_empty() && !meta::text(object, "generateName").is_empty()
 }
 
-/// Gives the object a name made of its `generateName` and some random letters.
-pub(super) fn generate_name(call: &Call, object: &mut Value) {
+/// Gives the object a name that consists of its `generateName` and random letters.
+pub(super) fn generate_name(call: &AuthorizedRequest, object: &mut Value) {
     let mut base = meta::text(object, "generateName").to_owned();
     if base.len() > GENERATE_NAME_BYTES_MAX {
         let end = (0..=GENERATE_NAME_BYTES_MAX).rev().find(|at| base.is_char_boundary(*at)).unwrap_or(0);
@@ -52,7 +54,7 @@ pub(super) fn generate_name(call: &Call, object: &mut Value) {
 }
 
 /// Keeps the stored values of fields that only the server sets.
-pub(super) fn preserve(call: &Call, new: &mut Value, old: &Value) {
+pub(super) fn preserve(call: &AuthorizedRequest, new: &mut Value, old: &Value) {
     for name in ["creationTimestamp", "generation"] {
         meta::set(new, name, old["metadata"].get(name).cloned());
     }
@@ -70,9 +72,9 @@ pub(super) fn preserve(call: &Call, new: &mut Value, old: &Value) {
     }
 }
 
-/// Refuses a change that the client intended for another object or another state of it.
+/// Refuses a change that the client intended for a different object or a different state of it.
 pub(super) fn check_preconditions(
-    call: &Call,
+    call: &AuthorizedRequest,
     new: &Value,
     old: &Value,
     entry: &Entry,
@@ -85,7 +87,8 @@ pub(super) fn check_preconditions(
     }
     let asked = meta::text(new, "resourceVersion");
     if asked.is_empty() || asked == "0" {
-        // A patch changes the stored object, version and all, so one without a version took it out.
+        // A patch changes the stored object including its version, so a result without a version means that the patch
+        // removed it.
         if call.strategy().allows_unconditional_update || is_applied {
             return Ok(());
         }
@@ -104,8 +107,8 @@ pub(super) fn check_preconditions(
     }
 }
 
-/// Returns the words of Kubernetes' storage for an object with another uid, including its key.
-pub(in crate::verbs) fn wrong_uid(call: &Call, asked: &str, actual: &str) -> String {
+/// Returns the message of Kubernetes' storage for an object with a different uid, including its key.
+pub(in crate::verbs) fn wrong_uid(call: &AuthorizedRequest, asked: &str, actual: &str) -> String {
     let resource = match call.resource.declaration() {
         Some(kind) => kind.registry_name.unwrap_or(kind.plural).to_owned(),
         None => format!("{}/{}", call.resource.group, call.resource.plural),

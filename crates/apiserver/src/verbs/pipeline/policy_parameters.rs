@@ -1,13 +1,13 @@
-//! Checks that the writer of an admission policy, or of its binding, may read the parameters that it names: the policy reads them for
-//! everybody, and its messages can quote them.
+//! Checks that the writer of an admission policy, or of its binding, may read the parameters that it names: the
+//! policy reads them on behalf of every user, and its messages can quote them.
 
 use homeostat_api::status::Status;
-use homeostat_api::storage::Storage;
+use homeostat_api::storage_identity::ResourceIdentity;
 use serde_json::Value;
 
 use crate::auth::{MASTERS, RequestAttributes};
 use crate::stored::encode;
-use crate::verbs::Call;
+use crate::verbs::AuthorizedRequest;
 
 const GROUP: &str = "admissionregistration.k8s.io";
 /// The policies and their bindings.
@@ -15,12 +15,12 @@ const POLICIES: [(&str, &str); 2] = [
     ("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
     ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
 ];
-/// Stands for all groups, resources, namespaces or names.
+/// Matches all groups, resources, namespaces or names.
 const ALL: &str = "*";
 
 /// Checks a write of any object; refuses only policies and bindings.
-pub(super) fn check(call: &Call, new: &Value, old: Option<&Value>) -> Result<(), Status> {
-    let Storage::BuiltIn(GROUP, resource) = call.resource.storage() else { return Ok(()) };
+pub(super) fn check(call: &AuthorizedRequest, new: &Value, old: Option<&Value>) -> Result<(), Status> {
+    let ResourceIdentity::BuiltIn(GROUP, resource) = call.resource.storage() else { return Ok(()) };
     if call.who.is_in(MASTERS) {
         return Ok(());
     }
@@ -39,8 +39,8 @@ pub(super) fn check(call: &Call, new: &Value, old: Option<&Value>) -> Result<(),
                 .backend
                 .store
                 .snapshot()
-                .get(&Storage::BuiltIn(GROUP, policies).key("", policy))
-                .map(|entry| encode::decode(entry));
+                .get(&ResourceIdentity::BuiltIn(GROUP, policies).key("", policy))
+                .map(|entry| encode::parse_entry(entry));
             let kind = policy.map(|policy| policy["spec"]["paramKind"].clone()).unwrap_or_default();
             let part = |field: &str| reference[field].as_str().filter(|text| !text.is_empty()).unwrap_or(ALL);
             return check_get(
@@ -54,8 +54,13 @@ pub(super) fn check(call: &Call, new: &Value, old: Option<&Value>) -> Result<(),
     Ok(())
 }
 
-/// Checks that the writer may get these objects; of all kinds, if the kind is not known.
-fn check_get(call: &Call, kind: &Value, (namespace, name): (&str, &str), what: &str) -> Result<(), Status> {
+/// Checks that the writer may get these objects, or objects of all kinds if the kind is unknown.
+fn check_get(
+    call: &AuthorizedRequest,
+    kind: &Value,
+    (namespace, name): (&str, &str),
+    what: &str,
+) -> Result<(), Status> {
     let text = |field: &str| kind[field].as_str().unwrap_or_default();
     let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
     let table = call.backend.registry.table();

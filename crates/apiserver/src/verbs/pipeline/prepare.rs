@@ -1,8 +1,9 @@
-//! Sets the fields that the server itself decides: those of the kind, the generation, addresses and ports.
+//! Sets the fields that the server itself determines: those of the kind, the generation, addresses and ports.
 //!
-//! Also checks the permissions needed beyond that on the object: to grant with a role, and to read the parameters of a policy.
+//! Also checks the permissions required beyond those on the object itself: to grant permissions with a role, and to
+//! read the parameters of a policy.
 
-use homeostat_api::kinds::core::service::cluster_ip_allocator::AllocationMode;
+use homeostat_api::kinds::core::service::service_allocator::AllocationMode;
 use homeostat_api::object::meta;
 use homeostat_api::resource::prepare::{PrepareContext, prepare_for_create, prepare_for_update};
 use homeostat_api::schema;
@@ -12,11 +13,15 @@ use serde_json::Value;
 use super::policy_parameters;
 use crate::auth::RoleWrite;
 use crate::normalize_object::defaults_too_large;
-use crate::verbs::Call;
+use crate::verbs::AuthorizedRequest;
 use crate::verbs::options::WriteOptions;
 
-/// Prepares an object, new or changed, and refuses content that the writer has no permission for.
-pub(super) fn prepare(call: &Call, object: &mut Value, old: Option<&Value>) -> Result<(), Status> {
+/// Prepares a new or changed object, and refuses content that the writer has no permission for.
+pub(super) fn prepare(
+    call: &AuthorizedRequest,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
     match old {
         None => prepare_new(call, object)?,
         Some(old) => prepare_change(call, object, old),
@@ -30,19 +35,19 @@ pub(super) fn prepare(call: &Call, object: &mut Value, old: Option<&Value>) -> R
     policy_parameters::check(call, object, old)
 }
 
-fn prepare_new(call: &Call, object: &mut Value) -> Result<(), Status> {
+fn prepare_new(call: &AuthorizedRequest, object: &mut Value) -> Result<(), Status> {
     let (resource, backend) = (&call.resource, &call.backend);
     let uid = meta::uid(object).to_owned();
     let with = PrepareContext { clock: &backend.clock, uid: &uid, identity: &call.who };
     prepare_for_create(resource, object, &with)?;
     if let Some(schema) = resource.custom().and_then(|custom| custom.schema.as_ref()) {
-        // The status was removed; its defaults are added again.
+        // The status was removed; add its defaults again.
         schema::default(schema, object).map_err(defaults_too_large)?;
     }
     Ok(())
 }
 
-fn prepare_change(call: &Call, new: &mut Value, old: &Value) {
+fn prepare_change(call: &AuthorizedRequest, new: &mut Value, old: &Value) {
     if call.path.subresource.is_empty() {
         prepare_for_update(&call.resource, new, old);
     }
@@ -51,8 +56,8 @@ fn prepare_change(call: &Call, new: &mut Value, old: &Value) {
     }
 }
 
-/// Returns whether this endpoint changes what a generation counts.
-fn changes_content(call: &Call) -> bool {
+/// Returns whether this endpoint changes fields that the generation tracks.
+fn changes_content(call: &AuthorizedRequest) -> bool {
     match (&*call.path.subresource, call.resource.declaration()) {
         ("", _) => true,
         (name, Some(kind)) => kind.subresource(name).is_some_and(|part| part.changes_content),
@@ -62,7 +67,7 @@ fn changes_content(call: &Call) -> bool {
 
 /// Gives a valid object the addresses and ports that it still needs, if its kind has any.
 pub(super) fn allocate(
-    call: &Call,
+    call: &AuthorizedRequest,
     options: &WriteOptions,
     object: &mut Value,
     old: Option<&Value>,
@@ -77,7 +82,7 @@ pub(super) fn allocate(
 }
 
 /// Adds the fields that built-in kinds always write.
-pub(super) fn add_always_written(call: &Call, object: &mut Value) {
+pub(super) fn add_always_written(call: &AuthorizedRequest, object: &mut Value) {
     if !call.resource.is_custom()
         && let Some(schema) = call.resource.schema()
     {

@@ -12,16 +12,16 @@ use homeostat_api::schema;
 use homeostat_api::status::Status;
 use serde_json::Value;
 
-use crate::verbs::Call;
+use crate::verbs::AuthorizedRequest;
 use crate::verbs::options::WriteOptions;
 
-/// Refuses an invalid object, new or changed, and lists all errors.
-pub(super) fn validate(call: &Call, object: &Value, old: Option<&Value>) -> Result<(), Status> {
+/// Refuses an invalid object, new or changed, listing all errors.
+pub(super) fn validate(call: &AuthorizedRequest, object: &Value, old: Option<&Value>) -> Result<(), Status> {
     let errors = errors_of(call, object, old);
     if errors.is_empty() { Ok(()) } else { Err(call.invalid(object, old, &errors)) }
 }
 
-fn errors_of(call: &Call, new: &Value, old: Option<&Value>) -> field::Errors {
+fn errors_of(call: &AuthorizedRequest, new: &Value, old: Option<&Value>) -> field::Errors {
     let (resource, subresource) = (&call.resource, &*call.path.subresource);
     let path = field::FieldPath::Root.field("metadata");
     let rules = call.metadata_rules();
@@ -60,9 +60,9 @@ pub(super) fn check_depth(object: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Returns warnings for the writer of an object that is stored all the same.
+/// Returns warnings for the writer of an object that is stored anyway.
 pub(super) fn warnings(
-    call: &Call,
+    call: &AuthorizedRequest,
     options: &WriteOptions,
     object: &Value,
     old: Option<&Value>,
@@ -75,14 +75,16 @@ pub(super) fn warnings(
     }
     // A dry run stores nothing that others could rely on.
     if !options.is_dry_run {
-        let write = ObjectWrite { subresource: &call.path.subresource, new: object, old };
+        let has_audit_log = call.has_audit_log;
+        let write = ObjectWrite { subresource: &call.path.subresource, new: object, old, has_audit_log };
         warnings.extend(kind.warn_unenforced.into_iter().flat_map(|warn| warn(kind, &write)));
     }
     warnings
 }
 
-impl Call {
-    /// Returns the refusal of an object with invalid fields. Events of both groups are validated as the core group's.
+impl AuthorizedRequest {
+    /// Returns the refusal of an object with invalid fields. Events of both groups are validated as those of the core
+    /// group.
     pub(super) fn invalid(&self, object: &Value, old: Option<&Value>, errors: &field::Errors) -> Status {
         let name = if old.is_some() { &*self.path.name } else { meta::name(object) };
         Status::invalid(self.resource.storage().group(), &self.resource.kind, name, errors)

@@ -1,6 +1,6 @@
 //! LimitRanger: Pods and claims keep within the limits of their namespace.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{PODS, message, pod, start_without, warnings};
 
@@ -42,6 +42,29 @@ async fn too_many_limits_for_too_many_containers_are_refused() {
     assert_eq!(made["spec"]["containers"][2]["resources"]["limits"].as_object().unwrap().len(), 300);
     let refused = message(plane.post(PODS, pod("many", &containers(200))).await, 403);
     assert!(refused.contains("too many limits for so many containers"), "{refused}");
+}
+
+/// What is stored is not parsed if it is too much: a Pod of a few bytes would cost as much as all LimitRanges together.
+#[tokio::test]
+async fn too_large_limit_ranges_are_refused_for_pods_and_claims() {
+    let plane = start_without(&["ServiceAccount"]).await;
+    let defaults: Value = (0..3_000).map(|at| (format!("example.com/resource-{at}"), json!("1"))).collect();
+    for at in 0..2 {
+        let limit = json!({"type": "Container", "default": defaults});
+        let limits = json!({"metadata": {"name": format!("l{at}")}, "spec": {"limits": [limit]}});
+        plane.post(LIMITS, limits).await.expect(201);
+    }
+    let refused = message(plane.post(PODS, pod("p", &json!({}))).await, 403);
+    assert!(refused.contains("the LimitRanges of the namespace are too large"), "{refused}");
+    assert!(refused.ends_with("and at most 256 KiB are checked"), "{refused}");
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}}}});
+    let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
+    let refused = message(plane.post(claims, claim).await, 403);
+    assert!(refused.contains("the LimitRanges of the namespace are too large"), "{refused}");
+    plane.delete(&format!("{LIMITS}/l0")).await.expect(200);
+    plane.delete(&format!("{LIMITS}/l1")).await.expect(200);
+    plane.post(PODS, pod("p", &json!({}))).await.expect(201);
 }
 
 #[tokio::test]

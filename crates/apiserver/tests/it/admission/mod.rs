@@ -1,17 +1,21 @@
 //! Admission from outside: real requests, one file for each plugin.
 
+mod authorizer;
 mod certificates;
 mod classes;
+mod guide;
+mod hostile_webhooks;
 mod limit_ranger;
 mod namespace_lifecycle;
 mod pod_security;
 mod policies;
+mod policy_types;
 mod priority;
 mod resource_quota;
 mod runtime_class;
 mod service_account;
-mod slow_webhooks;
-mod webhook_server;
+pub(crate) mod slow_webhooks;
+pub(crate) mod webhook_server;
 mod webhooks;
 
 use std::sync::Arc;
@@ -21,15 +25,15 @@ use homeostat_apiserver::admission::AdmissionConfig;
 use homeostat_store::Memory;
 use serde_json::{Value, json};
 
-use crate::plane::{Answer, Plane};
+use crate::test_server::{Answer, TestServer};
 
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// Starts a server with all plugins of Kubernetes, except those that are disabled.
-pub(crate) async fn start_without(disabled: &[&str]) -> Plane {
+pub(crate) async fn start_without(disabled: &[&str]) -> TestServer {
     let disabled = disabled.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
     let plugins = AdmissionConfig::new(&[], &disabled).unwrap();
-    Plane::start_with(ApiServer::builder(Arc::new(Memory::new())).admission(plugins)).await
+    TestServer::start_with(ApiServer::builder(Arc::new(Memory::new())).admission(plugins)).await
 }
 
 /// Returns a Pod with one container, and what is given in its spec.

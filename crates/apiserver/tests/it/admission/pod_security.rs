@@ -8,9 +8,9 @@ use homeostat_store::Memory;
 use serde_json::{Value, json};
 
 use super::{message, pod, start_without, warnings};
-use crate::plane::{MERGE, Plane};
+use crate::test_server::{MERGE, TestServer};
 
-async fn label(plane: &Plane, labels: &Value) -> crate::plane::Answer {
+async fn label(plane: &TestServer, labels: &Value) -> crate::test_server::Answer {
     let labels = json!({"metadata": {"labels": labels}});
     plane.patch("/api/v1/namespaces/default", MERGE, labels).await
 }
@@ -73,7 +73,7 @@ async fn the_configuration_has_defaults_and_exemptions() {
         configuration:\n    apiVersion: pod-security.admission.config.k8s.io/v1\n    kind: PodSecurityConfiguration\n    \
         defaults: {enforce: baseline}\n    exemptions: {namespaces: [kube-system]}\n";
     let plugins = AdmissionConfig::without_service_accounts().configured(text).unwrap();
-    let plane = Plane::start_with(ApiServer::builder(Arc::new(Memory::new())).admission(plugins)).await;
+    let plane = TestServer::start_with(ApiServer::builder(Arc::new(Memory::new())).admission(plugins)).await;
     plane.post(super::PODS, privileged("a")).await.expect(403);
     plane.post("/api/v1/namespaces/kube-system/pods", privileged("a")).await.expect(201);
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{PODS, message, pod, start_without, warnings};
-use crate::plane::Plane;
+use crate::test_server::TestServer;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -13,7 +13,7 @@ fn config_map(name: &str, value: &str) -> Value {
 }
 
 /// Starts a server with a policy of this sort for ConfigMaps and Pods, bound everywhere.
-async fn start(sort: &str, spec: &Value, binding: &Value) -> Plane {
+async fn start(sort: &str, spec: &Value, binding: &Value) -> TestServer {
     let plane = start_without(&["ServiceAccount"]).await;
     let rules = json!([{"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"],
         "resources": ["configmaps", "pods"]}]);
@@ -33,7 +33,7 @@ async fn start(sort: &str, spec: &Value, binding: &Value) -> Plane {
     plane
 }
 
-async fn validating(spec: &Value, actions: &[&str]) -> Plane {
+async fn validating(spec: &Value, actions: &[&str]) -> TestServer {
     start("validatingadmission", spec, &json!({"validationActions": actions})).await
 }
 
@@ -161,7 +161,7 @@ async fn a_mutating_policy_patches() {
     );
 }
 
-/// A policy reads its parameters for everybody, and its messages quote them.
+/// A policy reads its parameters on behalf of every user, and its messages quote them.
 #[tokio::test]
 async fn whoever_names_parameters_must_be_allowed_to_read_them() {
     let plane = start_without(&["ServiceAccount"]).await;
@@ -186,7 +186,8 @@ async fn whoever_names_parameters_must_be_allowed_to_read_them() {
         let mut spec = json!({"paramKind": {"apiVersion": "v1", "kind": "Secret"}, "failurePolicy": "Fail",
             "matchConstraints": {"resourceRules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]}});
         if sort == "validatingadmission" {
-            spec["validations"] = json!([{"expression": "false", "messageExpression": "params.data.p"}]);
+            spec["validations"] =
+                json!([{"expression": "false", "messageExpression": "string(params.data.p)"}]);
         } else {
             spec["reinvocationPolicy"] = json!("Never");
             spec["mutations"] = json!([{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{data: params.data}"}}]);
@@ -212,4 +213,80 @@ async fn whoever_names_parameters_must_be_allowed_to_read_them() {
         let moved = json!({"spec": {"paramRef": {"name": "other"}}});
         assert!(message(jane.patch(&path, merge, moved).await, 403).contains("paramRef"));
     }
+}
+
+#[tokio::test]
+async fn expressions_are_checked_when_they_are_written() {
+    let plane = start_without(&[]).await;
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    let rules =
+        json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]);
+    let policy = |validation: Value| {
+        json!({"metadata": {"name": "p"}, "spec": {"matchConstraints": {"resourceRules": rules},
+            "validations": [validation]}})
+    };
+    let check = async |validation: Value, expected: &str| {
+        let refused = plane.post(&format!("{group}/validatingadmissionpolicies"), policy(validation)).await;
+        assert_eq!(
+            message(refused, 422),
+            format!("ValidatingAdmissionPolicy.admissionregistration.k8s.io \"p\" is invalid: {expected}")
+        );
+    };
+    let undeclared = "spec.validations[0].expression: Invalid value: \"params.x == 1\": compilation failed: ERROR: <input>:1:1: undeclared \
+        reference to 'params' (in container '')\n | params.x == 1\n | ^";
+    check(json!({"expression": "params.x == 1"}), undeclared).await;
+    check(
+        json!({"expression": "1"}),
+        "spec.validations[0].expression: Invalid value: \"1\": must evaluate to bool but got int",
+    )
+    .await;
+    check(
+        json!({"expression": " "}),
+        "spec.validations[0].expression: Required value: expression is not specified",
+    )
+    .await;
+    let number = json!({"expression": "true", "messageExpression": "1"});
+    check(
+        number,
+        "spec.validations[0].messageExpression: Invalid value: \"1\": must evaluate to string but got int",
+    )
+    .await;
+    let webhook = json!({"metadata": {"name": "w"}, "webhooks": [{"name": "a.b.c", "sideEffects": "None",
+        "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1/"},
+        "matchConditions": [{"name": "m", "expression": "nothing"}]}]});
+    let refused = plane.post(&format!("{group}/validatingwebhookconfigurations"), webhook).await;
+    let told = message(refused, 422);
+    assert!(told.contains("webhooks[0].matchConditions[0].expression: Invalid value: \"nothing\": compilation failed: ERROR: "), "{told}");
+}
+
+/// Sixty mutations that use a costly variable, each of which changes the object: together they have one budget.
+#[tokio::test]
+async fn mutations_share_one_budget() {
+    let plane = start_without(&[]).await;
+    let numbers = (0..300).map(|at| at.to_string()).collect::<Vec<_>>().join(",");
+    let costly = format!("[{numbers}].all(a, [{numbers}].all(b, a + b >= 0))");
+    let mutations = |count: usize| {
+        let text = |at: usize| {
+            format!("Object{{metadata: Object.metadata{{labels: {{'l{at}': variables.n ? 'yes' : 'no'}}}}}}")
+        };
+        let mutation = |at: usize| json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": text(at)}});
+        (0..count).map(mutation).collect::<Vec<_>>()
+    };
+    let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]);
+    let policy = json!({"metadata": {"name": "p"}, "spec": {"failurePolicy": "Fail", "reinvocationPolicy": "Never",
+        "matchConstraints": {"resourceRules": rules}, "variables": [{"name": "n", "expression": costly}],
+        "mutations": mutations(1)}});
+    plane.post(&format!("{GROUP}/mutatingadmissionpolicies"), policy).await.expect(201);
+    let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p"}});
+    plane.post(&format!("{GROUP}/mutatingadmissionpolicybindings"), binding).await.expect(201);
+    let first = plane.post(CONFIG_MAPS, config_map("a", "b")).await.expect(201);
+    assert_eq!(first["metadata"]["labels"], json!({"l0": "yes"}));
+    let patch = json!({"spec": {"mutations": mutations(60)}});
+    plane
+        .patch(&format!("{GROUP}/mutatingadmissionpolicies/p"), crate::test_server::MERGE, patch)
+        .await
+        .expect(200);
+    let refused = message(plane.post(CONFIG_MAPS, config_map("c", "d")).await, 403);
+    let intro = "configmaps \"c\" is forbidden: policy 'p' with binding 'b' denied request: ";
+    assert!(refused.starts_with(intro), "{refused}");
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{PODS, message, pod, start_without};
-use crate::plane::MERGE;
+use crate::test_server::MERGE;
 
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 

@@ -1,4 +1,4 @@
-//! A slow webhook takes nobody's slot: requests that wait for it make room for others.
+//! A slow webhook occupies no slot: requests that wait for it make room for others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use homeostat_apiserver::ApiServer;
 use homeostat_apiserver::limits::USER_WRITES_MAX;
 use homeostat_apiserver::serve::{Config, CredentialStorage, Server};
+use homeostat_apiserver::server::Builder;
 use homeostat_core::{Clock, Entropy};
 use homeostat_store::{Memory, SharedStore};
 use http::Request;
@@ -22,6 +23,14 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// Starts a server over TLS, and returns a client of the administrator.
 async fn start() -> (Client, DropGuard, tempfile::TempDir) {
+    let (config, stop, folder) = start_served(|builder| builder).await;
+    (Client::try_from(config).unwrap(), stop, folder)
+}
+
+/// Starts a server over TLS that is built in this way, and returns the configuration of the administrator's client.
+pub(crate) async fn start_served(
+    extend: impl FnOnce(Builder) -> Builder,
+) -> (kube::Config, DropGuard, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = folder.path().join("kubeconfig");
     let config = Config {
@@ -35,17 +44,17 @@ async fn start() -> (Client, DropGuard, tempfile::TempDir) {
     let store: SharedStore = Arc::new(Memory::new());
     let authenticator = Arc::new(server.authenticator(Arc::clone(&store)).unwrap());
     let builder = ApiServer::builder(store).authenticator(Arc::clone(&authenticator));
-    let (api, background) = builder.build().await.unwrap();
+    let (api, background) = extend(builder).build().await.unwrap();
     let stop = CancellationToken::new();
     tokio::spawn(background.run(stop.clone()));
     tokio::spawn(server.run(api, authenticator, stop.clone()));
     let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
     let config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    (Client::try_from(config).unwrap(), stop.drop_guard(), folder)
+    (config, stop.drop_guard(), folder)
 }
 
-async fn post(client: &Client, path: &str, body: &Value) -> Result<Value, kube::Error> {
+pub(crate) async fn post(client: &Client, path: &str, body: &Value) -> Result<Value, kube::Error> {
     let request = Request::post(path).header("content-type", "application/json");
     client.request(request.body(body.to_string().into_bytes()).unwrap()).await
 }

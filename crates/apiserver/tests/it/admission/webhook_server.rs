@@ -25,6 +25,10 @@ use tokio_util::task::AbortOnDropHandle;
 pub(crate) enum Behaviour {
     /// Answers with this response, with the uid of the question.
     Respond(Value),
+    /// Answers with this document.
+    Document(Value),
+    /// Answers with these bytes, which it claims to be compressed.
+    Compressed(Vec<u8>),
     /// Answers with this code and text.
     Text(u16, &'static str),
     /// Redirects to itself.
@@ -124,6 +128,11 @@ async fn answer(
             response["uid"] = question["request"]["uid"].clone();
             let review = json!({"apiVersion": question["apiVersion"], "kind": "AdmissionReview", "response": response});
             whole(200, review.to_string())
+        }
+        Behaviour::Document(document) => whole(200, document.to_string()),
+        Behaviour::Compressed(bytes) => {
+            let body = Full::new(Bytes::from(bytes)).boxed();
+            Response::builder().header("content-encoding", "gzip").body(body).unwrap()
         }
         Behaviour::Text(code, text) => whole(code, text.to_owned()),
         Behaviour::Redirect => {

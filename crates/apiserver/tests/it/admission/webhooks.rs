@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::webhook_server::{Behaviour, WebhookServer};
 use super::{message, start_without, warnings};
-use crate::plane::{MERGE, Plane};
+use crate::test_server::{MERGE, TestServer};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
@@ -26,7 +26,7 @@ fn config_map(name: &str) -> Value {
     json!({"metadata": {"name": name, "labels": {"name": name}}, "data": {"a": "b"}})
 }
 
-async fn start(path: &str, server: &WebhookServer, more: &Value) -> Plane {
+async fn start(path: &str, server: &WebhookServer, more: &Value) -> TestServer {
     let plane = start_without(&[]).await;
     let created = plane.post(path, server.configuration("hook", more)).await;
     assert_eq!(warnings(&created), Vec::<String>::new(), "webhooks are called now");
@@ -150,7 +150,7 @@ async fn answers_with_very_many_parts_are_refused() {
         _ => patch(&json!([{"op": "add", "path": "/odd", "value": many()}])),
     })
     .await;
-    let plane = start(MUTATING, &server, &json!({})).await;
+    let plane = start(MUTATING, &server, &json!({"timeoutSeconds": 30})).await;
     for name in ["answer", "patch"] {
         let refused = message(plane.post(CONFIG_MAPS, config_map(name)).await, 500);
         assert!(refused.contains("it has too many parts"), "{name}: {refused}");

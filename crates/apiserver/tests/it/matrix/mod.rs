@@ -34,7 +34,7 @@ const SEED_VARIABLE: &str = "HOMEOSTAT_MATRIX_SEED";
 /// Verbs of resources. OPTIONS has none.
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
-/// The server, and what the specification knows of it.
+/// The server, and what the specification knows about it.
 struct Matrix {
     store: SharedStore,
     server: ApiServer,
@@ -84,7 +84,7 @@ impl Matrix {
         }
     }
 
-    /// Writes changes past the API: who may write them is not the question here.
+    /// Writes changes without the API: this test does not check who may write them.
     async fn change(&mut self, changes: Vec<Change>) {
         let mut steps = BTreeMap::new();
         for (resource, namespace, name, object) in changes {

@@ -74,7 +74,24 @@ pub(super) fn judge(objects: &Objects, user: &User, request: &Request) -> Verdic
         Ok(user) => user,
         Err(verdict) => return verdict,
     };
-    if may(objects, &user, &action) { Verdict::Allowed } else { Verdict::Refused(refusal(&user, &action)) }
+    if !may(objects, &user, &action) {
+        return Verdict::Refused(refusal(&user, &action));
+    }
+    match opened_connection(request, action) {
+        Some(opened) if !may(objects, &user, &opened) => Verdict::Refused(refusal(&user, &opened)),
+        _ => Verdict::Allowed,
+    }
+}
+
+/// Returns the additional requirement of a GET that opens a connection to a container: since 1.36, the right to create
+/// it.
+fn opened_connection(request: &Request, action: Action) -> Option<Action> {
+    let is_in_namespace = !action.namespace.is_empty(); // without one, no such path is served
+    let is_pod =
+        is_in_namespace && action.group.is_empty() && action.resource == "pods" && action.verb == "get";
+    let is_connection = matches!(action.subresource.as_str(), "exec" | "attach" | "portforward");
+    (is_pod && is_connection && request.method == "GET")
+        .then(|| Action { verb: "create".to_owned(), ..action })
 }
 
 // Attributes of a request: https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::demo::demo_run::DemoRun;
 
-/// How long it waits: long enough to see it.
+/// How long the command waits: long enough to be seen.
 const DELAY: Duration = Duration::from_secs(3);
 
 pub(super) async fn request_objects(run: &mut DemoRun<'_>) {

@@ -17,7 +17,7 @@ const NAME: &str = "orders";
 const WHO: &str = "Database/orders";
 const POD: &str = "orders-0";
 
-/// A database that answers.
+/// A database that responds.
 pub(super) struct ReadyDatabase {
     psql: Option<PathBuf>,
     login: DatabaseLogin,
@@ -72,7 +72,7 @@ async fn stateful_set_uid(run: &DemoRun<'_>) -> Option<String> {
     run.environment.api::<StatefulSet>().get_opt(NAME).await.ok()??.metadata.uid
 }
 
-/// Returns the Pod once it is ready with another process than the old one.
+/// Returns the Pod once it is ready with a different process from the old one.
 async fn ready_pod(run: &mut DemoRun<'_>, old: Option<i32>) -> Option<Value> {
     let pods = run.environment.api::<Pod>();
     run.wait_until("Pod/orders-0", "PostgreSQL is running", || async {
@@ -91,7 +91,7 @@ async fn open_database(run: &mut DemoRun<'_>) -> Option<ReadyDatabase> {
     })
 }
 
-/// Queries until it answers: a database that was just killed may take a moment longer than its probe.
+/// Queries until the database responds: one that was just killed may take a moment longer than its probe.
 async fn query(run: &mut DemoRun<'_>, open: &ReadyDatabase, sql: &str, words: &str) {
     let Some(program) = &open.psql else {
         run.timeline.line(LineKind::Seen, WHO, "psql is not installed, so it is not queried");

@@ -1,4 +1,4 @@
-//! Shows shapes in a cloud that anybody can reach.
+//! Shows shapes in a cloud that anyone can reach.
 
 use homeostat_example_shapes::Shape;
 use serde_json::json;

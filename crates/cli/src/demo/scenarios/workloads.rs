@@ -1,4 +1,4 @@
-//! Shows a Deployment whose Pods are processes of this machine.
+//! Shows a Deployment whose Pods are processes on this machine.
 
 use homeostat::kube::api::{DeleteParams, ListParams};
 use homeostat::prelude::*;

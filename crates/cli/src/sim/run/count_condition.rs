@@ -1,15 +1,14 @@
-//! Conditions of a scenario: how many objects of a resource there may be. Small on purpose: whatever needs more than
-//! counting belongs into an operator's own tests.
+//! Conditions of a scenario: how many objects of a resource there may be. Small on purpose: anything that needs more
+//! than counting belongs in an operator's own tests.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use homeostat_core::Key;
+use homeostat_core::canonical_state::resource_of_key;
 use homeostat_core::selector::LabelSelector;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use super::cluster_state::resource_of;
 
 /// A condition on the number of objects.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,7 +35,7 @@ pub(super) struct CountCondition {
 }
 
 impl CountCondition {
-    /// Refuses a condition without a number, or whose selector cannot be parsed.
+    /// Rejects a condition that has no number, or whose selector cannot be parsed.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.exactly.is_none() && self.at_most.is_none() && self.at_least.is_none() {
             let count = &self.count;
@@ -56,10 +55,10 @@ impl CountCondition {
 
     /// Returns whether an object of this resource can change the count.
     pub(super) fn concerns(&self, key: &Key) -> bool {
-        resource_of(key) == self.count
+        resource_of_key(key) == self.count
     }
 
-    /// Returns the number of objects found if it violates the condition.
+    /// Returns the number of matching objects if it violates the condition.
     pub(super) fn violation<'a>(&self, objects: impl Iterator<Item = (&'a Key, &'a Value)>) -> Option<usize> {
         let selector = self.selector.as_deref().unwrap_or_default();
         let selector = LabelSelector::parse(selector).unwrap_or_else(|_| LabelSelector::everything());

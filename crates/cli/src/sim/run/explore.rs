@@ -1,7 +1,7 @@
 //! Chooses the runs: two without faults, then every single fault at every point, then random combinations, until the
-//! budget is used up or a failure is found. Several runs go on concurrently, each with its own server and operator.
+//! budget is used up or a failure is found. Runs are concurrent, each with its own server and operator.
 //!
-//! **Invariant:** if several runs fail, the one scheduled first is reported, whichever finishes first.
+//! **Invariant:** if several runs fail, the one scheduled first is reported, even if another one finishes first.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use futures::stream::FuturesUnordered;
 use homeostat_core::Entropy;
 use tokio::time::Instant;
 
-use super::fault::{Deviation, FaultKind};
+use super::fault::{FaultAtAddress, FaultKind};
 use super::fault_points::{random_faults, single_faults};
 use super::one_run::{self, RunPlan};
 use super::oracle;
@@ -20,10 +20,10 @@ use super::run_record::{ReferenceRuns, RunRecord};
 use super::scenario::Scenario;
 use super::violation::Violation;
 
-/// How often a failure is tried again; one that never recurs is only mentioned.
+/// How often a failure is retried; one that never recurs is only mentioned.
 const CONFIRMATIONS: usize = 2;
 
-/// The factor by which undisturbed runs wait longer for rest than the scenario says, at first and in case of doubt.
+/// The factors by which undisturbed runs wait longer for rest than the scenario says: first, and in case of doubt.
 const SETTLE_FACTORS: [u32; 2] = [1, 3];
 
 /// An exploration and its limits.
@@ -35,15 +35,25 @@ pub(super) struct Exploration {
     pub(super) time_max: Duration,
     pub(super) jobs: usize,
     pub(super) sorts: Vec<FaultKind>,
-    /// A folder for files of runs.
+    /// A folder for the files of runs.
     pub(super) folder: PathBuf,
 }
 
 /// A run that broke a rule.
 pub(super) struct Failure {
-    pub(super) faults: Vec<Deviation>,
+    pub(super) faults: Vec<FaultAtAddress>,
     pub(super) violation: Violation,
     pub(super) record: RunRecord,
+}
+
+/// The result of replaying a saved failure.
+pub(super) enum Replayed {
+    /// It fails, though perhaps in a different way.
+    Failed(Box<Failure>),
+    /// All faults happened, and nothing failed.
+    Passed,
+    /// There was no run in which all faults happened; contains those that did not happen in the last one.
+    Unreached(Vec<FaultAtAddress>),
 }
 
 /// What an exploration found.
@@ -83,23 +93,32 @@ impl Exploration {
     /// Repeats a run with these faults, after the undisturbed ones, until it fails or has succeeded several times.
     pub(super) async fn replay(
         &self,
-        faults: &[Deviation],
+        faults: &[FaultAtAddress],
         progress: &ProgressLine,
-    ) -> Result<Option<Failure>, String> {
+    ) -> Result<Replayed, String> {
         let reference = match self.reference(progress).await? {
-            Err(failure) => return Ok(Some(*failure)),
+            Err(failure) => return Ok(Replayed::Failed(failure)),
             Ok(reference) => reference,
         };
         if faults.is_empty() {
-            return Ok(None);
+            return Ok(Replayed::Passed);
         }
+        let mut outcome = Replayed::Unreached(faults.to_vec());
         for _ in 0..=CONFIRMATIONS {
             progress.tell("the same faults again");
-            if let (Some(failure), _) = self.failure_of(&reference, faults.to_vec()).await? {
-                return Ok(Some(failure));
+            let (failure, done) = self.failure_of(&reference, faults.to_vec()).await?;
+            if let Some(failure) = failure {
+                return Ok(Replayed::Failed(Box::new(failure)));
+            }
+            let unreached: Vec<FaultAtAddress> =
+                faults.iter().filter(|fault| !done.contains(fault)).cloned().collect();
+            if unreached.is_empty() {
+                outcome = Replayed::Passed;
+            } else if matches!(outcome, Replayed::Unreached(_)) {
+                outcome = Replayed::Unreached(unreached);
             }
         }
-        Ok(None)
+        Ok(outcome)
     }
 
     /// Makes two undisturbed runs. The inner error is a failure without any fault. If it may come from judging too
@@ -142,7 +161,7 @@ impl Exploration {
         }
     }
 
-    fn plan<'a>(&'a self, faults: &'a [Deviation], reference: Option<&'a ReferenceRuns>) -> RunPlan<'a> {
+    fn plan<'a>(&'a self, faults: &'a [FaultAtAddress], reference: Option<&'a ReferenceRuns>) -> RunPlan<'a> {
         RunPlan {
             command: &self.command,
             scenario: &self.scenario,
@@ -167,7 +186,7 @@ impl Exploration {
             return Ok(());
         }
         let entropy = Entropy::seeded(self.seed);
-        // In an order that does not depend on which of two concurrent requests came first.
+        // Sorted, so that the order does not depend on which of two concurrent requests came first.
         let sorted = {
             let mut sorted = singles.clone();
             sorted.sort();
@@ -193,7 +212,7 @@ impl Exploration {
     async fn next_failure(
         &self,
         reference: &ReferenceRuns,
-        schedules: &mut impl Iterator<Item = Vec<Deviation>>,
+        schedules: &mut impl Iterator<Item = Vec<FaultAtAddress>>,
         begun: Instant,
         findings: &mut Findings,
         progress: &ProgressLine,
@@ -211,8 +230,8 @@ impl Exploration {
             let Some((number, outcome)) = running.next().await else {
                 return Ok(first.map(|(_, failure)| failure));
             };
-            let (failure, is_reached) = outcome?;
-            findings.unreached += usize::from(!is_reached);
+            let (failure, done) = outcome?;
+            findings.unreached += usize::from(done.is_empty());
             if let Some(failure) = failure
                 && first.as_ref().is_none_or(|(earlier, _)| number < *earlier)
             {
@@ -221,21 +240,21 @@ impl Exploration {
         }
     }
 
-    /// Runs these faults and returns the failure, and whether any of them happened.
+    /// Runs these faults and returns the failure, and which of them happened.
     async fn failure_of(
         &self,
         reference: &ReferenceRuns,
-        faults: Vec<Deviation>,
-    ) -> Result<(Option<Failure>, bool), String> {
+        faults: Vec<FaultAtAddress>,
+    ) -> Result<(Option<Failure>, Vec<FaultAtAddress>), String> {
         let record = self.run(self.plan(&faults, Some(reference))).await?;
-        let is_reached = !record.done.is_empty();
+        let done = record.done.clone();
         let violation = oracle::judge(reference, &record).into_iter().next();
         // Faults that did not happen are not part of the story.
         let failure = violation.map(|violation| Failure { faults: record.done.clone(), violation, record });
-        Ok((failure, is_reached))
+        Ok((failure, done))
     }
 
-    /// Tries a failure again. The inner error describes a failure that did not recur.
+    /// Retries a failure. The inner error describes a failure that did not recur.
     async fn confirm(
         &self,
         reference: &ReferenceRuns,
@@ -266,13 +285,13 @@ impl Exploration {
         Ok(best)
     }
 
-    /// Makes one run in a folder of its own.
+    /// Makes one run in its own folder.
     async fn run(&self, plan: RunPlan<'_>) -> Result<RunRecord, String> {
         let folder = self.folder.join(Entropy::system().suffix(10));
         std::fs::create_dir_all(&folder)
             .map_err(|error| format!("cannot create the folder {}: {error}", folder.display()))?;
         let record = one_run::run(plan, &folder).await;
-        // The folder above is removed in the end in any case.
+        // The parent folder is removed at the end in any case.
         let _ = std::fs::remove_dir_all(&folder);
         record
     }

@@ -3,15 +3,18 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::cluster_state::{change_in_words, repeatable_name};
+use homeostat_core::canonical_state::change_in_words;
+use homeostat_core::recorded_run::{RecordedChange, RecordedLine, RecordedRun};
+
+use super::canonical_state::repeatable_name;
 use super::explore::Failure;
-use super::run_record::RunRecord;
+use super::run_record::{Change, RunRecord};
 use super::scenario::{Scenario, Step};
 use super::wire_log::{Actor, TimelineLine};
 
-/// The number of timeline lines; further lines are omitted where nothing went wrong.
+/// The maximum number of timeline lines; further lines are omitted where nothing went wrong.
 const LINES_MAX: usize = 50;
-/// The number of lines of the operator's output.
+/// The maximum number of lines of the operator's output.
 const OUTPUT_LINES_MAX: usize = 12;
 
 /// Returns the report of a failing run.
@@ -20,7 +23,7 @@ pub(super) fn tell(scenario: &Scenario, failure: &Failure) -> String {
     let mut text = format!("FAILED: {}\n{}\n", violation.oracle, violation.text);
     text.push_str("\nwhat you do:\n");
     for (at, step) in scenario.steps.iter().map(Step::shown).enumerate() {
-        // Writing into text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "  {}. {step}", at + 1);
     }
     if faults.is_empty() {
@@ -42,6 +45,32 @@ pub(super) fn tell(scenario: &Scenario, failure: &Failure) -> String {
     text
 }
 
+/// Returns the run as it is saved.
+pub(super) fn recorded_run(record: &RunRecord) -> RecordedRun {
+    let mut run = RecordedRun::default();
+    run.set_lines(record.lines.iter().map(|line| RecordedLine {
+        at: RecordedRun::milliseconds(line.at),
+        actor: line.actor.to_string(),
+        text: line.text.clone(),
+        is_fault: line.is_fault,
+        is_decisive: line.is_fault,
+    }));
+    run.set_changes(record.changes.iter().map(|change| recorded_change(record, change)));
+    run
+}
+
+fn recorded_change(record: &RunRecord, change: &Change) -> RecordedChange {
+    let (before, object) = change.objects();
+    RecordedChange {
+        at: RecordedRun::milliseconds(change.at),
+        actor: record.actor_of(change).to_string(),
+        revision: change.event.revision.get(),
+        key: change.event.key.clone(),
+        before,
+        object,
+    }
+}
+
 /// Returns the timeline of the run, including changes that no request of the operator caused.
 fn lines_of(record: &RunRecord) -> Vec<TimelineLine> {
     let mut lines = record.lines.clone();
@@ -54,7 +83,7 @@ fn lines_of(record: &RunRecord) -> Vec<TimelineLine> {
             (None, _) => format!("    {name} is created"),
             (Some(_), None) => format!("    {name} is gone"),
             (Some(old), Some(new)) => {
-                let words = change_in_words(old, new);
+                let words = change_in_words(old.clone(), new.clone());
                 if words.is_empty() {
                     continue;
                 }
@@ -67,7 +96,7 @@ fn lines_of(record: &RunRecord) -> Vec<TimelineLine> {
     lines
 }
 
-/// Returns the beginning of a long text.
+/// Truncates a long string.
 fn short(text: &str) -> String {
     /// The width of a wide terminal.
     const CHARS_MAX: usize = 160;
@@ -87,7 +116,7 @@ fn timeline(lines: &[TimelineLine]) -> String {
     if first > 0 {
         let _ = writeln!(text, "  … {first} lines before");
     }
-    // Without any of the faults it would not have come to this; the last one made the difference.
+    // Without any one of the faults the run would not have failed; the last one made the difference.
     let decisive = lines.iter().rposition(|line| line.is_fault);
     for (at, line) in lines.iter().enumerate().skip(first).take(LINES_MAX) {
         let mark = if line.is_fault { "⚡" } else { "  " };

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use homeostat_core::recorded_run::RecordedRun;
 use serde::{Deserialize, Serialize};
 
-use super::fault::Deviation;
+use super::fault::FaultAtAddress;
 use super::scenario::Scenario;
 
 /// The version of the format.
@@ -24,14 +25,17 @@ pub(super) struct ExecTrace {
     /// The seed of the exploration that found it.
     pub(super) seed: u64,
     /// The faults.
-    pub(super) faults: Vec<Deviation>,
+    pub(super) faults: Vec<FaultAtAddress>,
     /// The violated rule.
     pub(super) oracle: String,
     /// The subject of the violation.
     pub(super) subject: String,
-    /// The whole story as it was told, for people.
+    /// The whole report as it was printed.
     #[serde(default)]
     pub(super) report: String,
+    /// What happened, for `homeostat sim show`.
+    #[serde(default, skip_serializing_if = "RecordedRun::is_empty")]
+    pub(super) run: RecordedRun,
 }
 
 impl ExecTrace {
@@ -46,6 +50,7 @@ impl ExecTrace {
             oracle: String::new(),
             subject: String::new(),
             report: String::new(),
+            run: RecordedRun::default(),
         }
     }
 
@@ -61,6 +66,19 @@ impl ExecTrace {
             return Err(format!("{} has format {format}, this program knows {FORMAT}", path.display()));
         }
         Ok(trace)
+    }
+
+    /// Rejects a path that cannot be written. Leaves an existing file unchanged, and does not leave a new one behind.
+    pub(super) fn probe(path: &Path) -> Result<(), String> {
+        let failed = |error: std::io::Error| {
+            format!(
+                "a failure could not be saved as {}: {error}; choose another path with --save",
+                path.display()
+            )
+        };
+        let is_new = !path.exists();
+        std::fs::OpenOptions::new().append(true).create(true).open(path).map_err(failed)?;
+        if is_new { std::fs::remove_file(path).map_err(failed) } else { Ok(()) }
     }
 
     /// Writes the trace.

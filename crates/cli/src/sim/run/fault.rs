@@ -1,9 +1,9 @@
-//! The faults, in the form of saved failures. `fault_points` knows where each can happen; `wire`, `watch_tap` and
-//! `one_run` inject them.
+//! The faults, in the form in which failures are saved. `fault_points` knows where each can happen; `wire`, `watch_tap`
+//! and `one_run` inject them.
 //!
-//! **Invariant:** no fault breaks what the Kubernetes API guarantees: a watch is in order and without gaps or it ends,
-//! only a request with a resourceVersion meets a conflict, and only a list that asks for any version is answered with
-//! an old one.
+//! **Invariant:** no fault breaks what the Kubernetes API guarantees: a watch is either in order and without gaps, or
+//! it ends; only a request with a resourceVersion gets a conflict; and only a list that accepts any version returns an
+//! old one.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,31 +17,31 @@ use serde::{Deserialize, Serialize};
 pub(super) enum Fault {
     /// `kill -9` before the request is processed, and a restart.
     KillBefore,
-    /// `kill -9` after the request is processed and before its answer arrives, and a restart.
+    /// `kill -9` after the request is processed and before its response arrives, and a restart.
     KillAfter,
-    /// The request is answered with this code and not processed.
+    /// The request is answered with this code but not processed.
     Refuse {
         /// The HTTP status: 429 or 500.
         code: u16,
     },
     /// The request is answered with 409, as if another client had written the object first.
     Conflict,
-    /// The request is answered with 504 and not processed.
+    /// The request is answered with 504 but not processed.
     TimeoutUndone,
-    /// The request is processed, and answered with 504.
+    /// The request is processed but answered with 504.
     TimeoutDone,
     /// The connection breaks before the request is processed.
     LoseRequest,
-    /// The request is processed, and the connection breaks before its answer has arrived.
+    /// The request is processed, but the connection breaks before its response arrives.
     LoseAnswer,
     /// From this request on, all requests are answered with 500 for a while.
     Outage {
         /// For how long.
         milliseconds: u64,
     },
-    /// The list shows the state before the last changes of the resource.
+    /// The list shows the state before the last changes to the resource.
     StaleList {
-        /// The number of changes that it lacks.
+        /// The number of missing changes.
         changes: usize,
     },
     /// The watch is silent for a while from this event on.
@@ -59,12 +59,12 @@ pub(super) enum Fault {
     Down,
 }
 
-/// The sorts of faults, for `--faults`.
+/// The kinds of faults, for `--faults`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum FaultKind {
     /// `kill -9` before and after writes
     Kill,
-    /// `kill -9` at rest, and being down while a step happens
+    /// `kill -9` at rest, and downtime during a step
     Restart,
     /// 429 and 500
     Refuse,
@@ -83,7 +83,7 @@ pub(super) enum FaultKind {
 }
 
 impl Fault {
-    /// Returns its sort.
+    /// Returns its kind.
     pub(super) fn sort(&self) -> FaultKind {
         match self {
             Self::KillBefore | Self::KillAfter => FaultKind::Kill,
@@ -140,7 +140,7 @@ impl fmt::Display for Fault {
 
 /// A fault and its address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Deviation {
+pub(super) struct FaultAtAddress {
     /// The request or event and its ordinal: `create configmaps default/home #1`.
     pub(super) at: String,
     /// The fault.
@@ -148,7 +148,7 @@ pub(super) struct Deviation {
     pub(super) fault: Fault,
 }
 
-impl fmt::Display for Deviation {
+impl fmt::Display for FaultAtAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at \"{}\": {}", self.at, self.fault)
     }

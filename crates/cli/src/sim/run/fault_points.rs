@@ -1,27 +1,27 @@
 //! Where each fault can happen: the points are the requests and watch events of the undisturbed run and the steps of
 //! the scenario.
 //!
-//! They are tried in this order. It alternates between all kinds of faults, the most fruitful first, so that even a
-//! small budget tries some of each.
+//! The order in which they are tried alternates between all kinds of faults, the most fruitful first, so that even a
+//! small budget covers some of each.
 
 use std::collections::BTreeSet;
 
-use homeostat_core::Entropy;
+use homeostat_core::{Entropy, RequestVerb};
 
-use super::fault::{Deviation, Fault, FaultKind};
-use super::request_address::CallVerb;
+use super::fault::{Fault, FaultAtAddress, FaultKind};
+use super::request_address::{address_of, is_about_objects, is_state_write};
 use super::run_record::RunRecord;
 use super::wire_log::CallRecord;
 
-/// How late a watch is: longer than most operators wait before they try again.
+/// How long a watch is delayed: longer than most operators wait before they retry.
 const DELAY_MILLISECONDS: u64 = 1500;
-/// How long an outage is: as long as hot loops are measured.
+/// How long an outage lasts: as long as the window in which hot loops are measured.
 const OUTAGE_MILLISECONDS: u64 = 2000;
 /// The maximum number of faults in a random combination.
 const TOGETHER_MAX: u64 = 3;
 
 /// Returns every single fault at every point, in the order in which they are tried.
-pub(super) fn single_faults(reference: &RunRecord, steps: usize, sorts: &[FaultKind]) -> Vec<Deviation> {
+pub(super) fn single_faults(reference: &RunRecord, steps: usize, sorts: &[FaultKind]) -> Vec<FaultAtAddress> {
     let mut classes = classes_of(reference, steps);
     for class in &mut classes {
         class.retain(|one| sorts.contains(&one.fault.sort()));
@@ -35,9 +35,9 @@ pub(super) fn single_faults(reference: &RunRecord, steps: usize, sorts: &[FaultK
 }
 
 /// Returns a random combination of faults.
-pub(super) fn random_faults(singles: &[Deviation], entropy: &Entropy) -> Vec<Deviation> {
+pub(super) fn random_faults(singles: &[FaultAtAddress], entropy: &Entropy) -> Vec<FaultAtAddress> {
     let count = 2 + entropy.below(TOGETHER_MAX - 1);
-    let mut chosen: Vec<Deviation> = Vec::new();
+    let mut chosen: Vec<FaultAtAddress> = Vec::new();
     for _ in 0..count {
         let at = usize::try_from(entropy.below(singles.len() as u64)).unwrap_or_default();
         let mut one = singles[at].clone();
@@ -53,7 +53,7 @@ pub(super) fn random_faults(singles: &[Deviation], entropy: &Entropy) -> Vec<Dev
     chosen
 }
 
-/// Returns the address of the next request of the same name.
+/// Returns the address of the next request with the same name.
 fn later_address(address: &str) -> String {
     match address.rsplit_once(" #").map(|(name, number)| (name, number.parse::<u32>())) {
         Some((name, Ok(number))) => format!("{name} #{}", number + 1),
@@ -61,10 +61,10 @@ fn later_address(address: &str) -> String {
     }
 }
 
-fn classes_of(reference: &RunRecord, steps: usize) -> Vec<Vec<Deviation>> {
+fn classes_of(reference: &RunRecord, steps: usize) -> Vec<Vec<FaultAtAddress>> {
     let writes: Vec<&CallRecord> =
-        reference.calls.iter().filter(|call| call.target.is_state_write()).collect();
-    let at_writes = |fault: Fault| -> Vec<Deviation> {
+        reference.calls.iter().filter(|call| is_state_write(&call.target)).collect();
+    let at_writes = |fault: Fault| -> Vec<FaultAtAddress> {
         writes.iter().map(|call| deviation(&call.address, fault.clone())).collect()
     };
     let with_version = writes.iter().filter(|call| call.traits.has_resource_version);
@@ -87,12 +87,13 @@ fn classes_of(reference: &RunRecord, steps: usize) -> Vec<Vec<Deviation>> {
     ]
 }
 
-fn deviation(at: &str, fault: Fault) -> Deviation {
-    Deviation { at: at.to_owned(), fault }
+fn deviation(at: &str, fault: Fault) -> FaultAtAddress {
+    FaultAtAddress { at: at.to_owned(), fault }
 }
 
-/// Deletions that are missed while down are the most common of these bugs, so the last steps come first.
-fn at_steps(steps: usize) -> Vec<Deviation> {
+/// Returns the faults at steps. Missing a deletion while down is the most common of these bugs, so the last steps come
+/// first.
+fn at_steps(steps: usize) -> Vec<FaultAtAddress> {
     let numbered = (1..=steps).map(|step| format!("step {step}"));
     let addresses: Vec<String> = numbered.chain(["cleanup".to_owned()]).collect();
     let down = addresses.iter().rev().map(|at| deviation(at, Fault::Down));
@@ -100,7 +101,7 @@ fn at_steps(steps: usize) -> Vec<Deviation> {
     down.chain(restart).collect()
 }
 
-fn at_events(reference: &RunRecord) -> Vec<Deviation> {
+fn at_events(reference: &RunRecord) -> Vec<FaultAtAddress> {
     let faults = |at: &String| {
         [
             deviation(at, Fault::ExpireWatch),
@@ -111,22 +112,22 @@ fn at_events(reference: &RunRecord) -> Vec<Deviation> {
     reference.events.iter().flat_map(faults).collect()
 }
 
-/// Only lists that accept any version can be stale.
-fn stale_lists(reference: &RunRecord) -> Vec<Deviation> {
+/// Returns the stale lists. Only lists that accept any version can be stale.
+fn stale_lists(reference: &RunRecord) -> Vec<FaultAtAddress> {
     let is_possible =
-        |call: &&CallRecord| call.target.verb == CallVerb::List && call.traits.takes_any_version;
+        |call: &&CallRecord| call.target.verb == RequestVerb::List && call.traits.takes_any_version;
     let lists = reference.calls.iter().filter(is_possible);
     lists
         .flat_map(|call| [1, 3].map(|changes| deviation(&call.address, Fault::StaleList { changes })))
         .collect()
 }
 
-/// The first request of each name: operators read the same way every time.
-fn at_reads(reference: &RunRecord) -> Vec<Deviation> {
+/// Returns the faults at the first request with each name, because operators read the same way every time.
+fn at_reads(reference: &RunRecord) -> Vec<FaultAtAddress> {
     let mut seen = BTreeSet::new();
     let reads = reference.calls.iter().filter(|call| !call.target.verb.is_write());
-    let first = reads.filter(|call| seen.insert(call.target.shown()));
-    let (objects, documents): (Vec<_>, Vec<_>) = first.partition(|call| call.target.is_resource());
+    let first = reads.filter(|call| seen.insert(address_of(&call.target)));
+    let (objects, documents): (Vec<_>, Vec<_>) = first.partition(|call| is_about_objects(&call.target));
     let faults = |call: &&CallRecord| {
         [Fault::Refuse { code: 500 }, Fault::LoseRequest, Fault::Refuse { code: 429 }]
             .map(|fault| deviation(&call.address, fault))
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_chooses_the_same_faults() {
-        let singles: Vec<Deviation> =
+        let singles: Vec<FaultAtAddress> =
             (1..9).map(|at| deviation(&format!("patch pods a/b #{at}"), Fault::KillAfter)).collect();
         let choose = |seed| {
             let entropy = Entropy::seeded(seed);

@@ -3,10 +3,10 @@
 //!
 //! Reading order: `scenario` and `count_condition` (the input), `one_run` (one run) with `sim_server`,
 //! `operator_process` and `scenario_user` (its participants), `wire`, `wire_log` and `watch_tap` (where faults are
-//! injected), `fault` and `fault_points` (the faults), `cluster_state` and `oracle` (the verdict), `explore` (which
+//! injected), `fault` and `fault_points` (the faults), `canonical_state` and `oracle` (the verdict), `explore` (which
 //! runs are made), `failure_report` and `failure_trace` (the output of a failure).
 
-mod cluster_state;
+mod canonical_state;
 mod count_condition;
 mod explore;
 mod failure_report;
@@ -36,10 +36,11 @@ use clap::ValueEnum as _;
 use homeostat_core::Entropy;
 use tokio_util::sync::CancellationToken;
 
-use super::refuse;
+use super::saved::SavedStory;
+use super::{refuse, report_misfit};
 use crate::temporary_folder::TemporaryFolder;
 use crate::up::stop_on_signal;
-use explore::{Exploration, Failure, Findings};
+use explore::{Exploration, Failure, Findings, Replayed};
 use failure_trace::ExecTrace;
 use fault::FaultKind;
 use progress::ProgressLine;
@@ -47,7 +48,7 @@ use scenario::Scenario;
 
 /// The exit code when a failure was found.
 const FAILURE_FOUND: u8 = 1;
-/// The exit code after ctrl-c, as shells count.
+/// The exit code after ctrl-c, as shells report it.
 const INTERRUPTED: u8 = 130;
 
 /// Break an operator in any language at every request that it makes, and see whether it recovers
@@ -57,7 +58,8 @@ const INTERRUPTED: u8 = 130;
 /// state.
 #[derive(clap::Args)]
 #[command(
-    after_help = "The exit code is 0 if no failure was found, 1 if one was, and 2 if nothing could be tried.\n\
+    after_help = "The exit code is 0 if no failure was found, 1 if one was, 2 if nothing could be tried, and 3 if a fault\n\
+    to be replayed did not happen.\n\
     docs/guide/other-languages.md explains the scenario file."
 )]
 pub(crate) struct Run {
@@ -98,17 +100,14 @@ pub(crate) struct Run {
     save: PathBuf,
 }
 
-/// Returns the story of a failure that was saved.
-pub(super) fn saved_story(file: &Path) -> Result<String, String> {
+/// Returns the story and the run of a saved failure.
+pub(super) fn saved_story(file: &Path) -> Result<SavedStory, String> {
     let saved = ExecTrace::load(file)?;
-    if saved.report.is_empty() {
-        return Err(format!("{} has no story: replay it", file.display()));
-    }
-    Ok(format!("operator: {}\n\n{}", saved.command, saved.report))
+    Ok(SavedStory { place: format!("operator: {}", saved.command), report: saved.report, run: saved.run })
 }
 
 impl Run {
-    /// Repeats a failure that was saved, and nothing else.
+    /// Creates a command that only repeats a saved failure.
     pub(super) fn replaying(file: PathBuf) -> Self {
         Self {
             exec: None,
@@ -186,6 +185,8 @@ impl Run {
         exploration: &Exploration,
         progress: &ProgressLine,
     ) -> Result<ExitCode, String> {
+        // An exploration takes minutes, so a path that cannot be written is rejected before it starts.
+        ExecTrace::probe(&self.save)?;
         let findings = exploration.explore(progress).await?;
         progress.end();
         let summary = summary_of(&findings);
@@ -207,11 +208,18 @@ async fn replay(
     saved: &ExecTrace,
     progress: &ProgressLine,
 ) -> Result<ExitCode, String> {
-    let failure = exploration.replay(&saved.faults, progress).await?;
+    let outcome = exploration.replay(&saved.faults, progress).await?;
     progress.end();
-    let Some(failure) = failure else {
-        println!("no failure: with the same faults, everything is as it should be");
-        return Ok(ExitCode::SUCCESS);
+    let failure = match outcome {
+        Replayed::Failed(failure) => failure,
+        Replayed::Passed => {
+            println!("no failure: with the same faults, everything is as it should be");
+            return Ok(ExitCode::SUCCESS);
+        }
+        Replayed::Unreached(faults) => {
+            let faults: Vec<String> = faults.iter().map(|fault| format!("\n  {fault}")).collect();
+            return Ok(report_misfit(&format!("these faults did not happen:{}", faults.concat())));
+        }
     };
     println!("{}", failure_report::tell(&exploration.scenario, &failure));
     let is_same = failure.violation.oracle == saved.oracle && failure.violation.subject == saved.subject;
@@ -228,6 +236,7 @@ fn trace_of(exploration: &Exploration, failure: &Failure) -> ExecTrace {
     failure.violation.oracle.clone_into(&mut trace.oracle);
     failure.violation.subject.clone_into(&mut trace.subject);
     trace.report = failure_report::tell(&exploration.scenario, failure);
+    trace.run = failure_report::recorded_run(&failure.record);
     trace
 }
 
@@ -238,7 +247,7 @@ fn summary_of(findings: &Findings) -> String {
     let mut text = format!(
         "{runs} runs with faults in {seconds:.1} s ({tried} of {singles} single faults, {combinations} combinations)"
     );
-    // Writing into text cannot fail.
+    // Writing to a string cannot fail.
     if *unreached > 0 {
         let _ = write!(text, "; {unreached} of them never made the request that should have failed");
     }

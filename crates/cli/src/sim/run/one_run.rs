@@ -1,7 +1,7 @@
 //! One run: a new server, the operator, the steps of the scenario, and the faults on the way.
 //!
 //! Time is real here, so rest is detected by waiting. An undisturbed run waits until nothing has been written for a
-//! while. A disturbed one knows what it waits for, the state of the undisturbed run, and continues as soon as that is
+//! while. A disturbed one knows the state it waits for, that of the undisturbed run, and continues as soon as it is
 //! reached; only a run that fails waits for the full time.
 
 use std::path::Path;
@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::Revision;
+use homeostat_core::canonical_state::{CanonicalState, StateDifference, is_state};
 use homeostat_store::Store as _;
 use tokio::time::Instant;
 
-use super::cluster_state::{CanonicalState, canonical_state, is_state, objects_after};
+use super::canonical_state::{canonical_state, objects_after};
 use super::count_condition::CountCondition;
-use super::fault::{Deviation, Fault};
+use super::fault::{Fault, FaultAtAddress};
 use super::operator_process::{OperatorProcess, OutputLog};
 use super::oracle::{self, AlwaysChecker};
 use super::run_record::{Change, ReferenceRuns, RestState, RunRecord};
@@ -22,22 +23,22 @@ use super::scenario::{Scenario, StepAction};
 use super::scenario_user::ScenarioUser;
 use super::sim_server::SimServer;
 use super::violation::Violation;
-use super::wire::Wire;
+use super::wire::WireLog;
 use super::wire_log::Actor;
 
 /// The pause between two checks of the run: short compared with anything an operator does.
 const LOOK_TIME: Duration = Duration::from_millis(10);
-/// How long nothing may be written until a disturbed operator in the right state counts as at rest.
+/// How long nothing must be written before a disturbed operator in the right state counts as at rest.
 const QUIET_TIME: Duration = Duration::from_millis(250);
 /// How long an operator may take from its start to its first requests; an interpreter on a busy machine takes seconds,
-/// and a new leader waits for the lease of the old one (15 s by custom).
+/// and a new leader waits for the lease of the old one (usually 15 s).
 const START_TIME: Duration = Duration::from_secs(40);
 /// The factor by which an undisturbed operator may take longer than a disturbed one to come to rest: this wait happens
 /// only twice.
 const REFERENCE_FACTOR: u32 = 3;
 /// How much longer than the patience a rest may take if the operator restarts repeatedly.
 const RESTARTS_TIME: Duration = Duration::from_secs(120);
-/// The pause before an operator that ended by itself is started again.
+/// The pause before an operator that exited on its own is restarted.
 const EXIT_PAUSE: Duration = Duration::from_millis(200);
 
 /// The plan of one run.
@@ -46,8 +47,8 @@ pub(super) struct RunPlan<'a> {
     pub(super) command: &'a str,
     pub(super) scenario: &'a Scenario,
     pub(super) seed: u64,
-    pub(super) faults: &'a [Deviation],
-    /// The factor by which the quiet time at rest is longer than the scenario says.
+    pub(super) faults: &'a [FaultAtAddress],
+    /// The factor by which the scenario's quiet time at rest is extended.
     pub(super) settle_factor: u32,
     /// The reference for a disturbed run; `None` for an undisturbed one.
     pub(super) reference: Option<&'a ReferenceRuns>,
@@ -69,7 +70,7 @@ impl From<Violation> for Interruption {
 
 /// Runs the plan, with files in `folder`. The error says what is wrong with the scenario or the command.
 pub(super) async fn run(plan: RunPlan<'_>, folder: &Path) -> Result<RunRecord, String> {
-    let wire = Arc::new(Wire::new(plan.faults));
+    let wire = Arc::new(WireLog::new(plan.faults));
     let server = SimServer::start(folder, plan.seed, Arc::clone(&wire)).await?;
     wire.set_born(server.born);
     let mut run = OneRun {
@@ -96,17 +97,17 @@ pub(super) async fn run(plan: RunPlan<'_>, folder: &Path) -> Result<RunRecord, S
 pub(super) struct OneRun<'a> {
     pub(super) plan: RunPlan<'a>,
     pub(super) server: SimServer,
-    pub(super) wire: Arc<Wire>,
+    pub(super) wire: Arc<WireLog>,
     user: ScenarioUser,
     process: Option<OperatorProcess>,
     output: OutputLog,
-    /// Changes up to here are in `changes`.
+    /// Changes up to this revision are in `changes`.
     noted: Revision,
     pub(super) changes: Vec<Change>,
     changed_at: Instant,
     started_at: Instant,
     up_at: Instant,
-    /// The operator has made its first requests since it was started.
+    /// Whether the operator has made its first requests since it was started.
     is_up: bool,
     always: AlwaysChecker,
     rests: Vec<RestState>,
@@ -320,12 +321,12 @@ impl OneRun<'_> {
         Ok(())
     }
 
-    fn differences(&self, rest: usize) -> Vec<super::cluster_state::Difference> {
+    fn differences(&self, rest: usize) -> Vec<StateDifference> {
         let Some(reference) = self.plan.reference else { return Vec::new() };
         reference.differences(rest, &self.state())
     }
 
-    /// Returns since when nothing was written, nothing new was requested and no watch was opened.
+    /// Returns when something was last written or newly requested, or a watch was last opened.
     fn quiet_since(&self, begun: Instant) -> Instant {
         let state = self.wire.state();
         let times = [state.write_ended_at, state.news_at, state.fault_ends_at];
@@ -400,7 +401,7 @@ impl OneRun<'_> {
 
 /// Returns an error together with the end of the command's output.
 fn with_output(why: &str, lines: &[String]) -> String {
-    /// Enough for the last error of most programs.
+    /// The number of lines: enough for the last error of most programs.
     const LINES: usize = 15;
     let last = &lines[lines.len().saturating_sub(LINES)..];
     if last.is_empty() { why.to_owned() } else { format!("{why}; it printed:\n  {}", last.join("\n  ")) }

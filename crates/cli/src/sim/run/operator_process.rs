@@ -1,4 +1,4 @@
-//! The operator's process: started with its kubeconfig, in a process group of its own, its output kept for the report.
+//! The operator's process: started with its kubeconfig, in its own process group, with its output kept for the report.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 
-/// The number of output lines that are kept: enough for a stack trace or two.
+/// The maximum number of output lines to keep: enough for a stack trace or two.
 const LINES_MAX: usize = 200;
 
 /// The operator's last output. Cheap to clone.

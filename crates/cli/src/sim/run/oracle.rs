@@ -1,19 +1,21 @@
 //! The rules that operators must not break. Some end a run as soon as they are broken, the others judge its record.
 //!
-//! If the rule is the same, the wording is that of the simulator for operators in Rust.
+//! Where a rule is the same as in the simulator for operators in Rust, so is its wording.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use homeostat_core::Key;
+use homeostat_core::canonical_state::{StateDifference, shown_key};
 use serde_json::Value;
 
-use super::cluster_state::{Difference, repeatable_name, shown_key};
+use super::canonical_state::repeatable_name;
 use super::count_condition::CountCondition;
+use super::request_address::{address_of, is_state_write};
 use super::run_record::{Change, ReferenceRuns, RunRecord};
 use super::scenario::Scenario;
 use super::violation::Violation;
-use super::wire::Wire;
+use super::wire::WireLog;
 use super::wire_log::Actor;
 
 pub(super) const CONVERGES: &str = "converges";
@@ -29,7 +31,7 @@ const HASTE_TIME: Duration = Duration::from_secs(2);
 /// An operator that was just started may request once what already exists: it does not remember its earlier requests.
 const VAIN_MAX: usize = 1;
 
-/// The differences that a violation shows.
+/// The maximum number of differences that a violation shows.
 const DIFFERENCES_MAX: usize = 6;
 
 const LOOP_HINT: &str = "something changes in every run: a time, a random name, or two writers that undo each other; write \
@@ -56,7 +58,7 @@ const MADE_HINT: &str = "a creation was repeated because its answer was lost, or
 /// Returns the violation of an operator that does not come to rest, or comes to rest in the wrong state.
 pub(super) fn not_at_rest(
     when: &str,
-    differences: &[Difference],
+    differences: &[StateDifference],
     changes: &[Change],
     patience: Duration,
 ) -> Violation {
@@ -81,14 +83,14 @@ pub(super) fn not_at_rest(
     Violation::new("same end", &*first.object, text).hint(hint)
 }
 
-/// Returns whether an undisturbed operator might not have violated the rule with more time.
+/// Returns whether an undisturbed operator might have met the rule with more time.
 pub(super) fn is_matter_of_time(violation: &Violation) -> bool {
     [REPEATS, QUIET, LEAK, EVENTUALLY].contains(&violation.oracle)
 }
 
 /// Returns the violation of two undisturbed runs that end differently.
-pub(super) fn not_repeated(difference: &Difference) -> Violation {
-    let Difference { object, text } = difference;
+pub(super) fn not_repeated(difference: &StateDifference) -> Violation {
+    let StateDifference { object, text, .. } = difference;
     let text = format!(
         "two runs without faults end differently, so nothing can be compared: {object} {text} (if the operator is slow, raise \
          `settle` in the scenario; if chance decides the field, add its path to `ignore`)"
@@ -111,17 +113,17 @@ pub(super) fn ended(status: &str) -> Violation {
         .hint(EXIT_HINT)
 }
 
-/// Refuses many equal requests in a short time.
-pub(super) fn judge_haste(wire: &Wire) -> Result<(), Violation> {
+/// Rejects many equal requests in a short time.
+pub(super) fn judge_haste(wire: &WireLog) -> Result<(), Violation> {
     let now = wire.elapsed();
     let state = wire.state();
     let recent = state.calls.iter().rev().take_while(|call| now.saturating_sub(call.at) < HASTE_TIME);
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for call in recent {
-        let count = counts.entry(call.target.shown()).or_default();
+        let count = counts.entry(address_of(&call.target)).or_default();
         *count += 1;
         if *count > HASTE_CALLS {
-            let name = call.target.shown();
+            let name = address_of(&call.target);
             let text = format!("\"{name}\" was asked more than {HASTE_CALLS} times within {HASTE_TIME:?}");
             return Err(Violation::new("no hot loop", name, text).hint(HASTE_HINT));
         }
@@ -129,8 +131,13 @@ pub(super) fn judge_haste(wire: &Wire) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Refuses writes at rest: changes, and repeated requests that change nothing.
-pub(super) fn judge_rest(wire: &Wire, calls: usize, changes: &[Change], when: &str) -> Result<(), Violation> {
+/// Rejects writes at rest: changes, and repeated requests that change nothing.
+pub(super) fn judge_rest(
+    wire: &WireLog,
+    calls: usize,
+    changes: &[Change],
+    when: &str,
+) -> Result<(), Violation> {
     if let Some(change) = changes.first() {
         let name = shown_key(&change.event.key);
         let count = changes.len();
@@ -139,8 +146,8 @@ pub(super) fn judge_rest(wire: &Wire, calls: usize, changes: &[Change], when: &s
     }
     let state = wire.state();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for call in state.calls[calls..].iter().filter(|call| call.target.is_state_write()) {
-        *counts.entry(call.target.shown()).or_default() += 1;
+    for call in state.calls[calls..].iter().filter(|call| is_state_write(&call.target)) {
+        *counts.entry(address_of(&call.target)).or_default() += 1;
     }
     match counts.into_iter().find(|(_, count)| *count > VAIN_MAX) {
         Some((name, count)) => {
@@ -151,7 +158,7 @@ pub(super) fn judge_rest(wire: &Wire, calls: usize, changes: &[Change], when: &s
     }
 }
 
-/// Refuses a final state in which an `eventually` condition of the scenario does not hold.
+/// Rejects a final state in which an `eventually` condition of the scenario does not hold.
 pub(super) fn judge_eventually(scenario: &Scenario, objects: &[(Key, Value)]) -> Result<(), Violation> {
     for condition in &scenario.eventually {
         if let Some(count) = condition.violation(objects.iter().map(|(key, object)| (key, object))) {
@@ -184,7 +191,7 @@ pub(super) struct AlwaysChecker {
 }
 
 impl AlwaysChecker {
-    /// Applies the changes of one commit, which happen at once, and refuses a state that violates a condition.
+    /// Applies the changes of one commit, which happen at the same time, and rejects a state that violates a condition.
     pub(super) fn observe(&mut self, scenario: &Scenario, commit: &[Change]) -> Result<(), Violation> {
         for change in commit {
             let key = &change.event.key;
@@ -205,9 +212,9 @@ impl AlwaysChecker {
     }
 }
 
-/// Finds objects that are left after everything was deleted.
+/// Finds objects that are left after everything has been deleted.
 fn leak(scenario: &Scenario, record: &RunRecord) -> Option<Violation> {
-    // One rest at the start, one for each step and one for the cleanup.
+    // There is one rest at the start, one for each step and one for the cleanup.
     let last = record.rests.get(scenario.steps.len() + 1)?;
     let start = &record.rests.first()?.state;
     let is_kept = |name: &str| scenario.keeps.iter().any(|pattern| matches_pattern(pattern, name));
@@ -221,7 +228,7 @@ fn leak(scenario: &Scenario, record: &RunRecord) -> Option<Violation> {
     Some(Violation::new(LEAK, name, text).hint(LEAK_HINT))
 }
 
-/// Returns whether a text has the form of a pattern, in which `*` stands for any text.
+/// Returns whether a string matches a pattern, in which `*` stands for any string.
 fn matches_pattern(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
@@ -233,8 +240,8 @@ fn matches_pattern(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// The numbers of objects that the operator created and deleted, and that others deleted, by name; generated names
-/// count together.
+/// The numbers of objects that the operator created and deleted, and that others deleted, by name; objects with
+/// generated names are counted together.
 #[derive(Default)]
 struct WriteCounts {
     made: BTreeMap<String, usize>,

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::fault::Deviation;
+use super::fault::FaultAtAddress;
 
-/// The pause between two lines where lines cannot be overwritten.
+/// The pause between two lines if lines cannot be overwritten.
 const PAUSE: Duration = Duration::from_secs(5);
 /// The width of a line on a terminal.
 const WIDTH: usize = 100;
@@ -44,8 +44,8 @@ impl ProgressLine {
         self.print(what);
     }
 
-    /// Prints which run begins; in a file, only now and then.
-    pub(super) fn tell_run(&self, number: usize, runs_max: usize, faults: &[Deviation]) {
+    /// Prints which run begins; if stderr is not a terminal, only now and then.
+    pub(super) fn tell_run(&self, number: usize, runs_max: usize, faults: &[FaultAtAddress]) {
         let told_at = self.told().at;
         if self.is_terminal || number == 1 || told_at.is_none_or(|told| told.elapsed() >= PAUSE) {
             let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
@@ -81,7 +81,7 @@ impl ProgressLine {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Clears the line, so that what follows begins at its start.
+    /// Clears the line, so that subsequent output begins at its start.
     pub(super) fn end(&self) {
         if self.is_terminal {
             let _ = write!(std::io::stderr(), "\r\x1b[K");

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_core::Key;
+use homeostat_core::canonical_state::{
+    CanonicalState, IgnoredPaths, StateDifference, differing_paths, resource_of_key,
+};
+use homeostat_core::{Key, RequestVerb};
 use homeostat_store::{Entry, Event};
 use serde_json::Value;
 
-use super::cluster_state::{
-    CanonicalState, Difference, IgnoredPaths, differences, differing_paths, resource_of, shown_resource,
-};
-use super::fault::Deviation;
-use super::request_address::CallVerb;
+use super::canonical_state::differences;
+use super::fault::FaultAtAddress;
 use super::scenario_user::UserWrite;
 use super::violation::Violation;
 use super::wire_log::{Actor, CallRecord, TimelineLine};
 
-/// One change of the store.
+/// One change to the store.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) at: Duration,
@@ -49,7 +49,7 @@ pub(super) struct RunRecord {
     /// One for the start, one for each step, one for the cleanup; fewer if the run ended early.
     pub(super) rests: Vec<RestState>,
     /// Faults that happened.
-    pub(super) done: Vec<Deviation>,
+    pub(super) done: Vec<FaultAtAddress>,
     /// Watches that were open at the first rest.
     pub(super) watches: usize,
     /// The operator's last output.
@@ -73,19 +73,19 @@ impl RunRecord {
     }
 }
 
-/// Returns whether a request of this verb can make such a change. The server may delete an object that the operator is
-/// about to update.
+/// Returns whether a request with this verb can make such a change. The server may delete an object that the operator
+/// is about to update.
 fn can_cause(call: &CallRecord, event: &Event) -> bool {
     let is_marked = |entry: &Entry| entry.bytes.windows(19).any(|part| part == b"\"deletionTimestamp\"");
     match (call.target.verb, &event.old, &event.new) {
-        (CallVerb::Get | CallVerb::List | CallVerb::Watch, ..) => false,
+        (RequestVerb::Get | RequestVerb::List | RequestVerb::Watch, ..) => false,
         // An eviction deletes, a binding updates.
-        (CallVerb::Create, ..) if !call.target.subresource.is_empty() => true,
-        (CallVerb::Create, old, _) => old.is_none(),
+        (RequestVerb::Create, ..) if !call.target.subresource.is_empty() => true,
+        (RequestVerb::Create, old, _) => old.is_none(),
         // Without its last finalizer, an object that is being deleted is gone.
-        (CallVerb::Update | CallVerb::Patch, Some(old), None) => is_marked(old),
-        (CallVerb::Update | CallVerb::Patch, ..) => true,
-        (CallVerb::Delete | CallVerb::DeleteCollection, old, _) => old.is_some(),
+        (RequestVerb::Update | RequestVerb::Patch, Some(old), None) => is_marked(old),
+        (RequestVerb::Update | RequestVerb::Patch, ..) => true,
+        (RequestVerb::Delete | RequestVerb::DeleteCollection, old, _) => old.is_some(),
     }
 }
 
@@ -98,7 +98,7 @@ fn is_about(call: &CallRecord, key: &Key) -> bool {
     };
     is_name
         && (target.namespace.is_empty() || key.namespace() == target.namespace)
-        && resource_of(key) == shown_resource(&target.group, &target.plural)
+        && resource_of_key(key) == target.resource()
 }
 
 /// The behaviour without faults, from two runs: differences between them are random.
@@ -117,7 +117,7 @@ impl ReferenceRuns {
     }
 
     /// Returns how a state differs from the one at this rest.
-    pub(super) fn differences(&self, rest: usize, state: &CanonicalState) -> Vec<Difference> {
+    pub(super) fn differences(&self, rest: usize, state: &CanonicalState) -> Vec<StateDifference> {
         let Some(expected) = self.record.rests.get(rest) else { return Vec::new() };
         differences(&expected.state, state, &self.ignored[rest], &self.ignored_everywhere)
     }
@@ -130,7 +130,7 @@ mod tests {
     use http::Method;
     use serde_json::json;
 
-    use super::super::request_address::CallTarget;
+    use super::super::request_address::request_target;
     use super::super::wire_log::CallTraits;
     use super::*;
 
@@ -151,7 +151,7 @@ mod tests {
         let call = CallRecord {
             at: Duration::ZERO,
             address: String::new(),
-            target: CallTarget::parse(method, &path, "", br#"{"metadata":{"name":"copy"}}"#),
+            target: request_target(method, &path, "", br#"{"metadata":{"name":"copy"}}"#),
             traits: CallTraits::default(),
             before: Revision::new(5),
             after: Some(Revision::new(7)),

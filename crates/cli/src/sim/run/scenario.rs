@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::count_condition::CountCondition;
 
-/// How long an operator may take to handle a step or a fault: longer than the first retries of most, and than the 15 s
-/// for which the lease of a killed leader usually lasts.
+/// How long an operator may take to handle a step or a fault: longer than most operators' first retries, and than the
+/// 15 s that the lease of a killed leader usually lasts.
 const PATIENCE_SECONDS: f64 = 20.0;
-/// How long nothing may be written until an undisturbed operator counts as at rest.
+/// How long nothing must be written before an undisturbed operator counts as at rest.
 const SETTLE_SECONDS: f64 = 2.0;
 /// How long an undisturbed operator is watched at rest.
 const REST_SECONDS: f64 = 3.0;
@@ -38,10 +38,11 @@ pub(super) struct Scenario {
     /// Paths of fields that may differ from run to run: `status.attempts`.
     #[serde(default)]
     pub(super) ignore: Vec<String>,
-    /// Objects that may stay after everything was deleted: `configmaps default/journal`; `*` stands for any text.
+    /// Objects that may stay after everything has been deleted: `configmaps default/journal`; `*` stands for any
+    /// string.
     #[serde(default)]
     pub(super) keeps: Vec<String>,
-    /// Whether the command may end by itself; it is started again, as Kubernetes would.
+    /// Whether the command may exit on its own; it is then restarted, as Kubernetes would.
     #[serde(default)]
     pub(super) may_exit: bool,
     #[serde(default = "default_patience")]
@@ -52,7 +53,7 @@ pub(super) struct Scenario {
     rest: f64,
 }
 
-/// One step of the user: one of the fields is set.
+/// One step of the user: exactly one of the fields is set.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Step {
@@ -91,7 +92,7 @@ fn default_rest() -> f64 {
 }
 
 impl Scenario {
-    /// Reads a scenario and the files it names, which are found beside it.
+    /// Reads a scenario and the files it names, which are next to it.
     pub(super) fn load(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("the scenario {} cannot be read: {error}", path.display()))?;
@@ -141,7 +142,7 @@ impl Scenario {
         Duration::from_secs_f64(self.patience)
     }
 
-    /// Returns how long nothing may be written until an undisturbed operator counts as at rest.
+    /// Returns how long nothing must be written before an undisturbed operator counts as at rest.
     pub(super) fn settle(&self) -> Duration {
         Duration::from_secs_f64(self.settle)
     }
@@ -153,7 +154,7 @@ impl Scenario {
 }
 
 impl Step {
-    /// Returns its action; the error says what is wrong with it.
+    /// Returns its action. The error says what is wrong with the step.
     pub(super) fn action(&self) -> Result<StepAction<'_>, String> {
         match self {
             Self { create: Some(object), apply: None, edit: None, delete: None, wait: None } => {
@@ -235,7 +236,7 @@ fn check_identity(object: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns an object as people write it: `Page default/home`.
+/// Returns the name of an object for messages: `Page default/home`.
 pub(super) fn shown_object(object: &Value) -> String {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let slash = if text("/metadata/namespace").is_empty() { "" } else { "/" };

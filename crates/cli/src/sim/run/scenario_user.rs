@@ -16,7 +16,7 @@ const FIELD_MANAGER: &str = "scenario";
 /// The namespace of objects that do not name one.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// A write of the user: it happened between these revisions.
+/// A write by the user, which happened between these revisions.
 #[derive(Clone, Debug)]
 pub(super) struct UserWrite {
     before: Revision,
@@ -33,7 +33,8 @@ impl UserWrite {
         Self { before, after, kind: kind.to_owned(), name: name.to_owned() }
     }
 
-    /// Returns whether this write can have made a change: others write at the same time, but hardly the same object.
+    /// Returns whether this write can have caused a change: others write at the same time, but hardly ever to the same
+    /// object.
     pub(super) fn is_cause_of(&self, event: &Event) -> bool {
         let entry = event.new.as_ref().or(event.old.as_ref());
         let is_kind = || {

@@ -1,5 +1,5 @@
-//! The API server of one run: in memory, with the workload controllers, over TLS on a free port. The operator has a
-//! user of its own, whose requests pass the wire where faults happen.
+//! The API server of one run: in memory, with the workload controllers, over TLS on a free port. The operator has its
+//! own user, whose requests pass through the wire where faults are injected.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::wire::{Wire, WireService};
+use super::wire::{WireLog, WireService};
 
-/// The operator's user. It may do everything: which permissions an operator needs is another question.
+/// The operator's user. It may do everything: which permissions an operator needs is a separate question.
 pub(super) const OPERATOR_USER: &str = "simulated-operator";
-/// Length of the operator's token, which is valid for one run, on loopback only.
+/// The length of the operator's token, which is valid for one run, on loopback only.
 const TOKEN_LETTERS: usize = 32;
-/// How long the parts of a server may take to end; the rest is dropped.
+/// How long the parts of a server may take to end; those still running are dropped.
 const STOP_TIME: Duration = Duration::from_secs(2);
 /// The namespace of the scenario's client.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -40,8 +40,8 @@ pub(super) struct SimServer {
 }
 
 impl SimServer {
-    /// Starts one, with files in `folder`.
-    pub(super) async fn start(folder: &Path, seed: u64, wire: Arc<Wire>) -> Result<Self, String> {
+    /// Starts a server, with files in `folder`.
+    pub(super) async fn start(folder: &Path, seed: u64, wire: Arc<WireLog>) -> Result<Self, String> {
         let clock = Clock::system();
         let store = Arc::new(Memory::with(clock, Limits::default()));
         let shared: SharedStore = Arc::clone(&store) as SharedStore;

@@ -1,4 +1,4 @@
-//! The verdict of an oracle: which rule was broken, by what, and how that is usually fixed.
+//! The verdict of an oracle: which rule was broken, by what, and how to fix it in most cases.
 
 /// A violated rule.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
-//! A watch of the operator, event by event: each event about an object is given its address, and the watch is late,
-//! ends or expires if a fault has that address.
+//! A watch by the operator, event by event: gives each event about an object its address, and delays, ends or expires
+//! the watch if a fault has that address.
 //!
-//! Only watches in JSON are parsed, which is how the server streams by default; others pass unchanged.
+//! Only watches in JSON, the server's default, are parsed; others pass unchanged.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use homeostat_apiserver::body::Body;
+use homeostat_core::RequestTarget;
 use http::{Response, header};
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
 
 use super::fault::Fault;
-use super::request_address::CallTarget;
-use super::wire::Wire;
+use super::wire::WireLog;
 
 const EXPIRED: &[u8] = br#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: simulated fault","reason":"Expired","code":410}}
 "#;
@@ -44,15 +44,15 @@ struct EventMetadata {
 /// A watch that is being followed.
 struct WatchTap {
     pieces: BoxStream<'static, Bytes>,
-    /// Data that has arrived and is not sent yet.
+    /// Data that has arrived but has not been sent yet.
     buffer: BytesMut,
-    target: CallTarget,
+    target: RequestTarget,
     open: OpenWatch,
     has_ended: bool,
 }
 
 /// Counts as an open watch until dropped.
-struct OpenWatch(Arc<Wire>);
+struct OpenWatch(Arc<WireLog>);
 
 impl Drop for OpenWatch {
     fn drop(&mut self) {
@@ -60,8 +60,8 @@ impl Drop for OpenWatch {
     }
 }
 
-/// Lets the events of a watch pass one by one.
-pub(super) fn follow(response: Response<Body>, target: CallTarget, wire: &Arc<Wire>) -> Response<Body> {
+/// Passes on the events of a watch one by one.
+pub(super) fn follow(response: Response<Body>, target: RequestTarget, wire: &Arc<WireLog>) -> Response<Body> {
     let media = response.headers().get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
     let is_json = media.is_some_and(|media| media.starts_with("application/json"));
     wire.count_watch(true);
@@ -82,7 +82,7 @@ pub(super) fn follow(response: Response<Body>, target: CallTarget, wire: &Arc<Wi
 }
 
 impl WatchTap {
-    /// Returns the next event as it is sent; `None` at the end.
+    /// Returns the next event to send; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         if self.has_ended {
             return None;
@@ -111,7 +111,7 @@ impl WatchTap {
         }
     }
 
-    /// Returns the object of an event as people read it; `None` for bookmarks and errors.
+    /// Returns the name of an event's object for messages; `None` for bookmarks and errors.
     fn object_of(&self, line: &[u8]) -> Option<String> {
         let event: WatchEvent = serde_json::from_slice(line).ok()?;
         if !matches!(&*event.event_type, "ADDED" | "MODIFIED" | "DELETED") {
@@ -120,7 +120,7 @@ impl WatchTap {
         let EventMetadata { namespace, name, generate_name } = event.object.metadata;
         let is_generated = !generate_name.is_empty() && name.starts_with(&generate_name);
         let name = if is_generated { format!("{generate_name}*") } else { name };
-        Some(CallTarget { namespace, name, ..self.target.clone() }.object())
+        Some(RequestTarget { namespace, name, ..self.target.clone() }.object())
     }
 }
 
@@ -131,7 +131,8 @@ mod tests {
     use http::Method;
     use tokio::time::Instant;
 
-    use super::super::fault::Deviation;
+    use super::super::fault::FaultAtAddress;
+    use super::super::request_address::request_target;
     use super::*;
 
     const FIRST: &str =
@@ -139,21 +140,22 @@ mod tests {
     const SECOND: &str =
         "{\"type\":\"DELETED\",\"object\":{\"metadata\":{\"namespace\":\"a\",\"name\":\"x\"}}}\n";
 
-    /// Sends two events in pieces that do not end where events do, with a fault at the second one.
+    /// Sends two events in pieces that do not end at event boundaries, with a fault at the second one.
     #[track_caller]
     fn check(fault: Option<Fault>, expected: &str, expected_delay: Duration) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.unwrap().block_on(async {
             let at = "event configmaps a/x #2".to_owned();
-            let faults: Vec<Deviation> = fault.map(|fault| Deviation { at, fault }).into_iter().collect();
-            let wire = Arc::new(Wire::new(&faults));
+            let faults: Vec<FaultAtAddress> =
+                fault.map(|fault| FaultAtAddress { at, fault }).into_iter().collect();
+            let wire = Arc::new(WireLog::new(&faults));
             let text = format!("{FIRST}{SECOND}");
             let (start, end) = text.split_at(FIRST.len() + 9);
             let pieces = [start, end].map(|piece| Bytes::from(piece.to_owned()));
             let mut response = Response::new(Body::stream(futures::stream::iter(pieces)));
             let media = header::HeaderValue::from_static("application/json");
             response.headers_mut().insert(header::CONTENT_TYPE, media);
-            let target = CallTarget::parse(&Method::GET, "/api/v1/configmaps", "watch=true", b"");
+            let target = request_target(&Method::GET, "/api/v1/configmaps", "watch=true", b"");
             let response = follow(response, target, &wire);
             assert_eq!(wire.state().open_watches, 1);
             let begun = Instant::now();

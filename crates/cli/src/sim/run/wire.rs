@@ -1,8 +1,8 @@
-//! The path of the operator's requests: each is given its address, recorded, and disturbed if a fault has that address.
-//! Requests of all others go straight to the API.
+//! The path of the operator's requests: gives each request its address, records it, and disturbs it if a fault has that
+//! address. Requests from all others go straight to the API.
 //!
-//! **Invariant:** an address consists of the verb, the object and an ordinal, never of time, so the same faults hit the
-//! same requests in every run in which the operator makes them.
+//! **Invariant:** an address consists of the verb, the object and an ordinal, never of time, so the same faults affect
+//! the same requests in every run in which the operator makes them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use homeostat_apiserver::ApiServer;
 use homeostat_apiserver::auth::Identity;
 use homeostat_apiserver::body::Body;
 use homeostat_apiserver::serve::{ConnectionLoss, Handler, RequestBody};
-use homeostat_core::Revision;
+use homeostat_core::canonical_state::resource_of_key;
+use homeostat_core::{RequestTarget, RequestVerb, Revision};
 use homeostat_store::{Memory, Store as _};
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, Uri, header};
@@ -20,12 +21,11 @@ use http_body_util::{BodyExt as _, Full};
 use serde_json::json;
 use tower::ServiceExt as _;
 
-use super::cluster_state::resource_of;
 use super::fault::Fault;
-use super::request_address::{CallTarget, CallVerb};
+use super::request_address::request_target;
 use super::sim_server::OPERATOR_USER;
 use super::watch_tap;
-pub(super) use super::wire_log::Wire;
+pub(super) use super::wire_log::WireLog;
 use super::wire_log::{CallTraits, StartedCall};
 
 /// The API with the wire in front of it.
@@ -33,7 +33,7 @@ use super::wire_log::{CallTraits, StartedCall};
 pub(super) struct WireService {
     api: ApiServer,
     store: Arc<Memory>,
-    wire: Arc<Wire>,
+    wire: Arc<WireLog>,
 }
 
 impl Handler for WireService {
@@ -44,12 +44,12 @@ impl Handler for WireService {
 }
 
 impl WireService {
-    /// Puts the wire in front of the API over this store.
-    pub(super) fn new(api: ApiServer, store: &Arc<Memory>, wire: Arc<Wire>) -> Self {
+    /// Puts the wire in front of the API on this store.
+    pub(super) fn new(api: ApiServer, store: &Arc<Memory>, wire: Arc<WireLog>) -> Self {
         Self { api, store: Arc::clone(store), wire }
     }
 
-    /// Answers a request of the operator.
+    /// Answers a request from the operator.
     async fn answer(self, request: Request<RequestBody>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let Ok(body) = body.collect().await else {
@@ -57,7 +57,7 @@ impl WireService {
         };
         let body = body.to_bytes();
         let query = parts.uri.query().unwrap_or_default();
-        let target = CallTarget::parse(&parts.method, parts.uri.path(), query, &body);
+        let target = request_target(&parts.method, parts.uri.path(), query, &body);
         let traits = CallTraits {
             has_resource_version: contains(&body, b"resourceVersion"),
             takes_any_version: query.split('&').any(|part| part == "resourceVersion=0"),
@@ -65,7 +65,7 @@ impl WireService {
         let call = self.wire.begin_call(&target, traits, self.store.snapshot().revision());
         let response = self.disturb(&call, &target, parts, body).await;
         self.wire.end_call(&call, response.status().as_u16(), self.store.snapshot().revision());
-        if target.verb == CallVerb::Watch && response.status().is_success() {
+        if target.verb == RequestVerb::Watch && response.status().is_success() {
             return watch_tap::follow(response, target, &self.wire);
         }
         response
@@ -75,7 +75,7 @@ impl WireService {
     async fn disturb(
         &self,
         call: &StartedCall,
-        target: &CallTarget,
+        target: &RequestTarget,
         parts: Parts,
         body: Bytes,
     ) -> Response<Body> {
@@ -119,9 +119,9 @@ impl WireService {
         response
     }
 
-    /// Lets a list ask for the state before the last changes of its resource.
-    fn outdate(&self, mut parts: Parts, target: &CallTarget, changes: usize) -> Parts {
-        let resource = super::cluster_state::shown_resource(&target.group, &target.plural);
+    /// Makes a list ask for the state before the last changes to its resource.
+    fn outdate(&self, mut parts: Parts, target: &RequestTarget, changes: usize) -> Parts {
+        let resource = target.resource();
         let Some(revision) = self.revision_before(&resource, changes) else { return parts };
         let query = parts.uri.query().unwrap_or_default();
         let others = query.split('&').filter(|part| !part.starts_with("resourceVersion"));
@@ -139,7 +139,7 @@ impl WireService {
 
     fn revision_before(&self, resource: &str, changes: usize) -> Option<Revision> {
         let all = self.store.changes_after(self.wire.born()).ok()?;
-        let mut of_resource = all.iter().rev().filter(|event| resource_of(&event.key) == resource);
+        let mut of_resource = all.iter().rev().filter(|event| resource_of_key(&event.key) == resource);
         let oldest = of_resource.nth(changes.checked_sub(1)?)?;
         Some(Revision::new(oldest.revision.get() - 1))
     }
@@ -160,11 +160,11 @@ fn too_many_requests() -> Response<Body> {
     response
 }
 
-fn conflict(target: &CallTarget) -> Response<Body> {
+fn conflict(target: &RequestTarget) -> Response<Body> {
     let text = format!(
         "Operation cannot be fulfilled on {} \"{}\": the object has been modified; please apply your changes to the latest \
          version and try again",
-        super::cluster_state::shown_resource(&target.group, &target.plural),
+        target.resource(),
         target.name
     );
     refusal(409, "Conflict", &text)
@@ -181,7 +181,7 @@ fn refusal(code: u16, reason: &str, message: &str) -> Response<Body> {
     response
 }
 
-/// Returns an answer that is never sent, because its connection breaks.
+/// Returns a response that is never sent, because its connection breaks.
 fn broken_connection() -> Response<Body> {
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = http::StatusCode::BAD_GATEWAY;
@@ -198,7 +198,7 @@ mod tests {
     #[tokio::test]
     async fn refusals_are_what_kube_apiserver_answers() {
         let path = "/apis/demo.dev/v1/namespaces/a/pages/home";
-        let target = CallTarget::parse(&Method::PUT, path, "", b"");
+        let target = request_target(&Method::PUT, path, "", b"");
         let rows = [
             (too_many_requests(), 429, "TooManyRequests"),
             (timed_out(), 504, "Timeout"),

@@ -1,40 +1,40 @@
 //! The log of the wire: the operator's requests with their addresses and outcomes, the watch events it was sent, and
-//! the timeline for people. It also knows the operator's process, which faults kill.
+//! the timeline for the report. It also knows the operator's process, because faults kill it.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use homeostat_core::Revision;
+use homeostat_core::{RequestTarget, Revision};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::time::Instant;
 
-use super::fault::{Deviation, Fault};
-use super::request_address::CallTarget;
+use super::fault::{Fault, FaultAtAddress};
+use super::request_address::{address_of, is_state_write};
 
 /// Which faults are possible for a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CallTraits {
-    /// It names the version it changes, so a conflict is possible.
+    /// Whether it names the version it changes, so that a conflict is possible.
     pub(super) has_resource_version: bool,
-    /// It accepts any version, so a stale one is possible.
+    /// Whether it accepts any version, so that a stale one is possible.
     pub(super) takes_any_version: bool,
 }
 
-/// A request of the operator.
+/// A request from the operator.
 #[derive(Clone, Debug)]
 pub(super) struct CallRecord {
     pub(super) at: Duration,
     pub(super) address: String,
-    pub(super) target: CallTarget,
+    pub(super) target: RequestTarget,
     pub(super) traits: CallTraits,
     /// The revisions of the store before and after; `None` while it is in progress.
     pub(super) before: Revision,
     pub(super) after: Option<Revision>,
 }
 
-/// A request that was begun.
+/// A request that has begun.
 pub(super) struct StartedCall {
     index: usize,
     pub(super) fault: Option<Fault>,
@@ -72,7 +72,7 @@ pub(super) struct TimelineLine {
 }
 
 /// The wire of one run.
-pub(super) struct Wire {
+pub(super) struct WireLog {
     begun: Instant,
     state: Mutex<WireState>,
 }
@@ -86,9 +86,9 @@ pub(super) struct WireState {
     pub(super) events: Vec<String>,
     pub(super) lines: Vec<TimelineLine>,
     /// Faults that happened.
-    pub(super) done: Vec<Deviation>,
+    pub(super) done: Vec<FaultAtAddress>,
     pub(super) open_watches: usize,
-    /// When a new request was made, or a watch was opened.
+    /// When a new request was last made or a watch was last opened.
     pub(super) news_at: Option<Instant>,
     pub(super) fault_ends_at: Option<Instant>,
     pub(super) write_ended_at: Option<Instant>,
@@ -97,13 +97,13 @@ pub(super) struct WireState {
     born: Revision,
     /// The operator's process group while it runs.
     group: Option<Pid>,
-    /// The operator was killed, or is to be as soon as its process group is known.
+    /// Whether the operator was killed, or will be as soon as its process group is known.
     pub(super) is_killed: bool,
 }
 
-impl Wire {
+impl WireLog {
     /// Creates a wire with these faults.
-    pub(super) fn new(faults: &[Deviation]) -> Self {
+    pub(super) fn new(faults: &[FaultAtAddress]) -> Self {
         let faults = faults.iter().map(|one| (one.at.clone(), one.fault.clone())).collect();
         Self { begun: Instant::now(), state: Mutex::new(WireState { faults, ..WireState::default() }) }
     }
@@ -137,13 +137,13 @@ impl Wire {
     /// Records that a request begins, and returns its fault.
     pub(super) fn begin_call(
         &self,
-        target: &CallTarget,
+        target: &RequestTarget,
         traits: CallTraits,
         before: Revision,
     ) -> StartedCall {
         let at = self.elapsed();
         let mut state = self.state();
-        let address = state.next_address(&target.shown());
+        let address = state.next_address(&address_of(target));
         let mut fault = state.take_fault(&address, at);
         if let Some(Fault::Outage { .. }) = &fault {
             state.outage_until = state.fault_ends_at;
@@ -166,13 +166,13 @@ impl Wire {
         let mut state = self.state();
         let Some(record) = state.calls.get_mut(call.index) else { return };
         record.after = Some(after);
-        if !record.target.is_state_write() {
+        if !is_state_write(&record.target) {
             return;
         }
         let text = if call.fault.is_some() {
-            record.target.shown()
+            address_of(&record.target)
         } else {
-            format!("{} → {code}", record.target.shown())
+            format!("{} → {code}", address_of(&record.target))
         };
         state.write_ended_at = Some(Instant::now());
         if call.fault.is_none() {
@@ -195,7 +195,7 @@ impl Wire {
         self.state().take_fault(address, at)
     }
 
-    /// Records that a watch is open, or no longer.
+    /// Records that a watch was opened or closed.
     pub(super) fn count_watch(&self, is_open: bool) {
         let mut state = self.state();
         if is_open {
@@ -206,13 +206,14 @@ impl Wire {
         }
     }
 
-    /// Records that the operator is about to be started. Its first requests may come before its process group is known.
+    /// Records that the operator is about to be started. Its first requests may arrive before its process group is
+    /// known.
     pub(super) fn operator_starting(&self) {
         let mut state = self.state();
         (state.group, state.is_killed, state.calls_since_start) = (None, false, 0);
     }
 
-    /// Records the process group of the operator that was started, and kills it if that was requested in the meantime.
+    /// Records the process group of the started operator, and kills it if that was requested in the meantime.
     pub(super) fn operator_started(&self, group: Option<Pid>) {
         let mut state = self.state();
         state.group = group;
@@ -244,7 +245,7 @@ impl WireState {
         }
     }
 
-    /// Returns the name with the number of times that it occurred.
+    /// Returns the name with the number of its occurrences so far.
     fn next_address(&mut self, name: &str) -> String {
         let count = self.counts.entry(name.to_owned()).or_default();
         *count += 1;
@@ -257,7 +258,7 @@ impl WireState {
         let ends_at = Instant::now() + fault.duration();
         self.fault_ends_at = Some(self.fault_ends_at.map_or(ends_at, |other| other.max(ends_at)));
         self.lines.push(TimelineLine { at, actor: Actor::Simulator, text, is_fault: true });
-        self.done.push(Deviation { at: address.to_owned(), fault: fault.clone() });
+        self.done.push(FaultAtAddress { at: address.to_owned(), fault: fault.clone() });
         Some(fault)
     }
 }
@@ -266,12 +267,13 @@ impl WireState {
 mod tests {
     use http::Method;
 
+    use super::super::request_address::request_target;
     use super::*;
 
     #[test]
     fn requests_that_come_before_the_process_is_known_count_and_can_kill_it() {
-        let wire = Wire::new(&[]);
-        let target = CallTarget::parse(&Method::GET, "/api/v1/pods", "", b"");
+        let wire = WireLog::new(&[]);
+        let target = request_target(&Method::GET, "/api/v1/pods", "", b"");
         wire.operator_starting();
         wire.begin_call(&target, CallTraits::default(), Revision::default());
         wire.kill_operator();

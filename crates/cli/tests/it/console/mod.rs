@@ -1,10 +1,12 @@
-//! The web console, as a browser and as a stranger see it: `homeostat up --console`.
+//! The web console of `homeostat up --console`, as seen by a browser and by unauthenticated clients.
 //!
-//! `pages` and `figures` drive a real Chromium with the scripts in `crates/console/web/test`; they are skipped where it is
-//! not installed, visibly, and fail in CI. `wire` needs no browser.
+//! `pages`, `faults`, `recording` and `figures` drive a real Chromium with the scripts in `crates/console/web/test`; if
+//! it is not installed, they are visibly skipped, and fail in CI. `wire` needs no browser.
 
+mod faults;
 mod figures;
 mod pages;
+mod recording;
 mod wire;
 
 use std::path::Path;
@@ -18,7 +20,7 @@ use crate::server::Server;
 /// A server with a console.
 struct ConsoleServer {
     server: Server,
-    /// With the token.
+    /// Its address, including the token.
     url: String,
 }
 
@@ -35,7 +37,7 @@ impl ConsoleServer {
     }
 }
 
-/// Returns a command that runs a script of the page's tests; none if a tool is missing, after saying so.
+/// Returns a command that runs a script of the page's tests; `None` if a tool is missing, after reporting that.
 fn browser_script(name: &str) -> Option<Command> {
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../console/web");
     let modules = Some(web.join("node_modules/axe-core")).filter(|folder| folder.is_dir());

@@ -1,5 +1,5 @@
-//! Every page in a real browser: what is wrong stands first, with its cause; keys suffice; axe finds nothing; nothing is
-//! asked of other machines; no value of a Secret is shown.
+//! Every page in a real browser: problems come first, with their cause; the keyboard suffices; axe finds nothing; there
+//! are no requests to other machines; no value of a Secret is shown.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::server::eventually;
 
 const SECRET: &str = "hunter2-plain";
 
-/// Objects that fail for different reasons, and what the first page must say of each.
+/// Objects that fail for different reasons, and what the first page must show for each.
 fn failing_objects() -> Vec<Value> {
     let deployment = |name: &str, container: Value| {
         let labels = json!({"app": name});
@@ -33,7 +33,7 @@ fn failing_objects() -> Vec<Value> {
     ]
 }
 
-/// What the first page must say.
+/// What the first page must show.
 const CAUSES: &[&str] = &[
     "of crash CrashLoopBackOff",
     "this node cannot run images",
@@ -54,7 +54,7 @@ async fn create_all(client: &kube::Client) {
     }
 }
 
-/// Waits until every failing Pod says so; returns the name of one that crashes.
+/// Waits until every failing Pod reports its failure; returns the name of one that crashes.
 async fn crashing_pod(client: &kube::Client) -> String {
     let list = async || {
         let request = http::Request::get("/api/v1/namespaces/default/pods").body(Vec::new()).unwrap();

@@ -1,9 +1,10 @@
-//! What the console's listener answers to strangers, to other sites' pages, and to tokens with fewer rights.
+//! What the console's listener answers to unauthenticated clients, to pages of other sites, and to tokens with fewer
+//! rights.
 
 use http::Request;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, RoleBinding};
-use kube::api::{Api, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
@@ -11,7 +12,7 @@ use tokio::net::TcpStream;
 use super::ConsoleServer;
 use crate::server::PATIENCE;
 
-/// An answer: its head, and the stream of what follows.
+/// A response: its head, and the stream of its body.
 struct WireAnswer {
     head: String,
     body: BufReader<TcpStream>,
@@ -22,7 +23,7 @@ impl WireAnswer {
         self.head.split(' ').nth(1).unwrap()
     }
 
-    /// Reads frames until one of this name comes; returns all data lines read.
+    /// Reads frames until one with this name arrives; returns all data lines read.
     async fn read_until(&mut self, event: &str) -> String {
         let mut text = String::new();
         let reading = async {
@@ -83,7 +84,7 @@ async fn only_this_machine_s_own_page_with_a_token_gets_data() {
     check("/api/log?namespace=a%2F..&name=b&container=c", &[("Authorization", &bearer)], "400").await;
     check("/api/object?kind=pods&namespace=a&name=..%2F..%2Fsecrets", &[("Authorization", &bearer)], "400")
         .await;
-    // A page of another site that resolves its name to this machine, and one that sends requests here.
+    // A page of another site whose name resolves to this machine, and one that sends requests to it.
     check("/", &[("Host", "evil.example")], "421").await;
     check("/api/now", &[("Host", "evil.example"), ("Authorization", &bearer)], "421").await;
     check("/api/now", &[("Authorization", &bearer), ("Sec-Fetch-Site", "cross-site")], "403").await;
@@ -104,13 +105,57 @@ async fn the_console_s_token_is_no_token_of_the_api() {
     assert_ne!(answer["status"]["authenticated"], true, "{answer}");
 }
 
+/// Creates an account that may read ConfigMaps of the namespace `default`; returns its token.
+async fn create_viewer(client: &kube::Client) -> String {
+    let post = PostParams::default();
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "default");
+    let account = serde_json::from_value(json!({"metadata": {"name": "viewer"}})).unwrap();
+    accounts.create(&post, &account).await.unwrap();
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}]);
+    let role = serde_json::from_value(json!({"metadata": {"name": "maps"}, "rules": rules})).unwrap();
+    Api::<ClusterRole>::all(client.clone()).create(&post, &role).await.unwrap();
+    let binding = serde_json::from_value(json!({
+        "metadata": {"name": "maps"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "maps"},
+        "subjects": [{"kind": "ServiceAccount", "name": "viewer", "namespace": "default"}],
+    }));
+    let bindings = Api::<RoleBinding>::namespaced(client.clone(), "default");
+    bindings.create(&post, &binding.unwrap()).await.unwrap();
+    let request = serde_json::from_value(json!({"metadata": {}, "spec": {"audiences": []}})).unwrap();
+    let token = accounts.create_token_request("viewer", &post, &request).await.unwrap();
+    format!("Bearer {}", token.status.unwrap().token.unwrap())
+}
+
+#[tokio::test]
+async fn a_role_that_is_taken_away_ends_the_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let console = ConsoleServer::start(folder.path(), &["--no-workloads"]).await;
+    let client = console.server.client().await;
+    let map = serde_json::from_value(json!({"metadata": {"name": "map"}})).unwrap();
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    let viewer = create_viewer(&client).await;
+    let mut stream = ask(&console, "/api/now", &[("Authorization", &viewer)]).await;
+    assert!(stream.read_until("synced").await.contains("\"n\":\"map\""));
+    let bindings = Api::<RoleBinding>::namespaced(client.clone(), "default");
+    bindings.delete("maps", &DeleteParams::default()).await.unwrap();
+    let ended = async {
+        let mut rest = String::new();
+        while stream.body.read_line(&mut rest).await.unwrap() > 0 {}
+    };
+    // Much shorter than the lifetime of a watch.
+    tokio::time::timeout(PATIENCE, ended).await.expect("the stream ends");
+    let seen = ask(&console, "/api/now", &[("Authorization", &viewer)]).await.read_until("synced").await;
+    assert!(!seen.contains("\"n\":\"map\""), "{seen}");
+    console.server.stop().await;
+}
+
 #[tokio::test]
 async fn a_viewer_sees_what_its_token_may_read_and_no_secret_value() {
     let folder = tempfile::tempdir().unwrap();
     let console = ConsoleServer::start(folder.path(), &[]).await;
     let client = console.server.client().await;
     let post = PostParams::default();
-    let from = |value: Value| serde_json::from_value(value).unwrap();
     let map = |namespace: &str| json!({"metadata": {"name": "map", "namespace": namespace}});
     for namespace in ["default", "kube-system"] {
         Api::<ConfigMap>::namespaced(client.clone(), namespace)
@@ -120,20 +165,7 @@ async fn a_viewer_sees_what_its_token_may_read_and_no_secret_value() {
     }
     let secret: Secret = serde_json::from_value(json!({"metadata": {"name": "password", "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "hunter2-plain"}}, "stringData": {"password": "hunter2-plain"}})).unwrap();
     Api::<Secret>::namespaced(client.clone(), "default").create(&post, &secret).await.unwrap();
-    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "default");
-    accounts
-        .create(&post, &serde_json::from_value(json!({"metadata": {"name": "viewer"}})).unwrap())
-        .await
-        .unwrap();
-    let role: ClusterRole = serde_json::from_value(json!({"metadata": {"name": "maps"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}]})).unwrap();
-    Api::<ClusterRole>::all(client.clone()).create(&post, &role).await.unwrap();
-    let binding: RoleBinding = serde_json::from_value(json!({"metadata": {"name": "maps"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "maps"}, "subjects": [{"kind": "ServiceAccount", "name": "viewer", "namespace": "default"}]})).unwrap();
-    Api::<RoleBinding>::namespaced(client.clone(), "default").create(&post, &binding).await.unwrap();
-    let token = accounts
-        .create_token_request("viewer", &post, &from(json!({"metadata": {}, "spec": {"audiences": []}})))
-        .await
-        .unwrap();
-    let viewer = format!("Bearer {}", token.status.unwrap().token.unwrap());
+    let viewer = create_viewer(&client).await;
 
     let seen = ask(&console, "/api/now", &[("Authorization", &viewer)]).await.read_until("synced").await;
     assert!(
@@ -160,7 +192,7 @@ async fn a_viewer_sees_what_its_token_may_read_and_no_secret_value() {
             .await;
     let told = story.read_until("revision").await;
     assert!(told.contains("(13 bytes, not shown)"), "{told}");
-    // The value as it was sent, and as it is stored.
+    // The value as sent, and as stored.
     assert!(!told.contains("hunter2-plain") && !told.contains("aHVudGVyMi1wbGFpbg"), "{told}");
     console.server.stop().await;
 }
@@ -178,12 +210,99 @@ async fn changes_arrive_as_increments() {
     let told = live.read_until("changes").await;
     assert!(told.contains("\"n\":\"new-map\"") && !told.contains("kube-root-ca"), "{told}");
     let mut past = ask(&console, "/api/past", &[("Authorization", &own)]).await;
-    let told = past.read_until("changes").await;
-    assert!(told.contains("\"n\":\"new-map\""), "{told}");
-    // An open stream must not hold up the stop.
+    // Kinds are read one after the other, so it may be in a later frame.
+    while !past.read_until("changes").await.contains("\"n\":\"new-map\"") {}
+    // An open stream must not delay the stop.
     console.server.stop().await;
     let mut rest = Vec::new();
     let _ = live.body.read_to_end(&mut rest).await;
+}
+
+#[tokio::test]
+async fn two_writers_that_fight_over_a_field_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let console = ConsoleServer::start(folder.path(), &[]).await;
+    let maps = Api::<ConfigMap>::namespaced(console.server.client().await, "default");
+    let map = json!({"metadata": {"name": "contested"}, "data": {"owner": "nobody"}});
+    maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
+    for round in 0..8 {
+        let writer = ["left", "right"][round % 2];
+        let patch = Patch::Merge(json!({"data": {"owner": writer}}));
+        let parameters = PatchParams { field_manager: Some(writer.to_owned()), ..PatchParams::default() };
+        maps.patch("contested", &parameters, &patch).await.unwrap();
+    }
+    let own = format!("Bearer {}", console.address_and_token().1);
+    let told = ask(&console, "/api/now", &[("Authorization", &own)]).await.read_until("fights").await;
+    let is_named = |words: &str| told.contains(words);
+    assert!(is_named("data.owner") && is_named("[\"left\",\"right\"]"), "{told}");
+}
+
+#[tokio::test]
+async fn strangers_do_not_lock_the_owner_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let console = ConsoleServer::start(folder.path(), &[]).await;
+    let (address, token) = console.address_and_token();
+    let own = format!("Bearer {token}");
+    let mut live = ask(&console, "/api/now", &[("Authorization", &own)]).await;
+    let mut strangers = Vec::new();
+    for number in 0..400 {
+        let mut stranger = TcpStream::connect(address.trim_start_matches("http://")).await.unwrap();
+        // Connections that send nothing, and some whose request never ends.
+        if number % 2 == 0 {
+            stranger.write_all(b"GET /api/now HTTP/1.1\r\nHost: localhost\r\n").await.unwrap();
+        }
+        strangers.push(stranger);
+    }
+    let mut second =
+        tokio::time::timeout(PATIENCE, ask(&console, "/api/now", &[("Authorization", &own)])).await.unwrap();
+    second.read_until("synced").await;
+    // The page that was open before stays open.
+    live.read_until("synced").await;
+    drop(strangers);
+}
+
+/// Returns the resident memory of a process in MB.
+#[cfg(target_os = "linux")]
+fn resident_mb(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1000
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn large_objects_do_not_make_the_server_large() {
+    let folder = tempfile::tempdir().unwrap();
+    let console = ConsoleServer::start(folder.path(), &[]).await;
+    let client = console.server.client().await;
+    let maps = Api::<ConfigMap>::namespaced(client, "default");
+    for number in 0..40 {
+        let map =
+            json!({"metadata": {"name": format!("large-{number}")}, "data": {"text": "x".repeat(1_000_000)}});
+        maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
+    }
+    let own = format!("Bearer {}", console.address_and_token().1);
+    let headers = [("Authorization", own.as_str())];
+    let object = "/api/object?kind=configmaps&namespace=default&name=large-7";
+    let mut told = String::new();
+    // First connections that do not read, then some that do, for each page.
+    let mut open = Vec::new();
+    for path in ["/api/now", "/api/past", object] {
+        for _ in 0..3 {
+            open.push(ask(&console, path, &headers).await);
+        }
+        let last = match path {
+            "/api/now" => "synced",
+            "/api/past" => "changes",
+            _ => "object",
+        };
+        told = ask(&console, path, &headers).await.read_until(last).await;
+        assert!(told.contains("large-7") || path == "/api/past", "{path}");
+    }
+    assert!(told.contains("bytes, cut)") && told.len() < 200_000, "{} bytes", told.len());
+    let resident = resident_mb(console.server.pid());
+    println!("resident at most: {resident} MB");
+    assert!(resident < 200, "{resident} MB");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
-//! The operator that the tests of `homeostat sim run` break: it keeps a copy of every ConfigMap with the label
-//! `role=source`. It is this test program, started again by the simulator with `COPIER` set to how it behaves.
+//! The operator that the tests of `homeostat sim run` break: it maintains a copy of every ConfigMap with the label
+//! `role=source`. It is this test program, which the simulator starts again with `COPIER` set to its behaviour.
 //!
-//! **Invariant:** `cured` survives everything; every other behaviour differs from it in one thing.
+//! **Invariant:** `cured` survives everything; every other behaviour differs from it in one respect.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, W
 use kube::{Client, Error, Resource as _, ResourceExt as _};
 use serde_json::json;
 
-/// The variable that says how to behave.
+/// The variable that selects the behaviour.
 const BEHAVIOUR: &str = "COPIER";
 /// The pause after a failure.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -26,7 +26,7 @@ pub(super) fn command(behaviour: &str) -> String {
     )
 }
 
-/// Is the operator's process when the simulator starts it, and has nothing to do otherwise.
+/// Runs the operator if the simulator started this process; does nothing otherwise.
 #[tokio::test]
 async fn run_as_operator() {
     let Ok(behaviour) = std::env::var(BEHAVIOUR) else { return };
@@ -60,7 +60,7 @@ impl Copier {
         }
     }
 
-    /// Lists, then follows changes until the watch ends or something fails.
+    /// Lists, then follows changes until the watch ends or an error occurs.
     async fn follow(&self) -> Result<(), Error> {
         let sources = self.maps.list(&ListParams::default().labels("role=source")).await?;
         for source in &sources.items {
@@ -108,9 +108,9 @@ impl Copier {
         Ok(())
     }
 
-    /// Makes the copy, or makes it equal to its source.
+    /// Creates the copy, or makes it equal to its source.
     async fn keep_copy(&self, source: &ConfigMap) -> Result<(), Error> {
-        // One that generates names remembers them on the source, once it knows them.
+        // One that generates names stores them in the source once it knows them.
         let name = source.annotations().get("copy").cloned().unwrap_or_else(|| copy_name(source));
         let Some(mut copy) = self.maps.get_opt(&name).await? else {
             let made = self.maps.create(&PostParams::default(), &self.copy_of(source)).await?;
@@ -141,7 +141,7 @@ impl Copier {
         copy
     }
 
-    /// Deletes copies without a source, as far as a cache that may be old can tell.
+    /// Deletes copies without a source, according to a cache that may be old.
     async fn delete_orphans(&self) -> Result<(), Error> {
         let list = |role| async move {
             let parameters = ListParams::default().labels(role).match_any();

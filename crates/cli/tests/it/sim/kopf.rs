@@ -1,4 +1,4 @@
-//! The Kopf operators of `examples/kopf`: the bug of the broken one is found, the cured one survives.
+//! The Kopf operators of `examples/kopf`: the bug of the broken one is found, and the cured one survives.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,7 @@ async fn the_bug_of_the_broken_one_is_found() {
 #[tokio::test]
 async fn the_cured_one_survives() {
     let Some(folder) = example() else { return };
-    // Kopf takes seconds to start, so CI tries the most fruitful faults only.
+    // Kopf takes seconds to start, so CI only tries the faults that find most bugs.
     let told = break_operator(&folder, "operator_cured.py", &["--runs", "12"]).await;
     assert_eq!(told.code, Some(0), "{}", told.text);
     assert!(told.text.contains("no failure found: 12 runs"), "{}", told.text);

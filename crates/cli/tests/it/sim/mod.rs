@@ -1,4 +1,4 @@
-//! `homeostat sim run`: finds what broken operators do not survive, says nothing about cured ones, and repeats what it
+//! `homeostat sim run`: finds what broken operators do not survive, reports nothing for cured ones, and repeats what it
 //! found. Without Python; the Kopf operators are in `kopf`.
 
 mod copier;
@@ -11,7 +11,7 @@ use std::process::{Output, Stdio};
 use serde_json::json;
 use tokio::process::Command;
 
-/// What the user does. Times are short, because the operator's are.
+/// The steps of the user. Times are short, because those of the operator are.
 const SCENARIO: &str = "
 steps:
 - create:
@@ -27,7 +27,7 @@ settle: 1
 rest: 1
 ";
 
-/// What one `homeostat sim run` said.
+/// The output of one `homeostat sim run`.
 struct Told {
     code: Option<i32>,
     text: String,
@@ -46,7 +46,7 @@ async fn sim_run(folder: &Path, arguments: &[&str]) -> Told {
     sim(folder, &[&["run"], arguments].concat(), &[]).await
 }
 
-/// Runs `homeostat sim` in the folder, with these variables.
+/// Runs `homeostat sim` in the folder, with these environment variables.
 async fn sim(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Told {
     let mut command = Command::new(env!("CARGO_BIN_EXE_homeostat"));
     command.arg("sim").args(arguments).envs(variables.iter().copied()).current_dir(folder);
@@ -80,6 +80,20 @@ async fn the_cured_operator_survives() {
     assert!(told.text.contains("no failure found: 24 runs with faults"), "{}", told.text);
 }
 
+/// A saved failure contains the states of an object that the operator created, and one step that made the difference.
+#[track_caller]
+fn check_saved_run(file: &Path, created: &str) {
+    let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let changes = saved["run"]["changes"].as_array().expect("the changes are saved");
+    let is_created = |change: &serde_json::Value| {
+        let name = change["object"]["metadata"]["name"].as_str();
+        change["actor"] == "operator" && name.is_some_and(|name| name.starts_with(created))
+    };
+    assert!(changes.iter().any(is_created), "{changes:#?}");
+    let lines = saved["run"]["lines"].as_array().expect("the timeline is saved");
+    assert_eq!(lines.iter().filter(|line| line["isDecisive"] == true).count(), 1, "{lines:#?}");
+}
+
 #[tokio::test]
 async fn a_lost_answer_that_leads_to_a_second_creation_is_found_and_repeats() {
     let (folder, told) = break_copier("generating", SCENARIO, &["--faults", "timeout"]).await;
@@ -89,11 +103,16 @@ async fn a_lost_answer_that_leads_to_a_second_creation_is_found_and_repeats() {
         "justified creation",
         &[fault, "home-copy-* 2 time(s)", "name derived from the owner"],
     );
+    check_saved_run(&folder.path().join("homeostat-sim-failure.json"), "home-copy-");
     let again = sim_run(folder.path(), &["--replay", "homeostat-sim-failure.json"]).await;
     check_found(&again, "justified creation", &["the same failure again"]);
     let cured = copier::command("cured");
+    // The cured operator generates no names, so the request whose answer should be lost is never sent.
     let told = sim_run(folder.path(), &["--replay", "homeostat-sim-failure.json", "--exec", &cured]).await;
-    assert_eq!(told.code, Some(0), "{}", told.text);
+    assert_eq!(told.code, Some(3), "{}", told.text);
+    assert!(
+        told.text.contains("these faults did not happen:\n  at \"create configmaps default/home-copy-* #1\"")
+    );
 }
 
 #[tokio::test]
@@ -154,13 +173,16 @@ async fn check_fault(at: &str, fault: serde_json::Value, expected: &str) {
     std::fs::write(folder.path().join("saved.json"), saved.to_string()).unwrap();
     let told = sim_run(folder.path(), &["--replay", "saved.json"]).await;
     check_found(&told, "same end", &[&format!("at \"{at}\": {expected}"), "the same failure again"]);
+    let cured = copier::command("cured");
+    let told = sim_run(folder.path(), &["--replay", "saved.json", "--exec", &cured]).await;
+    assert_eq!(told.code, Some(0), "{}", told.text);
 }
 
 #[tokio::test]
 async fn a_fault_hits_the_request_that_a_saved_failure_names() {
     let at = "update configmaps default/home-copy #1";
     tokio::join!(
-        // Not 429 and 504: the client of the kube crate tries again after those by itself.
+        // Not 429 and 504: the client of the kube crate retries after those by itself.
         check_fault(at, json!({"do": "refuse", "code": 500}), "answered with 500, not done"),
         check_fault(at, json!({"do": "lose-request"}), "not done, the connection breaks"),
     );
@@ -214,13 +236,17 @@ async fn what_cannot_be_tried_is_explained() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("good.yaml"), SCENARIO).unwrap();
     std::fs::write(folder.path().join("bad.yaml"), "steps: [{create: {kind: Page}}]").unwrap();
-    let rows: [(&[&str], &str); 5] = [
+    let rows: [(&[&str], &str); 6] = [
         (&["--scenario", "good.yaml"], "--exec <COMMAND>"),
         (&["--exec", "true", "--scenario", "none.yaml"], "none.yaml cannot be read"),
         (&["--exec", "true", "--scenario", "bad.yaml"], "step 1 has no apiVersion"),
         (
             &["--exec", "echo no such operator; exit 4", "--scenario", "good.yaml"],
             "ended with exit status: 4 before its first request; it printed:\n  no such operator",
+        ),
+        (
+            &["--exec", "sleep 600", "--scenario", "good.yaml", "--save", "no/such/folder.json"],
+            "a failure could not be saved as no/such/folder.json: No such file or directory",
         ),
         (&["--replay", "good.yaml"], "is no failure that `homeostat sim run` saved"),
     ];

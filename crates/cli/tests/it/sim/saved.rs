@@ -1,4 +1,4 @@
-//! `homeostat sim show` and `homeostat sim replay`: failures that were saved. A program in the place of cargo says how it was
+//! `homeostat sim show` and `homeostat sim replay`: saved failures. A program in place of cargo prints how it was
 //! called, so that no test compiles another.
 
 use std::os::unix::fs::PermissionsExt;
@@ -61,7 +61,7 @@ async fn the_story_of_a_test_is_shown() {
     assert!(told.text.contains("◀ this makes the difference"), "{}", told.text);
 }
 
-/// Replays the trace of a test with this script in the place of cargo.
+/// Replays the trace of a test with this script in place of cargo.
 async fn replay_with(cargo: &str) -> Told {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("cargo");
@@ -82,6 +82,10 @@ async fn a_test_is_run_again() {
         case "$HOMEOSTAT_REPLAY" in /*/saved.json) ;; *) exit 1;; esac
         echo "test tests::pages_survive ... "
     "#;
+    let explored = replay_with(ran).await;
+    assert_eq!(explored.code, Some(3), "{}", explored.text);
+    assert!(explored.text.contains("does not simulate pages_survive any more"), "{}", explored.text);
+    let ran = &format!("{ran}\necho replayed the trace of pages_survive >&2");
     let passed = replay_with(ran).await;
     assert_eq!(passed.code, Some(0), "{}", passed.text);
     assert!(
@@ -92,8 +96,9 @@ async fn a_test_is_run_again() {
     let failed = replay_with(&format!("{ran}\necho the whole story; exit 101")).await;
     assert_eq!(failed.code, Some(1), "{}", failed.text);
     assert!(failed.text.contains("the whole story"), "{}", failed.text);
-    let changed = replay_with(&format!("{ran}\necho the trace does not fit any more: x; exit 101")).await;
-    assert_eq!(changed.code, Some(2), "{}", changed.text);
+    let changed = replay_with(&format!("{ran}\necho the trace no longer fits: step 7; exit 101")).await;
+    assert_eq!(changed.code, Some(3), "{}", changed.text);
+    assert!(changed.text.contains("no longer fits the operator: step 7\n"), "{}", changed.text);
     let gone = replay_with("exit 0").await;
     assert_eq!(gone.code, Some(2), "{}", gone.text);
     assert!(gone.text.contains("pages has no test tests::pages_survive any more"), "{}", gone.text);

@@ -1,4 +1,5 @@
-//! An operator that does what its objects say wrongly on purpose, with too few rights, in the process of the test.
+//! An operator that misbehaves on purpose as its objects specify, with too few rights, in the process of the test or as a
+//! Pod: then it is this test program, started again with [`AS_POD`] set.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -6,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use homeostat::prelude::*;
-use homeostat::world::{Answer, Change, Limits, Mark, Outside, Ownership, Page, World};
+use homeostat::world::{Answer, Limits, Mark, Outside, Ownership, Page, UpdateRequest, World};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::de::{Deserializer, Error as _};
@@ -15,7 +16,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// The user that the operator acts as.
 pub(crate) const USER: &str = "faulty-operator";
 
-/// Says how to go wrong.
+/// The variable that makes this test program the operator.
+pub(crate) const AS_POD: &str = "FAULTY_OPERATOR_AS_POD";
+
+/// Specifies how to misbehave.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug)]
 #[kube(group = "why.homeostat.dev", version = "v1", kind = "Task", namespaced)]
 pub(crate) struct TaskSpec {
@@ -25,7 +29,7 @@ pub(crate) struct TaskSpec {
     pub(crate) size: i64,
 }
 
-/// Something in a cloud.
+/// A resource in a cloud.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug)]
 #[kube(group = "why.homeostat.dev", version = "v1", kind = "Cloudlet", namespaced)]
 pub(crate) struct CloudletSpec {
@@ -52,13 +56,29 @@ impl Faulty {
         let mut config =
             Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         config.auth_info.impersonate = Some(USER.to_owned());
-        let client = Client::try_from(config).unwrap();
+        Self::start_with(config)
+    }
+
+    /// Starts it with the credentials of a configuration.
+    fn start_with(config: Config) -> Self {
+        let client = Client::try_from(config.clone()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let admin = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        tokio::spawn(operator().serve_on(listener).run_on(client, stop.clone()));
+        let operator = homeostat::embedded::add_console(operator()).viewers_of(config).unwrap();
+        tokio::spawn(operator.serve_on(listener).run_on(client, stop.clone()));
         Self { admin, _stop: stop.drop_guard() }
     }
+}
+
+/// Is the operator's process when it runs as a Pod, and has nothing to do otherwise.
+#[tokio::test]
+async fn run_as_pod() {
+    if std::env::var_os(AS_POD).is_none() {
+        return;
+    }
+    let _running = Faulty::start_with(Config::infer().await.unwrap());
+    std::future::pending::<()>().await;
 }
 
 fn operator() -> Operator {
@@ -104,14 +124,14 @@ async fn reconcile(task: Arc<Task>, cx: Context<Task>) -> homeostat::runtime::Re
     Ok(Action::await_change())
 }
 
-/// A cloud that is broken.
+/// A cloud that fails.
 struct Cloud;
 
 #[derive(Serialize, Deserialize)]
 struct Wanted {}
 
 impl Cloud {
-    /// Answers as the name says.
+    /// Answers as the name specifies.
     async fn answer<T>(&self, name: &str, answer: T) -> Answer<T> {
         if name.contains("slow") {
             std::future::pending::<()>().await;
@@ -132,7 +152,7 @@ impl World for Cloud {
     }
 
     async fn list(&self, _: Option<&str>) -> Answer<Page<Wanted>> {
-        Ok(Page { things: Vec::new(), next: None })
+        Ok(Page { resources: Vec::new(), next: None })
     }
 
     async fn get(&self, _: &str) -> Answer<Option<Wanted>> {
@@ -143,7 +163,7 @@ impl World for Cloud {
         self.answer(name, ()).await
     }
 
-    async fn update(&self, name: &str, _: Change<'_, Self>) -> Answer<()> {
+    async fn update(&self, name: &str, _: UpdateRequest<'_, Self>) -> Answer<()> {
         self.answer(name, ()).await
     }
 

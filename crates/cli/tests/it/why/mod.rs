@@ -1,10 +1,13 @@
-//! `homeostat why` on real processes: each test plants faults, as they happen to people, and the first line must name the
+//! `homeostat why` on real processes: each test plants faults that happen in practice, and the first line must name the
 //! true cause.
 
+mod admission;
 mod faulty_operator;
-mod operators;
+mod in_pods;
+pub(crate) mod operators;
 mod pods;
 mod readers;
+mod states;
 
 use std::path::Path;
 use std::process::Stdio;
@@ -13,7 +16,7 @@ use tokio::process::Command;
 
 use crate::server::PATIENCE;
 
-/// What `homeostat why` prints, whatever its exit code.
+/// Returns what `homeostat why` prints, whatever its exit code.
 pub(crate) async fn why(kubeconfig: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_homeostat"));
     command
@@ -28,7 +31,7 @@ pub(crate) async fn why(kubeconfig: &Path, arguments: &[&str]) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
-/// Asks until the first line of the explanation has all these words; returns all of it.
+/// Runs it until the first line of the explanation contains all these words; returns the explanation.
 pub(crate) async fn names(kubeconfig: &Path, arguments: &[&str], words: &[&str]) -> String {
     let last = std::sync::Mutex::new(String::new());
     let asked = async {

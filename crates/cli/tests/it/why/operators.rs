@@ -1,5 +1,5 @@
-//! Faults of operators: a missing right, somebody else's object, an invalid child, a hot loop, an object that does not decode,
-//! a finalizer that nobody removes, a cloud that fails or does not answer, a lease that lapsed.
+//! Faults of operators: a missing right, an object with another owner, an invalid child, a hot loop, an object that
+//! cannot be decoded, a finalizer that is never removed, a cloud that fails or does not answer, a lapsed lease.
 
 use std::path::Path;
 
@@ -9,26 +9,26 @@ use crate::pods::{kubectl, told};
 use crate::server::{Server, eventually};
 
 /// Everything but Secrets.
-const RIGHTS: &str = r#"{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "faulty"}, "rules": [
+pub(crate) const RIGHTS: &str = r#"{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "faulty"}, "rules": [
     {"apiGroups": ["why.homeostat.dev", "apiextensions.k8s.io", "coordination.k8s.io", "authentication.k8s.io", "authorization.k8s.io"],
      "resources": ["*"], "verbs": ["*"]},
     {"apiGroups": [""], "resources": ["configmaps", "events"], "verbs": ["*"]},
     {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"]}]}"#;
 
-pub(super) async fn create(server: &Server, folder: &Path, text: &str) {
+pub(crate) async fn create(server: &Server, folder: &Path, text: &str) {
     let file = folder.join("object.json");
     std::fs::write(&file, text).unwrap();
     told(server, &["create", "-f", file.to_str().unwrap()]).await;
 }
 
-fn object(kind: &str, name: &str, rest: &str) -> String {
+pub(crate) fn object(kind: &str, name: &str, rest: &str) -> String {
     format!(
         r#"{{"apiVersion": "why.homeostat.dev/v1", "kind": "{kind}", "metadata": {{"name": "{name}"}}, "spec": {{"fault": "{name}"{rest}}}}}"#
     )
 }
 
 /// Starts the operator with its rights, and waits until its kinds are served.
-pub(super) async fn start(server: &Server, folder: &Path) -> Faulty {
+pub(crate) async fn start(server: &Server, folder: &Path) -> Faulty {
     create(server, folder, RIGHTS).await;
     told(server, &["create", "clusterrolebinding", "faulty", "--clusterrole=faulty", "--user", USER]).await;
     let faulty = Faulty::start(&server.kubeconfig).await;
@@ -52,6 +52,8 @@ async fn why_names_what_is_wrong_with_operators() {
         create(&server, folder.path(), &object("Cloudlet", name, "")).await;
     }
 
+    create(&server, folder.path(), &object("Task", "fine", "")).await;
+    names(config, &["task", "fine"], &["Task fine is healthy: the controller task looked at it"]).await;
     names(config, &["task", "right"], &["Task right fails", "forbidden", "secrets"]).await;
     names(
         config,
@@ -129,6 +131,10 @@ async fn why_names_a_lapsed_lease() {
     ];
     names(&server.kubeconfig, &["orphan", "alone"], &words).await;
     told(&server, &["delete", "lease", "absent.homeostat.dev"]).await;
-    assert!(why(&server.kubeconfig, &["orphan", "alone"]).await.starts_with("Orphan alone is healthy"));
+    let text = why(&server.kubeconfig, &["orphan", "alone"]).await;
+    assert!(
+        text.starts_with("Orphan alone has no known state: nothing here is known to watch Orphan objects"),
+        "{text}"
+    );
     server.stop().await;
 }

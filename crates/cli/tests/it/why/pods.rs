@@ -1,4 +1,4 @@
-//! Faults of Pods, on a node of this machine: a bad image, a crash loop, a missing reference; and a Deployment that is well.
+//! Faults of Pods, on a node of this machine: a bad image, a crash loop, a missing reference; and a healthy Deployment.
 
 use super::{names, why};
 use crate::pods::{passable_folder, told};
@@ -41,7 +41,9 @@ async fn why_names_what_is_wrong_with_pods() {
         text.contains("controller deployment-controller patched ReplicaSet web-"),
         "the chain goes on: {text}"
     );
-    assert!(why(config, &["deploy", "nothing"]).await.contains("does not exist, or you may not read it"));
+    assert!(
+        why(config, &["deploy", "nothing"]).await.contains("Deployment nothing in default does not exist")
+    );
     let json: serde_json::Value =
         serde_json::from_str(&why(config, &["deploy", "web", "--json"]).await).unwrap();
     assert_eq!(

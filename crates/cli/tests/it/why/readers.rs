@@ -1,4 +1,4 @@
-//! Who may ask: the server and the operators tell nothing about an object to those who may not get it, not even whether it
+//! Access: the server and the operators reveal nothing about an object to users who may not get it, not even whether it
 //! exists; and never the value of a Secret.
 
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use super::{names, why};
 use crate::pods::{kubectl, told};
 use crate::server::{Server, eventually};
 
-/// The answer of an operator's admin server about a Task.
+/// Returns the answer of an operator's admin server about a Task.
 async fn journal(admin: SocketAddr, token: Option<&str>, name: &str) -> String {
     let mut stream = tokio::net::TcpStream::connect(admin).await.unwrap();
     let token = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
@@ -19,7 +19,7 @@ async fn journal(admin: SocketAddr, token: Option<&str>, name: &str) -> String {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
-    // The date of the answer says nothing about the object.
+    // The date of the response reveals nothing about the object.
     answer.lines().filter(|line| !line.starts_with("date:")).collect::<Vec<_>>().join("\n")
 }
 
@@ -84,5 +84,37 @@ async fn the_server_tells_only_those_who_may_read_and_no_secrets() {
     })
     .await;
     assert!(!text.contains("hunter") && !text.contains("aHVudGVy"), "{text}");
+    server.stop().await;
+}
+
+/// Any program of the caller's user, such as a Pod of a server that is not root, can listen and announce itself as an
+/// operator. It gets a token that is worth nothing elsewhere, never the caller's own; and its announcement does not steer the
+/// terminal.
+#[tokio::test]
+async fn whoever_announces_an_operator_does_not_get_the_callers_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::ephemeral(folder.path()).await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let received = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = vec![0; 8192];
+        let length = stream.read(&mut request).await.unwrap();
+        stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        String::from_utf8_lossy(&request[..length]).into_owned()
+    });
+    for (name, address) in [("announced", address.as_str()), ("odd", "\u{1b}]52;c;eA==\u{7}")] {
+        let annotations = serde_json::json!({"homeostat.dev/admin-address": address});
+        let lease = serde_json::json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": name, "annotations": annotations}});
+        create(&server, folder.path(), &lease.to_string()).await;
+    }
+    told(&server, &["create", "configmap", "c"]).await;
+    let text = why(&server.kubeconfig, &["configmap", "c"]).await;
+    let request = received.await.unwrap().to_lowercase();
+    assert!(request.starts_with("get /journal"), "{request}");
+    assert!(!request.contains("authorization"), "{request}");
+    assert!(request.contains("homeostat-caller-token: "), "{request}");
+    assert!(text.contains("\\u{1b}]52") && !text.contains('\u{1b}'), "{text:?}");
     server.stop().await;
 }

@@ -23,7 +23,7 @@ struct DatabaseStatus {
     base: StandardStatus,
 }
 
-/// Where users are made.
+/// Where users are created.
 struct Pool;
 
 impl Pool {
@@ -33,7 +33,7 @@ impl Pool {
     }
 }
 
-/// What is followed.
+/// The followed value.
 struct Api;
 
 impl Api {
@@ -43,38 +43,38 @@ impl Api {
     }
 }
 
-async fn create(db: Arc<Database>, cx: Turn<Database>) -> Result<R> {
+async fn create(db: Arc<Database>, cx: HandlerContext<Database>) -> Result<R> {
     for user in db.spec.users.clone() {
         cx.sub(user.clone(), move |cx| async move { cx.state::<Pool>().create_user(&user).await });
     }
     Ok(())
 }
 
-async fn reconfigure(diff: Diff<Database>, cx: Turn<Database>) -> Result<R> {
+async fn reconfigure(diff: Diff<Database>, cx: HandlerContext<Database>) -> Result<R> {
     let _ = (diff.old, diff.new, cx);
     Ok(())
 }
 
-async fn scale(replicas: Field<i32>, db: Arc<Database>, cx: Turn<Database>) -> Result<R> {
+async fn scale(replicas: FieldUpdate<i32>, db: Arc<Database>, cx: HandlerContext<Database>) -> Result<R> {
     let _ = (replicas.old, replicas.new, db, cx);
     Ok(())
 }
 
-async fn health(db: Arc<Database>, cx: Turn<Database>) -> Result<()> {
+async fn health(db: Arc<Database>, cx: HandlerContext<Database>) -> Result<()> {
     let _ = (db, cx);
     Ok(())
 }
 
-async fn count(event: RawEvent<Database>, cx: Turn<Database>) -> Result<()> {
+async fn count(event: RawEvent<Database>, cx: HandlerContext<Database>) -> Result<()> {
     let _ = (event, cx);
     Ok(())
 }
 
-async fn connect(db: Arc<Database>, cx: Turn<Database>) -> Result<R> {
+async fn connect(db: Arc<Database>, cx: HandlerContext<Database>) -> Result<R> {
     health(db, cx).await
 }
 
-async fn drop_database(db: Arc<Database>, cx: Turn<Database>) -> Result<R> {
+async fn drop_database(db: Arc<Database>, cx: HandlerContext<Database>) -> Result<R> {
     health(db, cx).await
 }
 
@@ -92,7 +92,7 @@ fn operator() -> Operator {
     Operator::new("db.demo.dev").control(handlers)
 }
 
-async fn follow(_: Arc<Database>, cx: Turn<Database>) -> Result<()> {
+async fn follow(_: Arc<Database>, cx: HandlerContext<Database>) -> Result<()> {
     let mut known = None;
     while let Some(state) = cx.unless_stopped(cx.state::<Api>().wait_for_change(known)).await {
         cx.status(|status| status.outside.clone_from(&state));
@@ -102,7 +102,7 @@ async fn follow(_: Arc<Database>, cx: Turn<Database>) -> Result<()> {
     Ok(())
 }
 
-/// How far a task is.
+/// The progress of a task.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq)]
 enum State {
     Open,
@@ -128,18 +128,18 @@ struct BatchStatus {
     base: StandardStatus,
 }
 
-async fn tell(state: Field<State>, child: Arc<Task>, cx: Turn<Task>) -> Result<()> {
+async fn tell(state: FieldUpdate<State>, child: Arc<Task>, cx: HandlerContext<Task>) -> Result<()> {
     cx.report::<Batch>(child.spec.batch.as_str(), child.name_any(), state.new).await?;
     Ok(())
 }
 
-async fn leave(child: Arc<Task>, cx: Turn<Task>) -> Result<()> {
+async fn leave(child: Arc<Task>, cx: HandlerContext<Task>) -> Result<()> {
     cx.withdraw_report::<Batch>(child.spec.batch.as_str(), child.name_any()).await?;
     Ok(())
 }
 
 #[rustfmt::skip]
-async fn tally(children: Field<BTreeMap<String, State>>, batch: Arc<Batch>, cx: Turn<Batch>) -> Result<()> {
+async fn tally(children: FieldUpdate<BTreeMap<String, State>>, batch: Arc<Batch>, cx: HandlerContext<Batch>) -> Result<()> {
     let _ = (children.new, batch, cx);
     Ok(())
 }

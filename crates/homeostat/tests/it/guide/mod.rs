@@ -1,7 +1,7 @@
-//! What the guide shows compiles: every line of its Rust stands, in the same order, in one of the files beside this one,
-//! which are compiled (and, where they are tests, run). What pages leave out with `…` is filled in there.
+//! Checks that the guide's code compiles: every line appears, in order, in one of these files, which are compiled (and,
+//! if they are tests, run). They contain what the pages leave out with `…`.
 //!
-//! Comments, semicolons and commas at the ends of lines do not count, and whether a body follows a signature.
+//! Comments, semicolons and commas at the ends of lines are ignored, and so is whether a body follows a signature.
 
 mod handlers;
 mod reconcilers;
@@ -20,7 +20,7 @@ const COMPILED: [&str; 5] = [
     include_str!("worlds.rs"),
 ];
 
-/// A line without what does not count; none when nothing is left.
+/// Returns a line without the ignored parts; `None` if nothing is left.
 fn essence(line: &str) -> Option<&str> {
     let code = line.split(" //").next().unwrap_or_default().trim();
     let code = code.split('…').next().unwrap_or_default().trim_end();
@@ -28,14 +28,14 @@ fn essence(line: &str) -> Option<&str> {
     (!code.is_empty() && !code.starts_with("//")).then_some(code)
 }
 
-/// The blocks of Rust on a page.
+/// Returns the blocks of Rust on a page.
 fn blocks(page: &str) -> Vec<Vec<&str>> {
     let after = page.split("```rust\n").skip(1);
     let blocks = after.map(|rest| rest.split("```").next().unwrap_or_default());
     blocks.map(|block| block.lines().filter_map(essence).collect()).collect()
 }
 
-/// The first line of the block that this file does not have after the ones before it.
+/// Returns the first line of the block that this file does not contain after the previous ones.
 fn missing<'a>(block: &[&'a str], compiled: &str) -> Option<&'a str> {
     let mut lines = compiled.lines().filter_map(essence);
     block.iter().copied().find(|line| !lines.any(|other| other == *line))
@@ -64,7 +64,7 @@ fn what_the_guide_shows_compiles() {
     assert!(count > 10, "only {count} blocks were found");
 }
 
-/// The public methods of a type, as the sources under `folder` declare them in blocks that begin with `opening`.
+/// Returns the public methods of a type that the sources under `folder` declare in blocks that begin with `opening`.
 fn methods(folder: &Path, opening: &str, found: &mut Vec<String>) {
     for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         if path.is_dir() {
@@ -83,7 +83,7 @@ fn methods(folder: &Path, opening: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Is the method called on this page?
+/// Returns whether the method is called on this page.
 fn is_shown(page: &str, name: &str) -> bool {
     let calls = [format!(".{name}("), format!(".{name}::<"), format!("::{name}(")];
     calls.iter().any(|call| page.contains(call))

@@ -43,7 +43,7 @@ async fn remove_dns(_: Arc<Page>, _: Context<Page>) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-fn cleaned() -> impl Into<Control> {
+fn cleaned() -> impl Into<BuiltController> {
     Controller::<Page>::new().cleanup(remove_dns).reconcile(reconcile)
 }
 

@@ -1,9 +1,9 @@
-//! The Rust of the page on the simulator. These are tests, and run as such.
+//! The Rust of the page on the simulator. These are tests and run as such.
 
 use homeostat::prelude::*;
 use homeostat::sim::*;
 
-/// Enough to see that it works; what the simulator finds is tested in its own crate.
+/// Enough to see that it works; the simulator's own crate tests what it finds.
 const FEW: Budget = Budget { schedules: 40, seconds: 60 };
 
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug)]
@@ -50,7 +50,7 @@ fn machines_survive() {
     simulation.given(page("home", "hello")).then(delete::<Page>("home")).budget(FEW).check();
 }
 
-/// A cloud of machines with names.
+/// A cloud of named machines.
 #[derive(Clone, Debug, Default)]
 struct Cloud(std::collections::BTreeSet<String>);
 
@@ -85,7 +85,7 @@ mod machines {
     }
 
     async fn reconcile(page: Arc<Page>, cx: Context<Page>, cloud: Outside<Cloud>) -> Result<Action> {
-        // The cache may be old: nothing is made outside for an object that is gone, or about to be.
+        // The cache may be old: nothing is created outside for an object that is gone or about to be.
         let api: Api<Page> = Api::namespaced(cx.client().clone(), "default");
         let is_wanted = |page: Page| page.metadata.deletion_timestamp.is_none();
         if !api.get_opt(&page.name_any()).await?.is_some_and(is_wanted) {

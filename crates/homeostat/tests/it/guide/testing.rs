@@ -1,4 +1,4 @@
-//! The Rust of the page on testing. These are tests, and run as such.
+//! The Rust of the page on testing. These are tests and run as such.
 
 use homeostat::prelude::*;
 use homeostat::testing::{Cluster, Faults, InjectedFault, RequestVerb};

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use homeostat::prelude::*;
-use homeostat::world::{Answer, Change, Failure, Mark, Outside, Page, World};
+use homeostat::world::{Answer, Failure, Mark, Outside, Page, UpdateRequest, World};
 
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug)]
 #[kube(group = "demo.dev", version = "v1", kind = "Shape", namespaced)]
@@ -55,7 +55,7 @@ impl World for Cloud {
     async fn create(&self, name: &str, want: &ShapeSpec, mark: &Mark) -> Answer<()> {
         self.unreachable()
     }
-    async fn update(&self, name: &str, change: Change<'_, Self>) -> Answer<()> {
+    async fn update(&self, name: &str, change: UpdateRequest<'_, Self>) -> Answer<()> {
         self.unreachable()
     }
     async fn delete(&self, name: &str, have: &CloudShape) -> Answer<()> {

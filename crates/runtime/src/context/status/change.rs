@@ -29,7 +29,7 @@ pub(crate) struct StatusChange {
 pub(super) enum FieldChange {
     /// Set to this value.
     Set(Value),
-    /// Set to this value if absent: a default of the type that nobody set explicitly.
+    /// Set to this value if absent: a default of the type that was not set explicitly.
     SetIfAbsent(Value),
     /// Removed. From an object to which others have added since, only the known members are removed.
     Remove(Value),

@@ -4,10 +4,10 @@
 use homeostat_core::{FieldDiff, Key};
 use serde_json::Value;
 
-use super::json_patch::Snapshot;
+use super::json_patch::StatusBasis;
 
 /// Returns what these operations change in the status of the snapshot.
-pub(super) fn operations_diff(target: &Key, snapshot: &Snapshot, operations: &[Value]) -> FieldDiff {
+pub(super) fn operations_diff(target: &Key, snapshot: &StatusBasis, operations: &[Value]) -> FieldDiff {
     let mut diff = FieldDiff::default();
     for operation in operations.iter().filter(|operation| operation["op"] != "test") {
         let Some(path) = operation["path"].as_str().and_then(|path| path.strip_prefix("/status")) else {
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn operations_are_told_as_fields() {
         let target = Key::new("demo.dev", "pages", "a", "x");
-        let snapshot = Snapshot::whole(json!({"status": {
+        let snapshot = StatusBasis::whole(json!({"status": {
             "url": "a", "conditions": [{"type": "Ready", "status": "True"}],
         }}));
         let check = |operations: Value, expected: &str| {

@@ -13,7 +13,7 @@ use crate::context::json_requests::escaped;
 
 /// The parts of an object that a patch of its status relies on.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Snapshot {
+pub(crate) struct StatusBasis {
     pub(in crate::context) uid: Option<String>,
     pub(super) resource_version: Option<String>,
     /// Null if there is none.
@@ -23,7 +23,7 @@ pub(crate) struct Snapshot {
     pub(super) is_whole: bool,
 }
 
-impl Snapshot {
+impl StatusBasis {
     /// Returns an object as the server just sent it.
     pub(crate) fn whole(mut object: Value) -> Self {
         let text = |name: &str| object["metadata"][name].as_str().map(str::to_owned);
@@ -35,7 +35,7 @@ impl Snapshot {
 
 impl StatusChange {
     /// Returns the patch that makes this change to the object; empty if there is nothing to change.
-    pub(in crate::context) fn operations(&self, snapshot: &Snapshot, now: Timestamp) -> Vec<Value> {
+    pub(in crate::context) fn operations(&self, snapshot: &StatusBasis, now: Timestamp) -> Vec<Value> {
         let mut patch = Patch { operations: Vec::new(), needs_version: false };
         if let Value::Object(status) = &snapshot.status {
             patch.fields("/status", status, &self.fields);
@@ -82,7 +82,7 @@ impl Patch {
         self.operations.push(json!({"op": "remove", "path": path}));
     }
 
-    /// Adds a value, and tests that nobody else has added one in the meantime.
+    /// Adds a value, and tests that none has been added in the meantime.
     fn introduce(&mut self, path: &str, value: &Value) {
         self.test(path, &Value::Null);
         self.add(path, value);
@@ -162,7 +162,7 @@ impl Patch {
             self.remove(&path);
         }
         for condition in build_conditions(absent, now) {
-            // No test says "no entry of this type": only the version knows that nobody has added one.
+            // No test says "no entry of this type": only the version shows that none has been added.
             self.needs_version = true;
             self.add(&format!("/status/{CONDITIONS}/-"), &condition);
         }
@@ -198,7 +198,7 @@ impl Patch {
     }
 
     /// Returns the operations, preceded by the test that they apply to this object.
-    fn finish(self, snapshot: &Snapshot) -> Vec<Value> {
+    fn finish(self, snapshot: &StatusBasis) -> Vec<Value> {
         if self.operations.is_empty() {
             return Vec::new();
         }

@@ -20,11 +20,11 @@ mod json_patch;
 mod send;
 
 pub(crate) use change::StatusChange;
-pub(super) use json_patch::Snapshot;
+pub(super) use json_patch::StatusBasis;
 pub(super) use send::StatusWriteOutcome;
 
 use super::condition::condition;
-use super::{Context, Run, failure_report};
+use super::{Context, ReconcileRun, failure_report};
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::json_diff::without_nulls;
@@ -90,7 +90,7 @@ impl<K: Kind> Context<K> {
     }
 }
 
-impl Run {
+impl ReconcileRun {
     fn draft(&self) -> MutexGuard<'_, StatusDraft> {
         self.draft.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -235,10 +235,10 @@ fn status_of(object: &Object) -> Value {
 }
 
 /// Returns an object as the cache has it.
-fn snapshot(object: &Object) -> Snapshot {
+fn snapshot(object: &Object) -> StatusBasis {
     let meta = object.meta();
     let (uid, resource_version) = (meta.uid.clone(), meta.resource_version.clone());
-    Snapshot { uid, resource_version, status: status_of(object), is_whole: false }
+    StatusBasis { uid, resource_version, status: status_of(object), is_whole: false }
 }
 
 /// Returns a status as JSON; unset fields are omitted.

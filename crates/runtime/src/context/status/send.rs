@@ -14,8 +14,8 @@ use homeostat_core::{FieldDiff, Key};
 
 use super::change::StatusChange;
 use super::diff::operations_diff;
-use super::json_patch::Snapshot;
-use crate::cache::Writer;
+use super::json_patch::StatusBasis;
+use crate::cache::WritingRun;
 use crate::context::json_requests::{JsonPatch, is_stale};
 use crate::error::Error;
 use crate::fence::TenureClaim;
@@ -43,10 +43,10 @@ impl ControllerShared {
         key: &Key,
         claim: &TenureClaim,
         change: &StatusChange,
-        mut snapshot: Snapshot,
+        mut snapshot: StatusBasis,
         decode: Decode<T>,
     ) -> Result<StatusWriteOutcome<T>, Error> {
-        let writer = Writer { source: self.source.clone(), object: key.clone() };
+        let writer = WritingRun { source: self.source.clone(), object: key.clone() };
         let _writing = self.cache.writing(key, writer);
         for tries in 1.. {
             let operations = change.operations(&snapshot, self.operator.clock.now());
@@ -63,7 +63,7 @@ impl ControllerShared {
                 Err(error) => return self.noting(key, Verb::Status, key, Err(error)),
             };
             let Some(newest) = self.read_whole(key).await? else { return Ok(StatusWriteOutcome::Gone) };
-            let newest = Snapshot::whole(newest);
+            let newest = StatusBasis::whole(newest);
             if newest.uid != snapshot.uid {
                 return Ok(StatusWriteOutcome::Gone);
             }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A machine and the time it is told.
+/// A machine and its current time.
 struct TimedMachine {
     machine: WatchMachine,
     now: Instant,

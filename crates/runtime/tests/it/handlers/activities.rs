@@ -1,4 +1,4 @@
-//! What an operator does besides objects: startup, shutdown, probes on `/healthz`.
+//! Activities of an operator that concern no object: startup, shutdown, probes on `/healthz`.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,4 +1,4 @@
-//! Created, updated, resumed, deleted: what is called when, over restarts.
+//! Creation, update, resumption, deletion: which handlers are called when, across restarts.
 
 use homeostat_core::journal::Entry;
 use homeostat_runtime::{CancellationToken, Controller, Handlers, Operator};
@@ -6,9 +6,9 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::{Gadget, gadget, get, kill, lab, run, says, says_changes};
-use crate::lab::Log;
+use crate::test_cluster::Log;
 
-fn handlers(log: &Log) -> Handlers<Gadget, homeostat_runtime::handlers::options::Handler> {
+fn handlers(log: &Log) -> Handlers<Gadget, homeostat_runtime::handlers::options::HandlerDeclared> {
     Handlers::<Gadget>::new()
         .on_create("create", says(log, "create"))
         .on_update("update", says_changes(log, "update"))

@@ -1,6 +1,6 @@
-//! Killed between any two steps: before and after each request an operator sends, in each phase of an object's life.
-//! Afterwards another one goes on. Every handler is through; none was called after its end had been recorded.
-//! Each life has a server of its own: where that is a process, there are too many.
+//! Kills the operator between any two steps: before and after each request it sends, in each phase of an object's life.
+//! Then another operator continues. Every handler finishes; none is called after its end was recorded. Each life has
+//! its own server, so there are too many to run each server as a process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,26 +8,26 @@ use std::sync::{Arc, Mutex};
 use homeostat::testing::InjectedFault;
 use homeostat_core::Entropy;
 use homeostat_runtime::Handlers;
-use homeostat_runtime::handlers::Turn;
-use homeostat_runtime::handlers::options::Handler;
+use homeostat_runtime::handlers::HandlerContext;
+use homeostat_runtime::handlers::options::HandlerDeclared;
 use http::Method;
 use serde_json::json;
 
 use super::{Gadget, GadgetSpec, Made, get, lab, run, says, says_changes};
-use crate::lab::{Lab, Log, Running};
+use crate::test_cluster::{Log, Running, TestCluster};
 
-fn handlers(log: &Log) -> Handlers<Gadget, Handler> {
+fn handlers(log: &Log) -> Handlers<Gadget, HandlerDeclared> {
     let (parent, second) = (log.clone(), log.clone());
     Handlers::<Gadget>::new()
         .on_create("first", says(log, "first"))
-        .on_create("create", move |_: Arc<Gadget>, _: Turn<Gadget>| {
+        .on_create("create", move |_: Arc<Gadget>, _: HandlerContext<Gadget>| {
             second.say("create");
             async { Ok(Made { name: "it".into() }) }
         })
-        .on_create("parts", move |_: Arc<Gadget>, cx: Turn<Gadget>| {
+        .on_create("parts", move |_: Arc<Gadget>, cx: HandlerContext<Gadget>| {
             for part in ["a", "b"] {
                 let log = parent.clone();
-                cx.sub(part, move |cx: Turn<Gadget>| async move {
+                cx.sub(part, move |cx: HandlerContext<Gadget>| async move {
                     log.say(cx.id());
                     Ok(())
                 });
@@ -49,14 +49,14 @@ fn handlers(log: &Log) -> Handlers<Gadget, Handler> {
 /// How the request at which the operator dies ends.
 #[derive(Clone, Copy, Debug)]
 enum Death {
-    /// It was never sent.
+    /// It is never sent.
     Before,
-    /// It was served, and nobody heard.
+    /// It is served, but the response is lost.
     After,
 }
 
 /// Dies at the `fatal`-th write from now on; returns how many writes there were.
-fn doom(lab: &Lab, running: &Running, fatal: usize, death: Death) -> Arc<AtomicUsize> {
+fn doom(lab: &TestCluster, running: &Running, fatal: usize, death: Death) -> Arc<AtomicUsize> {
     let writes = Arc::new(AtomicUsize::new(0));
     let (count, victim) = (writes.clone(), Mutex::new(running.killer()));
     lab.faults.set(move |request| {
@@ -76,7 +76,7 @@ fn doom(lab: &Lab, running: &Running, fatal: usize, death: Death) -> Arc<AtomicU
     writes
 }
 
-/// What happens to an object, and what its handlers say without any crash.
+/// What happens to an object, and what its handlers log without any crash.
 const LIFE: [(&str, &[&str]); 3] = [
     ("create", &["first", "create", "parts/a", "parts/b", "size 1"]),
     ("update", &["update spec.size: 1 -> 2", "size 2"]),
@@ -86,7 +86,7 @@ const LIFE: [(&str, &[&str]); 3] = [
 /// A text that does not fit into an annotation.
 const LONG: usize = 60_000;
 
-async fn happen(lab: &Lab, what: &str, text: usize) {
+async fn happen(lab: &TestCluster, what: &str, text: usize) {
     let text = Entropy::seeded(1).suffix(text);
     match what {
         "create" => {
@@ -98,7 +98,7 @@ async fn happen(lab: &Lab, what: &str, text: usize) {
     lab.pass(1).await;
 }
 
-/// Lives a life in which the operator dies at the `fatal`-th write of one chapter; returns whether it came to that.
+/// Runs through a life in which the operator dies at the `fatal`-th write of one chapter; returns whether it died.
 async fn live(chapter: usize, fatal: usize, death: Death, text: usize) -> bool {
     let mut lab = lab().await;
     let log = lab.log.clone();
@@ -122,7 +122,7 @@ async fn live(chapter: usize, fatal: usize, death: Death, text: usize) -> bool {
     was_killed
 }
 
-/// Everything was said, in order; the one thing that may be said twice is what was said last before the death.
+/// Checks that every handler ran, in order; only the last one before the crash may have run twice.
 fn judge(said: &[String], expected: &[&str], death: impl std::fmt::Debug) {
     let mut once: Vec<&str> = said.iter().map(String::as_str).collect();
     let count = once.len();
@@ -131,7 +131,7 @@ fn judge(said: &[String], expected: &[&str], death: impl std::fmt::Debug) {
     assert!(count <= expected.len() + 1, "{death:?} {said:?}");
 }
 
-/// Dies at every write of these chapters; returns how many deaths that were.
+/// Dies at every write of these chapters; returns the number of deaths.
 async fn die(chapters: std::ops::Range<usize>, text: usize) -> usize {
     let mut deaths = 0;
     for chapter in chapters {
@@ -150,7 +150,7 @@ async fn die(chapters: std::ops::Range<usize>, text: usize) -> usize {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_lost_and_nothing_recorded_is_repeated() {
     let deaths = die(0..LIFE.len(), 0).await;
-    // The finalizer, the result, the end of each handler and part, the finalizer again.
+    // The finalizer, the result, the end of each handler and sub-handler, the finalizer again.
     assert!(deaths >= 2 * (7 + 2 + 2), "{deaths}");
 }
 

@@ -1,17 +1,17 @@
-//! Daemons: one task for each object; told to stop, then ended; started again when they fail.
+//! Daemons: one task per object; asked to stop, then cancelled; started again when they fail.
 
 use std::time::Duration;
 
 use homeostat::testing::InjectedFault;
-use homeostat_runtime::handlers::options::Daemon;
+use homeostat_runtime::handlers::options::DaemonDeclared;
 use homeostat_runtime::{Backoff, Handlers, terminal};
 use serde_json::json;
 
 use super::{Gadget, gadget, get, lab, run, says};
-use crate::lab::Log;
+use crate::test_cluster::Log;
 
-/// A daemon that says when it begins and when it is told to stop, and then takes this long to end.
-fn daemon(log: &Log, takes: Duration) -> Handlers<Gadget, Daemon> {
+/// A daemon that logs when it starts and when it is asked to stop, and then takes this long to end.
+fn daemon(log: &Log, takes: Duration) -> Handlers<Gadget, DaemonDeclared> {
     let log = log.clone();
     Handlers::<Gadget>::new().daemon("watch", move |_, cx| {
         let log = log.clone();

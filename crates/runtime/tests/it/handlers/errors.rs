@@ -1,25 +1,25 @@
-//! What a failing handler does: retries, time limits, giving up, and the edit that begins anew.
+//! Failing handlers: retries, time limits, giving up, and the edit that starts over.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat::testing::InjectedFault;
 use homeostat_core::journal::{Entry, HandlerOutcome};
-use homeostat_runtime::handlers::Turn;
-use homeostat_runtime::handlers::options::Handler;
+use homeostat_runtime::handlers::HandlerContext;
+use homeostat_runtime::handlers::options::HandlerDeclared;
 use homeostat_runtime::{Backoff, Handlers, Result, retry_after, terminal};
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 use serde_json::json;
 
 use super::{Gadget, Made, gadget, get, kill, lab, run, says};
-use crate::lab::{Log, config};
+use crate::test_cluster::{Log, config};
 
-/// A create handler that fails as the size says: 1 busy, 2 for good, 3 for no known reason, 4 hangs, 5 panics.
-pub(super) fn failing(log: &Log) -> Handlers<Gadget, Handler> {
+/// A create handler whose failure depends on the size: 1 busy, 2 permanent, 3 unknown, 4 hangs, 5 panics.
+pub(super) fn failing(log: &Log) -> Handlers<Gadget, HandlerDeclared> {
     let log = log.clone();
     Handlers::<Gadget>::new()
-        .on_create("create", move |gadget: Arc<Gadget>, cx: Turn<Gadget>| {
+        .on_create("create", move |gadget: Arc<Gadget>, cx: HandlerContext<Gadget>| {
             log.say(format!("{} #{}", gadget.spec.size, cx.attempt()));
             async move {
                 match gadget.spec.size {
@@ -133,13 +133,15 @@ async fn a_deletion_that_gave_up_lets_the_object_go() {
     let mut lab = lab().await;
     let log = lab.log.clone();
     let said = log.clone();
-    let handlers =
-        Handlers::<Gadget>::new().on_delete("delete", move |gadget: Arc<Gadget>, _: Turn<Gadget>| {
+    let handlers = Handlers::<Gadget>::new().on_delete(
+        "delete",
+        move |gadget: Arc<Gadget>, _: HandlerContext<Gadget>| {
             said.say("delete");
             async move {
                 if gadget.spec.size == 0 { Err(terminal("no")) } else { Result::<()>::Err("not yet".into()) }
             }
-        });
+        },
+    );
     run(&mut lab, handlers.retries(3)).await;
     gadget(&lab, "hopeless", 0).await;
     lab.delete::<Gadget>("hopeless").await;
@@ -156,13 +158,15 @@ async fn a_deletion_that_gave_up_lets_the_object_go() {
 #[tokio::test(start_paused = true)]
 async fn an_outage_of_the_server_is_not_logged_by_every_object() {
     let mut lab = lab().await;
-    let handlers =
-        Handlers::<Gadget>::new().on_create("create", |gadget: Arc<Gadget>, cx: Turn<Gadget>| async move {
+    let handlers = Handlers::<Gadget>::new().on_create(
+        "create",
+        |gadget: Arc<Gadget>, cx: HandlerContext<Gadget>| async move {
             if gadget.spec.size == 1 {
                 return Err("odd".into());
             }
             cx.apply(config("child", &[])).await.map(|_| ()).map_err(Into::into)
-        });
+        },
+    );
     let running = run(&mut lab, handlers).await;
     lab.faults
         .set(|request| request.uri().path().contains("configmaps").then_some(InjectedFault::Unreachable));

@@ -1,4 +1,4 @@
-//! Raw events: every change, in order, without progress, and without any object kept where nobody else needs them.
+//! Raw events: every change, in order, without progress, and without keeping objects that nothing else needs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,18 +7,18 @@ use std::time::Duration;
 use homeostat::testing::InjectedFault;
 use homeostat_core::Key;
 use homeostat_core::journal::Entry;
-use homeostat_runtime::handlers::{RawEvent, Turn};
+use homeostat_runtime::handlers::{HandlerContext, RawEvent};
 use homeostat_runtime::{Action, Controller, Error, Handlers, Result};
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
 use super::{Gadget, GadgetSpec, gadget, get, lab, run};
-use crate::lab::{Lab, Log};
+use crate::test_cluster::{Log, TestCluster};
 
-/// A listener that says what it hears.
+/// A listener that logs the events it receives.
 fn says(
     log: &Log,
-) -> impl Fn(RawEvent<Gadget>, Turn<Gadget>) -> std::future::Ready<Result<()>> + Clone + use<> {
+) -> impl Fn(RawEvent<Gadget>, HandlerContext<Gadget>) -> std::future::Ready<Result<()>> + Clone + use<> {
     let log = log.clone();
     move |event, _| {
         log.say(format!("{:?} {} {}", event.change, name_of(&event), event.object.spec.size));
@@ -30,7 +30,7 @@ fn name_of(event: &RawEvent<Gadget>) -> &str {
     event.object.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// What was said, in order of the words: objects are told of side by side.
+/// Returns the log, sorted: events of different objects are delivered concurrently.
 fn sorted(log: &Log) -> Vec<String> {
     let mut said = log.take();
     said.sort();
@@ -48,7 +48,7 @@ async fn every_change_in_order() {
             .on_event("listen", move |event, _| {
                 let said = said.clone();
                 async move {
-                    // Slower than the changes come.
+                    // Slower than the changes arrive.
                     tokio::time::sleep(Duration::from_secs(1)).await;
                     said.say(format!("{:?} {}", event.change, event.object.spec.size));
                     if event.object.spec.size == 2 { Err("a listener may fail")? } else { Ok(()) }
@@ -71,8 +71,12 @@ async fn every_change_in_order() {
     }
 }
 
-/// Runs listeners, alone or beside a controller that needs the objects.
-async fn run_beside<L>(lab: &mut Lab, handlers: Handlers<Gadget, L>, is_kept: bool) -> crate::lab::Running {
+/// Runs listeners, alone or with a controller that needs the objects.
+async fn run_beside<L>(
+    lab: &mut TestCluster,
+    handlers: Handlers<Gadget, L>,
+    is_kept: bool,
+) -> crate::test_cluster::Running {
     let running = lab.run(|operator| {
         let operator = operator.control(Controller::new().named("listening").handlers(handlers));
         if !is_kept {
@@ -108,7 +112,7 @@ async fn nothing_is_kept_unless_another_controller_needs_it() {
     }
 }
 
-/// What listeners see of a time in which nobody watched and whose history is lost.
+/// What listeners see after the watch was interrupted and its history is lost.
 #[tokio::test(start_paused = true)]
 async fn after_a_gap_everything_is_listed_again_and_deletions_are_told_where_a_cache_knows() {
     let after_gap = [
@@ -154,11 +158,11 @@ async fn a_short_break_repeats_and_loses_nothing() {
     assert_eq!(lab.log.take(), ["Added brief 1", "Deleted brief 1"]);
 }
 
-/// More objects than may wait, and a listener that is slow: the list waits for it, and none is left out.
+/// More objects than may wait, and a slow listener: the list waits for it, and no object is skipped.
 #[tokio::test(start_paused = true)]
 async fn the_watch_waits_for_a_slow_listener_and_none_is_lost() {
     const OBJECTS: usize = 1_500;
-    /// What may wait (`ROOM`), what is being told, and the rest of a page.
+    /// The number that may wait (`ROOM`), those being delivered, and the rest of a page.
     const AHEAD_MAX: usize = 1024 + 32 + 1;
     let mut lab = lab().await;
     for number in 0..OBJECTS {
@@ -176,7 +180,7 @@ async fn the_watch_waits_for_a_slow_listener_and_none_is_lost() {
         }
     });
     let running = run(&mut lab, handlers).await;
-    let observed = |running: &crate::lab::Running| {
+    let observed = |running: &crate::test_cluster::Running| {
         let records = running.journal.records().into_iter();
         records.filter(|record| format!("{:?}", record.entry).starts_with("Observed")).count()
     };
@@ -195,7 +199,7 @@ async fn the_watch_waits_for_a_slow_listener_and_none_is_lost() {
     assert_eq!(told.load(Ordering::Relaxed), OBJECTS + 1, "and it goes on after the list");
 }
 
-/// A list that expires before its listeners are through with it is told and begun again.
+/// A list that expires before its listeners have finished with it is reported and started again.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_expires_under_slow_listeners_says_so() {
     let mut lab = lab().await;
@@ -234,12 +238,12 @@ async fn a_listener_that_panics_is_told_and_hears_the_next_change() {
     assert!(lab.has_logged("listener failed"));
 }
 
-/// Reading what is not kept is an error, not "there is none"; writing the status works.
+/// Reading objects that are not kept is an error, not an empty result; writing the status works.
 #[tokio::test(start_paused = true)]
 async fn a_listener_cannot_read_what_is_not_kept_and_can_write() {
     let mut lab = lab().await;
     let log = lab.log.clone();
-    let handlers = Handlers::<Gadget>::new().on_event("listen", move |event, cx: Turn<Gadget>| {
+    let handlers = Handlers::<Gadget>::new().on_event("listen", move |event, cx: HandlerContext<Gadget>| {
         let log = log.clone();
         async move {
             let found = cx.get::<Gadget>("g");
@@ -254,7 +258,8 @@ async fn a_listener_cannot_read_what_is_not_kept_and_can_write() {
     assert_eq!(get(&lab, "g").await.unwrap().status.unwrap().outside.as_deref(), Some("heard"));
 }
 
-/// Of two replicas the one with the lease hears; the next one is shown what is there when the lease comes to it.
+/// Of two replicas, the one with the lease gets the events; the next one gets all existing objects when it acquires the
+/// lease.
 #[tokio::test(start_paused = true)]
 async fn the_lease_decides_who_hears_and_its_next_holder_is_shown_everything() {
     for is_kept in [false, true] {

@@ -1,22 +1,22 @@
-//! Handlers of one field: typed old and new value, any field, also of the status.
+//! Handlers of one field: typed old and new values of any field, including those of the status.
 
 use std::sync::Arc;
 
 use homeostat::testing::InjectedFault;
 use homeostat_runtime::Handlers;
-use homeostat_runtime::handlers::options::Handler;
-use homeostat_runtime::handlers::{Field, Turn};
+use homeostat_runtime::handlers::options::HandlerDeclared;
+use homeostat_runtime::handlers::{FieldUpdate, HandlerContext};
 use serde_json::json;
 
 use super::{Gadget, gadget, get, kill, lab, run};
-use crate::lab::{Lab, Log};
+use crate::test_cluster::{Log, TestCluster};
 
-fn follows_size(log: &Log) -> Handlers<Gadget, Handler> {
+fn follows_size(log: &Log) -> Handlers<Gadget, HandlerDeclared> {
     let log = log.clone();
     Handlers::<Gadget>::new().on_field(
         "scale",
         |gadget| gadget.spec.size,
-        move |size: Field<i64>, _: Arc<Gadget>, _: Turn<Gadget>| {
+        move |size: FieldUpdate<i64>, _: Arc<Gadget>, _: HandlerContext<Gadget>| {
             log.say(format!("{:?} -> {}", size.old, size.new));
             async { Ok(()) }
         },
@@ -62,13 +62,13 @@ async fn the_differences_within_a_field() {
     assert_eq!(log.take(), [r#"a: "1" -> nothing, b: "2" -> "3""#]);
 }
 
-/// Counts the users into the status, as a parent does with the reports of its children.
-fn counts_users(log: &Log) -> Handlers<Gadget, Handler> {
+/// Counts the users in the status, as a parent does with the reports of its children.
+fn counts_users(log: &Log) -> Handlers<Gadget, HandlerDeclared> {
     let log = log.clone();
     Handlers::<Gadget>::new().on_field(
         "count",
         |gadget| gadget.spec.users.clone(),
-        move |users: Field<Vec<String>>, _: Arc<Gadget>, cx: Turn<Gadget>| {
+        move |users: FieldUpdate<Vec<String>>, _: Arc<Gadget>, cx: HandlerContext<Gadget>| {
             log.say(format!("{:?} -> {:?}", users.old, users.new));
             cx.status(|status| status.outside = Some(users.new.len().to_string()));
             async { Ok(()) }
@@ -76,9 +76,9 @@ fn counts_users(log: &Log) -> Handlers<Gadget, Handler> {
     )
 }
 
-/// The field is filled, the status that the handler writes for it is stored and its answer lost; before the handler is called
-/// again, the field is empty as at first.
-async fn empty_again(lab: &mut Lab, is_killed: bool) -> (Vec<String>, Option<String>) {
+/// The field is filled, and the status that the handler writes for it is stored but the response is lost; before the
+/// handler is called again, the field is empty again.
+async fn empty_again(lab: &mut TestCluster, is_killed: bool) -> (Vec<String>, Option<String>) {
     let log = lab.log.clone();
     let running = run(lab, counts_users(&log)).await;
     gadget(lab, "g", 1).await;

@@ -1,7 +1,7 @@
-//! Filters by label, annotation, field and test; and the finalizer, which is there exactly when it is needed.
+//! Filters by label, annotation, field and test; and the finalizer, which exists exactly while it is needed.
 
 use homeostat_runtime::Handlers;
-use homeostat_runtime::handlers::Is;
+use homeostat_runtime::handlers::ValueFilter;
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -13,14 +13,14 @@ async fn by_label_annotation_field_and_test() {
     let log = lab.log.clone();
     let handlers = Handlers::<Gadget>::new()
         .on_create("label", says(&log, "label"))
-        .label("tier", Is::any_of(["gold", "silver"]))
+        .label("tier", ValueFilter::any_of(["gold", "silver"]))
         .on_create("annotation", says(&log, "annotation"))
-        .annotation("note", Is::Present)
+        .annotation("note", ValueFilter::Present)
         .on_create("field", says(&log, "field"))
         .field(|gadget| gadget.spec.size, 2)
         .on_create("test", says(&log, "test"))
         .when(|gadget| gadget.spec.text.starts_with('x'))
-        .label("tier", Is::Absent);
+        .label("tier", ValueFilter::Absent);
     run(&mut lab, handlers).await;
     gadget(&lab, "g", 1).await;
     assert!(log.take().is_empty());

@@ -1,16 +1,16 @@
-//! In-memory indexes: from objects to keys and values, asked by handlers.
+//! In-memory indexes: they map objects to keys and values, and handlers look them up.
 
 use std::sync::Arc;
 
-use homeostat_runtime::handlers::Turn;
+use homeostat_runtime::handlers::HandlerContext;
 use homeostat_runtime::{Handlers, Result};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
 use super::{Gadget, gadget, lab, run};
-use crate::lab::config;
+use crate::test_cluster::config;
 
-/// The key names the index.
+/// The type of the key identifies the index.
 #[derive(Hash, PartialEq, Eq)]
 struct Colour(String);
 
@@ -25,7 +25,7 @@ async fn values_by_key() {
             let name = map.metadata.name.clone().unwrap_or_default();
             data.into_keys().map(move |colour| (Colour(colour), name.clone())).collect::<Vec<_>>()
         })
-        .on_create("create", move |_: Arc<Gadget>, cx: Turn<Gadget>| {
+        .on_create("create", move |_: Arc<Gadget>, cx: HandlerContext<Gadget>| {
             let said = said.clone();
             async move {
                 let red: Vec<String> = cx.lookup::<ConfigMap, Colour, String>(&Colour("red".into()))?;

@@ -1,18 +1,17 @@
-//! Handlers against the in-process server, with paused time: one file per kind of handler.
+//! Handlers against the in-process server, with paused time: one file per sort of handler.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use homeostat_runtime::handlers::{Diff, Turn};
+use homeostat_runtime::handlers::{Diff, HandlerContext};
 use homeostat_runtime::{Handlers, Result, StandardStatus};
 use kube::{CustomResource, CustomResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::lab::{Lab, Log, Running};
+use crate::test_cluster::{Log, Running, TestCluster};
 
 mod activities;
-mod advice;
 mod changes;
 mod crashes;
 mod daemons;
@@ -20,12 +19,13 @@ mod errors;
 mod events;
 mod fields;
 mod filters;
+mod handled_condition;
 mod indexes;
-mod parts;
+mod kopf_patterns;
 mod records;
+mod sub_handlers;
 mod takeovers;
 mod timers;
-mod verdicts;
 
 /// The kind under test.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
@@ -47,7 +47,7 @@ pub(crate) struct GadgetStatus {
     /// What its sub-handler `one` returned.
     #[serde(rename = "create/one", default, skip_serializing_if = "Option::is_none")]
     pub(crate) create_one: Option<Made>,
-    /// What the children say.
+    /// What the children report.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) children: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,37 +61,38 @@ pub(crate) struct Made {
     pub(crate) name: String,
 }
 
-/// A server with the kind.
-pub(crate) async fn lab() -> Lab {
-    Lab::serving(Gadget::crd()).await
+/// Starts a server with the kind.
+pub(crate) async fn lab() -> TestCluster {
+    TestCluster::serving(Gadget::crd()).await
 }
 
 /// Runs these handlers.
-pub(crate) async fn run<L>(lab: &mut Lab, handlers: Handlers<Gadget, L>) -> Running {
+pub(crate) async fn run<L>(lab: &mut TestCluster, handlers: Handlers<Gadget, L>) -> Running {
     let running = lab.run(|operator| operator.control(handlers));
     lab.rest().await;
     running
 }
 
-/// Kills the operator and waits until it is gone.
-pub(crate) async fn kill(lab: &Lab, running: &Running) {
+/// Kills the operator and waits until it has ended.
+pub(crate) async fn kill(lab: &TestCluster, running: &Running) {
     running.kill();
     lab.rest().await;
 }
 
-pub(crate) async fn gadget(lab: &Lab, name: &str, size: i64) -> Gadget {
+pub(crate) async fn gadget(lab: &TestCluster, name: &str, size: i64) -> Gadget {
     lab.create(&Gadget::new(name, GadgetSpec { size, ..GadgetSpec::default() })).await
 }
 
-pub(crate) async fn get(lab: &Lab, name: &str) -> Option<Gadget> {
+pub(crate) async fn get(lab: &TestCluster, name: &str) -> Option<Gadget> {
     lab.api::<Gadget>().get_opt(name).await.expect("the server answers")
 }
 
-/// A handler that says its words and succeeds.
+/// A handler that logs this text and succeeds.
 pub(crate) fn says(
     log: &Log,
     words: &str,
-) -> impl Fn(Arc<Gadget>, Turn<Gadget>) -> std::future::Ready<Result<()>> + Clone + Send + Sync + 'static {
+) -> impl Fn(Arc<Gadget>, HandlerContext<Gadget>) -> std::future::Ready<Result<()>> + Clone + Send + Sync + 'static
+{
     let (log, words) = (log.clone(), words.to_owned());
     move |_, _| {
         log.say(words.clone());
@@ -99,11 +100,12 @@ pub(crate) fn says(
     }
 }
 
-/// An update handler that says what changed.
+/// An update handler that logs what changed.
 pub(crate) fn says_changes(
     log: &Log,
     words: &str,
-) -> impl Fn(Diff<Gadget>, Turn<Gadget>) -> std::future::Ready<Result<()>> + Clone + Send + Sync + 'static {
+) -> impl Fn(Diff<Gadget>, HandlerContext<Gadget>) -> std::future::Ready<Result<()>> + Clone + Send + Sync + 'static
+{
     let (log, words) = (log.clone(), words.to_owned());
     move |diff, _| {
         let changes: Vec<String> = diff.changes.iter().map(ToString::to_string).collect();

@@ -1,27 +1,28 @@
-//! Where progress is kept: an annotation, compressed, and beyond its limit a Secret; and what others do to it.
+//! Where progress is stored: in an annotation, compressed if long, and beyond its limit in a Secret; and what others
+//! can do to it.
 
 use homeostat::testing::InjectedFault;
 use homeostat_core::Entropy;
 use homeostat_core::journal::Entry;
 use homeostat_runtime::Handlers;
-use homeostat_runtime::handlers::options::Handler;
+use homeostat_runtime::handlers::options::HandlerDeclared;
 use k8s_openapi::api::core::v1::{Event, Secret};
 use kube::ResourceExt;
 use kube::api::ListParams;
 use serde_json::json;
 
 use super::{Gadget, GadgetSpec, gadget, get, kill, lab, run, says, says_changes};
-use crate::lab::{Lab, Log};
+use crate::test_cluster::{Log, TestCluster};
 
 const ANNOTATION: &str = "widgets.test.dev/gadget.handled";
 
-fn handlers(log: &Log) -> Handlers<Gadget, Handler> {
+fn handlers(log: &Log) -> Handlers<Gadget, HandlerDeclared> {
     Handlers::<Gadget>::new()
         .on_create("create", says(log, "create"))
         .on_update("update", says_changes(log, "update"))
 }
 
-async fn annotation(lab: &Lab, name: &str) -> String {
+async fn annotation(lab: &TestCluster, name: &str) -> String {
     get(lab, name).await.unwrap().annotations()[ANNOTATION].clone()
 }
 
@@ -56,7 +57,7 @@ async fn short_readable_long_compressed_longest_in_a_secret() {
 }
 
 /// An object with two handlers, whose record cannot be written.
-async fn unwritable() -> (Lab, Log) {
+async fn unwritable() -> (TestCluster, Log) {
     let mut lab = lab().await;
     let log = lab.log.clone();
     run(&mut lab, handlers(&log).on_create("second", says(&log, "second"))).await;

@@ -1,33 +1,37 @@
-//! Replicas that take over: what one has recorded, the next does not repeat, however far its watch is behind.
+//! Replicas that take over: what one has recorded, the next does not repeat, however far its watch lags.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use homeostat_core::Entropy;
 use homeostat_core::journal::{Entry, WriteOutcome};
 use homeostat_runtime::Handlers;
-use homeostat_runtime::handlers::Turn;
+use homeostat_runtime::handlers::{Diff, HandlerContext};
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::{Gadget, gadget, get, lab};
-use crate::lab::{Lab, Log, Running, entries_of_any};
+use super::{Gadget, GadgetSpec, gadget, get, lab, run, says};
+use crate::test_cluster::{Log, Running, TestCluster, entries_of_any};
 
 const ANNOTATION: &str = "widgets.test.dev/gadget.handled";
 
-/// A replica whose create handler says its name and takes six seconds.
-fn replica(lab: &mut Lab, log: &Log, name: &'static str, breakable: bool) -> Running {
+/// A replica whose create handler logs its name and takes six seconds.
+fn replica(lab: &mut TestCluster, log: &Log, name: &'static str, breakable: bool) -> Running {
     let log = log.clone();
-    let handlers = Handlers::<Gadget>::new().on_create("create", move |_: Arc<Gadget>, _: Turn<Gadget>| {
-        log.say(name);
-        async {
-            tokio::time::sleep(Duration::from_secs(6)).await;
-            Ok(())
-        }
-    });
+    let handlers =
+        Handlers::<Gadget>::new().on_create("create", move |_: Arc<Gadget>, _: HandlerContext<Gadget>| {
+            log.say(name);
+            async {
+                tokio::time::sleep(Duration::from_secs(6)).await;
+                Ok(())
+            }
+        });
     lab.run_on(breakable, |operator| operator.leader_election().control(handlers))
 }
 
-/// The first of two replicas handles an object, records it and stops; the watch of the second is this far behind.
+/// The first of two replicas handles an object, records it and stops; the watch of the second lags by this much.
 async fn hand_over(behind: Duration, offset: Duration) -> Vec<String> {
     let mut lab = lab().await;
     lab.lag(behind);
@@ -70,7 +74,7 @@ async fn a_standby_whose_watch_is_a_second_behind_repeats_nothing() {
     }
 }
 
-/// The record is written only over the one that was read.
+/// The record is written only if it has not changed since it was read.
 #[tokio::test(start_paused = true)]
 async fn a_record_that_another_wrote_meanwhile_is_not_written_over() {
     let mut lab = lab().await;
@@ -79,7 +83,7 @@ async fn a_record_that_another_wrote_meanwhile_is_not_written_over() {
     lab.pass(30).await;
     gadget(&lab, "g", 1).await;
     lab.pass(1).await;
-    // While the handler runs, somebody who had the right before records that it is through.
+    // While the handler runs, a replica that had the right before records that it has finished.
     let theirs = json!({"marks": {"create": {"seen": "once"}, "other": {"seen": "once"}}}).to_string();
     lab.patch::<Gadget>("g", json!({"metadata": {"annotations": {ANNOTATION: theirs}}})).await;
     lab.pass(30).await;
@@ -90,4 +94,54 @@ async fn a_record_that_another_wrote_meanwhile_is_not_written_over() {
         _ => None,
     });
     assert!(failed[0].contains("somebody else changed the same field"), "{failed:?}");
+}
+
+/// So is a record that is too large for the annotation.
+#[tokio::test(start_paused = true)]
+async fn a_large_record_that_another_wrote_meanwhile_is_not_written_over() {
+    let mut lab = lab().await;
+    let log = lab.log.clone();
+    let slow = {
+        let log = log.clone();
+        move |_: Diff<Gadget>, _: HandlerContext<Gadget>| {
+            log.say("update");
+            async {
+                tokio::time::sleep(Duration::from_secs(6)).await;
+                Ok(())
+            }
+        }
+    };
+    let handlers =
+        Handlers::<Gadget>::new().on_create("create", says(&log, "create")).on_update("update", slow);
+    let running = run(&mut lab, handlers).await;
+    let text = Entropy::seeded(1).suffix(100_000);
+    lab.create(&Gadget::new("g", GadgetSpec { text, ..GadgetSpec::default() })).await;
+    lab.pass(30).await;
+    let secrets = lab.names::<Secret>().await;
+    assert_eq!((secrets.len(), log.take()), (1, vec!["create".to_owned()]));
+    lab.api::<Gadget>()
+        .patch("g", &PatchParams::default(), &Patch::Merge(json!({"spec": {"size": 7}})))
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(log.take(), ["update"]);
+    // While the handler runs, somebody who had the right before writes the Secret, and not yet the annotation.
+    let theirs = json!({"marks": {"create": {"seen": "once"}}}).to_string();
+    let theirs = json!({"stringData": {"record": theirs}, "metadata": {"labels": {"written": "meanwhile"}}});
+    lab.api::<Secret>().patch(&secrets[0], &PatchParams::default(), &Patch::Merge(theirs)).await.unwrap();
+    lab.pass(30).await;
+    let failed = entries_of_any(&running, "g", |entry| match entry {
+        Entry::Wrote { outcome: WriteOutcome::Failed { error }, target, .. } => {
+            Some((target.to_string(), error))
+        }
+        _ => None,
+    });
+    let (target, error) = failed.first().expect("the write of the Secret fails");
+    assert!(
+        target.contains("secrets") && error.contains("somebody else changed the same field"),
+        "{failed:?}"
+    );
+    assert_eq!(log.take(), ["update"], "their record, which says nothing of the update, counts");
+    let made = lab.names::<Secret>().await;
+    assert_eq!(made, secrets);
 }

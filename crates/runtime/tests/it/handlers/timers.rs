@@ -1,19 +1,19 @@
-//! Timers: interval, sharp, idle, initial delay, and the phase over restarts.
+//! Timers: interval, sharp, idle, initial delay, and the phase across restarts.
 
 use std::time::Duration;
 
-use homeostat_runtime::handlers::options::Timer;
+use homeostat_runtime::handlers::options::TimerDeclared;
 
 use homeostat_runtime::{Controller, Handlers, retry_after, terminal};
 use serde_json::json;
 
 use super::{Gadget, gadget, get, kill, lab, run};
-use crate::lab::{Lab, Log};
+use crate::test_cluster::{Log, TestCluster};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A timer whose ticks take ten seconds, and say at what second of the test they begin.
-fn ticking(log: &Log, interval: Duration) -> Handlers<Gadget, Timer> {
+/// A timer whose ticks take ten seconds and log the second of the test at which they start.
+fn ticking(log: &Log, interval: Duration) -> Handlers<Gadget, TimerDeclared> {
     let log = log.clone();
     Handlers::<Gadget>::new().every("tick", interval, move |_, cx| {
         log.say((cx.now().as_second() - 1_800_000_000).to_string());
@@ -24,8 +24,8 @@ fn ticking(log: &Log, interval: Duration) -> Handlers<Gadget, Timer> {
     })
 }
 
-/// The seconds at which it ticked.
-fn ticks(lab: &Lab) -> Vec<i64> {
+/// Returns the seconds at which it ticked.
+fn ticks(lab: &TestCluster) -> Vec<i64> {
     lab.log.take().iter().map(|words| words.parse().unwrap()).collect()
 }
 
@@ -78,7 +78,8 @@ async fn the_phase_outlives_the_process() {
         lab.pass(5).await;
         run(&mut lab, ticking(&log, interval)).await;
         lab.pass(85).await;
-        // A minute's timer goes on where it was; a quicker one, which is not worth a write, on the grid of creation.
+        // A timer of a minute continues where it was; a faster one, which is not recorded, follows the grid that starts
+        // at creation.
         let ticked: Vec<i64> = ticks(&lab).into_iter().take(3).collect();
         assert_eq!(ticked, expected, "{interval:?}");
     }

@@ -1,5 +1,5 @@
-//! The runtime under the simulator: elections and shards, where only one replica at a time writes and both together do the work
-//! of one; and ordinary uses of features that once were broken (`repaired`).
+//! The runtime under the simulator: elections and shards, where only one replica at a time writes and both together do
+//! the work of one; and ordinary uses of features that were once broken (`regressions`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use kube::{CustomResource, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-mod repaired;
+mod regressions;
 
-/// A sample of the single faults, as many as an unoptimized build does in a few seconds; every renewal of a lease is work for
-/// the simulator. `HOMEOSTAT_SIM_SCHEDULES` tries more.
+/// A sample of the single faults, as many as an unoptimized build can run in a few seconds; every renewal of a lease is
+/// work for the simulator. `HOMEOSTAT_SIM_SCHEDULES` runs more.
 const BUDGET: Budget = Budget { schedules: 30, seconds: 3600 };
 
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
@@ -61,13 +61,14 @@ fn sheets() -> Operator {
     operator().control(Controller::<Sheet>::new().owns::<ConfigMap>().reconcile(reconcile))
 }
 
-/// Does the status of every sheet have its text? True of fewer steps, too, so that a failure can be shrunk.
+/// Returns whether the status of every sheet has its text. Also holds after fewer steps, so that a failure can be
+/// shrunk.
 fn all_are_copied(cluster: &Cluster) -> bool {
     let is_copied = |sheet: Sheet| sheet.status.is_some_and(|status| status.text == sheet.spec.text);
     cluster.list::<Sheet>().into_iter().all(is_copied)
 }
 
-/// Two sheets, of which one is edited.
+/// Two sheets, one of which is edited.
 fn two_sheets(make: impl Fn() -> Operator + Send + Sync + 'static) -> Simulation {
     Simulation::new(make)
         .given(sheet("one", "a"))

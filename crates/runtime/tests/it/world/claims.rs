@@ -1,5 +1,5 @@
-//! A claim is worth what is known for certain: another object's record, a create that perhaps never was, an owner that
-//! only the server knows, a read that lags. None of them makes a thing change hands, or leaves one without.
+//! Claims are only as good as the evidence: another object's record, a create that may never have happened, an owner
+//! that only the server knows, a lagging read. None of them makes a resource change its owner or lose it.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::json;
 
-use super::yard::{Moment, Yard, named, ownerships, run, synced};
+use super::fake_api::{FakeApi, Moment, named, ownerships, run, synced};
 use crate::degraded::lab_that_accepts_anything;
-use crate::lab::{Lab, Widget, WidgetSpec};
+use crate::test_cluster::{TestCluster, Widget, WidgetSpec};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A widget that wants this thing.
-async fn wisher(lab: &Lab, name: &str, thing: &str, size: i64) {
+/// Returns a widget that desires this resource.
+async fn wisher(lab: &TestCluster, name: &str, thing: &str, size: i64) {
     lab.create(&Widget::new(name, WidgetSpec { size, config: Some(thing.into()) })).await;
 }
 
-/// Writes a size of any type into a widget.
-async fn resize(lab: &Lab, name: &str, size: serde_json::Value) {
+/// Writes a size of any type to a widget.
+async fn resize(lab: &TestCluster, name: &str, size: serde_json::Value) {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("test.dev", "v1", "Widget"));
     let api: Api<DynamicObject> = Api::namespaced_with(lab.client.clone(), "default", &kind);
     let patch = Patch::Merge(json!({"spec": {"size": size}}));
@@ -31,7 +31,7 @@ async fn resize(lab: &Lab, name: &str, size: serde_json::Value) {
 
 #[tokio::test(start_paused = true)]
 async fn who_never_had_a_thing_takes_no_record_along() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     run(&mut lab, &yard, |outside| outside.ownership(Ownership::Records)).await;
     lab.widget("z").await;
     wisher(&lab, "a", "z", 4).await;
@@ -47,9 +47,10 @@ async fn who_never_had_a_thing_takes_no_record_along() {
     assert!(lab.names::<OutsideRecord>().await.is_empty());
 }
 
-/// A widget whose create was never sent, then made anew while a thing of this size appeared under its name.
-async fn made_anew_beside(size: i64) -> (Lab, Yard) {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+/// A widget whose create was never sent and that is then created again, while a resource of this size appeared under
+/// its name.
+async fn made_anew_beside(size: i64) -> (TestCluster, FakeApi) {
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     yard.fate.seal(3, Moment::Before);
     let running = run(&mut lab, &yard, |outside| outside.ownership(Ownership::Records)).await;
     lab.widget("w").await;
@@ -87,9 +88,10 @@ async fn what_a_vanished_object_meant_to_make_is_inherited() {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_does_not_decode_keeps_its_thing() {
-    // Of two of the same second, as a server of its own clock makes them, the first by name has a prefixed thing.
+    // Of two widgets created in the same second, as a server with its own clock may do, the first by name gets a
+    // prefixed resource.
     for ownership in ownerships() {
-        let (mut lab, yard) = (lab_that_accepts_anything().await, Yard::new());
+        let (mut lab, yard) = (lab_that_accepts_anything().await, FakeApi::new());
         run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("a").await;
         lab.pass(2).await;
@@ -110,11 +112,11 @@ async fn an_object_that_does_not_decode_keeps_its_thing() {
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_only_the_server_knows_keeps_its_thing() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     yard.put("late", 0, Some("others.dev/default/x/1"));
     run(&mut lab, &yard, |outside| outside).await;
     wisher(&lab, "a", "late", 4).await;
-    // From now on the watch lies: it is open and leaves everything out, so the cache thinks itself fresh.
+    // From now on the watch is wrong: it stays open but reports nothing, so the cache considers itself current.
     lab.faults.mute();
     let uid = lab.widget("late").await.metadata.uid.unwrap();
     yard.alter("late", |thing| thing.mark = Some(format!("widgets.test.dev/default/late/{uid}")));
@@ -126,8 +128,8 @@ async fn an_owner_that_only_the_server_knows_keeps_its_thing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_read_that_lags_does_not_make_a_thing_doubtful() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
-    run(&mut lab, &yard, |outside| outside.ownership(Ownership::Records).settle(3 * SECOND)).await;
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
+    run(&mut lab, &yard, |outside| outside.ownership(Ownership::Records).visible_within(3 * SECOND)).await;
     lab.pass(20).await;
     lab.widget("w").await;
     lab.pass(8).await;
@@ -144,11 +146,12 @@ async fn a_read_that_lags_does_not_make_a_thing_doubtful() {
 
 #[tokio::test(start_paused = true)]
 async fn a_newer_intent_does_not_hide_an_older_one_that_was_carried_out() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     lab.pass(20).await;
     yard.fate.seal(3, Moment::After);
     let settle = 3 * SECOND;
-    let running = run(&mut lab, &yard, |outside| outside.ownership(Ownership::Records).settle(settle)).await;
+    let running =
+        run(&mut lab, &yard, |outside| outside.ownership(Ownership::Records).visible_within(settle)).await;
     lab.widget("w").await;
     assert!(yard.fate.has_struck(), "list, get, create");
     running.kill();
@@ -156,7 +159,7 @@ async fn a_newer_intent_does_not_hide_an_older_one_that_was_carried_out() {
     lab.patch::<Widget>("w", json!({"spec": {"size": 5}})).await;
     lab.pass(8).await;
     yard.switch(|switches| switches.lag = 12 * SECOND);
-    run(&mut lab, &yard, |outside| outside.ownership(Ownership::Records).settle(settle)).await;
+    run(&mut lab, &yard, |outside| outside.ownership(Ownership::Records).visible_within(settle)).await;
     assert_eq!(yard.writes(), ["create w", "create w"]);
     yard.switch(|switches| switches.lag = Duration::ZERO);
     lab.pass(30).await;

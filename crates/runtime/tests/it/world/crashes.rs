@@ -1,22 +1,22 @@
-//! The process is killed between every two calls, outside and to the cluster, before and after each took effect. The
-//! next one finds what is there: nothing is made twice, nothing is forgotten.
+//! Kills the process between any two calls, external or to the cluster, before and after each took effect. The next
+//! process finds what exists: nothing is created twice, nothing is forgotten.
 
 use std::time::Duration;
 
 use homeostat_runtime::world::{OutsideRecord, Ownership};
 use serde_json::{Value, json};
 
-use super::yard::{Moment, Yard, named, ownerships, run, synced};
-use crate::lab::{Lab, Widget};
+use super::fake_api::{FakeApi, Moment, named, ownerships, run, synced};
+use crate::test_cluster::{TestCluster, Widget};
 
-/// What people do to the widget, in order.
+/// What users do to the widget, in order.
 enum Deed {
     Create,
     Patch(Value),
     Delete,
 }
 
-async fn act(lab: &Lab, deed: &Deed) {
+async fn act(lab: &TestCluster, deed: &Deed) {
     match deed {
         Deed::Create => drop(lab.widget("w").await),
         Deed::Patch(patch) => drop(lab.patch::<Widget>("w", patch.clone()).await),
@@ -28,14 +28,15 @@ async fn act(lab: &Lab, deed: &Deed) {
 struct Story<'a> {
     ownership: Ownership,
     deeds: &'a [Deed],
-    /// How late the yard shows what was written.
+    /// How late the API shows what was written.
     lag: Duration,
 }
 
-/// Lets people act, kills the operator at the given step, starts it again. Tells whether there was such a step.
-async fn survive(story: &Story<'_>, step: usize, moment: Moment) -> Option<(Lab, Yard)> {
+/// Performs the actions of the users, kills the operator at the given step, and starts it again. Returns whether there
+/// was such a step.
+async fn survive(story: &Story<'_>, step: usize, moment: Moment) -> Option<(TestCluster, FakeApi)> {
     let Story { ownership, deeds, lag } = story;
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     yard.switch(|switches| {
         switches.allows_twins = true;
         switches.lag = *lag;
@@ -59,10 +60,10 @@ async fn survive(story: &Story<'_>, step: usize, moment: Moment) -> Option<(Lab,
     has_struck.then_some((lab, yard))
 }
 
-/// Kills at every step until there are no more; returns how many there were.
+/// Kills at every step until there are no more; returns their number.
 async fn at_every_step<F>(deeds: &[Deed], lag: Duration, check: F) -> usize
 where
-    F: AsyncFn(&Lab, &Yard, &Ownership, String),
+    F: AsyncFn(&TestCluster, &FakeApi, &Ownership, String),
 {
     let mut steps = 0;
     for ownership in ownerships() {
@@ -112,7 +113,7 @@ async fn create_and_delete() {
     .await;
 }
 
-/// Less than the engine is told that reads may lag.
+/// Less than the lag that the engine is configured to expect.
 const LAG: Duration = Duration::from_secs(20);
 
 #[tokio::test(start_paused = true)]

@@ -1,29 +1,30 @@
-//! Who no longer holds the lease does nothing outside: not even the write that had been decided and waited its turn.
+//! A replica that no longer holds the lease makes no external calls: not even a write that was already decided and
+//! waited for its turn.
 
 use homeostat_core::journal::Entry;
 use homeostat_runtime::world::{Limits, Outside};
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
 
-use super::yard::{Yard, generous, quick};
-use crate::lab::{Lab, Running, Widget, entries};
+use super::fake_api::{FakeApi, generous, quick};
+use crate::test_cluster::{Running, TestCluster, Widget, entries};
 
-/// Runs a leader on the yard.
-async fn lead(lab: &mut Lab, yard: &Yard, limits: Limits) -> Running {
+/// Runs a leader on the API.
+async fn lead(lab: &mut TestCluster, yard: &FakeApi, limits: Limits) -> Running {
     let outside = Outside::new(yard.clone()).limits(limits).sweep(quick());
     let running = lab.run(|operator| operator.leader_election().control(outside.control()));
     lab.pass(20).await;
     running
 }
 
-async fn usurp(lab: &Lab) {
+async fn usurp(lab: &TestCluster) {
     let spec = json!({"holderIdentity": "usurper", "leaseDurationSeconds": 3600});
     lab.patch::<Lease>("widgets.test.dev", json!({"spec": spec})).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_waits_its_turn_is_not_sent_after_the_lease_is_lost() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     lab.widget("w").await;
     let limits = Limits { per_second: 0.01, burst: 2, ..generous() };
     let running = lead(&mut lab, &yard, limits).await;
@@ -41,7 +42,7 @@ async fn a_write_that_waits_its_turn_is_not_sent_after_the_lease_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deposed_leader_lists_repairs_and_sweeps_no_more() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     lead(&mut lab, &yard, generous()).await;
     lab.widget("w").await;
     lab.widget("goes").await;

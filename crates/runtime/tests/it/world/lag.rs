@@ -1,15 +1,15 @@
-//! An outside that shows writes late: what was created is not created again, what may exist is not forgotten.
+//! An API that shows writes late: what was created is not created again, and what may exist is not forgotten.
 
 use std::time::Duration;
 
-use super::yard::{Yard, named, ownerships, run, synced};
-use crate::lab::{Lab, Widget};
+use super::fake_api::{FakeApi, named, ownerships, run, synced};
+use crate::test_cluster::{TestCluster, Widget};
 
 const LAG: Duration = Duration::from_secs(20);
 
-/// A yard whose reads lag and that would make twins.
-fn lagging() -> Yard {
-    let yard = Yard::new();
+/// An API whose reads lag and that would create duplicates.
+fn lagging() -> FakeApi {
+    let yard = FakeApi::new();
     yard.switch(|switches| {
         switches.lag = LAG;
         switches.allows_twins = true;
@@ -20,7 +20,7 @@ fn lagging() -> Yard {
 #[tokio::test(start_paused = true)]
 async fn what_was_created_is_not_created_again() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::new().await, lagging());
+        let (mut lab, yard) = (TestCluster::new().await, lagging());
         let poll = Duration::from_secs(5);
         run(&mut lab, &yard, |outside| outside.ownership(ownership.clone()).poll(poll)).await;
         lab.pass(30).await;
@@ -34,7 +34,7 @@ async fn what_was_created_is_not_created_again() {
 #[tokio::test(start_paused = true)]
 async fn nor_by_the_next_process() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::new().await, lagging());
+        let (mut lab, yard) = (TestCluster::new().await, lagging());
         let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("w").await;
         running.kill();
@@ -48,7 +48,7 @@ async fn nor_by_the_next_process() {
 #[tokio::test(start_paused = true)]
 async fn an_object_deleted_before_its_thing_shows_waits_for_it() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::new().await, lagging());
+        let (mut lab, yard) = (TestCluster::new().await, lagging());
         let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("w").await;
         running.kill();
@@ -64,8 +64,8 @@ async fn an_object_deleted_before_its_thing_shows_waits_for_it() {
 #[tokio::test(start_paused = true)]
 async fn a_create_that_never_happened_is_made_up_for() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::new().await, lagging());
-        yard.fate.seal(3, super::yard::Moment::Before);
+        let (mut lab, yard) = (TestCluster::new().await, lagging());
+        yard.fate.seal(3, super::fake_api::Moment::Before);
         let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("w").await;
         assert!(yard.fate.has_struck(), "list, get, create");

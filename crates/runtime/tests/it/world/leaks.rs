@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use homeostat::testing::InjectedFault;
 use homeostat_core::journal::Entry;
-use homeostat_runtime::world::{Outside, OutsideRecord, Ownership, Sweep};
+use homeostat_runtime::world::{LeakDeletionLimits, Outside, OutsideRecord, Ownership};
 use serde_json::json;
 
-use super::yard::{Yard, generous, named, ownerships, quick, run, surveys, synced};
-use crate::lab::{Lab, Running, Widget, WidgetSpec};
+use super::fake_api::{FakeApi, generous, named, ownerships, quick, run, surveys, synced};
+use crate::test_cluster::{Running, TestCluster, Widget, WidgetSpec};
 
-/// Deletes a widget so that its cleanup never runs.
-async fn vanish(lab: &Lab, name: &str) {
+/// Deletes a widget without running its cleanup.
+async fn vanish(lab: &TestCluster, name: &str) {
     lab.patch::<Widget>(name, json!({"metadata": {"finalizers": null}})).await;
     lab.delete::<Widget>(name).await;
 }
@@ -26,7 +26,7 @@ fn withheld(running: &Running) -> Option<String> {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_missed_while_down_is_found_after_two_looks_and_a_minute() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("stays").await;
         lab.widget("goes").await;
@@ -50,14 +50,14 @@ async fn a_deletion_missed_while_down_is_found_after_two_looks_and_a_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn an_empty_answer_of_the_cluster_does_not_delete_the_world() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside).await;
     for number in 0..10 {
         lab.widget(&format!("w{number}")).await;
     }
     running.kill();
     lab.rest().await;
-    // All objects vanish as after a lost etcd: no finalizer ran.
+    // All objects vanish, as after the loss of etcd: no finalizer ran.
     for number in 0..10 {
         vanish(&lab, &format!("w{number}")).await;
     }
@@ -69,7 +69,7 @@ async fn an_empty_answer_of_the_cluster_does_not_delete_the_world() {
 
 #[tokio::test(start_paused = true)]
 async fn the_share_is_one_of_our_things_and_not_of_those_in_our_way() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     for number in 0..12 {
         yard.put(&format!("theirs{number}"), 5, Some("terraform"));
     }
@@ -94,7 +94,7 @@ async fn the_share_is_one_of_our_things_and_not_of_those_in_our_way() {
 #[tokio::test(start_paused = true)]
 async fn an_empty_or_truncated_list_of_the_outside_deletes_and_makes_nothing() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         for number in 0..5 {
             lab.widget(&format!("w{number}")).await;
@@ -111,8 +111,8 @@ async fn an_empty_or_truncated_list_of_the_outside_deletes_and_makes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn deletions_keep_to_the_caps_per_pass_and_per_minute() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
-    let caps = Sweep { per_pass: 2, per_minute: 3, share: 1.0, ..quick() };
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
+    let caps = LeakDeletionLimits { per_pass: 2, per_minute: 3, share: 1.0, ..quick() };
     let poll = std::time::Duration::from_secs(20);
     let running = run(&mut lab, &yard, |outside| outside.poll(poll)).await;
     for number in 0..9 {
@@ -139,7 +139,7 @@ async fn deletions_keep_to_the_caps_per_pass_and_per_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_swept_while_the_cache_is_cut_off() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside).await;
     lab.widget("stays").await;
     lab.widget("goes").await;
@@ -161,10 +161,10 @@ async fn nothing_is_swept_while_the_cache_is_cut_off() {
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_only_the_server_knows_is_respected() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside).await;
     lab.widget("w").await;
-    // From now on the watch lies: it is open and leaves everything out, so the cache thinks itself fresh.
+    // From now on the watch is wrong: it stays open but reports nothing, so the cache considers itself current.
     lab.faults.mute();
     let late = lab.widget("late").await;
     let uid = late.metadata.uid.unwrap();
@@ -178,8 +178,8 @@ async fn an_owner_that_only_the_server_knows_is_respected() {
 
 #[tokio::test(start_paused = true)]
 async fn wishes_that_vanish_from_many_objects_at_once_are_obeyed_slowly() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
-    run(&mut lab, &yard, |outside| outside.sweep(Sweep { per_minute: 2, ..quick() })).await;
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
+    run(&mut lab, &yard, |outside| outside.sweep(LeakDeletionLimits { per_minute: 2, ..quick() })).await;
     for number in 0..6 {
         lab.widget(&format!("w{number}")).await;
     }
@@ -195,14 +195,14 @@ async fn wishes_that_vanish_from_many_objects_at_once_are_obeyed_slowly() {
 
 #[tokio::test(start_paused = true)]
 async fn the_last_look_at_the_thing_decides() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside).await;
     lab.widget("stays").await;
     lab.widget("goes").await;
     lab.pass(1000).await;
     running.kill();
     vanish(&lab, "goes").await;
-    // Lists show for long what was: a thing of ours without its object. It is somebody else's by now.
+    // Lists keep showing an old state: a resource of ours without its object. Meanwhile it has another owner.
     yard.switch(|switches| switches.list_lag = Duration::from_secs(900));
     yard.alter("goes", |thing| thing.mark = Some("others.dev/a/b/c".into()));
     let running = run(&mut lab, &yard, |outside| outside).await;
@@ -214,7 +214,7 @@ async fn the_last_look_at_the_thing_decides() {
 
 #[tokio::test(start_paused = true)]
 async fn the_things_of_namespaces_we_do_not_see_are_not_ours_to_judge() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     yard.put("far", 3, Some("widgets.test.dev/elsewhere/far/1"));
     let outside = Outside::new(yard.clone()).limits(generous()).sweep(quick());
     lab.run(|operator| operator.namespace("default").control(outside.control()));
@@ -231,7 +231,7 @@ async fn the_things_of_namespaces_we_do_not_see_are_not_ours_to_judge() {
 #[tokio::test(start_paused = true)]
 async fn what_an_object_of_the_same_name_does_not_want_is_a_leak() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("w").await;
         running.kill();

@@ -1,17 +1,17 @@
-//! The outside world: widgets kept equal to things in a yard that has nothing to do with Kubernetes. One file per
+//! Worlds: widgets kept equal to the resources of an external API that has nothing to do with Kubernetes. One file per
 //! promise of the guide.
 
 mod claims;
 mod crashes;
+mod fake_api;
 mod fencing;
+mod ineffective_updates;
+mod invalid_specs;
 mod lag;
 mod leaks;
 mod one_way;
 mod outages;
 mod ownership;
 mod panics;
-mod sense;
-mod takes;
 mod two_way;
 mod vandals;
-mod yard;

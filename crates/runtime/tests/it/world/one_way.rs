@@ -1,15 +1,15 @@
-//! Desired objects are created, changed and deleted outside; and nothing is asked twice.
+//! Desired resources are created, changed and deleted in the API, and no call is made twice.
 
 use homeostat_runtime::world::Ownership;
 use serde_json::json;
 
-use super::yard::{Yard, named, ownerships, run, synced};
-use crate::lab::{Lab, Widget};
+use super::fake_api::{FakeApi, named, ownerships, run, synced};
+use crate::test_cluster::{TestCluster, Widget};
 
 #[tokio::test(start_paused = true)]
 async fn created_changed_deleted_in_every_ownership() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         let name = named(&ownership, "w");
         lab.widget("w").await;
@@ -28,7 +28,7 @@ async fn created_changed_deleted_in_every_ownership() {
 #[tokio::test(start_paused = true)]
 async fn several_things_of_one_object_and_a_rename() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("w").await;
         lab.patch::<Widget>("w", json!({"spec": {"config": "a,b"}})).await;
@@ -46,7 +46,7 @@ async fn several_things_of_one_object_and_a_rename() {
 #[tokio::test(start_paused = true)]
 async fn a_rename_while_the_operator_is_down_leaves_nothing_behind() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("w").await;
         running.kill();
@@ -58,7 +58,7 @@ async fn a_rename_while_the_operator_is_down_leaves_nothing_behind() {
 
 #[tokio::test(start_paused = true)]
 async fn at_rest_a_pass_is_one_list_and_a_restart_is_one_list() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside).await;
     for number in 0..20 {
         lab.widget(&format!("w{number}")).await;
@@ -76,7 +76,7 @@ async fn at_rest_a_pass_is_one_list_and_a_restart_is_one_list() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wish_that_makes_no_sense_is_terminal_and_its_things_stay() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     run(&mut lab, &yard, |outside| outside.ownership(Ownership::Prefix("k8s-".into()))).await;
     lab.widget("w").await;
     lab.patch::<Widget>("w", json!({"spec": {"size": -1}})).await;
@@ -88,7 +88,7 @@ async fn a_wish_that_makes_no_sense_is_terminal_and_its_things_stay() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_a_condition_and_is_retried() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     run(&mut lab, &yard, |outside| outside).await;
     yard.switch(|switches| switches.is_strict = true);
     lab.widget("w").await;

@@ -1,4 +1,4 @@
-//! An outage costs one probe at a time; the API is never asked harder than allowed.
+//! During an outage there is one probe at a time; the API never gets more calls than allowed.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use homeostat_core::journal::{Entry, WatchState};
 use homeostat_runtime::world::Limits;
 use serde_json::json;
 
-use super::yard::{Yard, generous, run, synced};
-use crate::lab::{Lab, Running, Widget};
+use super::fake_api::{FakeApi, generous, run, synced};
+use crate::test_cluster::{Running, TestCluster, Widget};
 
 fn outage_entries(running: &Running) -> Vec<bool> {
     let records = running.journal.records().into_iter();
@@ -20,7 +20,7 @@ fn outage_entries(running: &Running) -> Vec<bool> {
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_costs_one_probe_and_not_a_retry_per_object() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside).await;
     for number in 0..40 {
         lab.widget(&format!("w{number}")).await;
@@ -46,7 +46,7 @@ async fn an_outage_costs_one_probe_and_not_a_retry_per_object() {
 
 #[tokio::test(start_paused = true)]
 async fn an_operator_that_starts_in_an_outage_waits_and_then_works() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     yard.switch(|switches| switches.is_down = true);
     run(&mut lab, &yard, |outside| outside).await;
     lab.widget("w").await;
@@ -59,7 +59,7 @@ async fn an_operator_that_starts_in_an_outage_waits_and_then_works() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_hangs_is_a_failure() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     run(&mut lab, &yard, |outside| outside).await;
     yard.switch(|switches| switches.latency = Duration::from_secs(3600));
     lab.widget("w").await;
@@ -71,7 +71,7 @@ async fn a_call_that_hangs_is_a_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn the_rate_and_the_calls_in_flight_are_limited() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let limits = Limits { per_second: 10.0, burst: 5, in_flight: 3, ..generous() };
     for number in 0..50 {
         lab.widget(&format!("w{number}")).await;
@@ -88,7 +88,7 @@ async fn the_rate_and_the_calls_in_flight_are_limited() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_that_objects_meet_is_told_and_ends_with_the_next_probe_whatever_the_poll() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside.poll(Duration::from_secs(3600))).await;
     yard.switch(|switches| switches.is_down = true);
     for number in 0..8 {
@@ -115,7 +115,7 @@ const OUTAGE: &str = "the API outside does not answer: the yard is closed";
 
 #[tokio::test(start_paused = true)]
 async fn who_is_turned_away_has_not_succeeded() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside.poll(Duration::from_secs(3600))).await;
     yard.switch(|switches| switches.is_down = true);
     lab.widget("w").await;
@@ -132,8 +132,8 @@ async fn who_is_turned_away_has_not_succeeded() {
     assert_eq!(reconciled(&lab, "w").await, ("True".to_owned(), "Succeeded".to_owned()));
 }
 
-/// The condition `Reconciled` of a widget: status and reason.
-async fn reconciled(lab: &Lab, name: &str) -> (String, String) {
+/// Returns status and reason of the condition `Reconciled` of a widget.
+async fn reconciled(lab: &TestCluster, name: &str) -> (String, String) {
     let widget = lab.api::<Widget>().get(name).await.unwrap();
     let all = widget.status.map(|status| status.base.conditions).unwrap_or_default();
     let found = all.into_iter().find(|condition| condition.type_ == "Reconciled");
@@ -142,7 +142,7 @@ async fn reconciled(lab: &Lab, name: &str) -> (String, String) {
 
 #[tokio::test(start_paused = true)]
 async fn objects_that_always_fail_do_not_stop_the_others() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     run(&mut lab, &yard, |outside| outside.poll(Duration::from_secs(3600))).await;
     yard.switch(|switches| switches.broken = Some("bad"));
     for number in 0..20 {
@@ -169,7 +169,7 @@ async fn objects_that_always_fail_do_not_stop_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_fails_is_told_and_stops_nobody() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside).await;
     yard.switch(|switches| switches.is_unlistable = true);
     lab.pass(600).await;
@@ -187,7 +187,7 @@ async fn a_list_that_fails_is_told_and_stops_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_goes_round_in_a_circle_is_left() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside).await;
     yard.switch(|switches| switches.is_circular = true);
     lab.pass(70).await;
@@ -196,7 +196,7 @@ async fn a_list_that_goes_round_in_a_circle_is_left() {
 
 #[tokio::test(start_paused = true)]
 async fn who_asks_for_a_pause_gets_it() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     run(&mut lab, &yard, |outside| outside.poll(Duration::from_secs(3600))).await;
     yard.switch(|switches| switches.busy = Some(Duration::from_secs(100)));
     lab.widget("first").await;

@@ -1,18 +1,18 @@
-//! Whose is whose: exclusive and shared use, adoption by rule, conflicts with other owners.
+//! Ownership: exclusive and shared use, adoption by rule, conflicts with other owners.
 
 use homeostat_core::journal::Entry;
-use homeostat_runtime::world::{Drift, Mark, Ownership, Sweep, Use};
+use homeostat_runtime::world::{ApiSharing, Drift, LeakDeletionLimits, Mark, Ownership};
 use serde_json::json;
 
-use super::yard::{Yard, named, ownerships, quick, run, surveys, synced};
-use crate::lab::{Lab, Running, Widget};
+use super::fake_api::{FakeApi, named, ownerships, quick, run, surveys, synced};
+use crate::test_cluster::{Running, TestCluster, Widget};
 
 const OTHER: &str = "others.dev/default/x/1";
 
 #[tokio::test(start_paused = true)]
 async fn shared_use_leaves_others_things_alone() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         yard.put("bar", 5, None);
         yard.put("theirs", 6, Some(OTHER));
         run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
@@ -27,26 +27,27 @@ async fn shared_use_leaves_others_things_alone() {
 #[tokio::test(start_paused = true)]
 async fn exclusive_use_cleans_up_what_is_not_wanted_but_not_what_another_manager_marked() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         yard.put("bar", 5, None);
-        run(&mut lab, &yard, |outside| outside.ownership(ownership.clone()).used(Use::Exclusive)).await;
+        run(&mut lab, &yard, |outside| outside.ownership(ownership.clone()).used(ApiSharing::Exclusive))
+            .await;
         lab.widget("w").await;
         lab.pass(30).await;
         assert_eq!(yard.things().len(), 2, "not on the first look");
         lab.pass(200).await;
         assert_eq!(yard.things(), [format!("{}=0", named(&ownership, "w"))], "{ownership:?}");
     }
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     yard.put("theirs", 6, Some(OTHER));
-    run(&mut lab, &yard, |outside| outside.used(Use::Exclusive)).await;
+    run(&mut lab, &yard, |outside| outside.used(ApiSharing::Exclusive)).await;
     lab.pass(1200).await;
     assert_eq!(yard.things(), ["theirs=6"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_nobody_can_read_is_somebodys() {
-    for r#use in [Use::Shared, Use::Exclusive] {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+    for r#use in [ApiSharing::Shared, ApiSharing::Exclusive] {
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         for (name, mark) in
             [("a", "terraform"), ("b", "widgets.test.dev"), ("c", "widgets.test.dev/default/c/cut/off")]
         {
@@ -66,9 +67,10 @@ async fn a_mark_that_nobody_can_read_is_somebodys() {
 #[tokio::test(start_paused = true)]
 async fn exclusive_use_adopts_what_nobody_marked_without_a_rule() {
     for ownership in [Ownership::Tags, Ownership::Records] {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         yard.put("w", 5, Some(""));
-        run(&mut lab, &yard, |outside| outside.ownership(ownership.clone()).used(Use::Exclusive)).await;
+        run(&mut lab, &yard, |outside| outside.ownership(ownership.clone()).used(ApiSharing::Exclusive))
+            .await;
         lab.widget("w").await;
         assert_eq!(yard.things(), ["w=0"], "{ownership:?}");
         assert_eq!(synced(&lab, "w").await.0, "True");
@@ -80,7 +82,7 @@ async fn exclusive_use_adopts_what_nobody_marked_without_a_rule() {
 #[tokio::test(start_paused = true)]
 async fn a_name_taken_by_nobodys_thing_is_a_conflict_until_a_rule_adopts_it() {
     for ownership in [Ownership::Tags, Ownership::Records] {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         yard.put("w", 5, None);
         let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("w").await;
@@ -104,7 +106,7 @@ async fn a_name_taken_by_nobodys_thing_is_a_conflict_until_a_rule_adopts_it() {
 
 #[tokio::test(start_paused = true)]
 async fn another_managers_thing_is_a_conflict_that_heals_when_it_goes() {
-    let (mut lab, yard) = (Lab::new().await, Yard::telling());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::telling());
     yard.put("w", 5, Some(OTHER));
     run(&mut lab, &yard, |outside| outside.adopt(|_, _| true)).await;
     lab.widget("w").await;
@@ -118,7 +120,7 @@ async fn another_managers_thing_is_a_conflict_that_heals_when_it_goes() {
 #[tokio::test(start_paused = true)]
 async fn a_conflicted_object_can_go_and_takes_nothing_along() {
     for ownership in [Ownership::Tags, Ownership::Records] {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         yard.put("w", 5, None);
         run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("w").await;
@@ -131,7 +133,7 @@ async fn a_conflicted_object_can_go_and_takes_nothing_along() {
 #[tokio::test(start_paused = true)]
 async fn of_two_objects_that_want_a_name_the_first_has_it_and_the_second_inherits() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("z").await;
         lab.pass(2).await;
@@ -151,7 +153,7 @@ async fn of_two_objects_that_want_a_name_the_first_has_it_and_the_second_inherit
 
 #[tokio::test(start_paused = true)]
 async fn an_object_made_anew_under_its_name_takes_its_former_selfs_thing_over() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside).await;
     let first = lab.widget("w").await;
     running.kill();
@@ -168,7 +170,7 @@ async fn an_object_made_anew_under_its_name_takes_its_former_selfs_thing_over() 
 
 #[tokio::test(start_paused = true)]
 async fn operators_of_two_clusters_share_an_api_by_their_identities() {
-    let (mut here, mut there, yard) = (Lab::new().await, Lab::second().await, Yard::new());
+    let (mut here, mut there, yard) = (TestCluster::new().await, TestCluster::second().await, FakeApi::new());
     run(&mut here, &yard, |outside| outside.identity("here")).await;
     run(&mut there, &yard, |outside| outside.identity("there")).await;
     here.widget("a").await;
@@ -181,9 +183,10 @@ async fn operators_of_two_clusters_share_an_api_by_their_identities() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_seen_is_counted() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     yard.put("bar", 5, None);
-    let running = run(&mut lab, &yard, |outside| outside.sweep(Sweep { per_pass: 0, ..quick() })).await;
+    let running =
+        run(&mut lab, &yard, |outside| outside.sweep(LeakDeletionLimits { per_pass: 0, ..quick() })).await;
     lab.widget("w").await;
     lab.pass(70).await;
     let last = surveys(&running).pop().unwrap();
@@ -191,7 +194,7 @@ async fn what_is_seen_is_counted() {
     assert_eq!((things, owned, suspects, leaks), (2, 1, 0, 0));
 }
 
-/// What the last pass said: things, and how many of them are ours.
+/// Returns the result of the last pass: the number of resources, and how many of them are ours.
 fn counted(running: &Running) -> (u64, u64) {
     match surveys(running).pop() {
         Some(Entry::Surveyed { things, owned, .. }) => (things, owned),
@@ -201,7 +204,7 @@ fn counted(running: &Running) -> (u64, u64) {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_in_the_way_of_an_object_does_not_count_as_ours() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside).await;
     for name in ["ours", "unmarked", "seized"] {
         lab.widget(name).await;
@@ -224,7 +227,7 @@ async fn what_is_in_the_way_of_an_object_does_not_count_as_ours() {
 #[tokio::test(start_paused = true)]
 async fn a_thing_of_our_own_that_two_objects_want_or_that_drifted_counts_as_ours() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         let running =
             run(&mut lab, &yard, |outside| outside.ownership(ownership.clone()).drift(Drift::Report)).await;
         lab.widget("z").await;

@@ -1,13 +1,13 @@
-//! A panic in the code of a world is the failure of one object or of one pass, and nothing else stops.
+//! A panic in the code of a world is a failure of one object or of one pass, and nothing else stops.
 
 use serde_json::json;
 
-use super::yard::{CURSED, Yard, run, synced};
-use crate::lab::{Lab, Widget};
+use super::fake_api::{CURSED, FakeApi, run, synced};
+use crate::test_cluster::{TestCluster, Widget};
 
 #[tokio::test(start_paused = true)]
 async fn a_thing_nobody_can_look_at_is_one_objects_failure() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside.adopt(|_, _| true)).await;
     lab.widget("w").await;
     lab.widget("cursed").await;
@@ -18,7 +18,7 @@ async fn a_thing_nobody_can_look_at_is_one_objects_failure() {
     lab.pass(70).await;
     assert!(yard.things().contains(&"w=0".to_owned()), "others are still put right");
     assert!(running.metric("controller_runtime_reconcile_panics_total{controller=\"widget\"}").await > 0);
-    assert!(lab.has_logged("a thing cannot be compared with what objects want"));
+    assert!(lab.has_logged("a resource cannot be compared with the desired state"));
     yard.alter("cursed", |thing| thing.size = 1);
     lab.pass(600).await;
     assert_eq!(synced(&lab, "cursed").await.0, "True");
@@ -28,7 +28,7 @@ async fn a_thing_nobody_can_look_at_is_one_objects_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_panics_is_a_pass_that_failed() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside).await;
     yard.switch(|switches| switches.is_cursed = true);
     lab.pass(130).await;
@@ -42,7 +42,7 @@ async fn a_list_that_panics_is_a_pass_that_failed() {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_whose_wishes_panic_fails_alone_and_keeps_what_it_has() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside).await;
     lab.widget("w").await;
     lab.patch::<Widget>("w", json!({"spec": {"size": CURSED}})).await;

@@ -1,17 +1,17 @@
-//! What others delete or alter is found, by poll and by push, and put right or only reported.
+//! What others delete or change is found, by polling and by pushed changes, and corrected or only reported.
 
 use std::time::Duration;
 
-use homeostat_runtime::world::{Drift, Push, Sweep};
+use homeostat_runtime::world::{Drift, LeakDeletionLimits, PushedChange};
 use serde_json::json;
 
-use super::yard::{Yard, drifts, events, named, ownerships, run, synced};
-use crate::lab::{Lab, Widget};
+use super::fake_api::{FakeApi, drifts, events, named, ownerships, run, synced};
+use crate::test_cluster::{TestCluster, Widget};
 
 #[tokio::test(start_paused = true)]
 async fn deletion_and_change_by_others_are_put_right_by_the_next_pass() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("w").await;
         lab.pass(70).await;
@@ -31,7 +31,7 @@ async fn deletion_and_change_by_others_are_put_right_by_the_next_pass() {
 
 #[tokio::test(start_paused = true)]
 async fn a_push_is_answered_at_once() {
-    let (mut lab, yard) = (Lab::new().await, Yard::telling());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::telling());
     let running = run(&mut lab, &yard, |outside| outside.poll(Duration::from_secs(3600))).await;
     lab.widget("w").await;
     lab.rest().await;
@@ -48,7 +48,7 @@ async fn a_push_is_answered_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn drift_while_the_operator_was_down_is_drift() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside).await;
     lab.widget("w").await;
     running.kill();
@@ -60,7 +60,7 @@ async fn drift_while_the_operator_was_down_is_drift() {
 
 #[tokio::test(start_paused = true)]
 async fn by_policy_drift_is_only_reported_and_edits_are_still_carried_out() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside.drift(Drift::Report)).await;
     lab.widget("w").await;
     yard.alter("w", |thing| thing.size = 9);
@@ -82,7 +82,7 @@ async fn by_policy_drift_is_only_reported_and_edits_are_still_carried_out() {
 
 #[tokio::test(start_paused = true)]
 async fn of_many_only_the_drifted_are_written() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     run(&mut lab, &yard, |outside| outside).await;
     for number in 0..50 {
         lab.widget(&format!("w{number:02}")).await;
@@ -100,7 +100,7 @@ async fn of_many_only_the_drifted_are_written() {
 
 #[tokio::test(start_paused = true)]
 async fn reported_drift_is_still_only_reported_after_a_restart() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside.drift(Drift::Report)).await;
     lab.widget("w").await;
     yard.alter("w", |thing| thing.size = 9);
@@ -114,7 +114,7 @@ async fn reported_drift_is_still_only_reported_after_a_restart() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_at_the_start_does_not_turn_drift_into_a_wish() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside.drift(Drift::Report)).await;
     lab.widget("w").await;
     running.kill();
@@ -130,7 +130,7 @@ async fn an_outage_at_the_start_does_not_turn_drift_into_a_wish() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_broken_stream_would_have_told_is_found_by_a_pass() {
-    let (mut lab, yard) = (Lab::new().await, Yard::telling());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::telling());
     run(&mut lab, &yard, |outside| outside.poll(Duration::from_secs(36_000))).await;
     lab.widget("w").await;
     yard.hang_up();
@@ -140,7 +140,7 @@ async fn what_a_broken_stream_would_have_told_is_found_by_a_pass() {
     yard.alter_quietly("w", |thing| thing.size = 9);
     lab.pass(60).await;
     assert_eq!(yard.things(), ["w=9"], "nobody said anything");
-    yard.push(Push::Unknown);
+    yard.push(PushedChange::Unknown);
     lab.pass(5).await;
     assert_eq!(yard.things(), ["w=0"]);
     yard.alter("w", |thing| thing.size = 8);
@@ -150,10 +150,10 @@ async fn what_a_broken_stream_would_have_told_is_found_by_a_pass() {
 
 #[tokio::test(start_paused = true)]
 async fn metrics_tell_of_drift_and_of_passes() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     yard.put("theirs", 1, None);
     yard.put("leak", 1, Some("widgets.test.dev/default/never/1"));
-    let running = run(&mut lab, &yard, |outside| outside.sweep(Sweep::default())).await;
+    let running = run(&mut lab, &yard, |outside| outside.sweep(LeakDeletionLimits::default())).await;
     lab.widget("w").await;
     yard.alter("w", |thing| thing.size = 9);
     lab.pass(70).await;

@@ -1,16 +1,16 @@
-//! You broke it, you get to keep the pieces: somebody removes the finalizer, deletes the record, edits the mark or the
-//! inventory. What happens is written in the guide (`docs/guide/ownership-and-leaks.md`), and there is no damage beyond.
+//! Deliberate damage: a user removes the finalizer, deletes the record, or edits the mark or the inventory. The guide
+//! describes what happens (`docs/guide/ownership-and-leaks.md`), and there is no further damage.
 
 use homeostat_runtime::world::{OutsideRecord, Ownership};
 use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 
-use super::yard::{Yard, named, ownerships, run, synced};
-use crate::lab::{Lab, Widget};
+use super::fake_api::{FakeApi, named, ownerships, run, synced};
+use crate::test_cluster::{TestCluster, Widget};
 
 #[tokio::test(start_paused = true)]
 async fn the_finalizer_is_put_on_again_while_the_object_lives() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     run(&mut lab, &yard, |outside| outside).await;
     lab.widget("w").await;
     let patched = lab.patch::<Widget>("w", json!({"metadata": {"finalizers": null}})).await;
@@ -23,7 +23,7 @@ async fn the_finalizer_is_put_on_again_while_the_object_lives() {
 #[tokio::test(start_paused = true)]
 async fn a_removed_finalizer_costs_a_sweep_and_nothing_more() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("other").await;
         lab.widget("w").await;
@@ -39,7 +39,7 @@ async fn a_removed_finalizer_costs_a_sweep_and_nothing_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_record_unlinks_its_thing_and_an_adoption_links_it_again() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside.ownership(Ownership::Records)).await;
     lab.widget("w").await;
     let records = lab.api::<OutsideRecord>();
@@ -57,7 +57,7 @@ async fn a_deleted_record_unlinks_its_thing_and_an_adoption_links_it_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_record_of_a_deleted_object_leaves_the_thing() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside.ownership(Ownership::Records)).await;
     lab.widget("w").await;
     running.kill();
@@ -72,7 +72,7 @@ async fn a_deleted_record_of_a_deleted_object_leaves_the_thing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_removed_mark_is_a_conflict_and_the_thing_is_left_alone() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     run(&mut lab, &yard, |outside| outside).await;
     lab.widget("w").await;
     yard.alter("w", |thing| {
@@ -90,7 +90,7 @@ async fn a_removed_mark_is_a_conflict_and_the_thing_is_left_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_mark_edited_to_another_manager_is_theirs() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     run(&mut lab, &yard, |outside| outside).await;
     lab.widget("w").await;
     yard.alter("w", |thing| thing.mark = Some("others.dev/a/b/c".into()));
@@ -102,7 +102,7 @@ async fn a_mark_edited_to_another_manager_is_theirs() {
 
 #[tokio::test(start_paused = true)]
 async fn a_mark_edited_to_an_object_that_never_was_is_put_right() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     run(&mut lab, &yard, |outside| outside).await;
     lab.widget("w").await;
     let mark = yard.thing("w").mark;
@@ -118,7 +118,7 @@ async fn an_inventory_that_is_gone_or_garbage_is_not_needed() {
         (json!("{garbage"), Ownership::Tags),
         (json!(null), Ownership::Prefix("k8s-".into())),
     ] {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("w").await;
         running.kill();
@@ -135,7 +135,7 @@ async fn an_inventory_that_is_gone_or_garbage_is_not_needed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_thing_that_loses_its_prefix_is_nobodys_and_one_that_gains_it_is_ours() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     run(&mut lab, &yard, |outside| outside.ownership(Ownership::Prefix("k8s-".into()))).await;
     lab.widget("w").await;
     yard.take("k8s-w");
@@ -149,7 +149,7 @@ async fn a_thing_that_loses_its_prefix_is_nobodys_and_one_that_gains_it_is_ours(
 
 #[tokio::test(start_paused = true)]
 async fn a_record_set_back_to_intended_is_ours_only_if_the_thing_is_what_we_intended() {
-    let (mut lab, yard) = (Lab::new().await, Yard::new());
+    let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     let running = run(&mut lab, &yard, |outside| outside.ownership(Ownership::Records)).await;
     lab.widget("same").await;
     lab.widget("other").await;
@@ -165,8 +165,8 @@ async fn a_record_set_back_to_intended_is_ours_only_if_the_thing_is_what_we_inte
     assert_eq!(yard.writes(), [] as [&str; 0]);
 }
 
-/// Says of the thing of `w`, in the annotation or the record, that it will be intended in a far future.
-async fn set_ahead(lab: &Lab, ownership: &Ownership, name: &str) {
+/// Sets the time of the intent for the resource of `w`, in the annotation or the record, to the far future.
+async fn set_ahead(lab: &TestCluster, ownership: &Ownership, name: &str) {
     if *ownership == Ownership::Records {
         for record in lab.names::<OutsideRecord>().await {
             let patch = json!({"spec": {"intendedAt": "2099-01-01T00:00:00Z"}});
@@ -182,7 +182,7 @@ async fn set_ahead(lab: &Lab, ownership: &Ownership, name: &str) {
 #[tokio::test(start_paused = true)]
 async fn an_intent_of_a_time_to_come_is_waited_for_no_longer_than_any_other() {
     for ownership in ownerships() {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("w").await;
         running.kill();
@@ -206,7 +206,7 @@ async fn an_intent_of_a_time_to_come_is_waited_for_no_longer_than_any_other() {
 #[tokio::test(start_paused = true)]
 async fn a_thing_that_only_its_mark_remembers_is_removed() {
     for ownership in [Ownership::Tags, Ownership::Prefix("k8s-".into())] {
-        let (mut lab, yard) = (Lab::new().await, Yard::new());
+        let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
         let running = run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;
         lab.widget("w").await;
         running.kill();

@@ -4,7 +4,7 @@
 use crate::engine::{Point, PointKind};
 use crate::fault::Fault;
 
-/// Longer than a lease lasts that is not renewed.
+/// Longer than the duration of a lease.
 pub(crate) const FREEZE_SECONDS: u64 = 40;
 
 /// Long enough for everything else to come first, and shorter than the timeouts of clients.

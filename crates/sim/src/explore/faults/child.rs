@@ -7,7 +7,7 @@ use crate::engine::{Actor, Point, PointKind, RunRecord, Setup};
 use crate::fault::Fault;
 use crate::state::shown_key;
 
-/// Resources whose objects are made once.
+/// Resources whose objects are created once.
 const MADE_ONCE: [&str; 5] = ["pods", "jobs", "events", "leases", "outsiderecords"];
 
 pub(super) fn faults_at(setup: &Setup, run: &RunRecord, point: &Point) -> Vec<Fault> {

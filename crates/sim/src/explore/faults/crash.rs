@@ -1,4 +1,4 @@
-//! The operator dies before or after anything it does. A read is worth one crash: nothing changed in between.
+//! The operator crashes before or after every call. One crash per read is enough, because a read changes nothing.
 
 use crate::engine::{Point, PointKind};
 use crate::fault::Fault;

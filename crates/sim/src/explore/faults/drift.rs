@@ -4,7 +4,7 @@
 use crate::engine::{Point, PointKind, RunRecord, Setup};
 use crate::fault::Fault;
 
-/// Looks at rest, which lasts a day.
+/// The number of reads in a rest of a day from which on an operator counts as polling.
 const READS_MIN: u64 = 24;
 
 /// How many changes are undone.
@@ -14,7 +14,7 @@ pub(super) fn faults_at(setup: &Setup, reference: &RunRecord, point: &Point) -> 
     if point.kind != PointKind::Settled || reference.outside_reads_at_rest < READS_MIN {
         return Vec::new();
     }
-    // To undo a deletion leaves a thing that no object wants any more: there is nobody to take it away again.
+    // Undoing a deletion would leave something that no object wants, and that no operator could remove.
     if (0..point.step).filter_map(|done| setup.step(done)).any(|step| step.is_delete()) {
         return Vec::new();
     }

@@ -12,7 +12,7 @@ mod watch;
 use crate::engine::{Point, RunRecord, Setup};
 use crate::fault::Fault;
 
-/// Every fault of every family that can happen at this point of that run.
+/// Returns every fault of every family that can happen at this point of the run.
 pub(crate) fn faults_at(setup: &Setup, run: &RunRecord, point: &Point) -> Vec<Fault> {
     [
         crash::faults_at(point),

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::engine::{Point, PointKind, RunRecord, Setup};
 use crate::fault::Fault;
 
-/// How many of the last changes before a rest: those of about two steps.
+/// The number of changes before a rest that are tried: those of about two steps.
 const CHANGES_MAX: usize = 16;
 
 /// How far back from a write, in changes of the store.
@@ -24,7 +24,7 @@ pub(super) fn faults_at(setup: &Setup, run: &RunRecord, point: &Point) -> Vec<Fa
     }
 }
 
-/// Each watch may reach another API server, so one cache can be old while the others are not.
+/// Returns restarts with one old cache: each watch may reach another API server.
 fn of_one_resource(run: &RunRecord, steps: usize) -> Vec<Fault> {
     let watched = run.points.iter().filter(|point| point.kind == PointKind::OpenWatch);
     let resources: BTreeSet<&str> = watched.filter_map(|point| point.object.split(' ').next()).collect();

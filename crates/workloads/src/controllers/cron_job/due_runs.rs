@@ -8,7 +8,7 @@ use homeostat_core::cron::Schedule;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// From this many missed runs on, the clock is probably wrong, and an event says so.
+/// With this many missed runs or more, the clock is probably wrong, and an event says so.
 const MISSED_MANY: i64 = 100;
 
 /// A schedule in its time zone, and when it last ran.
@@ -35,7 +35,7 @@ impl ScheduleWindow<'_> {
         self.most_recent(since)
     }
 
-    /// Returns how long it is until the next run.
+    /// Returns the time until the next run.
     pub(super) fn next_in(&self) -> Option<Duration> {
         let next = self.next(self.now.max(self.since))?;
         Duration::try_from(next.duration_since(self.now)).ok()

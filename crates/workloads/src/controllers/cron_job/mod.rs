@@ -1,7 +1,7 @@
 //! CronJobs: creates a Job at every time of a schedule.
 //!
-//! A Job's name contains the minute it is for. So a run that was started and not recorded before a crash is found
-//! again, and not started twice. Without a `timeZone` the schedule is in UTC.
+//! A Job's name contains the minute it is for, so a run that was started but not recorded before a crash is found again
+//! and not started twice. Without a `timeZone` the schedule is in UTC.
 
 mod due_runs;
 mod time_zone;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::cron::Schedule;
-use homeostat_runtime::{Action, Context, Control, Controller, Error, Result, Severity};
+use homeostat_runtime::{Action, BuiltController, Context, Controller, Error, Result, Severity};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, CronJobStatus, Job};
@@ -23,13 +23,13 @@ use super::numbers::as_usize;
 use super::ownership::is_controlled_by;
 use super::pod_control::error_message;
 
-/// The annotation with the time a Job was scheduled for.
+/// The annotation that holds the time a Job was scheduled for.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
 /// How long after a scheduled time to check again, so that the clock has certainly passed it.
 const MARGIN: Duration = Duration::from_millis(100);
 
-pub(super) fn control() -> Control {
+pub(super) fn control() -> BuiltController {
     Controller::<CronJob>::new()
         .named("cronjob-controller")
         .owns::<Job>()
@@ -111,7 +111,7 @@ impl CronJobSync<'_> {
         self.status.active.iter_mut().for_each(|active| active.retain(|one| one.uid.as_deref() != uid));
     }
 
-    /// Starts the run that is due, if the policies allow. Returns how long until the next one.
+    /// Starts the run that is due, if the policies allow it. Returns the time until the next one.
     async fn start(&mut self) -> Result<Option<Duration>, Error> {
         if self.spec.suspend == Some(true) {
             return Ok(None);
@@ -222,7 +222,7 @@ impl CronJobSync<'_> {
                 self.cx.event(Severity::Normal, "SuccessfulCreate", format!("Created job {job_name}"));
                 created
             }
-            // It was started before a crash and not recorded: unless another object controls it, it is ours.
+            // The Job was started before a crash but not recorded: it is ours unless a different object controls it.
             Err(error) if error.is_conflict() => {
                 let known = self.cx.get::<Job>(job_name.as_str())?;
                 match known.filter(|job| is_controlled_by(&job.metadata, &self.cron.metadata)) {

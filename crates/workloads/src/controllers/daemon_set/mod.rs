@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_core::selector::LabelSelector;
-use homeostat_runtime::{Action, Context, Control, Controller, Error, Result};
+use homeostat_runtime::{Action, BuiltController, Context, Controller, Error, Result};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetSpec};
 use k8s_openapi::api::core::v1::{Node, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
@@ -20,10 +20,10 @@ use super::pod_control;
 use super::pod_template::generated_pod;
 use super::revisions::{self, REVISION, revision_name, surplus_revisions};
 
-/// How many revisions to keep when the set does not say.
+/// How many revisions to keep if the set does not say.
 const HISTORY: i32 = 10;
 
-pub(super) fn control() -> Control {
+pub(super) fn control() -> BuiltController {
     Controller::<DaemonSet>::new()
         .named("daemonset-controller")
         .owns::<PartialPod>()
@@ -65,7 +65,7 @@ fn pod_spec(spec: &DaemonSetSpec) -> PodSpec {
     spec.template.spec.clone().unwrap_or_default()
 }
 
-/// Returns a selector for the Nodes whose changes may matter.
+/// Returns a selector for the Nodes whose changes may affect the set.
 fn node_selector(spec: &DaemonSetSpec) -> LabelSelector {
     let match_labels = pod_spec(spec).node_selector;
     label_selector(&meta::LabelSelector { match_labels, match_expressions: None })

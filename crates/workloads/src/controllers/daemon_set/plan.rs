@@ -1,7 +1,7 @@
 //! Decides which Nodes should have a Pod of a DaemonSet, which Pods to delete, and in which order a rolling update
 //! replaces outdated Pods. Pure.
 //!
-//! Node selectors, Node names and taints are respected; affinity is not.
+//! Node selectors, node affinity, Node names and taints are respected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSetSpec, DaemonSetStatus};
-use k8s_openapi::api::core::v1::{Node, PodSpec, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Node, PodSpec, Taint};
 
+use crate::controllers::node_affinity::matches_node;
 use crate::controllers::numbers::{Rounding, as_count, omit_zero, resolve_percentage};
 use crate::controllers::partial_pod::{PartialPod, min_ready};
 use crate::controllers::revisions::REVISION;
+use crate::controllers::tolerations::{is_tolerated, keeps_pods_away, taints_of};
 
 /// Taints that describe a Node's condition do not drive its daemons away.
 const TOLERATED: &[&str] = &[
@@ -28,31 +30,15 @@ const TOLERATED: &[&str] = &[
 
 /// Returns whether the Pod should run on this Node.
 pub(super) fn should_run_on(pod: &PodSpec, node: &Node) -> bool {
-    let labels = node.metadata.labels.as_ref();
-    let has = |(key, value): (&String, &String)| labels.and_then(|labels| labels.get(key)) == Some(value);
     let is_named = pod.node_name.as_ref().is_none_or(|name| node.metadata.name.as_ref() == Some(name));
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     let tolerations = pod.tolerations.as_deref().unwrap_or_default();
-    is_named
-        && pod.node_selector.iter().flatten().all(has)
-        && taints.iter().all(|taint| is_tolerated(taint, tolerations))
-}
-
-fn is_tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
-    let tolerates = |toleration: &Toleration| {
-        let is_effect =
-            toleration.effect.as_ref().is_none_or(|effect| effect.is_empty() || *effect == taint.effect);
-        let is_key = toleration.key.as_ref().is_none_or(|key| key.is_empty() || *key == taint.key);
-        let is_value = toleration.operator.as_deref() == Some("Exists")
-            || toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default();
-        is_effect && is_key && is_value
+    let is_accepted = |taint: &Taint| {
+        !keeps_pods_away(taint) || TOLERATED.contains(&taint.key.as_str()) || is_tolerated(taint, tolerations)
     };
-    taint.effect == "PreferNoSchedule"
-        || TOLERATED.contains(&taint.key.as_str())
-        || tolerations.iter().any(tolerates)
+    is_named && matches_node(pod, node) && taints_of(node).iter().all(is_accepted)
 }
 
-/// What the next step is decided from.
+/// The input for deciding the next step.
 pub(super) struct DaemonSetState<'a> {
     pub(super) spec: &'a DaemonSetSpec,
     /// The Nodes that should have a Pod.
@@ -221,6 +207,13 @@ mod tests {
         check_place(json!({}), tainted.clone(), false);
         check_place(json!({"tolerations": [{"key": "own", "value": "me"}]}), tainted.clone(), true);
         check_place(json!({"tolerations": [{"operator": "Exists"}]}), tainted, true);
+        let affinity = |value: &str| {
+            json!({"affinity": {"nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "disk", "operator": "In", "values": [value]}]}]}}}})
+        };
+        check_place(affinity("ssd"), node(json!({})), true);
+        check_place(affinity("tape"), node(json!({})), false);
         let unready = json!({"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]});
         check_place(json!({}), node(unready), true);
     }

@@ -1,4 +1,4 @@
-//! Deployments: one ReplicaSet per template; the newest grows while the others shrink.
+//! Deployments: one ReplicaSet per template; the newest one grows while the others shrink.
 //!
 //! A reconcile takes one step: it sizes the sets and writes the status. The effects of the step (Pods become available)
 //! come back as changes of the ReplicaSets' status and trigger the next step. The decisions are in `rollout_sizes`,
@@ -10,7 +10,7 @@ mod status;
 
 use std::sync::Arc;
 
-use homeostat_runtime::{Action, Context, Control, Controller, Error, Result, Severity};
+use homeostat_runtime::{Action, BuiltController, Context, Controller, Error, Result, Severity};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
@@ -23,10 +23,10 @@ use super::partial_pod::{PartialPod, PodsInNamespace};
 use super::pod_control::error_message;
 use super::pod_template::short_hash;
 
-/// The longest name an object may have.
+/// The maximum length of an object's name.
 const NAME_LENGTH_MAX: usize = 253;
 
-pub(super) fn control() -> Control {
+pub(super) fn control() -> BuiltController {
     Controller::<Deployment>::new()
         .named("deployment-controller")
         .owns::<ReplicaSet>()
@@ -149,7 +149,7 @@ impl Rollout<'_> {
         Ok(pods.iter().any(|pod| is_old(pod) && !pod.is_finished()))
     }
 
-    /// Resizes the sets and keeps their proportions.
+    /// Resizes the sets in proportion.
     async fn scale(&mut self) -> Result<(), Error> {
         let desired = self.limits.desired;
         if let Some(only) = self.sets.active_or_latest().cloned() {
@@ -269,8 +269,8 @@ impl Rollout<'_> {
         }
     }
 
-    /// Records that the name belongs to a set that is not ours or not in the cache yet, so the next try uses another
-    /// name.
+    /// Records that the name belongs to a set that is not ours or not in the cache yet, so that the next attempt uses a
+    /// different name.
     fn note_collision(&mut self, set_name: &str, error: Error) -> Error {
         let is_ours = self.cx.get::<ReplicaSet>(set_name).ok().flatten().is_some_and(|set| {
             super::ownership::is_controlled_by(&set.metadata, &self.deployment.metadata)

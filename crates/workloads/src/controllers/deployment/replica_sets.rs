@@ -1,4 +1,5 @@
-//! The ReplicaSets of a Deployment: which one is new, which revision each one is, and what their annotations say. Pure.
+//! The ReplicaSets of a Deployment: which one is new, which revision each one has, and what their annotations say.
+//! Pure.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -27,7 +28,7 @@ const NOT_COPIED: &[&str] = &[
     "deprecated.deployment.rollback.revision",
 ];
 
-/// The longest list of former revisions on a ReplicaSet: Kubernetes' own limit.
+/// The maximum length of the list of former revisions on a ReplicaSet: Kubernetes' own limit.
 const HISTORY_CHARACTERS_MAX: usize = 2000;
 
 /// The ReplicaSets of one Deployment, the old ones oldest first.
@@ -63,7 +64,7 @@ impl ReplicaSets {
         }
     }
 
-    /// Returns whether the Deployment was scaled since its sets were last sized.
+    /// Returns whether the Deployment has been scaled since its sets were last sized.
     pub(super) fn were_scaled(&self, desired: i32) -> bool {
         self.active().any(|set| number_annotation(set, DESIRED).is_some_and(|known| known != desired))
     }
@@ -162,7 +163,7 @@ pub(super) fn size_annotations(limits: RolloutLimits) -> [(&'static str, String)
     [(DESIRED, limits.desired.to_string()), (MAX, limits.total_max().to_string())]
 }
 
-/// Returns the annotations that the new set should have and does not.
+/// Returns the annotations that the new set should have but does not.
 pub(super) fn missing_annotations(
     deployment: &Deployment,
     set: &ObjectMeta,

@@ -1,5 +1,5 @@
 //! Computes a Deployment's status: counts over its ReplicaSets, and the conditions `Available`, `Progressing` and
-//! `ReplicaFailure` with the reasons that `kubectl rollout status` and people know. Pure.
+//! `ReplicaFailure` with the reasons that `kubectl rollout status` and users expect. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const AVAILABLE: &str = "Available";
 const PROGRESSING: &str = "Progressing";
 const FAILURE: &str = "ReplicaFailure";
 
-/// The reason of `Progressing` when the rollout is complete.
+/// The reason in `Progressing` when the rollout is complete.
 const DONE: &str = "NewReplicaSetAvailable";
 const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const PAUSED: &str = "DeploymentPaused";
@@ -36,14 +36,14 @@ impl DeploymentConditions {
         self.0.iter().find(|condition| condition.type_ == r#type)
     }
 
-    /// Sets a condition; one that says the same as before keeps its times.
+    /// Sets a condition; an unchanged one keeps its times.
     fn set(&mut self, new: DeploymentCondition) {
         if self.get(&new.type_).is_none_or(|old| old.status != new.status || old.reason != new.reason) {
             self.renew(new);
         }
     }
 
-    /// Sets a condition and its update time, even if it says the same as before.
+    /// Sets a condition and its update time, even if it is otherwise unchanged.
     fn renew(&mut self, mut new: DeploymentCondition) {
         if let Some(old) = self.get(&new.type_)
             && old.status == new.status
@@ -238,7 +238,7 @@ impl DeploymentState<'_> {
             return None;
         }
         let waited = waited(known, self.now)?;
-        // One more second, because times are kept to the second.
+        // Adds a second, because times are kept to the second.
         Some(deadline.saturating_sub(waited) + Duration::from_secs(1))
     }
 

@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_core::selector::LabelSelector;
-use homeostat_runtime::{Action, Context, Control, Controller, Error, Kind, Result};
+use homeostat_runtime::{Action, BuiltController, Context, Controller, Error, Kind, Result};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::ReplicationController;
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
@@ -22,10 +23,10 @@ use super::numbers::as_count;
 use super::ownership::{controller_of, label_selector, matches_labels};
 use super::partial_pod::{PartialPod, PodsInNamespace};
 
-/// How many replicas an owner wants that does not say.
+/// The number of replicas if an owner does not specify it.
 const REPLICAS: i32 = 1;
 
-pub(super) fn control() -> Control {
+pub(super) fn control() -> BuiltController {
     Controller::<PodDisruptionBudget>::new()
         .named("disruption-controller")
         .selects::<PartialPod, _>(pod_selector)
@@ -33,11 +34,12 @@ pub(super) fn control() -> Control {
         .reads::<ReplicaSet>()
         .reads::<StatefulSet>()
         .reads::<Job>()
+        .reads::<ReplicationController>()
         .writes_status::<PodDisruptionBudget>()
         .reconcile(reconcile)
 }
 
-/// Returns the selector for a budget's Pods: all in the namespace if it is empty, none if it is missing.
+/// Returns the selector for a budget's Pods: an empty one selects all Pods in the namespace, a missing one none.
 fn pod_selector(budget: &PodDisruptionBudget) -> Option<LabelSelector> {
     Some(label_selector(budget.spec.as_ref()?.selector.as_ref()?))
 }
@@ -66,7 +68,7 @@ fn selected_pods(
     Ok(pods)
 }
 
-/// Returns how many Pods their owners want together. If some Pod has no owner with a size, returns the number of Pods.
+/// Returns how many Pods their owners want in total. If any Pod has no owner with a size, returns the number of Pods.
 fn expected_by_owners(cx: &Context<PodDisruptionBudget>, pods: &[Arc<PartialPod>]) -> Result<i32, Error> {
     let mut owners = BTreeMap::new();
     for pod in pods {
@@ -100,6 +102,8 @@ fn size_wanted_by(
         ("apps/v1", "StatefulSet") => {
             referenced_object::<StatefulSet>(cx, owner)?.and_then(|one| Some(one.spec.as_ref()?.replicas))
         }
+        ("v1", "ReplicationController") => referenced_object::<ReplicationController>(cx, owner)?
+            .and_then(|one| Some(one.spec.as_ref()?.replicas)),
         ("batch/v1", "Job") => {
             referenced_object::<Job>(cx, owner)?.and_then(|one| Some(one.spec.as_ref()?.parallelism))
         }
@@ -108,7 +112,7 @@ fn size_wanted_by(
     Ok(replicas.map(|replicas| (owner.uid.clone(), replicas.unwrap_or(REPLICAS))))
 }
 
-/// Returns the object that is meant, not another one with the same name.
+/// Returns the referenced object, not a different one with the same name.
 fn referenced_object<T: Kind>(
     cx: &Context<PodDisruptionBudget>,
     owner: &OwnerReference,

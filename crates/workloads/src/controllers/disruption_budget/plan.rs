@@ -51,7 +51,7 @@ pub(super) fn status(
         |pod: &PartialPod| pod.is_ready() && !pod.is_dying() && !leaving.contains_key(pod.name());
     let healthy = as_count(pods.iter().filter(|pod| is_healthy(pod)).count());
     let desired = budget.spec.as_ref().map(|spec| desired(spec, expected)).unwrap_or_default();
-    // Without Pods nothing is allowed, so that the first ones are protected before we see them.
+    // Without Pods no eviction is allowed, so that the first Pods are protected before we see them.
     let allowed = if expected > 0 { healthy.saturating_sub(desired).max(0) } else { 0 };
     let said = before.and_then(|status| status.conditions.clone()).unwrap_or_default();
     PodDisruptionBudgetStatus {
@@ -89,7 +89,7 @@ fn time_left(since: &Time, now: Timestamp) -> Duration {
     EVICTION.saturating_sub(Duration::try_from(now.duration_since(since.0)).unwrap_or_default())
 }
 
-/// Returns how long it is until the first eviction in progress no longer counts.
+/// Returns the time until the first eviction in progress expires.
 pub(super) fn next_expiry(status: &PodDisruptionBudgetStatus, now: Timestamp) -> Option<Duration> {
     status.disrupted_pods.as_ref()?.values().map(|since| time_left(since, now)).min()
 }
@@ -173,7 +173,7 @@ mod tests {
         check(json!({"maxUnavailable": 9}), "rr", 2, [2, 0, 2]);
         check(json!({"maxUnavailable": 0}), "rr", 2, [2, 2, 0]);
         check(json!({"maxUnavailable": "30%"}), "rrrr", 4, [4, 2, 2]);
-        // More than the owner wants, in a rollout.
+        // More Pods than the owner wants, as in a rollout.
         check(json!({"maxUnavailable": 1}), "rrrr", 3, [4, 2, 2]);
         check(json!({}), "rr", 0, [2, 0, 0]);
     }

@@ -1,5 +1,5 @@
-//! The Endpoints object of a Service, which EndpointSlices replaced and some clients still read: the same Pods, in one
-//! list, with the Service's name. Pods about to be deleted are left out, as in Kubernetes. Pure.
+//! The Endpoints object of a Service: the same Pods in one list, with the Service's name. EndpointSlices replaced it,
+//! but some clients still read it. Pods about to be deleted are left out, as in Kubernetes. Pure.
 
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Service};
 use k8s_openapi::api::discovery::v1::Endpoint;
@@ -9,10 +9,10 @@ use super::plan::EndpointGroup;
 
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const MANAGER: &str = "endpoint-controller";
-/// The most addresses that Kubernetes puts into one object; clients that need more read slices.
+/// The maximum number of addresses that Kubernetes puts into one object; clients that need more read slices.
 const ADDRESSES_MAX: usize = 1000;
 
-/// Returns a Service's Endpoints for these groups. With two address families it shows the first.
+/// Returns a Service's Endpoints for these groups. With two address families, it contains only the first.
 pub(super) fn endpoints(service: &Service, groups: &[EndpointGroup]) -> Endpoints {
     let family = groups.first().map(|group| group.address_type.as_str()).unwrap_or_default();
     let mut room = ADDRESSES_MAX;

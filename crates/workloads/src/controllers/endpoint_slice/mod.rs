@@ -1,5 +1,6 @@
 //! EndpointSlices: the addresses of the Pods behind a Service. Services without a selector are left alone: their
-//! endpoints are managed by others. The decisions are in `plan`; `endpoints` builds an Endpoints object from the same.
+//! endpoints are managed by others. The decisions are in `plan`; `endpoints` builds an Endpoints object from the same
+//! data.
 
 mod endpoints;
 mod plan;
@@ -7,7 +8,7 @@ mod plan;
 use std::sync::Arc;
 
 use homeostat_core::selector::LabelSelector;
-use homeostat_runtime::{Action, Context, Control, Controller, Error, Result};
+use homeostat_runtime::{Action, BuiltController, Context, Controller, Error, Result};
 use k8s_openapi::api::core::v1::{Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
@@ -23,7 +24,7 @@ const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
-pub(super) fn control() -> Control {
+pub(super) fn control() -> BuiltController {
     Controller::<Service>::new()
         .named("endpoint-slice-controller")
         .owns::<EndpointSlice>()

@@ -1,7 +1,7 @@
 //! Decides which EndpointSlices a Service should have. Pure.
 //!
-//! Endpoints stay in the slice they are in; new ones go where there is room, then into new slices. So a Pod that comes
-//! or goes changes one slice. A Service without Pods keeps an empty slice, which shows that it is managed.
+//! Endpoints stay in the slice they are in; new ones go where there is room, then into new slices. A Pod that comes or
+//! goes therefore changes one slice. A Service without Pods keeps an empty slice, which shows that it is managed.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::controllers::partial_pod::PartialPod;
 
-/// The most endpoints in one slice: Kubernetes' own choice.
+/// The maximum number of endpoints in one slice: Kubernetes' own choice.
 const ENDPOINTS_MAX: usize = 100;
 
 /// Endpoints of one address family with the same ports.
@@ -30,7 +30,7 @@ pub(super) enum SliceChange<'a> {
     Delete(&'a EndpointSlice),
 }
 
-/// Returns the groups that a Service needs for these Pods; an empty group for each family that has none.
+/// Returns the groups that a Service needs for these Pods, with an empty group for each address family without Pods.
 pub(super) fn endpoint_groups(service: &Service, pods: &[Arc<PartialPod>]) -> Vec<EndpointGroup> {
     let mut groups: Vec<EndpointGroup> = Vec::new();
     for address_type in families(service) {
@@ -67,7 +67,7 @@ fn address(pod: &PartialPod, address_type: &str) -> Option<String> {
     all.filter(is_meant).map(str::to_owned).next()
 }
 
-/// Returns a Service's ports as numbers of this Pod.
+/// Returns a Service's ports, resolved to this Pod's port numbers.
 fn ports(service: &Service, pod: &PartialPod) -> Vec<EndpointPort> {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
     let resolved = ports.iter().filter_map(|port| {

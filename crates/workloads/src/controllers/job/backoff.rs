@@ -1,4 +1,4 @@
-//! Decides how long to wait before a failed Pod is replaced: a back-off counted from when it ended. Pure.
+//! Decides how long to wait before a failed Pod is replaced: a backoff that starts when the Pod ended. Pure.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! Removes the finalizer from Pods whose Job is gone, finished or being deleted, because nothing will count them any
-//! more.
+//! Removes the finalizer from Pods whose Job is gone, finished or being deleted, because nothing will count them
+//! anymore.
 
 use std::sync::Arc;
 
-use homeostat_runtime::{Action, Context, Control, Controller, Error, Kind, Predicate, Result};
+use homeostat_runtime::{Action, BuiltController, Context, Controller, Error, Kind, Predicate, Result};
 use k8s_openapi::api::batch::v1::Job;
 use kube::Resource;
 use serde_json::json;
@@ -12,7 +12,7 @@ use super::progress::{FINALIZER, is_tracked};
 use crate::controllers::ownership::controller_of;
 use crate::controllers::partial_pod::PartialPod;
 
-pub(super) fn control() -> Control {
+pub(super) fn control() -> BuiltController {
     Controller::<PartialPod>::new()
         .named("job-pod-release")
         .when(Predicate::new(|_, new: &PartialPod| is_tracked(new)))

@@ -9,7 +9,7 @@ use std::fmt;
 pub(super) struct CompletionIndexes(Vec<(i32, i32)>);
 
 impl CompletionIndexes {
-    /// Parses the text; whatever does not parse or is not below `bound` is left out.
+    /// Parses the text; leaves out everything that does not parse or is not below `bound`.
     pub(super) fn parse(text: &str, bound: i32) -> Self {
         let mut indexes = Self::default();
         for part in text.split(',') {
@@ -52,7 +52,7 @@ impl CompletionIndexes {
         self.0.iter().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// Returns how many of these are in `other` as well.
+    /// Returns how many of these are also in `other`.
     pub(super) fn common(&self, other: &Self) -> i32 {
         let overlap =
             |left: &(i32, i32), right: &(i32, i32)| (left.1.min(right.1) - left.0.max(right.0) + 1).max(0);

@@ -1,7 +1,7 @@
 //! Jobs: Pods that run to completion, are counted once each, and are retried up to a limit.
 //!
 //! The decisions are in `progress`, `pod_failure_policy` and `indexes`, which do no I/O. A finished Job is left alone
-//! until its time to live is over.
+//! until its time to live has passed.
 
 mod backoff;
 mod finalizer_release;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use homeostat_runtime::{Action, Context, Control, Controller, Error, Result, Severity};
+use homeostat_runtime::{Action, BuiltController, Context, Controller, Error, Result, Severity};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::{self as core, EnvVar, EnvVarSource, ObjectFieldSelector};
@@ -32,14 +32,18 @@ use super::pod_template::generated_pod;
 /// The value of `spec.managedBy` that means this controller.
 const MANAGER: &str = "kubernetes.io/job-controller";
 
-/// The variable that gives a container its index.
+/// The maximum length of the prefix of a generated name: the server truncates it to make room for five random
+/// characters.
+const GENERATED_NAME_MAX: usize = 58;
+
+/// The environment variable that tells a container its index.
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 
-pub(super) fn controls() -> [Control; 2] {
+pub(super) fn controls() -> [BuiltController; 2] {
     [control(), finalizer_release::control()]
 }
 
-fn control() -> Control {
+fn control() -> BuiltController {
     Controller::<Job>::new()
         .named("job-controller")
         .owns::<PartialPod>()
@@ -51,11 +55,12 @@ fn control() -> Control {
 
 async fn reconcile(job: Arc<Job>, cx: Context<Job>) -> Result {
     let Some(spec) = &job.spec else { return Ok(Action::await_change()) };
-    if spec.managed_by.as_deref().is_some_and(|manager| manager != MANAGER) {
-        return Ok(Action::await_change());
-    }
+    // The time to live is ours to enforce, no matter who manages the Job.
     if let Some(finished) = finished(&job) {
         return expire(&job, spec, finished, &cx).await;
+    }
+    if spec.managed_by.as_deref().is_some_and(|manager| manager != MANAGER) {
+        return Ok(Action::await_change());
     }
     let Some(selector) = spec.selector.as_ref().map(label_selector) else {
         return Ok(Action::await_change());
@@ -72,7 +77,7 @@ fn finished(job: &Job) -> Option<Timestamp> {
     end.last_transition_time.as_ref().map(|time| time.0)
 }
 
-/// Deletes a finished Job when its time to live is over.
+/// Deletes a finished Job when its time to live has passed.
 async fn expire(job: &Job, spec: &JobSpec, finished: Timestamp, cx: &Context<Job>) -> Result {
     let Some(seconds) = spec.ttl_seconds_after_finished else { return Ok(Action::await_change()) };
     let lifetime = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
@@ -111,7 +116,7 @@ impl JobSync<'_> {
         let pods = self.cx.owned::<PartialPod>()?;
         self.progress.count_pods(&pods);
         if managed.is_err() {
-            // The Pods to be deleted still exist: the Job cannot end before they are gone.
+            // The Pods to be deleted still exist, and the Job cannot end before they are gone.
             outcome = None;
         } else if outcome.is_none() {
             outcome = self.completed();
@@ -183,7 +188,7 @@ impl JobSync<'_> {
         gone
     }
 
-    /// Deletes Pods that did nothing wrong: without the finalizer they are not counted.
+    /// Deletes Pods that did not fail; without the finalizer, they are not counted.
     async fn delete_uncounted(&self, pods: &[Arc<PartialPod>]) -> Result<(), Error> {
         let released =
             join_all(pods.iter().map(|pod| finalizer_release::remove_finalizer(self.cx, pod))).await;
@@ -224,7 +229,7 @@ impl JobSync<'_> {
         pod
     }
 
-    /// Writes the Pods that ended into the status, removes their finalizers, and turns them into numbers.
+    /// Records Pods that ended in the status, removes their finalizers, and adds them to the counts.
     async fn count_ended_pods(&mut self, outcome: Option<JobOutcome>) -> Result<(), Error> {
         if let Some(outcome) = &outcome {
             self.progress.announce_outcome(outcome);
@@ -285,12 +290,12 @@ fn status_with_nulls(status: &JobStatus) -> Value {
     whole
 }
 
-/// Makes the Pod for one index.
+/// Creates the Pod for one index.
 fn pod_of_index(mut pod: core::Pod, job: &str, index: i32) -> core::Pod {
     let meta = &mut pod.metadata;
     meta.annotations.get_or_insert_default().insert(INDEX.to_owned(), index.to_string());
     meta.labels.get_or_insert_default().insert(INDEX.to_owned(), index.to_string());
-    meta.generate_name = Some(format!("{job}-{index}-"));
+    meta.generate_name = Some(index_prefix(job, index));
     if let Some(spec) = &mut pod.spec {
         spec.hostname = Some(format!("{job}-{index}"));
         for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
@@ -301,6 +306,13 @@ fn pod_of_index(mut pod: core::Pod, job: &str, index: i32) -> core::Pod {
         }
     }
     pod
+}
+
+/// Returns the name prefix of an index's Pods. Truncates a long Job name, so that the index is kept.
+fn index_prefix(job: &str, index: i32) -> String {
+    let end = format!("-{index}-");
+    let kept: String = job.chars().take(GENERATED_NAME_MAX.saturating_sub(end.len())).collect();
+    kept + &end
 }
 
 fn index_variable() -> EnvVar {

@@ -1,4 +1,4 @@
-//! Decides what a Pod's failure means, and which completions suffice, by the Job's own rules. Pure.
+//! Decides by the Job's own rules what a Pod's failure means and which completions suffice. Pure.
 
 use k8s_openapi::api::batch::v1::{
     JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule, SuccessPolicy,
@@ -20,9 +20,9 @@ pub(super) enum FailureConsequence {
     FailJob(String),
 }
 
-/// Returns what the first matching rule says. Without one the failure counts, unless the Pod's node was stopped: where
-/// the only node is a process that people stop, that is not the Job's failure. (Kubernetes counts it, having other
-/// nodes to drain to.)
+/// Returns what the first matching rule says. Without a match the failure counts, unless the Pod's node was stopped: if
+/// the only node is a process that users stop, that is not the Job's failure. (Kubernetes counts it, because there are
+/// other nodes to drain to.)
 pub(super) fn consequence_of_failure(spec: &JobSpec, pod: &PartialPod) -> FailureConsequence {
     let otherwise =
         if pod.is_disrupted_by_node() { FailureConsequence::Ignore } else { FailureConsequence::Count };

@@ -2,8 +2,8 @@
 //!
 //! A Pod carries a finalizer until it is counted. Counting takes three steps, and a crash may follow each: the uid is
 //! written into the status as uncounted, the finalizer is removed, and the uid is turned into a number. **Invariant:**
-//! a Pod is counted once. A uid in the status whose Pod has no finalizer any more is only turned into a number, and a
-//! Pod without the finalizer is never noted again.
+//! a Pod is counted once. A uid in the status whose Pod no longer has a finalizer is only turned into a number, and a
+//! Pod without the finalizer is never recorded again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::controllers::time::whole_second;
 
 /// The finalizer that holds a Pod until it is counted.
 pub(super) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
-/// The annotation, and the label, with a Pod's completion index.
+/// The annotation and label that hold a Pod's completion index.
 pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 /// The annotation that counts the earlier failures of a Pod's index.
@@ -66,7 +66,7 @@ pub(super) struct JobProgress<'a> {
     pub(super) status: JobStatus,
     pub(super) now: Timestamp,
     completed: CompletionIndexes,
-    /// The indexes that failed for good, where the Job limits failures per index.
+    /// The indexes that failed permanently, if the Job limits failures per index.
     given_up: CompletionIndexes,
 }
 
@@ -131,8 +131,8 @@ impl<'a> JobProgress<'a> {
         indexes
     }
 
-    /// Returns the last failed Pod of an index that is still to be run. The Pod records how often the index failed, so
-    /// it is held until its successor exists.
+    /// Returns the last failed Pod of an index that must run again. The Pod records how often the index has failed, so
+    /// it is kept until its successor exists.
     pub(super) fn last_failed_pod(&self, index: i32) -> Option<&'a Arc<PartialPod>> {
         self.spec.backoff_limit_per_index?;
         let of_index = || self.pods.iter().filter(move |pod| index_of(pod) == Some(index));
@@ -144,7 +144,7 @@ impl<'a> JobProgress<'a> {
         failed.max_by_key(|pod| (failures(pod), finished(pod)))
     }
 
-    /// Returns how long to wait before an index is run again.
+    /// Returns how long to wait before running an index again.
     pub(super) fn index_backoff(&self, index: i32) -> Duration {
         let Some(pod) = self.last_failed_pod(index) else { return Duration::ZERO };
         let doublings = u32::try_from(failures(pod)).unwrap_or_default();
@@ -152,7 +152,7 @@ impl<'a> JobProgress<'a> {
         backoff_after(doublings).saturating_sub(elapsed(since, self.now))
     }
 
-    /// Returns how often an index failed before the Pod that is created for it now.
+    /// Returns how often an index failed before the Pod that is now created for it.
     pub(super) fn index_failures(&self, index: i32) -> i32 {
         let Some(pod) = self.last_failed_pod(index) else { return 0 };
         failures(pod) + i32::from(consequence_of_failure(self.spec, pod) != FailureConsequence::Ignore)
@@ -162,7 +162,7 @@ impl<'a> JobProgress<'a> {
         index_of(pod).filter(|index| *index < self.spec.completions.unwrap_or_default())
     }
 
-    /// Returns whether the Pod counts for this Job; in an indexed Job, one without a valid index does not.
+    /// Returns whether the Pod counts for this Job; in an indexed Job, a Pod without a valid index does not.
     fn is_ours(&self, pod: &PartialPod) -> bool {
         !is_indexed(self.spec) || self.valid_index(pod).is_some()
     }
@@ -247,7 +247,7 @@ impl<'a> JobProgress<'a> {
         None
     }
 
-    /// Returns the failure if too many indexes have failed for good, or no others are left.
+    /// Returns the failure if too many indexes have failed permanently, or no others are left.
     fn indexes_failed(&self) -> Option<JobOutcome> {
         let given_up = self.given_up.len();
         if self.spec.max_failed_indexes.is_some_and(|limit| given_up > limit) {
@@ -318,7 +318,7 @@ impl<'a> JobProgress<'a> {
     }
 
     /// Returns how long to wait before the next Pod is created: longer with every failure since the last success. Pods
-    /// being deleted that are counted or ignored, and those whose node was stopped, say nothing about the next one.
+    /// being deleted that are counted or ignored, and Pods whose node was stopped, say nothing about the next one.
     pub(super) fn backoff(&self) -> Duration {
         let successes = self.pods.iter().filter(|pod| pod.is_succeeded());
         let last_success = successes.filter_map(|pod| finished(pod)).max();
@@ -382,7 +382,7 @@ impl<'a> JobProgress<'a> {
         self.status.terminating = Some(as_count(pods.iter().filter(|pod| pod.is_terminating()).count()));
     }
 
-    /// Announces the decided outcome in a condition before the Job ends.
+    /// Announces the outcome in a condition before the Job ends.
     pub(super) fn announce_outcome(&mut self, outcome: &JobOutcome) {
         let (r#type, reason, message) = match outcome {
             JobOutcome::Complete { reason, message } => ("SuccessCriteriaMet", reason, message),
@@ -408,7 +408,7 @@ impl<'a> JobProgress<'a> {
         true
     }
 
-    /// Records whether the Job is suspended. Returns the reason for an event if that has changed.
+    /// Records whether the Job is suspended. If that has changed, returns the reason for an event.
     pub(super) fn update_suspension(&mut self) -> Option<&'static str> {
         let conditions = self.status.conditions.as_deref().unwrap_or_default();
         let known = conditions.iter().find(|condition| condition.type_ == "Suspended");

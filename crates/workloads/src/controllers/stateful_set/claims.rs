@@ -1,7 +1,7 @@
-//! The volume claims of a StatefulSet's Pods: their names, and with whom they are deleted. Pure.
+//! The volume claims of a StatefulSet's Pods: their names, and with which object they are deleted. Pure.
 //!
-//! Claims outlive their Pods unless the retention policy says otherwise. Then the claim is owned by the object with
-//! which it is deleted: the set when that is deleted, the Pod when that is scaled away.
+//! Claims outlive their Pods unless the retention policy says otherwise. In that case, the claim is owned by the object
+//! with which it is deleted: the set, or the Pod when it is scaled away.
 
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, PodSpec, Volume};
@@ -34,7 +34,7 @@ pub(super) fn claims_of_pod(
     templates.map(claim).collect()
 }
 
-/// Lets the Pod with this ordinal use its claims; they replace volumes with the same names.
+/// Mounts its claims in the Pod with this ordinal; they replace volumes with the same names.
 pub(super) fn mount_claims(pod: &mut PodSpec, set: &StatefulSet, spec: &StatefulSetSpec, ordinal: i32) {
     let templates = spec.volume_claim_templates.as_deref().unwrap_or_default();
     let mut volumes: Vec<Volume> = templates

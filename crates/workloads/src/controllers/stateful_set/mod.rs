@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_runtime::{Action, Context, Control, Controller, Error, Result, Severity};
+use homeostat_runtime::{Action, BuiltController, Context, Controller, Error, Result, Severity};
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec, StatefulSetStatus};
 use k8s_openapi::api::core::v1::{self as core, PersistentVolumeClaim};
 use serde_json::json;
@@ -26,10 +26,10 @@ use super::revisions::{self, REVISION, revision_name, surplus_revisions};
 /// How long to wait for a claim that is being deleted with its former Pod.
 const CLAIM_WAIT: Duration = Duration::from_secs(1);
 
-/// How many revisions to keep when the set does not say.
+/// How many revisions to keep if the set does not say.
 const HISTORY: i32 = 10;
 
-pub(super) fn control() -> Control {
+pub(super) fn control() -> BuiltController {
     Controller::<StatefulSet>::new()
         .named("statefulset-controller")
         .owns::<PartialPod>()
@@ -133,7 +133,7 @@ impl StatefulSetSync<'_> {
 
     async fn create_claim(&self, claim: PersistentVolumeClaim, pod: &str) -> Result<(), Error> {
         let claim_name = claim.metadata.name.clone().unwrap_or_default();
-        // Its owner, if it should have one, is set once the Pod exists.
+        // If the claim should have an owner, it is set once the Pod exists.
         let created = self.cx.create_unowned::<_, PersistentVolumeClaim>(claim).await;
         let what = format!("Claim {claim_name} Pod {pod} in StatefulSet {} ", self.set_name);
         self.report_result("Create", &what, &created);

@@ -1,6 +1,6 @@
 //! Decides a StatefulSet's next step: which Pods to create and which to delete. Pure.
 //!
-//! **Invariant:** unless Pods are managed in parallel, a step touches one Pod and waits until every one below it is
+//! **Invariant:** unless Pods are managed in parallel, a step touches one Pod and waits until every Pod below it is
 //! available: Pods are created in order, deleted in reverse order, and updated in reverse order.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(super) enum PodStep {
     Delete(Arc<PartialPod>),
 }
 
-/// What the next step is decided from.
+/// The input for deciding the next step.
 pub(super) struct StatefulSetState<'a> {
     pub(super) spec: &'a StatefulSetSpec,
     /// The Pods by ordinal.
@@ -89,7 +89,7 @@ impl StatefulSetState<'_> {
                     false
                 }
                 Some(pod) if pod.is_finished() => {
-                    // It is created again when it is gone.
+                    // It is re-created once it is gone.
                     steps.extend((!pod.is_dying()).then(|| PodStep::Delete(pod.clone())));
                     false
                 }

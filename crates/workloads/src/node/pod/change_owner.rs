@@ -1,8 +1,8 @@
 //! Changes the owner of everything in a folder, because a claim's files outlive the Pods that wrote them.
 //!
-//! **Invariant:** only what is in the folder changes its owner, never the target of a link. A file with a second name
-//! elsewhere changes its owner only if it belongs to a Pod's user, so that nobody gets a file of the machine by linking
-//! it.
+//! **Invariant:** only files in the folder change owner, never the target of a symlink. A file with a second hard link
+//! elsewhere changes owner only if it belongs to a Pod's user, so that a Pod cannot obtain a file of the machine by
+//! linking it.
 
 use std::ffi::CStr;
 use std::io;
@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, Stat, Uid};
 use crate::node::id_blocks::is_reserved;
 use crate::node::supervisor::safe_path::OPEN_FOLDER;
 
-/// Changes the owner of the folder and everything in it: `new_owner` maps the ID of a user or group to its new one, if
+/// Changes the owner of the folder and everything in it: `new_owner` maps the ID of a user or group to the new ID, if
 /// any.
 pub(super) fn change_owner(folder: &OwnedFd, new_owner: impl Fn(u32) -> Option<u32>) -> io::Result<()> {
     let mut folders = vec![rustix::fs::openat(folder, c".", OPEN_FOLDER, Mode::empty())?];

@@ -1,9 +1,9 @@
 //! Decides which user a container runs as: on this machine, and as the container sees itself.
 //!
-//! A node that is root gives every Pod its own user (see `id_blocks`). An ID that a Pod names is used as it is if
-//! nobody on the machine has it. Otherwise the container gets a user namespace in which it has that ID, while outside a
-//! user without rights stands in for it. So root in a container is root of nothing else. A Pod that names an ID, or
-//! shares a claim's files with another Pod, also gets a user namespace: then two Pods with the same user cannot inspect
+//! A node that is root gives every Pod its own user (see `id_blocks`). An ID that a Pod names is used unchanged if no
+//! user of the machine has it. Otherwise the container gets a user namespace in which it has that ID, while outside a
+//! user without rights stands in for it: root in a container is root of nothing else. A Pod that names an ID, or shares
+//! a claim's files with another Pod, also gets a user namespace, so that two Pods with the same user cannot inspect
 //! each other's processes.
 //!
 //! A node that runs Pods as one account (`--node-as`), or that is not root, has only that account and refuses others.
@@ -32,7 +32,7 @@ pub(crate) enum IdentityPolicy {
         account: UserAccount,
         /// Whether the node can assign groups and users at all.
         is_root: bool,
-        /// Whether the owner named the account; then it may be the server's own.
+        /// Whether the owner named the account; if so, it may be the server's own.
         is_named: bool,
         /// Whether each container gets its own user namespace.
         has_user_namespaces: bool,
@@ -40,7 +40,7 @@ pub(crate) enum IdentityPolicy {
 }
 
 impl IdentityPolicy {
-    /// Decides by this process's rights: the named account, or all users if it is root, or its own account.
+    /// Decides by this process's rights: the named account, all users if it is root, or its own account.
     pub(crate) fn new(named: Option<UserAccount>, has_user_namespaces: bool) -> Self {
         let is_root = rustix::process::geteuid().is_root();
         match named {
@@ -58,9 +58,9 @@ impl IdentityPolicy {
 /// A Pod's blocks of IDs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PodIdBlocks {
-    /// The Pod's own block, which nobody else has.
+    /// The Pod's own block, which nothing else shares.
     pub(crate) own: IdBlock,
-    /// The block that owns the Pod's files: its first claim's, if it has any, so that the next Pod is the same owner.
+    /// The block that owns the Pod's files: its first claim's, if it has any, so that the next Pod has the same owner.
     pub(crate) files: IdBlock,
 }
 
@@ -84,7 +84,7 @@ struct RequestedIdentity {
     group: Option<u32>,
     groups: Vec<u32>,
     must_not_be_root: bool,
-    /// `hostUsers: false`: no ID is used as it is.
+    /// `hostUsers: false`: no ID is used unchanged.
     has_private_ids: bool,
 }
 
@@ -115,7 +115,7 @@ fn context(pod: &Pod) -> Option<&PodSecurityContext> {
 }
 
 impl ContainerIdentity {
-    /// Determines who the container runs as, from its own settings and its Pod's.
+    /// Determines which user the container runs as, from its own settings and its Pod's.
     pub(crate) fn of(
         identity_policy: &IdentityPolicy,
         blocks: Option<PodIdBlocks>,
@@ -178,7 +178,7 @@ struct IdMapper {
     blocks: PodIdBlocks,
     has_private_ids: bool,
     has_user_namespaces: bool,
-    /// IDs that are used as they are.
+    /// IDs that are used unchanged.
     plain: Vec<u32>,
     has_stand_ins: bool,
 }
@@ -281,7 +281,7 @@ fn groups(pod: &Pod) -> Result<Vec<u32>, StartRefusal> {
     of_volumes.into_iter().chain(named).collect()
 }
 
-/// Checks a user or group ID. An impossible one is refused, because it must never come to mean the node's own.
+/// Checks a user or group ID. Refuses an invalid one, because it must never be taken for the node's own.
 fn checked_id(field: &str, id: i64) -> Result<u32, StartRefusal> {
     /// Kubernetes' own limit.
     const ID_MAX: u32 = 2_147_483_647;
@@ -294,7 +294,7 @@ pub(crate) struct PodIdentities<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) identity_policy: &'a IdentityPolicy,
     pub(crate) blocks: Option<PodIdBlocks>,
-    /// Claims whose files belong to another Pod's user.
+    /// Claims whose files belong to a different Pod's user.
     pub(crate) shared_claims: Vec<String>,
 }
 
@@ -303,13 +303,13 @@ impl PodIdentities<'_> {
         ContainerIdentity::of(self.identity_policy, self.blocks, self.pod, container)
     }
 
-    /// Returns the groups that the Pod requests and does not get.
+    /// Returns the groups that the Pod requests but does not get.
     pub(crate) fn withheld_groups(&self) -> Vec<u32> {
         let asked = groups(self.pod).unwrap_or_default();
         asked.into_iter().filter(|group| self.machine_group(*group).is_none()).collect()
     }
 
-    /// Returns the group of the Pod's volumes, where the node may assign groups.
+    /// Returns the group of the Pod's volumes, if the node may assign groups.
     pub(crate) fn volume_group(&self) -> Option<u32> {
         self.machine_group(checked_id("fsGroup", context(self.pod)?.fs_group?).ok()?)
     }
@@ -336,14 +336,13 @@ impl PodIdentities<'_> {
         }
     }
 
-    /// Returns the groups that let a process walk to the Pod's folders and claims where nothing is mounted.
+    /// Returns the groups that let a process traverse to the Pod's folders and claims if nothing is mounted.
     pub(crate) fn passing_groups(&self) -> Vec<u32> {
         let groups = self.blocks.map(|blocks| vec![blocks.own.user(), blocks.files.user()]);
         groups.unwrap_or_default()
     }
 
-    /// Returns the only user that all containers run as on the machine, `None` for the node's own; an error if they
-    /// differ.
+    /// Returns the one user that all containers run as on the machine, `None` for the node's own. Fails if they differ.
     pub(crate) fn only_user(&self) -> Result<Option<u32>, ()> {
         let containers = self.pod.spec.iter().flat_map(all_containers).map(|part| part.container);
         let mut users = containers
@@ -378,7 +377,7 @@ mod tests {
 
     use super::*;
 
-    /// An ID that nobody here has.
+    /// An ID that no user here has.
     const UNKNOWN: u32 = 54_350;
 
     fn blocks() -> PodIdBlocks {
@@ -492,7 +491,7 @@ mod tests {
         assert_eq!(identity(&somebody_with(false), &requested, &json!({})).unwrap().groups, [UNKNOWN]);
     }
 
-    /// A container that shares its ID with others gets a user namespace; one that is alone needs none.
+    /// A container that shares its ID with others gets a user namespace; one that does not share its ID needs none.
     #[test]
     fn only_who_is_among_others_is_in_a_namespace() {
         let ranges =

@@ -12,18 +12,18 @@ use super::container_identity::PodIdentities;
 use super::environment::{Environment, config_error, container_environment};
 use super::expand_variables::expand;
 use super::plan::PlannedStart;
-use super::pod_folders::PodFolders;
+use super::pod_folders::VisiblePodFolders;
 use super::service_account;
 use super::status::StartRefusal;
 use super::value_sources::ValueSources;
-use super::{process_rights, service_variables, termination_log, volumes};
+use super::{process_capabilities, service_variables, termination_log, volumes};
 use crate::node::NodeShared;
 use crate::node::container_http::ContainerRequest;
 use crate::node::supervisor::protocol::{
-    ContainerKey, ContainerLaunch, LifecycleHook, MachineView, PodName, ProcessSpec,
+    ContainerKey, ContainerLaunch, ContainerStreams, LifecycleHook, MachineView, PodName, ProcessSpec,
 };
 
-/// The reason when a container has no command: there are no images here that would have one.
+/// The reason if a container has no command: there are no images here that would provide one.
 const NO_COMMAND: &str = "ErrImageNeverPull";
 
 /// Returns the launch of a container, or why it cannot be started.
@@ -52,6 +52,11 @@ pub(crate) fn container_launch(
         interruptions: start.interruptions,
         process,
         falls_back_to_log: termination_log::falls_back_to_log(container),
+        streams: ContainerStreams {
+            stdin: container.stdin == Some(true),
+            stdin_once: container.stdin_once == Some(true),
+            tty: container.tty == Some(true),
+        },
         after_start: after_start
             .map(|handler| lifecycle_hook(handler, container, address))
             .transpose()?
@@ -63,7 +68,7 @@ pub(crate) fn container_launch(
     })
 }
 
-/// Returns what a handler asks for. `tcpSocket` has no meaning in Kubernetes either.
+/// Returns the hook that a handler describes. `tcpSocket` has no meaning in Kubernetes either.
 fn lifecycle_hook(
     handler: &LifecycleHandler,
     container: &Container,
@@ -80,7 +85,7 @@ fn lifecycle_hook(
     request.map(|request| Some(LifecycleHook::Get(Box::new(request?)))).map_err(config_error)
 }
 
-/// Returns a container's process; probes and hooks run beside it with the same settings.
+/// Returns a container's process; probes and hooks run alongside it with the same settings.
 pub(crate) fn container_process(
     shared: &NodeShared,
     identities: &PodIdentities<'_>,
@@ -89,7 +94,7 @@ pub(crate) fn container_process(
 ) -> Result<ProcessSpec, StartRefusal> {
     let pod = identities.pod;
     let mut identity = identities.identity_of(container)?;
-    let folders = PodFolders::make(shared, identities, container, &identity)?;
+    let folders = VisiblePodFolders::make(shared, identities, container, &identity)?;
     let termination_log = termination_log::TerminationLog::new(shared, pod, container, &folders);
     let services = sources.services()?;
     let mut given = service_variables::variables(pod, services.iter().map(|service| &**service));
@@ -117,7 +122,7 @@ pub(crate) fn container_process(
         environment: environment.into_iter().collect(),
         // An absolute path replaces the Pod's own folder.
         directory: folders.home.join(container.working_dir.as_deref().unwrap_or_default()),
-        rights: process_rights::container_rights(
+        rights: process_capabilities::container_rights(
             identities.identity_policy,
             container,
             !identity.ranges.is_empty(),
@@ -137,7 +142,7 @@ pub(crate) fn container_process(
     })
 }
 
-/// Returns `PATH` without the folders that other users may not pass. With them, a shell would report "permission
+/// Returns `PATH` without the folders that other users may not traverse. With them, a shell would report "permission
 /// denied" for a program that does not exist at all.
 fn passable_path() -> Option<(String, String)> {
     let path = std::env::var_os("PATH")?;
@@ -146,7 +151,7 @@ fn passable_path() -> Option<(String, String)> {
 }
 
 fn is_passable(folder: &Path) -> bool {
-    /// The permission of others to pass.
+    /// The permission for others to traverse.
     const PASSABLE: u32 = 0o001;
     let may_pass = |folder: &Path| fs::metadata(folder).is_ok_and(|meta| meta.mode() & PASSABLE != 0);
     folder.ancestors().all(may_pass)

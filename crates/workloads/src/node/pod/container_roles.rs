@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 pub(crate) enum ContainerRole {
     /// Runs to completion before the next container starts.
     Init,
-    /// Declared among the init containers, but keeps running beside the main ones.
+    /// Declared among the init containers, but keeps running alongside the main ones.
     Sidecar,
     /// A main container.
     Main,
@@ -36,7 +36,7 @@ pub(crate) fn init_containers(spec: &PodSpec) -> impl Iterator<Item = PodContain
         if container.restart_policy.as_deref() == Some("Always") {
             return PodContainer { container, role: ContainerRole::Sidecar, restart: RestartPolicy::Always };
         }
-        // An init container that succeeded is finished, whatever the Pod's policy says.
+        // An init container that succeeded is finished, regardless of the Pod's policy.
         let restart =
             if of_pod == RestartPolicy::Never { RestartPolicy::Never } else { RestartPolicy::OnFailure };
         PodContainer { container, role: ContainerRole::Init, restart }

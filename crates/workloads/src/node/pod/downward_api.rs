@@ -40,7 +40,8 @@ fn lines(map: Option<&std::collections::BTreeMap<String, String>>) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns a limit or request in units of its divisor, rounded up. A resource without a limit has the machine's size.
+/// Returns a limit or request in units of its divisor, rounded up. A resource without a limit is as large as the
+/// machine's.
 pub(crate) fn resource_field(container: &Container, selector: &ResourceFieldSelector) -> Option<String> {
     let (kind, name) = selector.resource.split_once('.')?;
     let resources = container.resources.as_ref();

@@ -10,7 +10,7 @@ use super::expand_variables::expand;
 use super::status::StartRefusal;
 use super::value_sources::ValueSources;
 
-/// The server's own variables that containers get as well: where programs are, and which language and time zone to use.
+/// The server's own variables that containers also get: where programs are, and which language and time zone to use.
 const INHERITED: [&str; 5] = ["PATH", "LANG", "LC_ALL", "TZ", "USER"];
 
 /// Variables by name.
@@ -110,7 +110,7 @@ fn value_from_source(
     Err(cannot_fill(variable, "its source"))
 }
 
-/// Refuses if a required object is missing.
+/// Returns a refusal if a required object is missing.
 pub(crate) fn require_object<T>(
     found: Option<T>,
     kind: &str,
@@ -130,7 +130,7 @@ struct WantedKey<'a> {
     key: &'a str,
 }
 
-/// Refuses if a required key is missing.
+/// Returns a refusal if a required key is missing.
 fn require_key(
     value: Option<String>,
     wanted: &WantedKey<'_>,

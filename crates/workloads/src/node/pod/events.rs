@@ -1,6 +1,6 @@
 //! Sends events about a Pod's containers: that they started, failed to start, or wait for their next start.
 //!
-//! **Invariant:** only what the Pod's status does not show yet is reported, so a reconcile without changes reports
+//! **Invariant:** it reports only what the Pod's status does not show yet, so a reconcile without changes reports
 //! nothing.
 
 use homeostat_runtime::{Context, Severity};
@@ -14,7 +14,7 @@ use super::restart::AfterExit;
 use super::status::{NO_EXTRAS, StartRefusal, container_id, whole_second};
 use super::volumes;
 use crate::node::NodeShared;
-use crate::node::supervisor::protocol::{ContainerRun, RunExit, RunState};
+use crate::node::supervisor::protocol::{ContainerRunStatus, RunExit, RunState};
 
 /// Reports what happened to containers since the status was written; they may have ended already.
 pub(super) fn report_runs(
@@ -52,7 +52,7 @@ fn report_run(
     cx: &Context<Pod>,
     identities: Option<&PodIdentities<'_>>,
     part: PodContainer<'_>,
-    run: &ContainerRun,
+    run: &ContainerRunStatus,
 ) {
     match &run.state {
         RunState::Starting => {}
@@ -70,7 +70,7 @@ fn report_run(
     }
 }
 
-/// Describes the back-off as Kubernetes does.
+/// Describes the backoff as Kubernetes does.
 fn describe_back_off(situation: &PodSituation<'_>, part: PodContainer<'_>) -> String {
     let meta = &situation.pod.metadata;
     format!(
@@ -83,7 +83,7 @@ fn describe_back_off(situation: &PodSituation<'_>, part: PodContainer<'_>) -> St
 }
 
 /// Returns whether the Pod's status says that the container waits for its next start after this run.
-fn is_wait_reported(situation: &PodSituation<'_>, part: PodContainer<'_>, run: &ContainerRun) -> bool {
+fn is_wait_reported(situation: &PodSituation<'_>, part: PodContainer<'_>, run: &ContainerRunStatus) -> bool {
     reported_status(situation, part, run).is_some_and(|one| {
         let waiting = one.state.as_ref().and_then(|state| state.waiting.as_ref());
         waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some("CrashLoopBackOff"))
@@ -91,7 +91,7 @@ fn is_wait_reported(situation: &PodSituation<'_>, part: PodContainer<'_>, run: &
 }
 
 /// Returns whether the Pod's status shows this run.
-fn is_reported(situation: &PodSituation<'_>, part: PodContainer<'_>, run: &ContainerRun) -> bool {
+fn is_reported(situation: &PodSituation<'_>, part: PodContainer<'_>, run: &ContainerRunStatus) -> bool {
     reported_status(situation, part, run).is_some_and(|one| one.container_id.is_some())
 }
 
@@ -99,7 +99,7 @@ fn is_reported(situation: &PodSituation<'_>, part: PodContainer<'_>, run: &Conta
 fn reported_status<'a>(
     situation: &PodSituation<'a>,
     part: PodContainer<'_>,
-    run: &ContainerRun,
+    run: &ContainerRunStatus,
 ) -> Option<&'a ContainerStatus> {
     let status = situation.pod.status.as_ref()?;
     let mut all = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
@@ -110,9 +110,9 @@ fn reported_status<'a>(
         .filter(|one| one.container_id == container_id(situation, &one.name, run) || shows_run(one, run))
 }
 
-/// Returns whether the status shows this run, which has ended since, and not an earlier one that the node interrupted.
+/// Returns whether the status shows this run, which has since ended, and not an earlier one that the node interrupted.
 /// Both have the same restart count, but did not start at the same time.
-fn shows_run(reported: &ContainerStatus, run: &ContainerRun) -> bool {
+fn shows_run(reported: &ContainerStatus, run: &ContainerRunStatus) -> bool {
     let RunState::Ended { started_at, .. } = run.state else { return false };
     let began = Time(whole_second(started_at));
     reported.state.iter().chain(&reported.last_state).any(|state| {

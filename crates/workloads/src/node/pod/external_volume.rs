@@ -1,4 +1,4 @@
-//! Volumes that are not the Pod's own: paths of the machine, and claimed volumes.
+//! Volumes that are not the Pod's own: paths on the machine, and claimed volumes.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,15 +17,15 @@ use crate::node::supervisor::{host_path, safe_path};
 
 /// A volume that is not the Pod's own.
 pub(super) enum ExternalVolume {
-    /// A folder or file of the machine.
+    /// A folder or file on the machine.
     Host(HostPathVolumeSource),
     /// A folder of the node.
     Claimed(PathBuf),
 }
 
 impl ExternalVolume {
-    /// Opens it, and gives the Pod's group access to a claimed one. A path of the machine is only checked: the launcher
-    /// creates it, with the rights of the container's user.
+    /// Opens it, and gives the Pod's group access to a claimed one. A path on the machine is only checked: the launcher
+    /// creates it with the rights of the container's user.
     pub(super) fn open(self, shared: &NodeShared, group: Option<u32>) -> io::Result<PreparedVolume> {
         match self {
             Self::Host(host) => {

@@ -19,7 +19,7 @@ mod phase;
 mod plan;
 mod pod_folders;
 mod pod_users;
-mod process_rights;
+mod process_capabilities;
 mod restart;
 pub(crate) mod service_account;
 mod service_variables;
@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::Stream;
-use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity, Target};
+use homeostat_runtime::{Action, BuiltController, Context, Controller, ObjectName, Result, Severity};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, PodStatus, Secret, Service, ServiceAccount,
@@ -61,10 +61,10 @@ use value_sources::CachedSources;
 
 /// How many Pods are reconciled concurrently. Each takes a few requests to the supervisor and one write.
 const CONCURRENCY: usize = 16;
-/// When to check a Pod again whose volume is not bound yet: another controller binds the volume a moment later.
+/// When to recheck a Pod whose volume is not bound yet: another controller binds the volume a moment later.
 const REFUSED_AGAIN: Duration = Duration::from_secs(1);
 
-pub(super) fn control(triggers: impl Stream<Item = Target> + Send + 'static) -> Control {
+pub(super) fn control(triggers: impl Stream<Item = ObjectName> + Send + 'static) -> BuiltController {
     Controller::<Pod>::new()
         .needs_state::<NodeShared>()
         .named("node")
@@ -140,7 +140,7 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     Ok(wake.map_or_else(Action::await_change, Action::requeue))
 }
 
-/// Returns the Pod with its account mounted, if this node knows the server and the Pod wants that.
+/// Returns the Pod with its account mounted, if this node knows the server and the Pod asks for it.
 fn with_account(shared: &NodeShared, pod: Arc<Pod>, cx: &Context<Pod>) -> Result<Arc<Pod>> {
     if shared.options.server.is_none() {
         return Ok(pod);
@@ -163,7 +163,7 @@ fn with_address(pod: &Pod, address: Ipv4Addr) -> Cow<'_, Pod> {
     Cow::Owned(pod)
 }
 
-/// Returns a Pod's status after its node has stopped; `None` if the status says so already.
+/// Returns a Pod's status after its node has stopped; `None` if the status already says so.
 pub(crate) fn last_status(
     pod: &Pod,
     runs: &PodRuns,
@@ -219,7 +219,7 @@ fn carry_out_plan(
 /// Returns whether all processes have ended and the status shows it, so that the Pod can be deleted.
 fn is_to_be_deleted(situation: &PodSituation<'_>) -> bool {
     let meta = &situation.pod.metadata;
-    // With a grace period of zero it was requested already, and other controllers' finalizers hold the Pod.
+    // With a grace period of zero, deletion was already requested, and other controllers' finalizers hold the Pod.
     meta.deletion_timestamp.is_some()
         && situation.has_no_processes()
         && meta.deletion_grace_period_seconds != Some(0)
@@ -234,7 +234,7 @@ async fn delete_pod(pod: &Pod, cx: &Context<Pod>) -> Result<()> {
     };
     match pods.delete(cx.key().name(), &params).await {
         Ok(_) => Ok(()),
-        // It is gone, or another Pod has its name now.
+        // It is gone, or a different Pod now has its name.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -1,8 +1,8 @@
 //! Places a volume at the path that a container asks for: its launcher mounts it there, or a link in its home leads to
 //! it.
 //!
-//! **Invariant:** nothing is created outside the home, whatever links the container put there. The launcher takes care
-//! of what it creates itself.
+//! **Invariant:** nothing is created outside the home, even if the container put links there. The launcher is
+//! responsible for what it creates itself.
 
 use std::ffi::OsStr;
 use std::io;
@@ -24,7 +24,7 @@ use crate::node::supervisor::safe_path;
 pub(crate) struct MountSource {
     /// Its path on the machine.
     pub(crate) path: PathBuf,
-    /// The part of it that is wanted.
+    /// The requested part of it.
     pub(crate) part: PathBuf,
     /// Where the container finds that part without a mount.
     pub(crate) seen: PathBuf,
@@ -45,10 +45,10 @@ impl MountSource {
     }
 }
 
-/// Places the volume. Returns what the launcher should mount, or only create if it is a path of the machine.
+/// Places the volume. Returns what the launcher should mount, or only create if it is a path on the machine.
 pub(crate) fn place_volume(
     shared: &NodeShared,
-    folders: &pod_folders::PodFolders,
+    folders: &pod_folders::VisiblePodFolders,
     mount: &VolumeMount,
     source: MountSource,
 ) -> Result<Option<Mount>, StartRefusal> {
@@ -82,7 +82,7 @@ pub(crate) fn normalize(path: &str) -> io::Result<PathBuf> {
     Ok(clean)
 }
 
-/// Makes a link at a path below a home. It replaces anything there except a folder.
+/// Creates a link at a path below a home. Replaces anything there except a folder.
 pub(crate) fn make_link(target: &Path, home: &Path, path: &Path) -> io::Result<()> {
     let (folder, name) = safe_path::make_parent_folder(safe_path::open_or_make_folder(home)?, path)?;
     let current = rustix::fs::readlinkat(&folder, name, Vec::new());

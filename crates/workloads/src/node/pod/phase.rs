@@ -6,7 +6,7 @@ use super::container_roles::{ContainerRole, RestartPolicy, init_containers, main
 use super::plan::PodSituation;
 use super::restart::AfterExit;
 
-/// Where a Pod is in its life.
+/// Where a Pod is in its life cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PodPhase {
     Pending,

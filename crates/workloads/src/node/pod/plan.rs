@@ -1,7 +1,7 @@
 //! Decides what to do about a Pod's processes in the current situation, without I/O and without state.
 //!
 //! **Invariant:** the same situation gives the same plan, and carrying out a plan twice has the same effect as once:
-//! starts name their attempt, and stops may be repeated. So a reconcile may be lost or run twice at any point.
+//! starts name their attempt, and stops may be repeated. A reconcile may therefore be lost or run twice at any point.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::phase;
 use super::restart::AfterExit;
 use crate::node::options::RestartBackoff;
 use crate::node::probe::PodHealth;
-use crate::node::supervisor::protocol::{ContainerRun, RunState};
+use crate::node::supervisor::protocol::{ContainerRunStatus, RunState};
 use crate::node::supervisor_client::PodRuns;
 
 /// Everything that a plan depends on.
@@ -81,7 +81,7 @@ impl<'a> PodSituation<'a> {
         phase::is_finished(self.pod)
     }
 
-    /// Returns whether it has been active for longer than it may.
+    /// Returns whether it has been active for longer than allowed.
     pub(crate) fn is_expired(&self) -> bool {
         self.deadline().is_some_and(|deadline| deadline <= self.now)
     }
@@ -159,7 +159,7 @@ impl<'a> PodSituation<'a> {
         }
     }
 
-    /// Returns the attempts of a container that only the status knows: the supervisor's records are gone, the count
+    /// Returns a container's attempts that only the status knows: the supervisor's records are gone, but the count
     /// continues.
     fn lost_attempts(&self, part: PodContainer<'_>) -> u32 {
         let Some(status) = &self.pod.status else { return 0 };
@@ -179,8 +179,8 @@ impl<'a> PodSituation<'a> {
         Duration::from_secs(asked.unwrap_or_else(|| grace_s(self.pod)))
     }
 
-    /// Stops the Pod's containers: sidecars when the others are gone, in reverse order. Without a grace period, all at
-    /// once.
+    /// Stops the Pod's containers: sidecars once the others are gone, in reverse order. Without a grace period, stops
+    /// all at the same time.
     fn plan_stops(&self, plan: &mut PodPlan<'_>, grace: Duration) {
         let is_live = |part: &PodContainer<'_>| self.run(*part).is_some_and(|run| !run.is_over());
         let (sidecars, others): (Vec<_>, Vec<_>) =
@@ -194,13 +194,13 @@ impl<'a> PodSituation<'a> {
         }));
     }
 
-    pub(crate) fn run(&self, part: PodContainer<'_>) -> Option<&'a ContainerRun> {
+    pub(crate) fn run(&self, part: PodContainer<'_>) -> Option<&'a ContainerRunStatus> {
         self.runs.get(&part.container.name).map(|runs| &runs.current)
     }
 
     /// Returns whether an init container has succeeded.
     pub(crate) fn has_completed(&self, part: PodContainer<'_>) -> bool {
-        let is_success = |run: &ContainerRun| {
+        let is_success = |run: &ContainerRunStatus| {
             run.exit().is_some_and(crate::node::supervisor::protocol::RunExit::is_success)
         };
         part.role == ContainerRole::Init && self.run(part).is_some_and(is_success)
@@ -241,11 +241,11 @@ mod tests {
     fn runs(name: &str, attempt: u32, state: RunState) -> (String, ContainerRuns) {
         let id = ContainerKey { pod: "uid".to_owned(), container: name.to_owned() };
         let owner = PodName { namespace: "default".to_owned(), name: "web".to_owned() };
-        let current = ContainerRun { attempt, strikes: u32::MAX, interruptions: 0, state };
+        let current = ContainerRunStatus { attempt, strikes: u32::MAX, interruptions: 0, state };
         (name.to_owned(), ContainerRuns { id, owner, current, previous: None })
     }
 
-    /// Whatever numbers a Pod contains, planning must not panic.
+    /// Planning must not panic, whatever numbers a Pod contains.
     #[test]
     fn huge_numbers_do_not_panic() {
         let now = Timestamp::from_second(1_800_000_000).unwrap();

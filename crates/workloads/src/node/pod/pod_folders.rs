@@ -1,8 +1,8 @@
 //! Where a container finds the Pod's own folders.
 //!
 //! In a mount namespace the node's folder is hidden, and the Pod's home and volumes are mounted at paths that everyone
-//! can reach. Without one they stay where they are; if the Pod's user is not the node's user, the folders above let
-//! only the Pod's group pass.
+//! can reach. Without one they stay where they are; if the Pod's user is not the node's user, only the Pod's group may
+//! traverse the folders above.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,18 +26,18 @@ const HOME: &str = "/run/homeostat/home";
 const VOLUMES: &str = "/run/homeostat/volumes";
 
 /// The Pod's folders as a container sees them.
-pub(crate) struct PodFolders {
+pub(crate) struct VisiblePodFolders {
     /// The home's path on the machine.
     pub(crate) folder: PathBuf,
-    /// Whether the container sees the folders at other paths than the machine.
+    /// Whether the container sees the folders at different paths from the machine's.
     pub(crate) is_remapped: bool,
     pub(crate) home: PathBuf,
     pub(crate) volumes: PathBuf,
     pub(crate) mounts: Vec<Mount>,
 }
 
-impl PodFolders {
-    /// Makes the Pod's folders for this container. If the containers of a Pod run as several users, each has its own
+impl VisiblePodFolders {
+    /// Creates the Pod's folders for this container. If the containers of a Pod run as several users, each has its own
     /// home.
     pub(crate) fn make(
         shared: &NodeShared,
@@ -64,8 +64,8 @@ impl PodFolders {
         }
         let context = container.security_context.as_ref();
         let is_closed = context.and_then(|context| context.read_only_root_filesystem) == Some(true);
-        // The home takes the place of the container's own files. Volumes are mounted one by one, as the container may
-        // use them.
+        // The home takes the place of the container's own files. Volumes are mounted one by one, each with the access
+        // that the container has.
         let home = Mount {
             source: folder.clone(),
             part: PathBuf::new(),
@@ -77,8 +77,8 @@ impl PodFolders {
     }
 }
 
-/// Gives a home and everything in it to its user: the Pod may have had another user before a reboot, or run as root
-/// with an earlier release.
+/// Gives a home and everything in it to its user: the Pod may have had a different user before a reboot, or run as root
+/// under an earlier release.
 fn give_to_user(home: &OwnedFd, identity: &ContainerIdentity) -> io::Result<()> {
     let Some(user) = identity.machine_user else { return Ok(()) };
     let before = rustix::fs::fstat(home)?.st_uid;

@@ -1,8 +1,8 @@
 //! Assigns users to a Pod, and owners to its claims' files.
 //!
-//! A claim outlives Pods, and two Pods may use it at the same time. So its files belong to a user of the claim, and a
-//! Pod that has claims and names no user runs as the first claim's user. Further claims are given to the same user,
-//! unless another Pod uses them.
+//! A claim outlives Pods, and two Pods may use it at the same time. Its files therefore belong to the claim's own user,
+//! and a Pod that has claims and names no user runs as the first claim's user. Further claims are given to the same
+//! user, unless another Pod uses them.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ use crate::node::supervisor::safe_path;
 use crate::node::user_accounts::UserAccount;
 use crate::node::{NodeShared, storage};
 
-/// Returns the identities in the Pod. All its claims must be bound: nothing of it runs before.
+/// Returns the identities in the Pod. All its claims must be bound: none of its containers runs before that.
 pub(super) fn identities_of_pod<'a>(
     shared: &'a NodeShared,
     pod: &'a Pod,
@@ -58,7 +58,7 @@ struct ClaimFolder {
     folder: PathBuf,
 }
 
-/// Returns the claims whose folders the node made.
+/// Returns the claims whose folders the node created.
 fn claim_folders(
     shared: &NodeShared,
     pod: &Pod,
@@ -107,7 +107,7 @@ fn give_claim(claim: &ClaimFolder, block: IdBlock) -> std::io::Result<()> {
     })
 }
 
-/// Returns whether another living Pod uses the claim as well.
+/// Returns whether another living Pod also uses the claim.
 fn is_used_elsewhere(claim: &str, cx: &Context<Pod>) -> bool {
     let own = &cx.object().metadata;
     let uses = |pod: &Pod| {
@@ -119,7 +119,7 @@ fn is_used_elsewhere(claim: &str, cx: &Context<Pod>) -> bool {
     cx.list::<Pod>().is_ok_and(|all| all.iter().any(|pod| uses(pod)))
 }
 
-/// Gives everything in the claims to the one account that Pods run as, unless that account can read everything anyway.
+/// Gives everything in the claims to the account that all Pods run as, unless that account can read everything anyway.
 fn give_claims_to_account(claims: &[ClaimFolder], account: &UserAccount) -> std::io::Result<()> {
     for claim in claims.iter().filter(|_| account.user != 0) {
         let folder = safe_path::open_or_make_folder(&claim.folder)?;

@@ -1,26 +1,26 @@
-//! Decides whether and when a container that ended is started again: its restart policy, and a back-off that doubles with
-//! each quick failure in a row. Pure, as [`super::plan`], which asks it.
+//! Decides whether and when to restart a container that ended, by its restart policy and a backoff that doubles with
+//! each quick failure in a row. Pure, like [`super::plan`], which calls it.
 
 use std::time::Duration;
 
 use super::container_roles::{PodContainer, RestartPolicy};
 use super::plan::PodSituation;
-use crate::node::supervisor::protocol::{ContainerRun, RunState};
+use crate::node::supervisor::protocol::{ContainerRunStatus, RunState};
 
 /// What happens to a container that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterExit {
     /// Nothing: it is finished.
     Rest,
-    /// It is started again immediately.
+    /// It is restarted immediately.
     Restart,
-    /// It is started again after a wait: the whole wait, and how much of it is left.
+    /// It is restarted after a wait: the total wait, and how much of it is left.
     Wait { delay: Duration, left: Duration },
 }
 
 impl PodSituation<'_> {
     /// Returns what happens after a run that ended.
-    pub(crate) fn after_exit(&self, part: PodContainer<'_>, run: &ContainerRun) -> AfterExit {
+    pub(crate) fn after_exit(&self, part: PodContainer<'_>, run: &ContainerRunStatus) -> AfterExit {
         let RunState::Ended { finished_at, exit, .. } = &run.state else { return AfterExit::Rest };
         let is_wanted = match part.restart {
             RestartPolicy::Always => true,
@@ -39,7 +39,7 @@ impl PodSituation<'_> {
     }
 
     /// Returns the number of restarts in a row; a long run resets it.
-    pub(super) fn strikes(&self, run: &ContainerRun) -> u32 {
+    pub(super) fn strikes(&self, run: &ContainerRunStatus) -> u32 {
         let RunState::Ended { started_at, finished_at, exit, .. } = &run.state else { return run.strikes };
         let lasted = Duration::try_from(finished_at.duration_since(*started_at)).unwrap_or_default();
         if lasted >= self.backoff.forgiven_after || !exit.ended_on_its_own() { 0 } else { run.strikes }

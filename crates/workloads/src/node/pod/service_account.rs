@@ -1,9 +1,9 @@
 //! A Pod's ServiceAccount: the account its processes use with the server, and where they find their credentials.
 //!
 //! In Kubernetes, an admission plugin adds a volume with a token, the server's CA and the namespace to every Pod. Here
-//! the node treats the Pod as if that had happened; the stored Pod stays as it was written. Where the system offers no
-//! mount namespaces, the volume cannot be at the path that all clients know. Then there is a kubeconfig beside the
-//! token, and variables name it.
+//! the node treats the Pod as if that had happened; the stored Pod stays as it was written. If the system offers no
+//! mount namespaces, the volume cannot be at the path that all clients know. In that case there is a kubeconfig next to
+//! the token, and variables name it.
 //!
 //! A node that does not know its server's address does none of this.
 
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use homeostat_runtime::{Target, from_json};
+use homeostat_runtime::{ObjectName, from_json};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ServiceAccount, Volume, VolumeMount};
 use serde_json::json;
 
@@ -23,11 +23,11 @@ use crate::node::NodeShared;
 pub(crate) const VOLUME: &str = "serviceaccount.kubernetes.io";
 /// Where clients look for it.
 const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// The variable that names the folder where it cannot be there; our operators' `--in-cluster` reads it.
+/// The variable that names the folder if it cannot be at that path; our operators' `--in-cluster` reads it.
 const FOLDER_VARIABLE: &str = "HOMEOSTAT_SERVICE_ACCOUNT";
 /// The ConfigMap in every namespace that contains the server's certificate authority.
 pub(crate) const ROOT_CA: &str = "kube-root-ca.crt";
-/// The beginning of the name of the volume that ServiceAccount admission adds.
+/// The name prefix of the volume that ServiceAccount admission adds.
 const ADMITTED: &str = "kube-api-access-";
 /// The lifetime that Kubernetes' admission plugin asks for.
 const LIFETIME_S: i64 = 3607;
@@ -38,9 +38,9 @@ pub(crate) fn account_name(pod: &Pod) -> &str {
     named.filter(|name| !name.is_empty()).unwrap_or("default")
 }
 
-/// Returns the account as a target of the Pod's reconciler.
-pub(crate) fn account_target(pod: &Pod) -> Vec<Target> {
-    vec![Target::from(account_name(pod))]
+/// Returns the account as a watch target of the Pod's reconciler.
+pub(crate) fn account_target(pod: &Pod) -> Vec<ObjectName> {
+    vec![ObjectName::from(account_name(pod))]
 }
 
 /// Returns whether the Pod wants its account's token. The Pod's own setting comes first, then the account's.
@@ -116,13 +116,13 @@ pub(crate) fn variables(shared: &NodeShared, container: &Container, volumes: &Pa
     variables
 }
 
-/// Returns the kubeconfig beside the token, for containers that cannot have the token where clients look.
+/// Returns the kubeconfig next to the token, for containers that cannot have the token where clients look for it.
 pub(crate) fn kubeconfig(shared: &NodeShared, pod: &Pod, volume: &Volume) -> Option<String> {
     let server = shared.options.server.filter(|_| !shared.has_namespaces && volume.name == VOLUME)?;
     Some(kubeconfig_of(server, pod.metadata.namespace.as_deref().unwrap_or_default()))
 }
 
-/// Returns a kubeconfig as JSON, which is YAML; clients look for the files beside it.
+/// Returns a kubeconfig as JSON, which is also YAML; clients look for the files next to it.
 fn kubeconfig_of(server: SocketAddr, namespace: &str) -> String {
     let context = json!({"cluster": "homeostat", "user": "account", "namespace": namespace});
     json!({

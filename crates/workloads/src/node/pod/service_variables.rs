@@ -1,5 +1,5 @@
-//! The environment variables that tell a container about Services, as in Kubernetes: each one's address, by its name
-//! and its ports.
+//! The environment variables that tell a container about Services, as in Kubernetes: the address of each, by name and
+//! port.
 //!
 //! These are the Services of its own namespace that have an address, unless the Pod disables service links, and always
 //! the server itself. Later changes reach only containers that start later.
@@ -12,7 +12,7 @@ use super::environment::Environment;
 pub(crate) fn variables<'a>(pod: &Pod, services: impl Iterator<Item = &'a Service>) -> Environment {
     let wants_links = pod.spec.as_ref().and_then(|spec| spec.enable_service_links) != Some(false);
     let namespace = pod.metadata.namespace.as_deref();
-    // The node knows the server's address better.
+    // The node knows the server's address better than the Service does.
     let is_server = |service: &Service| {
         service.metadata.namespace.as_deref() == Some("default")
             && service.metadata.name.as_deref() == Some("kubernetes")

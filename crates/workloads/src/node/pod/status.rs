@@ -1,7 +1,7 @@
 //! Computes a Pod's status from what its processes do.
 //!
-//! A condition keeps its times while it does not change, and other writers' conditions are left alone. So a Pod without
-//! changes gets the same status again, and nothing is written.
+//! A condition keeps its times while it does not change, and other writers' conditions are left alone. An unchanged Pod
+//! therefore gets the same status again, and nothing is written.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +16,20 @@ use super::container_roles::{ContainerRole, PodContainer, all_containers, init_c
 use super::phase::{PodPhase, pod_phase};
 use super::plan::PodSituation;
 use super::restart::AfterExit;
-use crate::node::supervisor::protocol::{ContainerRun, RunExit, RunState};
+use crate::node::supervisor::protocol::{ContainerRunStatus, RunExit, RunState};
 
 /// The machine's own address.
 pub(super) const HOST: &str = "127.0.0.1";
+
+/// The conditions that a node writes for every Pod.
+const OWN_CONDITIONS: [&str; 4] = ["Initialized", "Ready", "ContainersReady", "PodScheduled"];
 
 /// Why a container could not be started, as its status shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StartRefusal {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
-    /// Whether the cause can go away without a change that triggers the Pod. If so, the Pod is checked again.
+    /// Whether the cause can go away without a change that triggers the Pod. If so, the Pod is rechecked.
     pub(crate) is_temporary: bool,
 }
 
@@ -42,6 +45,7 @@ pub(crate) fn write_status(situation: &PodSituation<'_>, refusals: &StartRefusal
     let initial = statuses(&mut init_containers(situation.spec));
     let main = statuses(&mut main_containers(situation.spec));
     status.phase = Some(phase.word().to_owned());
+    status.observed_generation = situation.pod.metadata.generation;
     if situation.is_expired() {
         status.reason = Some("DeadlineExceeded".to_owned());
         status.message = Some("Pod was active on the node longer than the specified deadline".to_owned());
@@ -66,7 +70,7 @@ pub(super) const NO_EXTRAS: &str = "this node runs no ephemeral containers: thei
 const NEVER_RUN: i32 = 128;
 
 fn ephemeral_status(container: &EphemeralContainer) -> ContainerStatus {
-    // Not waiting: kubectl would wait for it forever.
+    // Not `waiting`, because kubectl would wait for it forever.
     let terminated = ContainerStateTerminated {
         exit_code: NEVER_RUN,
         reason: Some("NotOffered".to_owned()),
@@ -90,10 +94,10 @@ fn container_status(
     let name = &part.container.name;
     let runs = situation.runs.get(name);
     let run = runs.map(|runs| &runs.current);
-    let is_running = run.is_some_and(ContainerRun::is_running);
+    let is_running = run.is_some_and(ContainerRunStatus::is_running);
     let results = run.map(|run| situation.health.results_for(part.container, run.attempt));
     let waiting = waiting_reason(situation, part, refusals.get(name));
-    // The last state is the previous run, or this one while the next one is awaited.
+    // The last state is the previous run, or this run while the next one is pending.
     let last = match (&waiting, run) {
         (Some(_), Some(run)) if run.is_over() => Some(run),
         _ => runs.and_then(|runs| runs.previous.as_ref()),
@@ -116,8 +120,12 @@ fn container_status(
     }
 }
 
-/// Returns an ID for the process while there is one, and for the run afterwards. `None` before anything has run.
-pub(super) fn container_id(situation: &PodSituation<'_>, name: &str, run: &ContainerRun) -> Option<String> {
+/// Returns an ID for the process while it exists, and for the run afterwards. `None` before anything has run.
+pub(super) fn container_id(
+    situation: &PodSituation<'_>,
+    name: &str,
+    run: &ContainerRunStatus,
+) -> Option<String> {
     match run.state {
         RunState::Starting => None,
         RunState::Running { pid, .. } => Some(format!("process://{pid}")),
@@ -172,7 +180,7 @@ fn waiting_state(reason: &str, message: Option<String>) -> ContainerStateWaiting
 }
 
 /// Returns a run as a container's state.
-fn container_state(run: &ContainerRun) -> ContainerState {
+fn container_state(run: &ContainerRunStatus) -> ContainerState {
     match &run.state {
         RunState::Starting => ContainerState::default(),
         RunState::Running { started_at, .. } => ContainerState {
@@ -214,7 +222,7 @@ fn exit_reason(exit: &RunExit) -> &'static str {
     }
 }
 
-/// Truncates to whole seconds, as the API shows times: only what was stored can be compared.
+/// Truncates to whole seconds, like times in the API: only stored values can be compared.
 pub(super) fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
@@ -242,7 +250,7 @@ fn write_conditions(
     let initialized = match (&*unfinished, phase) {
         (_, PodPhase::Succeeded) => Ok(Some("PodCompleted")),
         ("", _) => Ok(None),
-        // It was initialized before, and a sidecar is being restarted.
+        // It was already initialized, and a sidecar is being restarted.
         _ if main.iter().any(has_started) => Ok(None),
         (names, _) => {
             Err(("ContainersNotInitialized", format!("containers with incomplete status: [{names}]")))
@@ -270,6 +278,9 @@ fn write_conditions(
     set_condition(known, "PodScheduled", Ok(None), now);
     if phase == PodPhase::Failed && is_disrupted(situation) {
         set_condition(known, "DisruptionTarget", Ok(Some("TerminationByKubelet")), now);
+    }
+    for condition in known.iter_mut().filter(|one| OWN_CONDITIONS.contains(&one.type_.as_str())) {
+        condition.observed_generation = situation.pod.metadata.generation;
     }
 }
 

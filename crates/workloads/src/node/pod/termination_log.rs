@@ -43,7 +43,7 @@ impl TerminationLog {
         shared: &NodeShared,
         pod: &Pod,
         container: &Container,
-        folders: &pod_folders::PodFolders,
+        folders: &pod_folders::VisiblePodFolders,
     ) -> Self {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let file = shared.layout.message(&ContainerKey { pod: uid, container: container.name.clone() });
@@ -62,11 +62,11 @@ impl TerminationLog {
         self.seen.display().to_string()
     }
 
-    /// Makes the file. Returns what the launcher should mount.
+    /// Creates the file. Returns what the launcher should mount.
     pub(crate) fn make(
         self,
         shared: &NodeShared,
-        folders: &pod_folders::PodFolders,
+        folders: &pod_folders::VisiblePodFolders,
     ) -> Result<Option<Mount>, StartRefusal> {
         let failed = |error: io::Error| config_error(format!("cannot make {}: {error}", self.file.display()));
         make_file(&self.file).map_err(failed)?;
@@ -88,7 +88,7 @@ impl TerminationLog {
     }
 }
 
-/// Makes the file writable for any user of the Pod; the folders above are closed to everyone else. An existing one
+/// Creates the file, writable by any user of the Pod; the folders above are closed to everyone else. An existing file
 /// stays, even a link that the container put in its place: the reader does not follow it.
 fn make_file(file: &Path) -> io::Result<()> {
     if let Some(folder) = file.parent() {

@@ -1,7 +1,7 @@
 //! Reports once, in an event, which of a Pod's security settings this node does not support.
 //!
-//! The Pod runs nevertheless: these settings would restrict it, or grant it rights that it can do without. Settings
-//! that would give it another user's rights are refused instead (see `container_identity`).
+//! The Pod runs anyway: these settings would restrict it, or grant it rights that it can do without. Settings that
+//! would give it a different user's rights are refused instead (see `container_identity`).
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityCon
 
 use super::container_identity::{IdentityPolicy, PodIdentities};
 use super::container_roles::all_containers;
-use super::{phase, process_rights};
+use super::{phase, process_capabilities};
 use crate::node::NodeShared;
 
-/// Reports what the Pod does not get, when it is first reconciled.
+/// When the Pod is first reconciled, reports what it does not get.
 pub(super) fn report(shared: &NodeShared, cx: &Context<Pod>, identity: &PodIdentities<'_>) {
     if identity.pod.status.as_ref().is_some_and(|status| status.start_time.is_some()) {
         return;
@@ -59,7 +59,7 @@ fn unsupported_of_pod(shared: &NodeShared, identity: &PodIdentities<'_>) -> Vec<
     missing
 }
 
-/// Returns the host paths that lie in the server's hidden files.
+/// Returns the host paths that are inside the server's hidden files.
 fn host_paths_hidden(shared: &NodeShared, identity: &PodIdentities<'_>) -> Vec<String> {
     let hidden = if shared.has_namespaces { shared.hidden() } else { Vec::new() };
     let volumes = identity.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
@@ -84,14 +84,14 @@ fn has_user_namespaces(identity_policy: &IdentityPolicy) -> bool {
     }
 }
 
-/// Returns a folder that a Pod of another user must pass without mounts, and that is closed to it.
+/// Describes a folder that the Pod's user must traverse, because there are no mount namespaces, but may not.
 fn unreachable_folders(shared: &NodeShared, identity: &PodIdentities<'_>) -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;
-    /// The permission of others to pass.
+    /// The permission for others to traverse.
     const PASSABLE: u32 = 0o001;
     let must_walk = !shared.has_namespaces
         && identity.blocks.is_some()
-        && !process_rights::is_root(identity.identity_policy);
+        && !process_capabilities::is_root(identity.identity_policy);
     let is_closed = |folder: &&Path| std::fs::metadata(folder).is_ok_and(|meta| meta.mode() & PASSABLE == 0);
     let closed = shared.layout.root().ancestors().filter(|_| must_walk).find(is_closed)?;
     Some(format!(
@@ -108,7 +108,7 @@ fn unsupported_of_container(
 ) -> Vec<String> {
     let none = SecurityContext::default();
     let context = container.security_context.as_ref().unwrap_or(&none);
-    let is_root = process_rights::is_root(identity.identity_policy);
+    let is_root = process_capabilities::is_root(identity.identity_policy);
     let who = identity.identity_of(container).unwrap_or_default();
     let has_namespace = !who.ranges.is_empty();
     let drops =
@@ -117,7 +117,7 @@ fn unsupported_of_container(
     let asked = [
         (context.privileged == Some(true) && !is_root, "privileged"),
         (
-            drops && !process_rights::can_bound(identity.identity_policy),
+            drops && !process_capabilities::can_bound(identity.identity_policy),
             "capabilities.drop (the server is not root)",
         ),
         (context.read_only_root_filesystem == Some(true) && !shared.has_namespaces, "readOnlyRootFilesystem"),
@@ -132,7 +132,8 @@ fn unsupported_of_container(
         .filter(|(is_asked, _)| *is_asked)
         .map(|(_, what)| format!("{what} of container {}", container.name))
         .collect();
-    let withheld = process_rights::withheld_capabilities(identity.identity_policy, container, has_namespace);
+    let withheld =
+        process_capabilities::withheld_capabilities(identity.identity_policy, container, has_namespace);
     if !withheld.is_empty() {
         missing.push(format!("capabilities {} of container {}", withheld.join(", "), container.name));
     }
@@ -147,7 +148,7 @@ fn unsupported_of_container(
     missing
 }
 
-/// Returns other Pods that run as the same user of this machine.
+/// Returns other Pods that run as the same user on this machine.
 fn pods_with_same_user(cx: &Context<Pod>, identity: &PodIdentities<'_>) -> Option<String> {
     let named = |pod: &Pod| {
         let of_pod = pod.spec.as_ref()?.security_context.as_ref().and_then(|context| context.run_as_user);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use homeostat_runtime::{Context, Target};
+use homeostat_runtime::{Context, ObjectName};
 use k8s_openapi::api::core::v1::{
     ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec, Secret, Service, Volume,
 };
@@ -23,8 +23,8 @@ pub(crate) trait ValueSources {
     fn token(&self, spec: &TokenSpec) -> Result<String, StartRefusal>;
     /// Returns all Services.
     fn services(&self) -> Result<Vec<Arc<Service>>, StartRefusal>;
-    /// Returns what the claim of a Pod's volume is bound to, if that is bound to the claim. The claim of an ephemeral
-    /// volume must have been made for this Pod.
+    /// Returns the volume that the claim of a Pod's volume is bound to, if that volume is bound to the claim. The claim
+    /// of an ephemeral volume must have been created for this Pod.
     fn claimed_volume(&self, volume: &Volume, claim: &str) -> Result<Arc<PersistentVolume>, StartRefusal>;
 }
 
@@ -75,18 +75,18 @@ impl ValueSources for CachedSources<'_> {
     }
 }
 
-/// Returns a refusal that is tried again, because a volume may become bound without a change that triggers the Pod.
+/// Returns a temporary refusal, because a volume may become bound without a change that triggers the Pod.
 fn not_bound_yet(message: String) -> StartRefusal {
     StartRefusal { is_temporary: true, ..config_error(message) }
 }
 
 /// Returns the claims that a Pod names.
-pub(crate) fn claims(pod: &Pod) -> Vec<Target> {
+pub(crate) fn claims(pod: &Pod) -> Vec<ObjectName> {
     targets(storage::claim_names(pod))
 }
 
 /// Returns the ConfigMaps that a Pod names.
-pub(crate) fn config_maps(pod: &Pod) -> Vec<Target> {
+pub(crate) fn config_maps(pod: &Pod) -> Vec<ObjectName> {
     let Some(spec) = &pod.spec else { return Vec::new() };
     let mut names = referenced_names(spec, SourceKind::ConfigMap);
     names.push(service_account::ROOT_CA.to_owned());
@@ -94,7 +94,7 @@ pub(crate) fn config_maps(pod: &Pod) -> Vec<Target> {
 }
 
 /// Returns the Secrets that a Pod names.
-pub(crate) fn secrets(pod: &Pod) -> Vec<Target> {
+pub(crate) fn secrets(pod: &Pod) -> Vec<ObjectName> {
     let Some(spec) = &pod.spec else { return Vec::new() };
     targets(referenced_names(spec, SourceKind::Secret))
 }
@@ -134,8 +134,8 @@ fn referenced_names(spec: &PodSpec, kind: SourceKind) -> Vec<String> {
     names
 }
 
-fn targets(mut names: Vec<String>) -> Vec<Target> {
+fn targets(mut names: Vec<String>) -> Vec<ObjectName> {
     names.sort();
     names.dedup();
-    names.into_iter().filter(|name| !name.is_empty()).map(Target::from).collect()
+    names.into_iter().filter(|name| !name.is_empty()).map(ObjectName::from).collect()
 }

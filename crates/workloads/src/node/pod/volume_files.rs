@@ -1,7 +1,7 @@
 //! Writes the files of volumes whose content comes from the API: ConfigMaps, Secrets, the downward API, tokens.
 //!
-//! **Invariant:** a file is replaced as a whole, by a rename, so a container sees either the old or the new one. No link
-//! that a container put there is followed.
+//! **Invariant:** a file is replaced as a whole, by a rename, so a container sees either the old or the new one. Links
+//! that a container put there are never followed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
 
 use crate::node::supervisor::safe_path;
 
-/// The name of a file that is being written, before it gets its own.
+/// The temporary name of a file that is being written.
 const FRESH: &str = "..fresh";
 
 /// Files by path.
@@ -36,17 +36,17 @@ impl From<Vec<u8>> for FileContent {
     }
 }
 
-/// How files are written that have no mode or owner of their own.
+/// How to write files that have no mode or owner of their own.
 pub(super) struct FileDefaults {
     pub(super) mode: u32,
     /// The owner, if it is not the node's user.
     pub(super) owner: Option<u32>,
     pub(super) group: Option<u32>,
-    /// Whether the group may read them, whatever their mode.
+    /// Whether the group may read them, regardless of their mode.
     pub(super) is_groups: bool,
 }
 
-/// A file as it should be.
+/// The desired state of a file.
 struct WantedFile<'a> {
     bytes: &'a [u8],
     mode: u32,
@@ -57,7 +57,7 @@ struct WantedFile<'a> {
 
 /// Makes the folder contain exactly these files. Each is replaced as a whole, and only if it differs.
 pub(super) fn write_files(folder: &OwnedFd, files: &VolumeFiles, defaults: &FileDefaults) -> io::Result<()> {
-    /// The permission of the group to read.
+    /// The permission for the group to read.
     const OF_GROUP: u32 = 0o440;
     for (path, content) in files {
         let (parent, name) = safe_path::make_parent_folder(folder, Path::new(path))?;
@@ -85,7 +85,7 @@ fn is_file(folder: &OwnedFd, name: &OsStr) -> bool {
     stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file())
 }
 
-/// Returns whether the file has this content already.
+/// Returns whether the file already has this content.
 fn is_written(folder: &OwnedFd, name: &OsStr, wanted: &WantedFile<'_>) -> bool {
     /// The bits of a mode without the file's type.
     const MODE_BITS: u32 = 0o7777;
@@ -100,14 +100,14 @@ fn is_written(folder: &OwnedFd, name: &OsStr, wanted: &WantedFile<'_>) -> bool {
     file.metadata().is_ok_and(is_so) && file.read_to_end(&mut current).is_ok() && current == wanted.bytes
 }
 
-/// Writes a new file beside those in use.
+/// Writes a new file next to those in use.
 fn write_fresh(folder: &OwnedFd, wanted: &WantedFile<'_>) -> io::Result<()> {
-    // Removes one that was left over; if that fails, the next line reports it.
+    // Removes a leftover file; if that fails, the next line reports it.
     let _ = rustix::fs::unlinkat(folder, FRESH, AtFlags::empty());
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = fs::File::from(rustix::fs::openat(folder, FRESH, flags, Mode::RUSR | Mode::WUSR)?);
     file.write_all(wanted.bytes)?;
-    // Before the mode, because a change of owner may clear some of its bits.
+    // The owner is set before the mode, because changing it may clear some mode bits.
     if wanted.owner.is_some() || wanted.group.is_some() {
         rustix::fs::fchown(&file, wanted.owner.map(Uid::from_raw), wanted.group.map(Gid::from_raw))?;
     }

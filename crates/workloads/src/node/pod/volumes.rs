@@ -22,7 +22,7 @@ use super::environment::{Environment, config_error, require_object};
 use super::expand_variables::expand;
 use super::external_volume::ExternalVolume;
 use super::mount_path;
-use super::pod_folders::PodFolders;
+use super::pod_folders::VisiblePodFolders;
 use super::service_account;
 use super::status::StartRefusal;
 use super::value_sources::ValueSources;
@@ -32,11 +32,11 @@ use crate::node::service_account_tokens::TokenSpec;
 use crate::node::supervisor::protocol::{Mount, MountOrigin};
 use crate::node::supervisor::safe_path;
 
-/// What a container's volumes depend on, besides its declaration.
+/// What a container's volumes depend on, apart from its declaration.
 pub(crate) struct VolumeSettings<'a> {
     pub(crate) sources: &'a dyn ValueSources,
     pub(crate) environment: &'a Environment,
-    pub(crate) folders: &'a PodFolders,
+    pub(crate) folders: &'a VisiblePodFolders,
 }
 
 /// Prepares the volumes that this container mounts. Returns what its launcher should mount.
@@ -78,13 +78,13 @@ pub(crate) fn prepare_volumes(
         seen.extend(Path::new(&part).components().filter(|part| matches!(part, Component::Normal(_))));
         let source = mount_path::MountSource { path, part: part.into(), seen, is_read_only, origin };
         mounts.extend(mount_path::place_volume(shared, folders, mount, source)?);
-        // After the requested path, so that an error names that one.
+        // Comes after the requested path, so that an error names that path.
         mounts.extend(whole.filter(|whole| !mounts.contains(whole)));
     }
     Ok(mounts)
 }
 
-/// Makes the wanted part of a volume a folder as open as the whole, unless something is there.
+/// Creates the requested part of a volume as a folder with the permissions of the whole, unless something is there.
 fn make_part(folder: &OwnedFd, part: &str, identities: &PodIdentities<'_>) -> io::Result<()> {
     let reached = safe_path::resolve_beneath(folder, Path::new(part))?;
     let mode = Mode::from_raw_mode(rustix::fs::fstat(folder)?.st_mode);
@@ -114,7 +114,7 @@ pub(crate) fn refresh(shared: &NodeShared, identities: &PodIdentities<'_>, sourc
     }
 }
 
-/// A prepared volume: its path, and the folder itself if the node made it.
+/// A prepared volume: its path, and the folder itself if the node created it.
 pub(super) struct PreparedVolume {
     pub(super) path: PathBuf,
     pub(super) folder: Option<OwnedFd>,
@@ -122,7 +122,7 @@ pub(super) struct PreparedVolume {
     pub(super) inside: VolumeLocation,
 }
 
-/// How a volume is reached among the Pod's own.
+/// How a volume is reached in the Pod's volume folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VolumeLocation {
     /// It is there.
@@ -158,7 +158,7 @@ fn prepare_volume(
         .map_err(failed)?;
         return Ok(filled);
     }
-    // Its permissions are opened once: what containers later do to an empty volume stays.
+    // Its permissions are opened only once, so that containers' later changes to an empty volume stay.
     let is_new_and_empty = volume.empty_dir.is_some() && !path.exists();
     let folder = safe_path::open_or_make_folder(&path).map_err(failed)?;
     if is_new_and_empty {
@@ -190,15 +190,15 @@ fn prepare_volume(
     })
 }
 
-/// What becomes of a volume's mode when the Pod's users get access to it.
+/// What happens to a volume's mode when the Pod's users get access to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FolderMode {
     ForEverybody,
     Unchanged,
 }
 
-/// Gives the Pod's users access: all of them if it begins empty, as in Kubernetes, because the folder above is closed
-/// to everyone else; and its group, which then owns everything that is created in it.
+/// Gives the Pod's users access: all of them if the volume starts empty, as in Kubernetes, because the folder above is
+/// closed to everyone else; and its group, which then owns everything created in it.
 pub(super) fn grant_access(folder: &OwnedFd, mode: FolderMode, group: Option<u32>) -> io::Result<()> {
     const ALL: u32 = 0o777;
     /// The group may read and enter, and new files inherit it.
@@ -225,7 +225,8 @@ fn comes_from_api(volume: &Volume) -> bool {
         || volume.projected.is_some()
 }
 
-/// Returns the files of a volume whose content comes from the API, and their mode; `None` for one that begins empty.
+/// Returns the files of a volume whose content comes from the API, and their mode; `None` for a volume that starts
+/// empty.
 fn volume_files(
     identities: &PodIdentities<'_>,
     volume: &Volume,
@@ -315,8 +316,8 @@ fn files_of_secret(secret: &Secret) -> VolumeFiles {
     secret.data.iter().flatten().map(|(name, bytes)| (name.clone(), bytes.0.clone().into())).collect()
 }
 
-/// Returns a file for the Pod's user only. If its containers run as several users, all may read it: nobody else reaches
-/// its folder.
+/// Returns a file for the Pod's user only. If its containers run as several users, all may read it: no other user can
+/// reach its folder.
 fn secret_content(identities: &PodIdentities<'_>, text: String) -> FileContent {
     let bytes = text.into_bytes();
     match identities.only_user() {
@@ -371,7 +372,7 @@ fn downward_files(pod: &Pod, items: Option<&[DownwardAPIVolumeFile]>) -> Result<
     Ok(files)
 }
 
-/// Returns the wanted part of the volume; an expression may use only known variables.
+/// Returns the requested part of the volume; an expression may use only known variables.
 fn sub_path(mount: &VolumeMount, environment: &Environment) -> Result<String, StartRefusal> {
     let Some(expression) = mount.sub_path_expr.as_deref().filter(|text| !text.is_empty()) else {
         return Ok(mount.sub_path.clone().unwrap_or_default());
@@ -395,7 +396,7 @@ pub(crate) fn misplaced_mounts<'a>(
 ) -> impl Iterator<Item = &'a VolumeMount> {
     let has_namespaces = shared.has_namespaces;
     let mounts = container.volume_mounts.iter().flatten();
-    // The account is found by its variables instead.
+    // The account is found through its variables instead.
     let mounts = mounts.filter(|mount| mount.name != service_account::VOLUME);
     mounts.filter(move |mount| !has_namespaces && mount.mount_path.starts_with('/'))
 }

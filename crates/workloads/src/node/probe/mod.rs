@@ -1,17 +1,17 @@
 //! Probes whether containers are started, ready and alive. One task per run probes, and every new result triggers the
 //! Pod.
 //!
-//! `answer_counter` counts results (no I/O), `probe_client` probes once. **Invariant:** results belong to one run of
+//! `probe_result_counter` counts results (no I/O), `probe_client` probes once. **Invariant:** results belong to one run of
 //! one container. The next run starts without results, because the attempt is part of the key.
 
-mod answer_counter;
 mod probe_client;
+mod probe_result_counter;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use homeostat_runtime::Target;
+use homeostat_runtime::ObjectName;
 use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -20,8 +20,8 @@ use tokio_util::task::AbortOnDropHandle;
 use super::pod::container_roles;
 use super::supervisor::protocol::{ContainerKey, ProcessSpec, RunState};
 use super::supervisor_client::{PodRuns, SupervisorClient};
-use answer_counter::AnswerCounter;
 use probe_client::ProbeClient;
+use probe_result_counter::ProbeResultCounter;
 
 /// The results of the probes of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl ProbeKind {
 /// Runs all probes of a node.
 pub(crate) struct Prober {
     supervisor: Arc<SupervisorClient>,
-    triggers: mpsc::Sender<Target>,
+    triggers: mpsc::Sender<ObjectName>,
     pods: Arc<Mutex<HashMap<String, ProbedPod>>>,
 }
 
@@ -85,7 +85,7 @@ struct ProbedPod {
 }
 
 impl Prober {
-    pub(crate) fn new(supervisor: Arc<SupervisorClient>, triggers: mpsc::Sender<Target>) -> Self {
+    pub(crate) fn new(supervisor: Arc<SupervisorClient>, triggers: mpsc::Sender<ObjectName>) -> Self {
         Self { supervisor, triggers, pods: Arc::default() }
     }
 
@@ -98,7 +98,7 @@ impl Prober {
         self.lock().get_mut(pod).map(|probed| std::mem::take(&mut probed.failures)).unwrap_or_default()
     }
 
-    /// Probes the runs that are running, and no others. A command runs beside the container, with the settings in
+    /// Probes the runs that are running, and no others. A command runs alongside the container, with the settings in
     /// `process`.
     pub(crate) fn sync(
         &self,
@@ -157,7 +157,7 @@ impl Prober {
             client,
             key: (container.name.clone(), attempt),
             id,
-            target: Target {
+            target: ObjectName {
                 namespace: pod.metadata.namespace.clone(),
                 name: pod.metadata.name.clone().unwrap_or_default(),
             },
@@ -182,8 +182,8 @@ struct ProbeTask {
     client: ProbeClient,
     id: ContainerKey,
     key: (String, u32),
-    target: Target,
-    triggers: mpsc::Sender<Target>,
+    target: ObjectName,
+    triggers: mpsc::Sender<ObjectName>,
     pods: Arc<Mutex<HashMap<String, ProbedPod>>>,
 }
 
@@ -209,7 +209,7 @@ impl ProbeTask {
 
     /// Probes until the question is settled: startup once it succeeds, startup and liveness once they fail.
     async fn probe_repeatedly(&self, question: ProbeKind, probe: &Probe) {
-        let mut counter = AnswerCounter::new(probe);
+        let mut counter = ProbeResultCounter::new(probe);
         sleep(seconds(probe.initial_delay_seconds, 0)).await;
         loop {
             let answer = self.client.probe_once(probe, seconds(probe.timeout_seconds, 1)).await;

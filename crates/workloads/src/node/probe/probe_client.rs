@@ -15,7 +15,7 @@ use crate::node::supervisor_client::SupervisorClient;
 pub(super) struct ProbeClient {
     pub(super) supervisor: Arc<SupervisorClient>,
     pub(super) id: ContainerKey,
-    /// The settings of a command beside the container.
+    /// The settings of a command that runs alongside the container.
     pub(super) process: Option<ProcessSpec>,
     pub(super) container: Container,
     /// Its Pod's address.

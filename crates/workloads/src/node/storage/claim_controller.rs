@@ -1,14 +1,16 @@
 //! Binds claims to a suitable volume, or to a new folder.
 //!
 //! Every step is a write that the next reconcile finds done: first the volume is created or taken for the claim, then
-//! the claim names it, then its status says so. So after a crash in between, the next reconcile continues.
+//! the claim names it, then its status says so. After a crash in between, the next reconcile continues.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity, Target, from_json};
+use homeostat_runtime::{
+    Action, BuiltController, Context, Controller, ObjectName, Result, Severity, from_json,
+};
 use k8s_openapi::api::core::v1::{
     PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
 };
@@ -18,10 +20,10 @@ use serde_json::{Value, json};
 use super::{PROVISIONED_BY, PROVISIONER, is_default, volume_match};
 use crate::node::NodeShared;
 
-/// How often to check a waiting claim again, as in Kubernetes: there may be a new volume or class.
+/// How often to recheck a waiting claim, as in Kubernetes: there may be a new volume or class.
 const AGAIN: Duration = Duration::from_secs(15);
 
-pub(super) fn control() -> Control {
+pub(super) fn control() -> BuiltController {
     Controller::<PersistentVolumeClaim>::new()
         .needs_state::<NodeShared>()
         .named("volume-claims")
@@ -33,9 +35,9 @@ pub(super) fn control() -> Control {
         .reconcile(reconcile)
 }
 
-fn claim_of(volume: &PersistentVolume) -> Option<Target> {
+fn claim_of(volume: &PersistentVolume) -> Option<ObjectName> {
     let reference = volume.spec.as_ref()?.claim_ref.as_ref()?;
-    Some(Target { namespace: reference.namespace.clone(), name: reference.name.clone()? })
+    Some(ObjectName { namespace: reference.namespace.clone(), name: reference.name.clone()? })
 }
 
 async fn reconcile(claim: Arc<PersistentVolumeClaim>, cx: Context<PersistentVolumeClaim>) -> Result {
@@ -85,7 +87,7 @@ fn report_waiting(
     Action::requeue(AGAIN)
 }
 
-/// Gives a claim that names no class the default one; the newest, if there are several.
+/// Gives a claim without a class the default one; the newest, if there are several.
 async fn set_default_class(claim: &PersistentVolumeClaim, cx: &Context<PersistentVolumeClaim>) -> Result {
     let classes = cx.list::<StorageClass>()?;
     let defaults = classes.iter().filter(|class| is_default(class));
@@ -161,7 +163,7 @@ fn write_status(
     }
 }
 
-/// Makes a folder, and creates the volume for it.
+/// Creates a folder and the volume for it.
 async fn provision(
     claim: &PersistentVolumeClaim,
     spec: &PersistentVolumeClaimSpec,
@@ -189,7 +191,7 @@ async fn provision(
     Ok(Action::requeue_now())
 }
 
-/// Makes a folder for any user of any Pod; the folders above are closed to everyone else.
+/// Creates a folder that any user of any Pod can use; the folders above are closed to everyone else.
 fn make_folder(folder: &Path) -> std::io::Result<()> {
     const ALL: u32 = 0o777;
     std::fs::create_dir_all(folder)?;

@@ -1,38 +1,38 @@
-//! Storage for claims: each PersistentVolumeClaim gets a folder of the node.
+//! Storage for claims: each PersistentVolumeClaim gets a folder on the node.
 //!
 //! The node creates a StorageClass whose volumes are folders below its own folder, and makes it the default class if
 //! there is none. `claim_controller` binds claims to an existing volume or to a new one. `volume_controller` writes the
 //! phase of volumes and removes those whose claims are gone. `volume_match` decides which volume suits a claim.
 //!
 //! **Invariants:** a folder outlives Pods, node and server until its claim is gone and its policy says `Delete`. Only
-//! folders that this node made are removed, and they are found by name, whatever a volume's spec says. Sizes are not
+//! folders that this node created are removed, and they are found by name, regardless of a volume's spec. Sizes are not
 //! enforced. The binding mode `WaitForFirstConsumer` has no effect, because there is only one machine.
 
 mod claim_controller;
 mod volume_controller;
 mod volume_match;
 
-use homeostat_runtime::{Control, from_json};
+use homeostat_runtime::{BuiltController, from_json};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, Volume};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client, Resource};
 use serde_json::json;
 
-/// The class, named like the one of clusters on a single machine, such as kind's.
+/// The class, named as in single-machine clusters such as kind.
 const CLASS: &str = "standard";
 /// The provisioner of the class: this node.
 const PROVISIONER: &str = "homeostat.dev/folder";
-/// The annotation of the class for claims that name none.
+/// The annotation of the default class, for claims that name none.
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 /// The annotation that names a volume's provisioner.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
-pub(super) fn controls() -> [Control; 2] {
+pub(super) fn controls() -> [BuiltController; 2] {
     [claim_controller::control(), volume_controller::control()]
 }
 
-/// Creates the class, unless we have one. If that fails, the next start tries again.
+/// Creates the class, unless it exists. If that fails, the next start tries again.
 pub(super) async fn create_class(client: &Client) {
     if let Err(error) = make_class(client).await {
         tracing::warn!(%error, "cannot create the StorageClass: PersistentVolumeClaims stay pending");
@@ -52,7 +52,7 @@ async fn make_class(client: &Client) -> Result<(), kube::Error> {
     }))
     .expect("a class written here is valid");
     match classes.create(&PostParams::default(), &class).await {
-        // Someone else has a class with this name.
+        // There is already a class with this name.
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
         made => made.map(drop),
     }
@@ -66,7 +66,7 @@ fn annotation<'a>(object: &'a impl Resource, name: &str) -> Option<&'a str> {
     object.meta().annotations.as_ref()?.get(name).map(String::as_str)
 }
 
-/// Returns whether the volume is a folder that this node made.
+/// Returns whether the volume is a folder that this node created.
 pub(super) fn is_ours(volume: &PersistentVolume) -> bool {
     annotation(volume, PROVISIONED_BY) == Some(PROVISIONER)
 }
@@ -89,13 +89,13 @@ pub(super) fn claim_names(pod: &Pod) -> Vec<String> {
     claims(pod).map(|(_, claim)| claim).collect()
 }
 
-/// Returns whether the claim is this Pod's own, and not that of another Pod with the same name.
+/// Returns whether the claim was created for this Pod, not for a different Pod with the same name.
 pub(super) fn is_made_for(claim: &PersistentVolumeClaim, pod: &Pod) -> bool {
     let owners = claim.metadata.owner_references.as_deref().unwrap_or_default();
     owners.iter().any(|owner| Some(&owner.uid) == pod.metadata.uid.as_ref())
 }
 
-/// Describes why the claim does not have this volume, if it does not: each must name the other, and both must be bound.
+/// Describes why the claim is not bound to this volume, if it is not: each must name the other, and both must be bound.
 ///
 /// Anyone who may write claims in one namespace can write a claim's spec and status; only the volume's own reference
 /// says which claim it belongs to.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_runtime::{Action, Context, Control, Controller, Result, Severity, Target};
+use homeostat_runtime::{Action, BuiltController, Context, Controller, ObjectName, Result, Severity};
 use k8s_openapi::api::core::v1::{
     ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeStatus,
 };
@@ -15,10 +15,10 @@ use kube::Api;
 use super::is_ours;
 use crate::node::{NodeShared, remove_folder};
 
-/// When to check a volume again that is being deleted and whose claim still exists.
+/// When to recheck a volume that is being deleted but whose claim still exists.
 const AGAIN: Duration = Duration::from_secs(15);
 
-pub(super) fn control() -> Control {
+pub(super) fn control() -> BuiltController {
     Controller::<PersistentVolume>::new()
         .needs_state::<NodeShared>()
         .named("volumes")
@@ -29,9 +29,9 @@ pub(super) fn control() -> Control {
         .reconcile(reconcile)
 }
 
-fn volume_of(claim: &PersistentVolumeClaim) -> Option<Target> {
+fn volume_of(claim: &PersistentVolumeClaim) -> Option<ObjectName> {
     let name = claim.spec.as_ref()?.volume_name.as_deref()?;
-    Some(Target { namespace: None, name: name.to_owned() })
+    Some(ObjectName { namespace: None, name: name.to_owned() })
 }
 
 async fn reconcile(volume: Arc<PersistentVolume>, cx: Context<PersistentVolume>) -> Result {
@@ -60,11 +60,11 @@ fn must_be_deleted(volume: &PersistentVolume) -> bool {
     policy == Some("Delete")
 }
 
-/// Returns whether the claim exists. If the cache has none, asks the server.
+/// Returns whether the claim exists. Asks the server if the cache does not have it.
 async fn claim_exists(claim: &ObjectReference, cx: &Context<PersistentVolume>) -> Result<bool> {
     let (namespace, name) = (claim.namespace.clone(), claim.name.clone().unwrap_or_default());
     let is_it = |found: &PersistentVolumeClaim| found.metadata.uid == claim.uid;
-    let target = Target { namespace: namespace.clone(), name: name.clone() };
+    let target = ObjectName { namespace: namespace.clone(), name: name.clone() };
     if cx.get::<PersistentVolumeClaim>(target)?.is_some_and(|found| is_it(&found)) {
         return Ok(true);
     }
@@ -81,7 +81,7 @@ fn write_status(volume: &PersistentVolume, phase: &str, cx: &Context<PersistentV
     }
 }
 
-/// Lets a volume being deleted go. First removes its folder, if its policy says so and its claim is gone.
+/// Releases a volume that is being deleted. First removes its folder, if its policy says so and its claim is gone.
 async fn remove_volume(volume: Arc<PersistentVolume>, cx: Context<PersistentVolume>) -> Result {
     let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
     if let Some(claim) = claim

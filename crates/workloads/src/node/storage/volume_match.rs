@@ -15,7 +15,7 @@ pub(super) fn best_volume<'a>(
 ) -> Option<&'a Arc<PersistentVolume>> {
     let suits =
         |volume: &&Arc<PersistentVolume>| is_bound_to(volume, claim) || satisfies_claim(volume, claim);
-    // A volume that names a claim names this one, and comes first whatever its size.
+    // A volume that names a claim names this one, and comes first regardless of its size.
     volumes.iter().filter(suits).min_by_key(|volume| (reference(volume).is_none(), capacity(volume)))
 }
 
@@ -25,7 +25,7 @@ pub(super) fn is_bound_to(volume: &PersistentVolume, claim: &PersistentVolumeCla
         .is_some_and(|reference| is_named(reference, claim) && reference.uid == claim.metadata.uid)
 }
 
-/// Returns whether the claim may have the volume: nobody has it, or it is reserved for a claim with this name.
+/// Returns whether the claim may have the volume: no claim has it, or it is reserved for a claim with this name.
 pub(super) fn is_free(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let is_for = |reference: &ObjectReference| {
         reference.uid.as_deref().unwrap_or_default().is_empty() && is_named(reference, claim)

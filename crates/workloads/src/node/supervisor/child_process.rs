@@ -3,28 +3,43 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::process::Stdio;
 
+use rustix::fs::Uid;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
 use super::launcher::LaunchOrder;
+use super::process_io::{ProcessEnds, ProcessIo, ProcessStdio, make_streams};
 use super::process_supervisor::ProcessSupervisor;
-use super::protocol::{IdRange, ProcessSpec, RunExit};
+use super::protocol::{IdRange, JoinTarget, ProcessSpec, RunExit};
 use super::{LAUNCH, NAMESPACE_IS_SET_UP, NAMESPACE_MADE, NODE_VARIABLE, RUN_VARIABLE, process_tag, system};
 
-/// A process that runs the command, and the pipe it writes to.
+/// A process to start.
+pub(super) struct ProcessLaunch {
+    pub(super) process: ProcessSpec,
+    pub(super) stdio: ProcessStdio,
+    /// The running container that it joins; otherwise it is the first process of a container, or runs alongside one.
+    pub(super) joined: Option<JoinTarget>,
+}
+
+impl ProcessLaunch {
+    /// Returns the launch of a process that reads nothing, with one output.
+    pub(super) fn plain(process: ProcessSpec) -> Self {
+        Self { process, stdio: ProcessStdio::Joined { has_input: false }, joined: None }
+    }
+}
+
+/// A process that runs the command, and its streams.
 pub(super) struct StartedProcess<'a> {
     pub(super) child: Child,
     pub(super) pid: i32,
-    pub(super) output: pipe::Receiver,
+    pub(super) io: ProcessIo,
     pub(super) awaited: WaitGuard<'a>,
 }
 
-/// Marks a process that one task waits for, so that no other does. Dropping it, with its [`Child`], abandons the
-/// process.
+/// Marks a process that one task waits for, so that no other task does. Dropping it together with its [`Child`]
+/// abandons the process.
 pub(super) struct WaitGuard<'a> {
     supervisor: &'a ProcessSupervisor,
     pid: i32,
@@ -39,43 +54,75 @@ impl Drop for WaitGuard<'_> {
 /// Starts the process for a run. When this succeeds, the command itself is running.
 pub(super) async fn start<'a>(
     supervisor: &'a ProcessSupervisor,
-    mut process: ProcessSpec,
+    launch: ProcessLaunch,
     run: &str,
 ) -> Result<StartedProcess<'a>, String> {
+    let ProcessLaunch { mut process, stdio, joined } = launch;
     process.environment.push((NODE_VARIABLE.to_owned(), process_tag::name_of_node(supervisor.layout.root())));
     process.environment.push((RUN_VARIABLE.to_owned(), run.to_owned()));
-    let (started, socket) =
-        spawn(supervisor, run).map_err(|error| format!("cannot start a process: {error}"))?;
+    let cannot_start = |error: io::Error| format!("cannot start a process: {error}");
+    let (io, ends) = make_streams(stdio).map_err(cannot_start)?;
+    if ends.is_terminal {
+        give_terminal(&ends, &process).map_err(cannot_start)?;
+    }
+    let (spawned, socket) = spawn(supervisor, run, &ends).map_err(cannot_start)?;
     let tag = process_tag::of_run(supervisor.layout.root(), run);
-    let order =
-        LaunchOrder { process, supervisor_pid: supervisor.pid, open_files: supervisor.open_files, tag };
-    let words = send_order(socket, &order, started.pid)
+    let order = LaunchOrder {
+        process,
+        supervisor_pid: supervisor.pid,
+        open_files: supervisor.open_files,
+        tag,
+        input: ends.input_number(),
+        has_terminal: ends.is_terminal,
+        joined,
+    };
+    let words = send_order(socket, &order, spawned.pid)
         .await
         .map_err(|error| format!("cannot communicate with the launcher: {error}"))?;
+    // The process has its own copies now, and alone decides when its streams end.
+    drop(ends);
+    let SpawnedProcess { mut child, pid, awaited } = spawned;
     if words.is_empty() {
-        return Ok(started);
+        return Ok(StartedProcess { child, pid, io, awaited });
     }
-    let mut child = started.child;
     // It has reported its failure and is about to end.
     let _ = child.wait().await;
     Err(words)
 }
 
-fn spawn<'a>(supervisor: &'a ProcessSupervisor, run: &str) -> io::Result<(StartedProcess<'a>, UnixStream)> {
-    let (reader, writer) = io::pipe()?;
+/// Gives a terminal to the container's user, who may reopen it by name.
+fn give_terminal(ends: &ProcessEnds, process: &ProcessSpec) -> io::Result<()> {
+    let user = process.user.map(|id| Uid::from_raw(process.outside(id)));
+    if rustix::process::geteuid().is_root() {
+        rustix::fs::fchown(&ends.output, user, None)?;
+    }
+    Ok(())
+}
+
+/// A launcher that waits for its order.
+struct SpawnedProcess<'a> {
+    child: Child,
+    pid: i32,
+    awaited: WaitGuard<'a>,
+}
+
+fn spawn<'a>(
+    supervisor: &'a ProcessSupervisor,
+    run: &str,
+    ends: &ProcessEnds,
+) -> io::Result<(SpawnedProcess<'a>, UnixStream)> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let mut command = Command::new(system::this_program()?);
     command.arg0(LAUNCH).arg(LAUNCH).env_clear().kill_on_drop(true);
-    // Registered from the beginning, before it gets its order.
+    // Registered from the start, before it gets its order.
     command.env(NODE_VARIABLE, process_tag::name_of_node(supervisor.layout.root())).env(RUN_VARIABLE, run);
-    command.stdin(OwnedFd::from(theirs)).stdout(writer.try_clone()?).stderr(Stdio::from(writer));
+    command.stdin(OwnedFd::from(theirs)).stdout(ends.output.try_clone()?).stderr(ends.errors.try_clone()?);
     let child = command.spawn()?;
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).ok_or(io::ErrorKind::NotFound)?;
     supervisor.started().insert(pid, run.to_owned());
     let awaited = WaitGuard { supervisor, pid };
-    let output = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
-    Ok((StartedProcess { child, pid, output, awaited }, UnixStream::from_std(ours)?))
+    Ok((SpawnedProcess { child, pid, awaited }, UnixStream::from_std(ours)?))
 }
 
 /// Sends the order. Returns the launcher's error message, or an empty string.
@@ -84,7 +131,8 @@ async fn send_order(mut socket: UnixStream, order: &LaunchOrder, pid: i32) -> io
     line.push(b'\n');
     socket.write_all(&line).await?;
     let mut words = Vec::new();
-    if !order.process.ranges.is_empty() {
+    // A joined container already has its namespace.
+    if !order.process.ranges.is_empty() && order.joined.is_none() {
         match socket.read_u8().await? {
             NAMESPACE_MADE => {
                 set_up_namespace(pid, &order.process.ranges)?;

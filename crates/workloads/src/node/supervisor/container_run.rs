@@ -1,6 +1,7 @@
 //! One container run from start to end: starts, watches, stops, kills and records it.
 
 use std::fs;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +11,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::child_process::{self, WaitGuard, exit_of};
+use super::attach_point::AttachPoint;
+use super::child_process::{self, ProcessLaunch, WaitGuard, exit_of};
 use super::log_file::{self, LogFile};
 use super::process::{signal_group, started_ticks};
+use super::process_io::{ProcessIo, ProcessStdio};
 use super::process_supervisor::ProcessSupervisor;
 use super::protocol::{
     CommandOutcome, ContainerKey, ContainerLaunch, LifecycleHook, ProcessSpec, RunExit, RunState,
@@ -73,12 +76,21 @@ async fn start<'a>(
     let log = LogFile::create(path).map_err(|error| format!("cannot write its log: {error}"))?;
     drop_old_logs(supervisor, launch);
     termination_message::clear(&supervisor.layout, &launch.id);
-    let started = child_process::start(supervisor, launch.process.clone(), &run_name(&launch.id)).await?;
-    let copy = tokio::spawn(log_file::copy_to_log(started.output, log, supervisor.clock));
+    let stdio = if launch.streams.tty {
+        ProcessStdio::Terminal
+    } else {
+        ProcessStdio::Joined { has_input: launch.streams.stdin }
+    };
+    let process = ProcessLaunch { stdio, ..ProcessLaunch::plain(launch.process.clone()) };
+    let started = child_process::start(supervisor, process, &run_name(&launch.id)).await?;
+    let ProcessIo { input, output, terminal, .. } = started.io;
+    let point = AttachPoint::new(launch.streams, input, terminal);
+    let copy = tokio::spawn(log_file::copy_to_log(output, log, point.copies(), supervisor.clock));
+    supervisor.set_attach_point(&launch.id, point);
     Ok(RunningContainer { child: started.child, pid: started.pid, copy, awaited: started.awaited })
 }
 
-/// Removes the logs of the run before the previous one, which nothing shows any more.
+/// Removes the logs of the run before the previous one, which are no longer shown anywhere.
 fn drop_old_logs(supervisor: &ProcessSupervisor, launch: &ContainerLaunch) {
     if let Some(old) = launch.attempt.checked_sub(2) {
         let path = supervisor.layout.log(&launch.id, old);
@@ -106,7 +118,7 @@ impl RunningContainer<'_> {
             supervisor.set_state(&id, RunState::Running { pid: self.pid, started_ticks, started_at });
             self.wait_for_exit(supervisor, before_stop.map(beside), &mut stop).await
         };
-        // Kills children that did not end with the command. Their group ID cannot belong to others yet: the kernel
+        // Kills children that did not end with the command. Their group ID cannot have been reused yet: the kernel
         // assigns all other numbers first.
         signal_group(self.pid, Signal::KILL);
         drop(self.awaited);
@@ -129,7 +141,7 @@ impl RunningContainer<'_> {
         let executed = tokio::select! {
             executed = hook.run(supervisor, AFTER_START_LIMIT) => executed,
             status = self.child.wait() => return Some(exit_of(&status)),
-            // Marked as unseen again, so that the stop is handled next.
+            // Marked as unseen, so that the stop is handled next.
             Ok(()) = stop.changed() => {
                 stop.mark_changed();
                 return None;
@@ -158,9 +170,8 @@ impl RunningContainer<'_> {
             let deadline = *stop.borrow_and_update();
             if let (Some(deadline), false) = (deadline, is_told) {
                 is_told = true;
-                tokio::select! {
-                    () = run_stop_hook(supervisor, hook.take(), deadline) => {}
-                    _ = stop.changed() => stop.mark_changed(),
+                if let Some(hook) = hook.take() {
+                    run_stop_hook(supervisor, hook, deadline, stop).await;
                 }
                 signal_group(self.pid, Signal::TERM);
                 continue;
@@ -206,10 +217,24 @@ impl HookRun {
     }
 }
 
-/// Runs the preStop hook.
-async fn run_stop_hook(supervisor: &ProcessSupervisor, hook: Option<HookRun>, deadline: Instant) {
+/// Runs the preStop hook, at most until the deadline. A further request to stop may bring the deadline forward; it does
+/// not end the hook by itself, because the node repeats its request whenever the Pod changes.
+async fn run_stop_hook(
+    supervisor: &ProcessSupervisor,
+    hook: HookRun,
+    mut deadline: Instant,
+    stop: &mut watch::Receiver<StopDeadline>,
+) {
     let left = deadline.saturating_duration_since(Instant::now());
-    if let (Some(hook), false) = (hook, left.is_zero()) {
-        hook.run(supervisor, left).await;
+    if left.is_zero() {
+        return;
+    }
+    let mut running = pin!(hook.run(supervisor, left));
+    loop {
+        tokio::select! {
+            _ = &mut running => return,
+            () = sleep_until(deadline) => return,
+            Ok(()) = stop.changed() => deadline = stop.borrow_and_update().unwrap_or(deadline),
+        }
     }
 }

@@ -1,24 +1,50 @@
 //! Changes this process to a container's user, with the rights it should have and no others.
 //!
-//! The process has one thread, so its credentials are those of the thread. **Invariant:** everything is given up for
-//! good before the command runs, in an order in which every step still has the rights it needs.
+//! The process has one thread, so its credentials are those of the thread. **Invariant:** all other rights are given up
+//! permanently before the command runs, in an order in which every step still has the rights it needs.
 
 use std::io::{self, Read, Write};
 
 use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
 
-use super::protocol::{ProcessRights, ProcessSpec};
+use super::join_container::ContainerNamespaces;
+use super::protocol::{ProcessCapabilities, ProcessSpec};
 use super::{NAMESPACE_IS_SET_UP, NAMESPACE_MADE};
 
-/// The most capabilities there can be; a kernel with fewer says so.
+/// The maximum number of capabilities; a kernel with fewer says so.
 const CAPABILITIES: u32 = 64;
 
-/// Becomes the container's user for good. The supervisor, at the other end of the socket, sets up the user namespace.
+/// Becomes the container's user permanently. The supervisor, at the other end of the socket, sets up the user
+/// namespace.
 pub(super) fn become_user(process: &ProcessSpec, supervisor: &mut (impl Read + Write)) -> io::Result<()> {
     if !process.ranges.is_empty() {
         enter_user_namespace(supervisor)?;
     }
+    give_up_rights(process, change_user)
+}
+
+/// Becomes the user of a running container permanently, in the container's user namespace.
+pub(super) fn become_user_of(process: &ProcessSpec, container: &ContainerNamespaces) -> io::Result<()> {
+    if process.ranges.is_empty() {
+        return give_up_rights(process, change_user);
+    }
+    // The container's processes may hold every right in its namespace, so this process enters it as their user. It
+    // keeps its capabilities only for that step.
+    rustix::thread::set_keep_capabilities(true)?;
+    change_user_outside(process)?;
+    let held = rustix::thread::capabilities(None)?.permitted;
+    let sets = CapabilitySets { effective: held, permitted: held, inheritable: CapabilitySet::empty() };
+    rustix::thread::set_capabilities(None, sets)?;
+    container.enter_users()?;
+    give_up_rights(process, |_| Ok(()))
+}
+
+/// Gives up all rights that the container may not have, and changes the user in between.
+fn give_up_rights(
+    process: &ProcessSpec,
+    change_user: impl FnOnce(&ProcessSpec) -> io::Result<()>,
+) -> io::Result<()> {
     if let Some(bound) = process.rights.bound {
         set_bound(bound)?;
     }
@@ -30,8 +56,8 @@ pub(super) fn become_user(process: &ProcessSpec, supervisor: &mut (impl Read + W
     if has_ambient {
         keep_capabilities(&process.rights)?;
     }
-    // In a user namespace, root is not the machine's. Elsewhere a program such as `su` would make the process root of the machine,
-    // and a Pod can mount its own configuration over that of `su`.
+    // In a user namespace, root is not the machine's root. Elsewhere a program such as `su` would make the process root
+    // of the machine, and a Pod can mount its own configuration over that of `su`.
     if process.rights.no_new_privileges || process.ranges.is_empty() {
         rustix::thread::set_no_new_privs(true)?;
     }
@@ -79,8 +105,22 @@ fn change_user(process: &ProcessSpec) -> io::Result<()> {
     Ok(set_thread_uid(user)?)
 }
 
-/// Keeps these capabilities, and no others, for a user who is not root.
-fn keep_capabilities(rights: &ProcessRights) -> io::Result<()> {
+/// Changes to the container's user by its IDs on the machine. Fails if its namespace does not map one of them.
+fn change_user_outside(process: &ProcessSpec) -> io::Result<()> {
+    use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+    let mapped = |id: Option<u32>| {
+        let outside = id.and_then(|id| process.mapped_outside(id));
+        outside.ok_or_else(|| io::Error::other("its user namespace does not have this user or group"))
+    };
+    let (user, group) = (mapped(process.user)?, mapped(process.group)?);
+    let more = process.groups.iter().map(|id| mapped(Some(*id))).collect::<Result<Vec<_>, _>>()?;
+    set_thread_groups(&[group].into_iter().chain(more).map(Gid::from_raw).collect::<Vec<_>>())?;
+    set_thread_gid(Gid::from_raw(group))?;
+    Ok(set_thread_uid(Uid::from_raw(user))?)
+}
+
+/// Keeps only these capabilities for a user who is not root.
+fn keep_capabilities(rights: &ProcessCapabilities) -> io::Result<()> {
     let held = rustix::thread::capabilities(None)?.permitted;
     let kept = CapabilitySet::from_bits_retain(rights.ambient) & held;
     let sets = CapabilitySets { effective: CapabilitySet::empty(), permitted: kept, inheritable: kept };

@@ -1,7 +1,7 @@
-//! Paths of the machine that a Pod asks for (`hostPath`): creates or checks them as their type requires.
+//! Paths on the machine that a Pod asks for (`hostPath`): creates or checks them as their type requires.
 //!
 //! The launcher does all of this as the container's user. **Invariant:** a Pod reaches, creates and sees only those
-//! files of the machine that its user may access, even if the node is root.
+//! files on the machine that its user may access, even if the node is root.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::safe_path::{self, FinalLink, ResolvedPath};
 
-/// Opens a part of a path of the machine, and makes both if the type says so.
+/// Opens a part of a path on the machine, and creates both if the type says so.
 pub(super) fn open(path: &Path, kind: &str, part: &Path) -> io::Result<OwnedFd> {
     make(path, kind)?;
     check_kind(path, kind)?;

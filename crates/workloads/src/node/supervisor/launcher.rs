@@ -1,8 +1,8 @@
 //! The launcher: the process that prepares itself as the container requires, and then becomes the command.
 //!
-//! It reads its order from stdin, one line, and answers on the same socket: it closes the socket without a word when
-//! the command runs, and sends an error message otherwise. In between it may report that it is in a user namespace,
-//! which the supervisor then sets up. **Invariant:** the launcher dies with its supervisor, and so does the command
+//! It reads its order from stdin, one line, and answers on the same socket: it closes the socket silently when the
+//! command runs, and otherwise sends an error message. In between it may report that it is in a user namespace, which
+//! the supervisor then sets up. **Invariant:** the launcher dies with its supervisor, and so does the command
 //! (`PR_SET_PDEATHSIG` survives the exec). The command's children do not; the guard kills them.
 
 use std::ffi::{OsStr, OsString};
@@ -11,16 +11,17 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::process::{Pid, Resource, Rlimit};
 use serde::{Deserialize, Serialize};
 
-use super::protocol::ProcessSpec;
+use super::join_container::ContainerNamespaces;
+use super::protocol::{JoinTarget, ProcessSpec};
 use super::{credentials, mount, system};
 
-/// The exit code of a failed launch. Nobody sees it: the message counts.
+/// The exit code of a failed launch. It is never shown: the message counts.
 const FAILED: u8 = 128;
 
 /// What the supervisor writes to the launcher.
@@ -33,6 +34,12 @@ pub(super) struct LaunchOrder {
     pub(super) open_files: u64,
     /// The process tag of the command and its descendants.
     pub(super) tag: u64,
+    /// The supervisor's descriptor that becomes the command's input; `None` if it has no input.
+    pub(super) input: Option<i32>,
+    /// Whether its output is a terminal, which is then also its input.
+    pub(super) has_terminal: bool,
+    /// The running container whose namespaces it enters; otherwise it creates its own.
+    pub(super) joined: Option<JoinTarget>,
 }
 
 /// Becomes the command, or reports why it cannot.
@@ -64,22 +71,27 @@ fn become_command(order: LaunchOrder, supervisor: &mut File) -> String {
     if let Err(error) = set_limits(&order) {
         return format!("cannot set its limits: {error}");
     }
-    if let Err(error) = mount::mount_all(&order.process) {
-        return error.to_string();
-    }
+    let input = match open_input(&order) {
+        Ok(input) => input,
+        Err(error) => return format!("cannot open its input: {error}"),
+    };
+    let joined = match enter_files(&order) {
+        Ok(joined) => joined,
+        Err(error) => return error.to_string(),
+    };
     let Some((program, arguments)) = order.process.command.split_first() else {
         return "the command is empty".to_owned();
     };
-    let Ok(nothing) = File::open("/dev/null") else { return "cannot open /dev/null".to_owned() };
     let found = order.process.is_program_given.then(|| OpenedProgram::find(&order.process)).flatten();
     if let Err(error) = std::env::set_current_dir(&order.process.directory) {
         return format!("cannot enter the working directory {}: {error}", order.process.directory.display());
     }
-    // The new user may not be able to walk to the directory, but can be in it. A change of user clears the death
-    // signal.
-    if let Err(error) =
-        credentials::become_user(&order.process, supervisor).and_then(|()| system::die_with_parent())
-    {
+    // The new user may not be able to reach the directory, but can be in it. Changing the user clears the death signal.
+    let changed = match &joined {
+        Some(container) => credentials::become_user_of(&order.process, container),
+        None => credentials::become_user(&order.process, supervisor),
+    };
+    if let Err(error) = changed.and_then(|()| system::die_with_parent()) {
         return describe_user_failure(&order.process, &error);
     }
     let shell = shell_for(&order.process).map(OsStr::new);
@@ -89,12 +101,37 @@ fn become_command(order: LaunchOrder, supervisor: &mut File) -> String {
         .args(arguments)
         .env_clear()
         .envs(order.process.environment)
-        .stdin(nothing)
+        .stdin(input)
         .exec();
     match error.kind() {
         io::ErrorKind::NotFound => format!("exec: {program:?}: executable file not found in $PATH"),
         _ => format!("exec: {program:?}: {error}"),
     }
+}
+
+/// Opens the command's input. A terminal becomes the controlling terminal of its session.
+fn open_input(order: &LaunchOrder) -> io::Result<Stdio> {
+    if order.has_terminal {
+        rustix::process::ioctl_tiocsctty(io::stdout())?;
+        return Ok(rustix::io::fcntl_dupfd_cloexec(io::stdout(), 0)?.into());
+    }
+    Ok(match order.input {
+        Some(number) => system::open_descriptor(order.supervisor_pid, number)?.into(),
+        None => File::open("/dev/null")?.into(),
+    })
+}
+
+/// Enters the container's view of the files: creates it, or joins that of a running container.
+fn enter_files(order: &LaunchOrder) -> io::Result<Option<ContainerNamespaces>> {
+    let Some(target) = &order.joined else {
+        mount::mount_all(&order.process)?;
+        return Ok(None);
+    };
+    let container = ContainerNamespaces::find(target)?;
+    container
+        .enter_mounts()
+        .map_err(|error| io::Error::other(format!("cannot enter the container's files: {error}")))?;
+    Ok(Some(container))
 }
 
 /// Describes why the process cannot run as its user.
@@ -123,14 +160,14 @@ fn become_own_session(supervisor_pid: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// A program opened by its descriptor: a user who cannot walk to it can still run it.
+/// A program to be run by its descriptor: a user who cannot reach its path can still run it.
 struct OpenedProgram {
     path: OsString,
     _file: OwnedFd,
 }
 
 impl OpenedProgram {
-    /// Opens the program, unless the container's user can run it by its name.
+    /// Opens the program, unless the container's user can run it by name.
     fn find(process: &ProcessSpec) -> Option<Self> {
         let path = Path::new(process.command.first()?);
         let can_run = || {
@@ -146,7 +183,7 @@ impl OpenedProgram {
     fn open(path: &Path) -> io::Result<Self> {
         let mut start = [0; 2];
         let is_script = File::open(path)?.read_exact(&mut start).is_ok() && start == *b"#!";
-        // Not closed on exec: a script's interpreter opens the script again, by this descriptor.
+        // Not closed on exec, because a script's interpreter reopens the script through this descriptor.
         let flags = if is_script { OFlags::empty() } else { OFlags::CLOEXEC };
         let file = rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty())?;
         Ok(Self { path: format!("/proc/self/fd/{}", file.as_raw_fd()).into(), _file: file })
@@ -157,8 +194,8 @@ impl OpenedProgram {
     }
 }
 
-/// Returns the shell to run instead of `sh`, where `sh` would drop variables: some (Debian's) drop those whose names
-/// are not valid in a shell, which Kubernetes allows. Bash keeps them, and behaves like `sh` when called by that name.
+/// Returns the shell to run instead of `sh` if `sh` would drop variables: some (Debian's) drop those whose names are
+/// not valid in a shell, but Kubernetes allows them. Bash keeps them, and behaves like `sh` when called by that name.
 fn shell_for(process: &ProcessSpec) -> Option<&'static str> {
     const SHELLS: [&str; 3] = ["sh", "/bin/sh", "/usr/bin/sh"];
     const BASH_PATHS: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
@@ -177,8 +214,8 @@ fn set_limits(order: &LaunchOrder) -> io::Result<()> {
     let open_files = Rlimit { current: Some(order.open_files), ..files };
     rustix::process::setrlimit(Resource::Nofile, open_files)?;
     if let Some(bytes) = order.process.memory_bytes {
-        // Private writable memory. A limit on address space (RLIMIT_AS) would stop programs that only reserve much of
-        // it.
+        // Private writable memory. A limit on address space (RLIMIT_AS) would stop programs that merely reserve a lot
+        // of it.
         let data = Rlimit { current: Some(bytes), maximum: Some(bytes) };
         rustix::process::setrlimit(Resource::Data, data)?;
     }

@@ -1,8 +1,8 @@
-//! Cleans up after a supervisor that was killed: records of runs that nobody watches, and processes, if its guard was
-//! killed too.
+//! Cleans up after a supervisor that was killed: records of runs that are no longer watched, and processes if its guard
+//! was also killed.
 //!
-//! **Invariant:** when the next supervisor serves, no process of an earlier one is alive, and no record says that a run
-//! is still running.
+//! **Invariant:** when the next supervisor starts to serve, no process of an earlier one is alive, and no record says
+//! that a run is still running.
 
 use jiff::Timestamp;
 use rustix::process::Signal;
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use super::NODE_VARIABLE;
 use super::node_layout::NodeLayout;
 use super::process::{all_processes, has_variable, signal_group, started_ticks};
-use super::protocol::{ContainerRun, ContainerRuns, RunExit, RunState};
+use super::protocol::{ContainerRunStatus, ContainerRuns, RunExit, RunState};
 use super::{process_tag, run_records, stray_processes, system};
 
 /// Kills the remaining processes and returns the corrected records.
@@ -29,7 +29,7 @@ pub(super) async fn clean_up(layout: &NodeLayout, now: Timestamp) -> Vec<Contain
     known
 }
 
-fn end_run(run: &mut ContainerRun, now: Timestamp) {
+fn end_run(run: &mut ContainerRunStatus, now: Timestamp) {
     let mut began = now;
     if let RunState::Running { pid, started_ticks: ticks, started_at } = run.state {
         began = started_at;

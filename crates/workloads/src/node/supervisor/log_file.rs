@@ -11,12 +11,13 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use homeostat_core::Clock;
-use tokio::io::AsyncReadExt as _;
-use tokio::net::unix::pipe;
 
-/// The size at which a log file is rotated, as the kubelet does.
+use super::attach_point::OutputCopies;
+use super::process_io::OutputReader;
+
+/// The size at which a log file is rotated, as in the kubelet.
 pub(crate) const FILE_BYTES_MAX: u64 = 10 * 1024 * 1024;
-/// The longest line; a longer one is written in parts, as container runtimes do.
+/// The maximum length of a line; longer lines are written in parts, as in container runtimes.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 /// How much is read at a time: as much as a pipe holds.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -43,13 +44,13 @@ impl LogFile {
         self.file.write_all(lines)
     }
 
-    /// Rotates the file and begins a new one. From the first rotation on, both names exist at every moment; for a short
-    /// time they name the same file.
+    /// Rotates the file and starts a new one. From the first rotation on, both names always exist; for a short time
+    /// they name the same file.
     fn replace(&self) -> io::Result<File> {
         let (full, fresh) = (self.path.with_extension("log.full"), self.path.with_extension("log.new"));
-        // Removes a file left by a supervisor that was killed just here.
+        // Removes a file left by a supervisor that was killed at this point.
         let _ = fs::remove_file(&full);
-        // Without hard links there is a moment without a file; readers try again.
+        // Without hard links, there is a moment without a file; readers retry.
         let full = if fs::hard_link(&self.path, &full).is_ok() { &full } else { &self.path };
         fs::rename(full, rotated_path(&self.path))?;
         let file = open(&fresh)?;
@@ -68,7 +69,12 @@ pub(crate) fn rotated_path(path: &Path) -> PathBuf {
 }
 
 /// Copies the pipe to the file until every process that could write to it has closed it.
-pub(super) async fn copy_to_log(mut pipe: pipe::Receiver, mut log: LogFile, clock: Clock) {
+pub(super) async fn copy_to_log(
+    mut pipe: OutputReader,
+    mut log: LogFile,
+    copies: OutputCopies,
+    clock: Clock,
+) {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut lines = LineSplitter::default();
     loop {
@@ -76,6 +82,10 @@ pub(super) async fn copy_to_log(mut pipe: pipe::Receiver, mut log: LogFile, cloc
             Ok(0) | Err(_) => break,
             Ok(count) => count,
         };
+        if copies.receiver_count() > 0 {
+            // The last client may just have disconnected.
+            let _ = copies.send(chunk[..count].into());
+        }
         let text = lines.take(&chunk[..count], &clock.now().to_string());
         if let Err(error) = log.write(&text) {
             tracing::warn!(%error, file = %log.path.display(), "cannot write a container's log");

@@ -1,14 +1,15 @@
 //! The process supervisor: the parent of every container, so that containers, their logs and their exit codes survive
 //! the server, and the next server finds them again.
 //!
-//! One supervisor serves one node folder. It is this program, started again with a special first argument
-//! ([`run_node_helper`]). It starts each container through a launcher, which is the same program again and then becomes
-//! the command. The supervisor's own parent is a `supervisor_guard`, once more the same program.
+//! One supervisor serves one node folder. It is this same program, started with a special first argument
+//! ([`run_node_helper`]). It starts each container through a launcher, which is also this program and then becomes the
+//! command. The supervisor's own parent is a `supervisor_guard`, again this program.
 //!
 //! **Invariants:** a container ends with all its processes, and dies with its supervisor. A supervisor whose node stays
-//! away for longer than allowed ends its containers and itself. So nothing runs forever, whichever process is killed;
-//! only if supervisor and guard are killed together are processes left to the next supervisor.
+//! away for longer than allowed ends its containers and itself. Nothing therefore runs forever, no matter which process
+//! is killed; only if supervisor and guard are killed together are processes left to the next supervisor.
 
+mod attach_point;
 mod child_process;
 mod container_run;
 #[cfg(target_os = "linux")]
@@ -17,6 +18,11 @@ mod credentials;
 #[path = "credentials_elsewhere.rs"]
 mod credentials;
 pub(crate) mod host_path;
+#[cfg(target_os = "linux")]
+mod join_container;
+#[cfg(not(target_os = "linux"))]
+#[path = "join_container_elsewhere.rs"]
+mod join_container;
 mod launcher;
 mod leftovers;
 pub(crate) mod log_file;
@@ -27,6 +33,7 @@ mod mount;
 mod mount;
 pub(crate) mod node_layout;
 pub(crate) mod process;
+mod process_io;
 mod process_supervisor;
 mod process_tag;
 pub(crate) mod protocol;
@@ -35,6 +42,8 @@ mod run_records;
 pub(crate) mod safe_path;
 mod serve;
 mod stray_processes;
+pub(crate) mod stream_frames;
+mod stream_server;
 mod supervisor_guard;
 #[cfg(target_os = "linux")]
 pub(crate) mod system;
@@ -63,10 +72,16 @@ const NODE_VARIABLE: &str = "HOMEOSTAT_NODE";
 /// A variable of every process of a container: the run it belongs to.
 const RUN_VARIABLE: &str = "HOMEOSTAT_RUN";
 
-/// The byte with which a launcher reports its user namespace, and the answer when that is set up. No message begins
-/// with it.
+/// The byte with which a launcher reports its user namespace, and the answer once it is set up. No message starts with
+/// it.
 const NAMESPACE_MADE: u8 = 1;
 const NAMESPACE_IS_SET_UP: u8 = 2;
+
+/// Returns the processes of a run, found by their tag.
+pub(crate) fn processes_of_run(layout: &node_layout::NodeLayout, run: &str) -> Vec<i32> {
+    let tag = process_tag::of_run(layout.root(), run);
+    process::all_processes().into_iter().filter(|pid| system::tag_of(*pid) == Some(tag)).collect()
+}
 
 /// Returns the records of every container in the folder.
 pub(crate) fn records(layout: &node_layout::NodeLayout) -> Vec<protocol::ContainerRuns> {
@@ -74,7 +89,7 @@ pub(crate) fn records(layout: &node_layout::NodeLayout) -> Vec<protocol::Contain
 }
 
 /// Ends the processes of a node in this folder whose supervisor and guard are gone because they were killed together
-/// with the server. Returns false if a supervisor is running there, which takes care of them. Leaves the folder
+/// with the server. Returns false if a supervisor is running there, because it takes care of them. Leaves the folder
 /// unchanged.
 pub async fn end_leftover_processes(folder: &Path) -> bool {
     // Processes are tagged with the folder's real path.
@@ -102,7 +117,7 @@ pub fn run_node_helper() -> Option<ExitCode> {
     }
 }
 
-/// Returns whether this process was started as a supervisor but did not act as one. Then it must not start another.
+/// Returns whether this process was started as a supervisor but did not act as one. If so, it must not start another.
 pub(crate) fn was_started_as_helper() -> bool {
     let words = [GUARD, GUARD_ALONE, SUPERVISE, LAUNCH];
     std::env::args_os().nth(1).is_some_and(|first| words.iter().any(|word| first == *word))

@@ -1,10 +1,10 @@
 //! Mounts volumes at the paths that a container asks for, in its own mount namespace.
 //!
-//! The volume covers an existing path. A path that does not exist is made without touching the host: a small file
-//! system in memory covers the deepest existing folder, its entries lead to the originals, and the path is made there.
-//! For the root folder this is a new root. **Invariants:** the host's mounts and folders never change; only the
-//! container's processes see the mounts, which end with them. Paths are made only in our own mounts, which are
-//! recognized by their IDs and not by their names, and never through a link in a volume.
+//! The volume covers an existing path. A path that does not exist is created without touching the host: a small
+//! in-memory file system covers the deepest existing folder, its entries lead to the originals, and the path is created
+//! there. For the root folder this is a new root. **Invariants:** the host's mounts and folders never change; only the
+//! container's processes see the mounts, which end with them. Paths are created only in our own mounts, which are
+//! recognized by ID and not by name, and never through a link in a volume.
 //!
 //! All sources are opened before the first mount that may cover them: first the Pod's own; then hidden paths are
 //! covered; then the machine's, which therefore show nothing hidden. Needs Linux 5.8 or later.
@@ -29,19 +29,19 @@ use super::host_path;
 use super::protocol::{Mount, MountOrigin, ProcessSpec};
 use super::safe_path::{self, FinalLink, ResolvedPath};
 
-/// The most entries of a mirrored folder, because each entry is a mount.
+/// The maximum number of entries in a mirrored folder, because each entry is a mount.
 const ENTRIES_MAX: usize = 4096;
 /// The mode of a file that serves as a mount point.
 const PLAIN: Mode = Mode::from_raw_mode(0o644);
-/// Folders that containers always see a view of.
+/// Folders of which containers always see a mirror.
 const ALWAYS_MIRRORED: [&str; 2] = ["/dev", "/run"];
 
-/// Makes the mounts; afterwards this process sees them.
+/// Creates the mounts; afterwards this process sees them.
 pub(super) fn mount_all(process: &ProcessSpec) -> io::Result<()> {
     let (linked, mounted): (Vec<_>, Vec<_>) =
         process.mounts.iter().partition(|mount| mount.target.as_os_str().is_empty());
     for mount in linked {
-        // It is created if its type says so; nothing else is done with it.
+        // It is created if its type says so, and nothing else.
         drop(
             open_source(mount, process)
                 .map_err(with_context(format!("cannot use {}", mount.source.display())))?,
@@ -94,10 +94,10 @@ fn mount_context(mount: &Mount) -> impl FnOnce(io::Error) -> io::Error {
 )]
 fn enter_namespace() -> io::Result<()> {
     if rustix::process::getuid().is_root() {
-        // In a user namespace with one user, the process could not change to another.
+        // In a user namespace with one user, the process could not change to a different one.
         rustix::thread::unshare(UnshareFlags::NEWNS)?;
     } else {
-        // Even where it is not needed for mounting: it keeps the container away from the node's processes.
+        // Created even if it is not needed for mounting, because it keeps the container away from the node's processes.
         let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         rustix::thread::unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)?;
         fs::write("/proc/self/setgroups", "deny")?;
@@ -109,7 +109,7 @@ fn enter_namespace() -> io::Result<()> {
     Ok(rustix::mount::mount_change("/", slave)?)
 }
 
-/// Covers hidden paths with something empty that nobody may enter. Missing paths are ignored.
+/// Covers hidden paths with something empty and inaccessible. Ignores missing paths.
 fn hide(hidden: &[PathBuf]) -> io::Result<()> {
     const NOBODYS: Mode = Mode::empty();
     if hidden.is_empty() {
@@ -133,7 +133,7 @@ fn hide(hidden: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-/// Shows the container only its own user's processes. Where that is not allowed, it also sees the names of others.
+/// Shows the container only its own user's processes. If that is not allowed, it also sees the names of others.
 fn show_own_processes() {
     let made = || -> io::Result<()> {
         let system = rustix::mount::fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -148,11 +148,11 @@ fn show_own_processes() {
     let _ = made();
 }
 
-/// Opens what should be mounted; the machine's files as the container's user.
+/// Opens what should be mounted; opens the machine's files as the container's user.
 fn open_source(mount: &Mount, process: &ProcessSpec) -> io::Result<OwnedFd> {
     match &mount.origin {
         MountOrigin::Machine(kind) => as_user(process, || host_path::open(&mount.source, kind, &mount.part)),
-        // The node made this path.
+        // The node created this path.
         MountOrigin::Pod => {
             let ResolvedPath { at, missing } = safe_path::resolve_beneath(
                 safe_path::open_path(&mount.source, FinalLink::Refuse)?,
@@ -163,7 +163,7 @@ fn open_source(mount: &Mount, process: &ProcessSpec) -> io::Result<OwnedFd> {
     }
 }
 
-/// A mount that is detached until it is attached somewhere.
+/// A detached mount, until it is attached somewhere.
 struct MountTree<'a> {
     mount: &'a Mount,
     tree: OwnedFd,
@@ -193,7 +193,7 @@ fn attach(tree: &OwnedFd, point: &OwnedFd) -> io::Result<()> {
     Ok(rustix::mount::move_mount(tree, c"", point, c"", both)?)
 }
 
-/// Creates a detached file system in memory whose root has the mode and owner of this folder.
+/// Creates a detached in-memory file system whose root has the mode and owner of this folder.
 fn memory_file_system(like: &OwnedFd) -> io::Result<OwnedFd> {
     /// The bits of a mode without the file's type.
     const MODE_BITS: u32 = 0o7777;
@@ -209,7 +209,7 @@ fn memory_file_system(like: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(tree)
 }
 
-/// Returns the IDs of a mount and of a file in it, which identify a place.
+/// Returns the IDs of a mount and of a file in it, which together identify a location.
 fn mount_and_inode(of: &OwnedFd) -> io::Result<(u64, u64)> {
     let wanted = StatxFlags::MNT_ID | StatxFlags::INO;
     let stat = rustix::fs::statx(of, c"", AtFlags::EMPTY_PATH, wanted)?;
@@ -224,11 +224,11 @@ fn is_root(place_of_it: (u64, u64)) -> io::Result<bool> {
 }
 
 struct MountBuilder {
-    /// `/proc/self/fd`, wherever it is by now: calls that need a path get a descriptor's path in it.
+    /// `/proc/self/fd`, wherever it is mounted now: calls that need a path get a descriptor's path in it.
     descriptors: OwnedFd,
     /// The mounts that cover the host's folders. Each entry is another mount.
     mirrors: Vec<u64>,
-    /// The mounts of the Pod's own volumes: folders may be made anywhere in them.
+    /// The mounts of the Pod's own volumes: folders may be created anywhere in them.
     volumes: Vec<u64>,
 }
 
@@ -251,7 +251,7 @@ impl MountBuilder {
         for volume in volumes {
             self.attach_volume(volume).map_err(mount_context(volume.mount))?;
         }
-        // Last, because paths inside other volumes may have to be made.
+        // Done last, because paths inside other volumes may have to be created.
         for volume in volumes.iter().filter(|volume| volume.mount.is_read_only) {
             self.make_read_only(&volume.tree).map_err(mount_context(volume.mount))?;
         }
@@ -268,8 +268,8 @@ impl MountBuilder {
         if volume.mount.origin == MountOrigin::Pod {
             self.volumes.push(mount_and_inode(&volume.tree)?.0);
         } else if volume.mount.is_read_only {
-            // A folder of the host: mounts inside it are made in a mirror of it, whose entries are as restricted as the
-            // folder.
+            // A folder of the host: mounts inside it are created in a mirror of it, whose entries are as restricted as
+            // the folder.
             self.make_read_only(&volume.tree)?;
         }
         Ok(())
@@ -330,13 +330,13 @@ impl MountBuilder {
 
     /// Makes all mounts of the machine so far read-only, except those that do not hold files.
     fn make_machine_read_only(&self) -> io::Result<()> {
-        /// Where the kernel shows itself; devices and processes are used by writing to them.
+        /// The kernel's own file systems, where devices and processes are used by writing to them.
         const KERNELS: [&str; 3] = ["/proc", "/sys", "/dev"];
         let table = fs::read_to_string("/proc/self/mountinfo")?;
         let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped);
         for point in points.filter(|point| !KERNELS.iter().any(|kernels| point.starts_with(kernels))) {
             match safe_path::open_path(&point, FinalLink::Refuse) {
-                // Covered by another mount, or closed to this user: nobody writes there.
+                // Covered by another mount, or closed to this user, so the container cannot write there.
                 Err(_) => {}
                 Ok(tree) => self.make_read_only(&tree)?,
             }
@@ -344,7 +344,7 @@ impl MountBuilder {
         Ok(())
     }
 
-    /// Makes the mirrors read-only as well, except that of devices.
+    /// Also makes the mirrors read-only, except that of devices.
     fn make_mirrors_read_only(&self) -> io::Result<()> {
         for folder in ["/", "/run"] {
             let tree = safe_path::open_path(Path::new(folder), FinalLink::Follow)?;
@@ -355,8 +355,8 @@ impl MountBuilder {
         Ok(())
     }
 
-    /// Makes a mount read-only. Keeps what the file system already forbids: without rights, allowing it again is not
-    /// permitted.
+    /// Makes a mount read-only. Keeps the restrictions the file system already has: lifting them is not permitted
+    /// without rights.
     fn make_read_only(&self, tree: &OwnedFd) -> io::Result<()> {
         let held = rustix::fs::fstatvfs(tree)?.f_flag;
         let mut flags = MountFlags::BIND | MountFlags::RDONLY;
@@ -377,7 +377,7 @@ fn make_file(folder: &OwnedFd, name: impl rustix::path::Arg + Copy, mode: Mode) 
     Ok(rustix::fs::openat(folder, name, flags, mode)?)
 }
 
-/// Decodes a path from the kernel's table, in which blanks and the like are octal numbers.
+/// Decodes a path from the kernel's mount table, in which spaces and similar characters are octal escapes.
 fn unescaped(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -396,7 +396,7 @@ fn file_type(folder: &OwnedFd, name: &CStr) -> io::Result<FileType> {
     Ok(FileType::from_raw_mode(stat.st_mode))
 }
 
-/// Shows an entry of the host in another folder.
+/// Shows an entry of the host in a different folder.
 fn show_entry(folder: &OwnedFd, entry: &DirEntry, mirror: &OwnedFd) -> io::Result<()> {
     let name = entry.file_name();
     let kind = match entry.file_type() {

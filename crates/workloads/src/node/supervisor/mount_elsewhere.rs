@@ -5,7 +5,7 @@ use std::io;
 use super::host_path;
 use super::protocol::{MountOrigin, ProcessSpec};
 
-/// Refuses mounts, so that the node falls back to links, and makes the targets of those links.
+/// Refuses mounts, so that the node falls back to links, and creates the targets of those links.
 pub(super) fn mount_all(process: &ProcessSpec) -> io::Result<()> {
     for mount in &process.mounts {
         match &mount.origin {

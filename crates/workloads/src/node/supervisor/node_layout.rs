@@ -1,7 +1,8 @@
 //! The layout of the node's folder.
 //!
 //! ```text
-//! keeper.lock keeper-2.sock               the supervisor's; named as in earlier releases, so that one that still runs is found
+//! keeper.lock keeper-3.sock               the supervisor's; named as in earlier releases, so that one that still runs is found
+//! streams-3.sock                          the supervisor's, for connections to containers
 //! supervisor.log                          the output of the supervisor and its guard
 //! pods/UID                                its group is the Pod's, which determines the Pod's users (see `id_blocks`)
 //! pods/UID/work                           the working directory of the Pod's processes
@@ -34,10 +35,15 @@ impl NodeLayout {
         self.0.join("keeper.lock")
     }
 
-    /// Returns the socket's name, which contains the protocol's version. So a supervisor of another release, which
-    /// would ignore what it does not know, is not found, and the new one waits until it has ended.
+    /// Returns the socket's name, which contains the protocol's version. A supervisor of a different release, which
+    /// would ignore what it does not know, is therefore not found, and the new one waits until it has ended.
     pub(crate) fn socket_name() -> &'static str {
-        "keeper-2.sock"
+        "keeper-3.sock"
+    }
+
+    /// Returns the name of the socket for connections to containers.
+    pub(crate) fn streams_socket_name() -> &'static str {
+        "streams-3.sock"
     }
 
     pub(crate) fn supervisor_log(&self) -> PathBuf {

@@ -11,7 +11,7 @@ pub(crate) fn started_ticks(pid: i32) -> Option<u64> {
     /// The position of `starttime` in `/proc/PID/stat`, counted from the field after the command.
     const STARTED: usize = 19;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command may contain anything, even parentheses: the fields begin after the last one.
+    // The command may contain anything, even parentheses: the fields start after the last one.
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(STARTED)?.parse().ok()
 }

@@ -15,21 +15,22 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use super::attach_point::{AttachPoint, Attached};
 use super::container_run::{self, StopDeadline};
 use super::node_layout::NodeLayout;
 use super::protocol::{
-    CommandOutcome, ContainerKey, ContainerLaunch, ContainerRun, ContainerRuns, ProcessSpec, RunExit,
-    RunState, SupervisorEvent, SupervisorRequest,
+    CommandOutcome, ContainerKey, ContainerLaunch, ContainerRunStatus, ContainerRuns, JoinTarget,
+    ProcessSpec, RunExit, RunState, SupervisorEvent, SupervisorRequest,
 };
 use super::run_command;
 use super::{run_records, stray_processes};
 use crate::node::remove_folder;
 
-/// The most changes that wait for the node. A node further behind is disconnected and gets the whole state when it
-/// comes back.
+/// The maximum number of changes waiting for the node. A node that falls further behind is disconnected and gets the
+/// whole state when it reconnects.
 const UNSENT_EVENTS_MAX: usize = 8192;
 
-/// The longest grace period: nobody waits longer, and the clock can represent it.
+/// The maximum grace period: longer than anyone waits, and within what the clock can represent.
 const GRACE_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// The supervisor's state.
@@ -56,12 +57,27 @@ struct RunEntry {
     runs: ContainerRuns,
     stop: watch::Sender<StopDeadline>,
     is_forgotten: bool,
+    /// How its process was started; `None` for a process of an earlier supervisor, which has ended.
+    process: Option<ProcessSpec>,
+    /// Where clients attach, while it runs.
+    attach_point: Option<AttachPoint>,
+}
+
+/// A container that is running.
+pub(super) struct RunningProcess {
+    pub(super) process: ProcessSpec,
+    pub(super) target: JoinTarget,
 }
 
 impl ProcessSupervisor {
     pub(super) fn new(layout: NodeLayout, open_files: u64, known: Vec<ContainerRuns>) -> Self {
-        let entry =
-            |runs: ContainerRuns| RunEntry { runs, stop: watch::Sender::new(None), is_forgotten: false };
+        let entry = |runs: ContainerRuns| RunEntry {
+            runs,
+            stop: watch::Sender::new(None),
+            is_forgotten: false,
+            process: None,
+            attach_point: None,
+        };
         let entries = known.into_iter().map(|runs| (runs.id.clone(), entry(runs))).collect();
         Self {
             layout,
@@ -75,7 +91,7 @@ impl ProcessSupervisor {
         }
     }
 
-    /// Directs changes to this node from now on; the first message is the whole state.
+    /// Sends changes to this node from now on; the first message is the whole state.
     pub(super) fn connect_node(&self) -> mpsc::Receiver<SupervisorEvent> {
         let (sender, receiver) = mpsc::channel(UNSENT_EVENTS_MAX);
         let mut table = self.lock();
@@ -85,7 +101,7 @@ impl ProcessSupervisor {
         receiver
     }
 
-    /// Handles a request of the node, except the one to end.
+    /// Handles any request from the node except the one to end.
     pub(super) fn handle_request(self: &Arc<Self>, request: SupervisorRequest) {
         match request {
             SupervisorRequest::Start(launch) => self.start(*launch),
@@ -105,7 +121,7 @@ impl ProcessSupervisor {
             return;
         }
         let ContainerLaunch { attempt, strikes, interruptions, .. } = launch;
-        let current = ContainerRun { attempt, strikes, interruptions, state: RunState::Starting };
+        let current = ContainerRunStatus { attempt, strikes, interruptions, state: RunState::Starting };
         let runs = ContainerRuns {
             id: launch.id.clone(),
             owner: launch.owner.clone(),
@@ -115,7 +131,13 @@ impl ProcessSupervisor {
         let (stop, stopped) = watch::channel(None);
         let recorded = fs::create_dir_all(self.layout.container(&launch.id))
             .and_then(|()| run_records::save(&self.layout, &runs));
-        let entry = RunEntry { runs, stop, is_forgotten: false };
+        let entry = RunEntry {
+            runs,
+            stop,
+            is_forgotten: false,
+            process: Some(launch.process.clone()),
+            attach_point: None,
+        };
         table.entries.insert(launch.id.clone(), entry);
         match recorded {
             Ok(()) => drop(self.tasks.spawn(container_run::run(Arc::clone(self), launch, stopped))),
@@ -123,7 +145,7 @@ impl ProcessSupervisor {
         }
     }
 
-    /// Records that a run was refused because it could not be recorded: nothing is started that could not be found
+    /// Records that a run was refused because it could not be recorded: no process is started that could not be found
     /// again.
     fn record_refusal(&self, table: &mut RunTable, id: &ContainerKey, error: &io::Error) {
         let now = self.clock.now();
@@ -144,7 +166,7 @@ impl ProcessSupervisor {
 
     fn execute(self: &Arc<Self>, ticket: u64, id: &ContainerKey, process: ProcessSpec, limit: Duration) {
         if self.lock().entries.get(id).is_some_and(|entry| entry.runs.current.is_over()) {
-            // Nothing of it is left, and nothing may be added.
+            // None of its processes is left, and none may be added.
             let words = "the container is not running".to_owned();
             let outcome = CommandOutcome { exit: RunExit::NotStarted(words.clone()), output: words };
             return self.lock().send_event(SupervisorEvent::Executed { ticket, outcome });
@@ -175,6 +197,9 @@ impl ProcessSupervisor {
         let mut table = self.lock();
         let Some(entry) = table.entries.get_mut(id) else { return };
         entry.runs.current.state = state;
+        if entry.runs.current.is_over() {
+            entry.attach_point = None;
+        }
         if let Err(error) = run_records::save(&self.layout, &entry.runs) {
             eprintln!("cannot write the record of {}: {error}", id.container);
         }
@@ -201,17 +226,39 @@ impl ProcessSupervisor {
         }
     }
 
+    /// Returns how a container was started, if it is running and has not been asked to end.
+    pub(super) fn running_container(&self, id: &ContainerKey) -> Option<RunningProcess> {
+        let table = self.lock();
+        let entry = table.entries.get(id).filter(|entry| !entry.is_forgotten)?;
+        let RunState::Running { pid, started_ticks, .. } = entry.runs.current.state else { return None };
+        Some(RunningProcess { process: entry.process.clone()?, target: JoinTarget { pid, started_ticks } })
+    }
+
+    /// Sets where clients attach to a container, as soon as it starts.
+    pub(super) fn set_attach_point(&self, id: &ContainerKey, point: AttachPoint) {
+        if let Some(entry) = self.lock().entries.get_mut(id) {
+            entry.attach_point = Some(point);
+        }
+    }
+
+    /// Attaches a client to a container, if it is running.
+    pub(super) fn attach(&self, id: &ContainerKey) -> Option<Attached> {
+        let table = self.lock();
+        let entry = table.entries.get(id).filter(|entry| entry.runs.current.is_running())?;
+        Some(entry.attach_point.as_ref()?.attach())
+    }
+
     /// Returns the processes that this supervisor waits for, each with its run.
     pub(super) fn started(&self) -> MutexGuard<'_, HashMap<i32, String>> {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether containers end because the supervisor does.
+    /// Returns whether containers are ending because the supervisor is.
     pub(super) fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Relaxed)
     }
 
-    /// Ends everything and waits for it.
+    /// Ends all containers and waits for them.
     pub(super) async fn stop_all(&self, grace: Duration) {
         self.is_ending.store(true, Ordering::Relaxed);
         for entry in self.lock().entries.values() {

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use homeostat_core::hash::fnv_64;
 
-/// The number of bits for the run: among ten thousand containers the odds that two are equal are one in ten thousand,
-/// and only the daemons of one of them are at stake. The remaining bits distinguish the few nodes of a machine.
+/// The number of bits for the run: among ten thousand containers, the odds of a collision are one in ten thousand, and
+/// only the daemons of one of them are at stake. The remaining bits distinguish the few nodes on a machine.
 const RUN_BITS: u32 = 39;
 /// The number of bits used: the sign bit stays clear, and no tag is `RLIM_INFINITY`.
 const BITS: u32 = 63;

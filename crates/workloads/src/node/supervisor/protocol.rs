@@ -1,7 +1,8 @@
 //! The protocol between a node and its supervisor: one JSON value per line, over a socket in the node's folder.
 //!
-//! **Invariant:** every request may be repeated. A start names its attempt, and an attempt is started only once. So a
-//! node that lost its connection, or was restarted, asks again and gets the state it asked for, never a second process.
+//! **Invariant:** every request may be repeated. A start names its attempt, and an attempt is started only once. A node
+//! that lost its connection or was restarted can therefore ask again and gets the state it asked for, never a second
+//! process.
 
 use std::path::PathBuf;
 
@@ -38,29 +39,34 @@ pub(crate) struct ProcessSpec {
     pub(crate) groups: Vec<u32>,
     /// What its user namespace maps; empty if it has none.
     pub(crate) ranges: Vec<IdRange>,
-    pub(crate) rights: ProcessRights,
-    /// The most data that each process of the container may have.
+    pub(crate) rights: ProcessCapabilities,
+    /// The memory limit of each process of the container.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) mounts: Vec<Mount>,
     pub(crate) view: MachineView,
-    /// Whether the node's owner named the program. Then it is found with the node's rights, wherever it is.
+    /// Whether the node's owner named the program. If so, it is looked up with the node's rights, wherever it is.
     pub(crate) is_program_given: bool,
 }
 
 impl ProcessSpec {
-    /// Returns the same process with another command.
+    /// Returns the same process with a different command.
     pub(crate) fn with_command(self, command: Vec<String>) -> Self {
         Self { command, is_program_given: false, ..self }
     }
 
     /// Returns the ID on the machine of a user or group of the process.
     pub(crate) fn outside(&self, id: u32) -> u32 {
+        self.mapped_outside(id).unwrap_or(id)
+    }
+
+    /// Returns the ID on the machine of a user or group that the process's user namespace maps.
+    pub(crate) fn mapped_outside(&self, id: u32) -> Option<u32> {
         let at = |range: &IdRange| id.checked_sub(range.inside).filter(|distance| *distance < range.count);
-        self.ranges.iter().find_map(|range| Some(range.outside + at(range)?)).unwrap_or(id)
+        self.ranges.iter().find_map(|range| Some(range.outside + at(range)?))
     }
 }
 
-/// Users and groups of the machine that a user namespace shows under other IDs.
+/// Users and groups of the machine that a user namespace shows under different IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct IdRange {
     pub(crate) inside: u32,
@@ -68,15 +74,23 @@ pub(crate) struct IdRange {
     pub(crate) count: u32,
 }
 
-/// What a process may do beyond its user's rights; one bit for each of Linux's capabilities.
+/// What a process may do beyond its user's rights; one bit for each Linux capability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ProcessRights {
-    /// No program it runs gives it any new ones.
+pub(crate) struct ProcessCapabilities {
+    /// Whether the programs it runs cannot give it new ones.
     pub(crate) no_new_privileges: bool,
-    /// The most it can have; `None` where they cannot be limited.
+    /// The upper bound; `None` if capabilities cannot be limited.
     pub(crate) bound: Option<u64>,
-    /// Those it has although it is not root.
+    /// The capabilities it has although it is not root.
     pub(crate) ambient: u64,
+}
+
+/// The first process of a running container, whose namespaces a command enters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct JoinTarget {
+    pub(crate) pid: i32,
+    /// Its start in kernel ticks, which rules out a different process with the same pid.
+    pub(crate) started_ticks: u64,
 }
 
 /// Which parts of the machine a container does not see in its mount namespace.
@@ -90,13 +104,13 @@ pub(crate) struct MachineView {
     pub(crate) is_read_only: bool,
 }
 
-/// A folder or file that one container sees at another path.
+/// A folder or file that a container sees at a different path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mount {
     pub(crate) source: PathBuf,
-    /// The wanted part of the source. No link leads out of it.
+    /// The requested part of the source. No link leads out of it.
     pub(crate) part: PathBuf,
-    /// Empty if a link leads there instead: then the source is made, and not mounted.
+    /// Empty if a link leads there instead: the source is then created but not mounted.
     pub(crate) target: PathBuf,
     pub(crate) is_read_only: bool,
     pub(crate) origin: MountOrigin,
@@ -105,9 +119,9 @@ pub(crate) struct Mount {
 /// Where a folder or file comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum MountOrigin {
-    /// The Pod's own: paths for other mounts may be made in it.
+    /// The Pod's own: paths for other mounts may be created in it.
     Pod,
-    /// The machine; with the type it must have, as in a `hostPath`.
+    /// The machine, with the type that the path must have, as in a `hostPath`.
     Machine(String),
 }
 
@@ -118,9 +132,9 @@ pub(crate) struct ContainerLaunch {
     pub(crate) owner: PodName,
     /// How often it was started before.
     pub(crate) attempt: u32,
-    /// How many restarts in a row did not last; the next back-off depends on it.
+    /// The number of short-lived restarts in a row; the next backoff depends on it.
     pub(crate) strikes: u32,
-    /// How many of the earlier runs ended because the node did.
+    /// How many of the earlier runs ended because the node stopped.
     #[serde(default)]
     pub(crate) interruptions: u32,
     pub(crate) process: ProcessSpec,
@@ -131,12 +145,24 @@ pub(crate) struct ContainerLaunch {
     /// Whether the end of its log replaces a missing termination message.
     #[serde(default)]
     pub(crate) falls_back_to_log: bool,
+    pub(crate) streams: ContainerStreams,
+}
+
+/// Which streams a container has in addition to its output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ContainerStreams {
+    /// It has an input, which attached clients write to.
+    pub(crate) stdin: bool,
+    /// The input ends when the first of these clients is gone.
+    pub(crate) stdin_once: bool,
+    /// Its streams are a terminal.
+    pub(crate) tty: bool,
 }
 
 /// An action at the start or the end of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum LifecycleHook {
-    /// Runs a command beside the container.
+    /// Runs a command alongside the container.
     Execute(Vec<String>),
     /// Waits.
     Sleep { seconds: u64 },
@@ -147,11 +173,11 @@ pub(crate) enum LifecycleHook {
 /// A node's request to its supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SupervisorRequest {
-    /// Start an attempt, unless it was started already.
+    /// Start an attempt, unless it was already started.
     Start(Box<ContainerLaunch>),
     /// End it: SIGTERM now, SIGKILL after the grace period. A later stop can only shorten that.
     Stop { id: ContainerKey, grace_ms: u64 },
-    /// Run a command beside a container and report how it ended.
+    /// Run a command alongside a container and report how it ended.
     Execute { ticket: u64, id: ContainerKey, process: Box<ProcessSpec>, limit_ms: u64 },
     /// The Pod is gone: end its processes and remove its records and files.
     Forget { pod: String },
@@ -170,7 +196,7 @@ pub(crate) enum SupervisorEvent {
     Executed { ticket: u64, outcome: CommandOutcome },
 }
 
-/// How a command beside a container ended.
+/// How a command that ran alongside a container ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CommandOutcome {
     pub(crate) exit: RunExit,
@@ -183,13 +209,13 @@ pub(crate) struct CommandOutcome {
 pub(crate) struct ContainerRuns {
     pub(crate) id: ContainerKey,
     pub(crate) owner: PodName,
-    pub(crate) current: ContainerRun,
-    pub(crate) previous: Option<ContainerRun>,
+    pub(crate) current: ContainerRunStatus,
+    pub(crate) previous: Option<ContainerRunStatus>,
 }
 
 /// One run of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ContainerRun {
+pub(crate) struct ContainerRunStatus {
     pub(crate) attempt: u32,
     pub(crate) strikes: u32,
     #[serde(default)]
@@ -225,15 +251,15 @@ pub(crate) enum RunState {
 pub(crate) enum RunExit {
     Code(i32),
     Signal(i32),
-    /// There was no process; the reason.
+    /// No process was started; contains the reason.
     NotStarted(String),
     /// It exceeded its time limit and was killed.
     TimedOut,
-    /// Its postStart hook failed and it was killed; the hook's message.
+    /// Its postStart hook failed and it was killed; contains the hook's message.
     HookFailed(String),
     /// It ended because the node was stopped.
     NodeStopped,
-    /// The supervisor was killed with it; nobody knows how it ended.
+    /// The supervisor was killed with it, so how it ended is unknown.
     Lost,
 }
 
@@ -242,9 +268,9 @@ impl RunExit {
     pub(crate) fn code(&self) -> i32 {
         /// The code that Kubernetes shows for a container that could not be started.
         const START_ERROR: i32 = 128;
-        /// The code for one that was killed, or whose end nobody saw.
+        /// The code for a container that was killed, or whose end was not observed.
         const KILLED: i32 = 137;
-        /// The code for one that was asked to end.
+        /// The code for a container that was asked to end.
         const TERMINATED: i32 = 143;
         match self {
             Self::Code(code) => *code,
@@ -265,7 +291,7 @@ impl RunExit {
     }
 }
 
-impl ContainerRun {
+impl ContainerRunStatus {
     /// Returns the restart count. A run that the node interrupted and resumed is not a restart, because Jobs count
     /// restarts as failures.
     pub(crate) fn restarts(&self) -> u32 {

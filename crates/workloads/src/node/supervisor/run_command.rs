@@ -1,14 +1,13 @@
-//! Runs a command beside a container, for a probe or a hook. Its output is truncated and its time is limited.
+//! Runs a command alongside a container, for a probe or a hook. Its output is truncated and its time is limited.
 
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tokio::io::AsyncReadExt as _;
-use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
-use super::child_process::{self, exit_of};
+use super::child_process::{self, ProcessLaunch, exit_of};
 use super::process::signal_group;
+use super::process_io::OutputReader;
 use super::process_supervisor::ProcessSupervisor;
 use super::protocol::{CommandOutcome, ProcessSpec, RunExit};
 
@@ -22,11 +21,11 @@ pub(super) async fn run(
     limit: Duration,
     run: &str,
 ) -> CommandOutcome {
-    let mut started = match child_process::start(supervisor, process, run).await {
+    let mut started = match child_process::start(supervisor, ProcessLaunch::plain(process), run).await {
         Ok(started) => started,
         Err(words) => return CommandOutcome { exit: RunExit::NotStarted(words.clone()), output: words },
     };
-    let both = async { tokio::join!(started.child.wait(), read_beginning(&mut started.output)) };
+    let both = async { tokio::join!(started.child.wait(), read_beginning(&mut started.io.output)) };
     let ended = timeout(limit, both).await;
     signal_group(started.pid, Signal::KILL);
     if let Ok((status, output)) = ended {
@@ -37,7 +36,7 @@ pub(super) async fn run(
     }
 }
 
-async fn read_beginning(pipe: &mut pipe::Receiver) -> String {
+async fn read_beginning(pipe: &mut OutputReader) -> String {
     let mut kept = Vec::new();
     let mut chunk = [0; 4096];
     while let Ok(count @ 1..) = pipe.read(&mut chunk).await {

@@ -20,7 +20,7 @@ use super::system;
 
 /// A path with more links than this is circular; the kernel's own limit.
 const LINKS_MAX: usize = 40;
-/// The mode of folders that others may pass.
+/// The mode of folders that others may traverse.
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
 /// Flags that open a folder and never follow a link to one.
 pub(crate) const OPEN_FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -49,7 +49,7 @@ pub(crate) fn resolve_beneath(base: impl AsFd, path: &Path) -> io::Result<Resolv
     PathResolver { passed: vec![base], left: names(path), is_bound: true }.resolve(path, |_| Ok(()))
 }
 
-/// Resolves a path from the root as this process sees it. `may_follow` is asked about the folder of every link.
+/// Resolves a path from the root as this process sees it. Calls `may_follow` with the folder of every link.
 #[cfg(target_os = "linux")]
 pub(super) fn resolve_from_root(
     path: &Path,
@@ -59,7 +59,7 @@ pub(super) fn resolve_from_root(
     PathResolver { passed: vec![root], left: names(path), is_bound: false }.resolve(path, may_follow)
 }
 
-/// Makes the folders, each in the previous one; `finish` gets every new one.
+/// Creates the folders, each in the previous one; `finish` receives every new one.
 pub(crate) fn make_folders(
     mut at: OwnedFd,
     names: &[OsString],
@@ -67,7 +67,7 @@ pub(crate) fn make_folders(
 ) -> io::Result<OwnedFd> {
     for name in names {
         let is_made = match rustix::fs::mkdirat(&at, name.as_os_str(), FOLDER_MODE) {
-            // Another process was faster; the next line finds out what it is.
+            // Another process was faster; the next line finds out what it created.
             Err(Errno::EXIST) => false,
             made => made.map(|()| true)?,
         };
@@ -79,19 +79,19 @@ pub(crate) fn make_folders(
     Ok(at)
 }
 
-/// Lets everyone pass, whatever this process's umask.
+/// Lets everyone traverse the folder, regardless of this process's umask.
 pub(crate) fn make_passable(folder: &OwnedFd) -> io::Result<()> {
     Ok(rustix::fs::fchmod(folder, FOLDER_MODE)?)
 }
 
-/// Opens the parent folder of a path below another, making it if necessary, and returns the last name.
+/// Opens the parent folder of a path below a base folder, creating it if necessary, and returns the last name.
 pub(crate) fn make_parent_folder(base: impl AsFd, path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let name = path.file_name().ok_or_else(|| leads_out(path))?;
     let reached = resolve_beneath(base, path.parent().unwrap_or(Path::new("")))?;
     Ok((make_folders(reached.at, &reached.missing, make_passable)?, name))
 }
 
-/// Opens the folder, and makes it if it is missing. A link or file in its place is removed, and a link is not followed.
+/// Opens the folder, and creates it if it is missing. Removes a link or file in its place, without following the link.
 pub(crate) fn open_or_make_folder(path: &Path) -> io::Result<OwnedFd> {
     match rustix::fs::open(path, OPEN_FOLDER, Mode::empty()) {
         Err(Errno::NOENT) => {}

@@ -21,7 +21,7 @@ use super::child_process::try_lock;
 use super::node_layout::NodeLayout;
 use super::process_supervisor::ProcessSupervisor;
 use super::protocol::{SupervisorEvent, SupervisorRequest};
-use super::{leftovers, stray_processes, system};
+use super::{leftovers, stray_processes, stream_server, system};
 use crate::node::remove_folder;
 
 /// How long a new supervisor waits for the node that started it.
@@ -30,7 +30,7 @@ const FIRST_CONTACT: Duration = Duration::from_secs(20);
 const LOCK_WAIT: Duration = Duration::from_secs(60);
 /// The pause between two attempts to take the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
-/// The containers' grace period when nobody names one: the node is gone or the machine shuts down.
+/// The containers' grace period if none is requested: the node is gone or the machine is shutting down.
 const ABANDONED_GRACE: Duration = Duration::from_secs(5);
 
 /// A supervisor's command-line arguments.
@@ -75,17 +75,25 @@ async fn supervise(arguments: SupervisorArguments) -> io::Result<()> {
         return Err(io::Error::other("another supervisor uses this folder"));
     }
     let known = leftovers::clean_up(&layout, Clock::system().now()).await;
-    let socket = layout.root().join(NodeLayout::socket_name());
-    let _ = std::fs::remove_file(&socket);
-    let listener = bind_socket(&layout)?;
+    let sockets = [NodeLayout::socket_name(), NodeLayout::streams_socket_name()];
+    let paths = sockets.map(|name| layout.root().join(name));
+    for path in &paths {
+        let _ = std::fs::remove_file(path);
+    }
+    // Binds this socket first, because the node looks for the other one.
+    let streams = bind_socket(&layout, NodeLayout::streams_socket_name())?;
+    let listener = bind_socket(&layout, NodeLayout::socket_name())?;
     let supervisor = Arc::new(ProcessSupervisor::new(layout, open_files, known));
     let grace = tokio::select! {
         grace = serve(&supervisor, &listener, arguments.outlives_node) => grace?,
         harvested = stray_processes::reap_until_stopped(&supervisor) => return harvested,
+        () = stream_server::serve(&supervisor, &streams) => return Ok(()),
     };
-    // No node finds us from here on; the next one starts a supervisor, which waits for our lock.
-    drop(listener);
-    let _ = std::fs::remove_file(&socket);
+    // From here on, no node finds us; the next one starts a supervisor, which waits for our lock.
+    drop((listener, streams));
+    for path in &paths {
+        let _ = std::fs::remove_file(path);
+    }
     supervisor.stop_all(grace).await;
     if arguments.is_ephemeral
         && let Err(error) = remove_folder(supervisor.layout.root())
@@ -114,9 +122,9 @@ async fn take_lock(file: &File) -> bool {
     true
 }
 
-fn bind_socket(layout: &NodeLayout) -> io::Result<UnixListener> {
+fn bind_socket(layout: &NodeLayout, name: &str) -> io::Result<UnixListener> {
     let folder = File::open(layout.root())?;
-    UnixListener::bind(system::socket(&folder, layout.root(), NodeLayout::socket_name()))
+    UnixListener::bind(system::socket(&folder, layout.root(), name))
 }
 
 /// Serves one node after another. Returns the containers' grace period when it is time to end.

@@ -1,9 +1,9 @@
 //! Ends stray processes: those that left their container's process group, mostly daemons. When their parents end, the
-//! kernel hands them to the supervisor, which asked for that.
+//! kernel reparents them to the supervisor, which asked for that.
 //!
-//! **Invariant:** a run is over only when nothing of it is left, and a supervisor ends only when it has no children. A
-//! process is recognized by any of three marks: the process tag, which it cannot lose, the variable in its environment,
-//! and its session. Only processes that nobody else waits for are reaped here.
+//! **Invariant:** a run is over only when none of its processes is left, and a supervisor ends only when it has no
+//! children. A process is recognized by any of three marks: the process tag, which it cannot lose, the variable in its
+//! environment, and its session. Only processes that no other task waits for are reaped here.
 
 use std::io;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use super::process::{children, has_variable, session, signal};
 use super::process_supervisor::ProcessSupervisor;
 use super::{RUN_VARIABLE, process_tag, system};
 
-/// The pause between two looks at killed processes, which need a moment to die.
+/// The pause between two checks of killed processes, which need a moment to die.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
-/// After this many looks (10 s), the rest hang in the kernel; they end when it releases them, and the guard keeps
-/// looking.
+/// After this many checks (10 s), the remaining processes hang in the kernel; they end when it releases them, and the
+/// guard keeps checking.
 const LOOKS_MAX: u32 = 5000;
-/// The pause between two rounds of reaping. A container may leave hundreds in a second; the machine has room for
+/// The pause between two rounds of reaping. A container may leave hundreds per second; the machine has room for
 /// thousands.
 const HARVEST_PAUSE: Duration = Duration::from_millis(100);
 
@@ -49,7 +49,7 @@ pub(super) async fn end_strays_of(supervisor: &ProcessSupervisor, run: &str, lea
         reap(supervisor);
         let mut found = adopted(supervisor);
         found.retain(|pid| signs.match_process(*pid));
-        // Includes commands beside the container: their waiters are notified that they ended.
+        // Includes commands alongside the container: their waiters are notified that they ended.
         found.extend(supervisor.started().iter().filter(|(_, of)| *of == run).map(|(pid, _)| *pid));
         found
     })
@@ -66,7 +66,7 @@ pub(super) async fn end_all(supervisor: &ProcessSupervisor) {
 }
 
 /// Kills the processes that `find` returns, with all their descendants, until it returns none. A dying process leaves
-/// its children to us, and the next look finds them.
+/// its children to us, and the next check finds them.
 pub(super) async fn kill_until_none(mut find: impl FnMut() -> Vec<i32>) {
     for _ in 0..LOOKS_MAX {
         let found = find();
@@ -105,7 +105,7 @@ pub(super) async fn reap_until_stopped(supervisor: &ProcessSupervisor) -> io::Re
 /// Reaps the strays that have ended.
 fn reap(supervisor: &ProcessSupervisor) {
     for pid in adopted(supervisor).into_iter().filter_map(Pid::from_raw) {
-        // Not ended yet, or reaped already: either is fine.
+        // Not ended yet, or already reaped: either is fine.
         let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
     }
 }

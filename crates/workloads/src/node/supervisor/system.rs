@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, Stat};
@@ -16,7 +16,7 @@ pub(super) fn die_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// Makes this process the parent of its descendants whose own parents end.
+/// Makes this process adopt its descendants whose own parents end.
 pub(super) fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
@@ -36,19 +36,35 @@ pub(super) fn tag_of(pid: i32) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Returns the path of this program by its open file, not by its name: an upgrade may have replaced it.
+/// Returns the path of this program through its open file, not by name: an upgrade may have replaced it.
 #[expect(clippy::unnecessary_wraps, reason = "its counterpart on other systems can fail")]
 pub(super) fn this_program() -> io::Result<PathBuf> {
     Ok(PathBuf::from("/proc/self/exe"))
 }
 
-/// Returns a socket's path by its folder's descriptor, because such a path may only have 108 bytes. Valid while the
-/// file is open.
+/// Returns a socket's path through its folder's descriptor, because a socket path is limited to 108 bytes. Valid while
+/// the file is open.
 pub(crate) fn socket(folder: &File, _: &Path, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))
 }
 
-/// Changes the mode of the folder with that name to the chosen one, if any. A link in its place is an error.
+/// Opens what a descriptor of another process refers to, for reading.
+pub(super) fn open_descriptor(pid: i32, number: i32) -> io::Result<File> {
+    File::open(format!("/proc/{pid}/fd/{number}"))
+}
+
+/// Opens a new terminal: its master, and the end for processes.
+pub(super) fn open_terminal() -> io::Result<(OwnedFd, OwnedFd)> {
+    use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = openpt(flags)?;
+    grantpt(&master)?;
+    unlockpt(&master)?;
+    let end = ioctl_tiocgptpeer(&master, flags)?;
+    Ok((master, end))
+}
+
+/// Changes the mode of the folder with that name to the chosen one, if any. Fails if there is a link in its place.
 pub(crate) fn change_mode(
     parent: BorrowedFd<'_>,
     name: &[u8],
@@ -57,7 +73,7 @@ pub(crate) fn change_mode(
     let flags = LOOK | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = rustix::fs::openat(parent, name, flags, Mode::empty())?;
     if let Some(mode) = choose(&rustix::fs::fstat(&found)?) {
-        // A folder that may not be read only has such a descriptor, with which fchmod fails.
+        // A folder that may not be read can only be opened with such a descriptor, with which fchmod fails.
         rustix::fs::chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), mode)?;
     }
     Ok(())

@@ -1,9 +1,9 @@
-//! Stands in for `system` on other systems than Linux, and does less. A supervisor that is killed leaves its processes
+//! Stands in for `system` on systems other than Linux, and does less. A supervisor that is killed leaves its processes
 //! to the next one, which knows them by their records; daemons are not found.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
@@ -34,6 +34,14 @@ pub(super) fn this_program() -> io::Result<PathBuf> {
 
 pub(crate) fn socket(_: &File, folder: &Path, name: &str) -> PathBuf {
     folder.join(name)
+}
+
+pub(super) fn open_descriptor(_: i32, _: i32) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(super) fn open_terminal() -> io::Result<(OwnedFd, OwnedFd)> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Changes the mode of the folder with that name to the chosen one, if any. A link in its place is not followed.

@@ -13,12 +13,12 @@ use rustix::fs::OFlags;
 use super::node_layout::NodeLayout;
 use super::protocol::{ContainerKey, RunExit};
 
-/// The longest message; a longer one loses its beginning.
+/// The maximum length of a message; a longer one loses its beginning.
 const BYTES_MAX: usize = 4096;
-/// The most bytes and lines of a log, whichever is less.
+/// The maximum number of bytes and lines from a log, whichever is less.
 const LOG_BYTES_MAX: usize = 2048;
 const LOG_LINES_MAX: usize = 80;
-/// How much of a log is read: enough for that many lines with their times, and for parts of long ones.
+/// How much of a log is read: enough for that many lines with their timestamps, and for parts of long lines.
 const LOG_CHUNK_BYTES: u64 = 64 * 1024;
 
 /// Where to look for a run's message.
@@ -67,12 +67,12 @@ fn tail(path: &Path, bytes_max: u64) -> io::Result<(bool, Vec<u8>)> {
     Ok((length > bytes_max, bytes))
 }
 
-/// Returns the last lines of a log without their times.
+/// Returns the last lines of a log without their timestamps.
 fn end_of_log(log: &[u8], is_cut: bool) -> String {
     let records = log.split(|byte| *byte == b'\n').skip(usize::from(is_cut));
     let mut said = Vec::new();
     for record in records {
-        // `TIME stdout F text`; P if the line continues.
+        // `TIME stdout F text`; `P` if the line continues.
         let mut parts = record.splitn(4, |byte| *byte == b' ').skip(2);
         if let (Some(tag), Some(words)) = (parts.next(), parts.next()) {
             said.extend_from_slice(words);

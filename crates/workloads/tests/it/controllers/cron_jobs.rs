@@ -1,9 +1,9 @@
-//! CronJobs: a Job on time, under each policy. The laboratory begins on the hour.
+//! CronJobs: a Job on time, under each policy. The test cluster starts on the hour.
 
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use serde_json::{Value, json};
 
-use super::lab::Lab;
+use super::test_cluster::TestCluster;
 
 fn cron(schedule: &str, image: &str, spec: Value) -> Value {
     let mut cron = json!({"metadata": {"name": "tick"}, "spec": {"schedule": schedule, "jobTemplate": {
@@ -16,17 +16,17 @@ fn cron(schedule: &str, image: &str, spec: Value) -> Value {
     cron
 }
 
-/// The minute of the laboratory's start, as it appears in names.
+/// The minute at which the test cluster starts, as it appears in names.
 const START: i64 = 1_800_000_000 / 60;
 
-async fn runs(lab: &Lab) -> Vec<i64> {
+async fn runs(lab: &TestCluster) -> Vec<i64> {
     let names = lab.names::<Job>().await;
     names.iter().map(|name| name.strip_prefix("tick-").unwrap().parse::<i64>().unwrap() - START).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_job_at_every_time() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<CronJob>(cron("*/5 * * * *", "succeed", json!({"successfulJobsHistoryLimit": 2}))).await;
     assert!(runs(&lab).await.is_empty());
     lab.pass(301).await;
@@ -53,7 +53,7 @@ async fn a_job_at_every_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_time_that_never_comes_is_told() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<CronJob>(cron("59 23 31 2 *", "succeed", json!({}))).await;
     lab.pass(60).await;
     assert!(runs(&lab).await.is_empty());
@@ -67,7 +67,7 @@ async fn a_time_that_never_comes_is_told() {
 #[tokio::test(start_paused = true)]
 async fn each_policy_for_runs_that_overlap() {
     for (policy, expected) in [("Allow", vec![1, 2, 3]), ("Forbid", vec![1]), ("Replace", vec![3])] {
-        let lab = Lab::new().await;
+        let lab = TestCluster::new().await;
         lab.create::<CronJob>(cron("* * * * *", "wait", json!({"concurrencyPolicy": policy}))).await;
         lab.pass(185).await;
         assert_eq!(runs(&lab).await, expected, "{policy}");
@@ -78,7 +78,7 @@ async fn each_policy_for_runs_that_overlap() {
 
 #[tokio::test(start_paused = true)]
 async fn suspended_runs_are_made_up_for_once() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<CronJob>(cron("* * * * *", "succeed", json!({"suspend": true}))).await;
     lab.pass(600).await;
     assert!(runs(&lab).await.is_empty());
@@ -88,7 +88,7 @@ async fn suspended_runs_are_made_up_for_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_lets_old_runs_lie() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let spec = json!({"suspend": true, "startingDeadlineSeconds": 10});
     lab.create::<CronJob>(cron("*/10 * * * *", "succeed", spec)).await;
     lab.pass(660).await;
@@ -101,7 +101,7 @@ async fn a_deadline_lets_old_runs_lie() {
 
 #[tokio::test(start_paused = true)]
 async fn a_schedule_in_a_zone() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<CronJob>(cron("30 9 * * *", "succeed", json!({"timeZone": "Europe/Berlin"}))).await;
     lab.pass(1801).await;
     assert_eq!(runs(&lab).await, [30], "09:30 in Berlin is 08:30 in UTC");

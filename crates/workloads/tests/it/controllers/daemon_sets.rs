@@ -1,13 +1,13 @@
-//! DaemonSets: a Pod on every Node, as Nodes come and go.
+//! DaemonSets: one Pod on every Node, as Nodes are added and removed.
 
-use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use super::lab::{Lab, template};
+use super::test_cluster::{TestCluster, template};
 
-/// `node image` of the Pods.
-async fn placed(lab: &Lab) -> Vec<String> {
+/// Returns `node image` of the Pods.
+async fn placed(lab: &TestCluster) -> Vec<String> {
     let mut placed: Vec<String> = lab
         .list::<Pod>()
         .await
@@ -28,7 +28,7 @@ fn set(image: &str) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_on_every_node() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.remove_node(super::kubelet::NODE).await;
     lab.add_node("a").await;
     lab.create::<DaemonSet>(set("ready")).await;
@@ -46,8 +46,19 @@ async fn a_pod_on_every_node() {
     assert!(status.iter().all(|field| agent["status"][field] == 2), "{agent}");
     lab.patch::<DaemonSet>("agent", json!({"spec": {"template": template("agent", "ready2")}})).await;
     assert_eq!(placed(&lab).await, ["a ready2", "b ready2"]);
+    // What `kubectl rollout undo` does.
+    lab.patch::<DaemonSet>("agent", json!({"spec": {"template": template("agent", "ready")}})).await;
+    assert_eq!(placed(&lab).await, ["a ready", "b ready"]);
+    let revisions = lab.list::<ControllerRevision>().await;
+    let mut numbers = revisions.iter().map(|revision| revision.revision).collect::<Vec<_>>();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [2, 3], "going back renumbers the old revision");
+    let newest = revisions.iter().find(|revision| revision.revision == 3).unwrap();
+    let hash = &newest.metadata.labels.as_ref().unwrap()["controller-revision-hash"];
+    let carries = |pod: &Pod| pod.metadata.labels.as_ref().unwrap()["controller-revision-hash"] == *hash;
+    assert!(lab.list::<Pod>().await.iter().all(carries), "the Pods are of the renumbered revision");
     lab.remove_node("a").await;
-    assert_eq!(placed(&lab).await, ["b ready2"]);
+    assert_eq!(placed(&lab).await, ["b ready"]);
     let elsewhere = json!({"spec": {"template": {"spec": {"nodeSelector": {"disk": "tape"}}}}});
     lab.patch::<DaemonSet>("agent", elsewhere).await;
     assert!(placed(&lab).await.is_empty());

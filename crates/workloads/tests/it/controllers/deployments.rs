@@ -1,11 +1,11 @@
-//! Deployments: rollouts, their limits, their conditions, and what `kubectl rollout` asks for.
+//! Deployments: rollouts, their limits, their conditions, and what `kubectl rollout` needs.
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use super::lab::{Lab, condition, template};
+use super::test_cluster::{TestCluster, condition, template};
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
@@ -24,8 +24,8 @@ fn counts(deployment: &Value) -> [i64; 5] {
         .map(|field| deployment["status"][field].as_i64().unwrap_or(0))
 }
 
-/// `image desired/actual revision` of each ReplicaSet in the order of revisions.
-async fn sets(lab: &Lab) -> Vec<String> {
+/// Returns `image desired/actual revision` of each ReplicaSet in the order of revisions.
+async fn sets(lab: &TestCluster) -> Vec<String> {
     let mut sets: Vec<(String, String)> = lab
         .list::<ReplicaSet>()
         .await
@@ -45,7 +45,7 @@ async fn sets(lab: &Lab) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_first_rollout() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<Deployment>(deployment(3, "ready")).await;
     let web = lab.get::<Deployment>("web").await;
     assert_eq!(counts(&web), [3, 3, 3, 3, 0]);
@@ -69,7 +69,7 @@ async fn a_first_rollout() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rolling_update_and_back() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<Deployment>(deployment(3, "ready")).await;
     lab.patch::<Deployment>("web", image("ready2")).await;
     assert_eq!(sets(&lab).await, ["ready 0/0 r1", "ready2 3/3 r2"]);
@@ -94,7 +94,7 @@ async fn a_rolling_update_and_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_bad_update_stops_at_the_limits() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let mut web = deployment(10, "ready");
     web["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}});
     web["spec"]["progressDeadlineSeconds"] = json!(60);
@@ -115,7 +115,7 @@ async fn a_bad_update_stops_at_the_limits() {
 
 #[tokio::test(start_paused = true)]
 async fn recreate_lets_the_old_ones_go_first() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let mut web = deployment(2, "ready");
     web["spec"]["strategy"] = json!({"type": "Recreate"});
     lab.create::<Deployment>(web).await;
@@ -128,7 +128,7 @@ async fn recreate_lets_the_old_ones_go_first() {
 
 #[tokio::test(start_paused = true)]
 async fn scaling_at_rest_and_in_a_rollout() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let mut web = deployment(10, "ready");
     web["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}});
     lab.create::<Deployment>(web).await;
@@ -144,7 +144,7 @@ async fn scaling_at_rest_and_in_a_rollout() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_holds_the_rollout_but_not_the_scale() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<Deployment>(deployment(2, "ready")).await;
     lab.patch::<Deployment>("web", json!({"spec": {"paused": true}})).await;
     assert_eq!(condition(&lab.get::<Deployment>("web").await, "Progressing"), "Unknown DeploymentPaused");
@@ -158,7 +158,7 @@ async fn a_pause_holds_the_rollout_but_not_the_scale() {
 
 #[tokio::test(start_paused = true)]
 async fn history_is_limited() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let mut web = deployment(1, "ready");
     web["spec"]["revisionHistoryLimit"] = json!(2);
     lab.create::<Deployment>(web).await;
@@ -172,7 +172,7 @@ async fn history_is_limited() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deployment_takes_everything_with_it() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<Deployment>(deployment(2, "ready")).await;
     lab.delete::<Deployment>("web", &DeleteParams::default()).await;
     lab.pass(5).await;
@@ -181,7 +181,7 @@ async fn a_deployment_takes_everything_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn at_rest_nothing_is_written() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<Deployment>(deployment(2, "ready")).await;
     let before = lab.get::<Deployment>("web").await["metadata"]["resourceVersion"].clone();
     lab.pass(3600).await;

@@ -6,7 +6,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::EvictParams;
 use serde_json::{Value, json};
 
-use super::lab::{Lab, condition, template};
+use super::test_cluster::{TestCluster, condition, template};
 
 fn deployment(replicas: i32) -> Value {
     json!({"metadata": {"name": "web"}, "spec": {
@@ -18,12 +18,12 @@ fn budget(mut spec: Value) -> Value {
     json!({"metadata": {"name": "web"}, "spec": spec})
 }
 
-async fn make_ready(lab: &Lab, pod: &str) {
+async fn make_ready(lab: &TestCluster, pod: &str) {
     lab.say(pod, json!({"conditions": [{"type": "Ready", "status": "True"}]})).await;
 }
 
-/// The code of the refusal and what it says, if it is one.
-async fn evict(lab: &Lab, pod: &str) -> Result<(), (u16, String)> {
+/// Returns the code and the message of the response, if it is a refusal.
+async fn evict(lab: &TestCluster, pod: &str) -> Result<(), (u16, String)> {
     match lab.api::<Pod>().evict(pod, &EvictParams::default()).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) => {
@@ -35,7 +35,7 @@ async fn evict(lab: &Lab, pod: &str) -> Result<(), (u16, String)> {
 }
 
 /// Expected, healthy, desired and allowed.
-async fn numbers(lab: &Lab) -> [i64; 4] {
+async fn numbers(lab: &TestCluster) -> [i64; 4] {
     let status = lab.get::<PodDisruptionBudget>("web").await["status"].clone();
     ["expectedPods", "currentHealthy", "desiredHealthy", "disruptionsAllowed"]
         .map(|field| status[field].as_i64().unwrap())
@@ -43,7 +43,7 @@ async fn numbers(lab: &Lab) -> [i64; 4] {
 
 #[tokio::test(start_paused = true)]
 async fn evictions_leave_enough_pods() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<PodDisruptionBudget>(budget(json!({"minAvailable": 1}))).await;
     assert_eq!(numbers(&lab).await, [0, 0, 1, 0]);
     lab.create::<Deployment>(deployment(2)).await;
@@ -73,7 +73,7 @@ async fn evictions_leave_enough_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn simultaneous_evictions_spend_a_budget_once() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<Deployment>(deployment(2)).await;
     let pods = lab.names::<Pod>().await;
     for pod in &pods {
@@ -87,7 +87,7 @@ async fn simultaneous_evictions_spend_a_budget_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_share_is_of_what_the_deployment_wants() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<PodDisruptionBudget>(budget(json!({"maxUnavailable": "50%"}))).await;
     lab.create::<Deployment>(deployment(3)).await;
     assert_eq!(numbers(&lab).await, [3, 0, 1, 0]);

@@ -1,4 +1,4 @@
-//! EndpointSlices: Services lead to the Pods that are there and ready.
+//! EndpointSlices: Services point to the Pods that exist and are ready.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
@@ -6,10 +6,10 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use super::lab::{Lab, template};
+use super::test_cluster::{TestCluster, template};
 
-/// `ready/all` endpoints of each slice of the Service.
-async fn endpoints(lab: &Lab) -> Vec<String> {
+/// Returns the `ready/all` endpoints of each slice of the Service.
+async fn endpoints(lab: &TestCluster) -> Vec<String> {
     let slices = json!(lab.list::<EndpointSlice>().await);
     let of_web = slices
         .as_array()
@@ -36,7 +36,7 @@ fn deployment(replicas: i32) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_service_leads_to_its_pods() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<Service>(service()).await;
     assert_eq!(endpoints(&lab).await, ["0/0"]);
     lab.create::<Deployment>(deployment(3)).await;
@@ -73,7 +73,7 @@ async fn a_service_leads_to_its_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn a_service_without_a_selector_is_left_alone() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let before = lab.names::<EndpointSlice>().await;
     let mut web = service();
     web["spec"]["selector"] = Value::Null;

@@ -1,11 +1,11 @@
-//! Jobs: counting to the end, retries, indexes, suspension, and Pods that must not be held back.
+//! Jobs: counting completions, retries, indexes, suspension, and Pods that finalizers must not hold back.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use super::lab::{Lab, condition};
+use super::test_cluster::{TestCluster, condition};
 
 fn job(name: &str, image: &str, spec: Value) -> Value {
     let mut job = json!({"metadata": {"name": name}, "spec": {"template": {"spec": {
@@ -21,7 +21,7 @@ fn counts(job: &Value) -> [i64; 3] {
     ["active", "succeeded", "failed"].map(|field| job["status"][field].as_i64().unwrap_or(0))
 }
 
-async fn finish(lab: &Lab, phase: &str) {
+async fn finish(lab: &TestCluster, phase: &str) {
     for pod in lab.list::<Pod>().await {
         let running = pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"));
         if running && pod.metadata.deletion_timestamp.is_none() {
@@ -32,7 +32,7 @@ async fn finish(lab: &Lab, phase: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_runs_to_its_end() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<Job>(job("one", "succeed", json!({}))).await;
     let one = lab.get::<Job>("one").await;
     assert_eq!(counts(&one), [0, 1, 0]);
@@ -51,7 +51,7 @@ async fn a_job_runs_to_its_end() {
 
 #[tokio::test(start_paused = true)]
 async fn completions_in_parallel() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<Job>(job("many", "wait", json!({"completions": 5, "parallelism": 2}))).await;
     for (done, active) in [(0, 2), (2, 2), (4, 1)] {
         assert_eq!(counts(&lab.get::<Job>("many").await), [active, done, 0]);
@@ -65,7 +65,7 @@ async fn completions_in_parallel() {
 
 #[tokio::test(start_paused = true)]
 async fn failures_are_retried_later_and_later() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<Job>(job("bad", "fail", json!({"backoffLimit": 2}))).await;
     assert_eq!(counts(&lab.get::<Job>("bad").await), [0, 0, 1]);
     lab.pass(5).await;
@@ -87,7 +87,7 @@ async fn failures_are_retried_later_and_later() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_ends_it() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<Job>(job("late", "wait", json!({"activeDeadlineSeconds": 30, "parallelism": 2}))).await;
     lab.pass(29).await;
     assert_eq!(counts(&lab.get::<Job>("late").await), [2, 0, 0]);
@@ -99,7 +99,7 @@ async fn a_deadline_ends_it() {
 
 #[tokio::test(start_paused = true)]
 async fn each_index_once() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let spec = json!({"completions": 4, "parallelism": 2, "completionMode": "Indexed"});
     lab.create::<Job>(job("rows", "wait", spec)).await;
     let pods = lab.list::<Pod>().await;
@@ -119,7 +119,7 @@ async fn each_index_once() {
 
 #[tokio::test(start_paused = true)]
 async fn each_index_has_its_own_limit() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let spec =
         json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 1});
     lab.create::<Job>(job("rows", "wait", spec)).await;
@@ -141,7 +141,7 @@ async fn each_index_has_its_own_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn policies_decide_early() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let spec = json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed",
                       "successPolicy": {"rules": [{"succeededIndexes": "0"}]}});
     lab.create::<Job>(job("enough", "wait", spec)).await;
@@ -161,7 +161,7 @@ async fn policies_decide_early() {
 
 #[tokio::test(start_paused = true)]
 async fn a_suspended_job_has_no_pods() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<Job>(job("nap", "wait", json!({"suspend": true}))).await;
     let nap = lab.get::<Job>("nap").await;
     assert_eq!(
@@ -181,7 +181,7 @@ async fn a_suspended_job_has_no_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn a_finished_job_goes_after_its_time() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<Job>(job("brief", "succeed", json!({"ttlSecondsAfterFinished": 60}))).await;
     lab.pass(59).await;
     assert_eq!(lab.names::<Job>().await, ["brief"]);
@@ -189,9 +189,43 @@ async fn a_finished_job_goes_after_its_time() {
     assert!(lab.names::<Job>().await.is_empty() && lab.pods().await.is_empty());
 }
 
+/// Another controller runs the Job, so no Pods are created here; its time to live still applies.
+#[tokio::test(start_paused = true)]
+async fn a_job_of_another_controller_goes_after_its_time() {
+    let lab = TestCluster::new().await;
+    let spec = json!({"ttlSecondsAfterFinished": 60, "managedBy": "demo.dev/theirs"});
+    lab.create::<Job>(job("theirs", "succeed", spec)).await;
+    lab.pass(10).await;
+    assert!(lab.pods().await.is_empty());
+    let now = "2027-01-15T08:00:00Z";
+    let conditions = ["SuccessCriteriaMet", "Complete"].map(
+        |r#type| json!({"type": r#type, "status": "True", "lastTransitionTime": now, "lastProbeTime": now}),
+    );
+    let status = json!({"startTime": now, "completionTime": now, "succeeded": 1, "conditions": conditions});
+    let patch = kube::api::Patch::Merge(json!({"status": status}));
+    lab.api::<Job>().patch_status("theirs", &kube::api::PatchParams::default(), &patch).await.unwrap();
+    lab.pass(70).await;
+    assert!(lab.names::<Job>().await.is_empty());
+}
+
+/// A long Job name is truncated in the names of its Pods, but the index is not.
+#[tokio::test(start_paused = true)]
+async fn names_of_pods_keep_their_index() {
+    let lab = TestCluster::new().await;
+    let name = "a".repeat(58);
+    let spec = json!({"completionMode": "Indexed", "completions": 2, "parallelism": 2});
+    lab.create::<Job>(job(&name, "wait", spec)).await;
+    let names = lab.names::<Pod>().await;
+    let cut = "a".repeat(55);
+    for (name, index) in names.iter().zip(0..2) {
+        assert!(name.starts_with(&format!("{cut}-{index}-")) && name.len() == 63, "{name}");
+    }
+    assert_eq!(names.len(), 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_deleted_job_are_not_held() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     for how in [DeleteParams::background(), DeleteParams::foreground()] {
         lab.create::<Job>(job("gone", "wait", json!({"parallelism": 3}))).await;
         lab.delete::<Job>("gone", &how).await;
@@ -202,7 +236,7 @@ async fn pods_of_a_deleted_job_are_not_held() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_deleted_by_hand_counts_and_is_replaced() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<Job>(job("one", "wait", json!({}))).await;
     let first = lab.names::<Pod>().await.remove(0);
     lab.delete::<Pod>(&first, &DeleteParams::default()).await;
@@ -212,10 +246,10 @@ async fn a_pod_deleted_by_hand_counts_and_is_replaced() {
     assert_eq!(counts(&lab.get::<Job>("one").await), [0, 1, 1]);
 }
 
-/// Whoever stops the node has not failed the Job, even one that may not fail at all.
+/// Stopping the node does not fail the Job, even one without retries.
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_node_was_stopped_is_replaced_and_does_not_count() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<Job>(job("one", "wait", json!({"backoffLimit": 0}))).await;
     let first = lab.names::<Pod>().await.remove(0);
     let stopped = json!({"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"});

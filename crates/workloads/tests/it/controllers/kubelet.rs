@@ -1,7 +1,7 @@
-//! A kubelet that runs nothing: it says of each Pod what the image of its first container tells it to say.
+//! A kubelet that runs nothing: it reports for each Pod what the image of its first container specifies.
 //!
 //! `ready` runs and is ready, `slow` runs but is never ready, `stuck` stays pending, `succeed` and `fail` end at once,
-//! `wait` runs until a test says otherwise.
+//! `wait` runs until a test ends it.
 
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
@@ -9,13 +9,13 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, W
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
-/// The Node it speaks for.
+/// The Node that it reports for.
 pub(crate) const NODE: &str = "here";
 
-/// Follows the Pods of all namespaces until dropped.
+/// Follows the Pods of all namespaces until it is dropped.
 pub(crate) async fn run(client: Client) {
     let all: Api<Pod> = Api::all(client.clone());
-    // A watch ends now and then, and what it resumes from may be gone: a list begins anew.
+    // A watch ends from time to time, and its history may be gone: then it starts with a list.
     loop {
         let listed = all.list(&ListParams::default()).await.unwrap();
         for pod in &listed.items {
@@ -77,6 +77,6 @@ fn pod_time(pod: &Pod) -> Value {
 /// Writes a status.
 pub(crate) async fn say(api: &Api<Pod>, name: &str, status: Value) {
     let patch = Patch::Merge(json!({"status": status}));
-    // Gone meanwhile is no matter.
+    // The Pod may be gone meanwhile.
     let _ = api.patch_status(name, &PatchParams::default(), &patch).await;
 }

@@ -1,17 +1,17 @@
-//! Nodes that are gone, fall silent or stop: what becomes of their Pods.
+//! Nodes that are deleted, silent or stopped, and what happens to their Pods.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::lab::{Lab, condition};
+use super::test_cluster::{TestCluster, condition};
 
 fn pod(name: &str, node: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [{"name": "main", "image": "wait"}]}})
 }
 
-async fn say_of_node(lab: &Lab, name: &str, status: &str, reason: &str) {
+async fn say_of_node(lab: &TestCluster, name: &str, status: &str, reason: &str) {
     let ready = json!({"type": "Ready", "status": status, "reason": reason});
     let patch = Patch::Merge(json!({"status": {"conditions": [ready]}}));
     let nodes = Api::<Node>::all(lab.client());
@@ -21,7 +21,7 @@ async fn say_of_node(lab: &Lab, name: &str, status: &str, reason: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_node_that_is_gone_are_collected() {
-    let lab = Lab::without_kubelet().await;
+    let lab = TestCluster::without_kubelet().await;
     lab.add_node("there").await;
     for (name, node) in [("stays", "there"), ("dying", "ghost"), ("running", "ghost")] {
         lab.create::<Pod>(pod(name, node)).await;
@@ -38,7 +38,7 @@ async fn pods_of_a_node_that_is_gone_are_collected() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_comes_in_time_keeps_its_pods() {
-    let lab = Lab::without_kubelet().await;
+    let lab = TestCluster::without_kubelet().await;
     lab.create::<Pod>(pod("early", "late")).await;
     lab.pass(30).await;
     lab.add_node("late").await;
@@ -48,7 +48,7 @@ async fn a_node_that_comes_in_time_keeps_its_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_node_is_doubted_and_its_pods_are() {
-    let lab = Lab::without_kubelet().await;
+    let lab = TestCluster::without_kubelet().await;
     lab.add_node("silent").await;
     say_of_node(&lab, "silent", "True", "NodeReady").await;
     let leases: Api<Lease> = Api::namespaced(lab.client(), "kube-node-lease");
@@ -66,10 +66,10 @@ async fn a_silent_node_is_doubted_and_its_pods_are() {
     assert_eq!(condition(&lab.get::<Pod>("one").await, "Ready"), "False NodeLost");
 }
 
-/// A Node that was stopped well runs nothing: what waits for its end there may go.
+/// A cleanly stopped Node runs nothing: Pods that wait for their end there are removed.
 #[tokio::test(start_paused = true)]
 async fn dying_pods_of_a_stopped_node_go() {
-    let lab = Lab::without_kubelet().await;
+    let lab = TestCluster::without_kubelet().await;
     lab.add_node("here").await;
     for name in ["dies", "waits"] {
         lab.create::<Pod>(pod(name, "here")).await;
@@ -85,7 +85,7 @@ async fn dying_pods_of_a_stopped_node_go() {
 /// A node of processes that was killed and does not come back: its processes ended long ago, so nothing holds the Pods.
 #[tokio::test(start_paused = true)]
 async fn dying_pods_of_a_lost_node_go() {
-    let lab = Lab::without_kubelet().await;
+    let lab = TestCluster::without_kubelet().await;
     let nodes: Api<Node> = Api::all(lab.client());
     for (node, labels) in [("ours", json!({"homeostat.dev/processes": "true"})), ("theirs", json!({}))] {
         lab.add_node(node).await;
@@ -111,10 +111,10 @@ async fn dying_pods_of_a_lost_node_go() {
     assert_eq!(lab.names::<Pod>().await.len(), 4, "its grace is over");
 }
 
-/// Who waits for a Node that is not there is told once, and what to do.
+/// A Pod that waits for a missing Node gets one event, which says what to do.
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_any_node_says_so() {
-    let mut lab = Lab::without_kubelet().await;
+    let mut lab = TestCluster::without_kubelet().await;
     let unbound = |name: &str, more: Value| {
         let mut pod = pod(name, "");
         pod["spec"].as_object_mut().unwrap().remove("nodeName");
@@ -143,4 +143,35 @@ async fn a_pod_without_any_node_says_so() {
     lab.create::<Pod>(unbound("hopes", json!({}))).await;
     lab.pass(300).await;
     assert_ne!(condition(&lab.get::<Pod>("hopes").await, "PodScheduled"), "False Unschedulable");
+}
+
+/// The end of a Pod is never confirmed if it has no Node, or its Node is switched off. Finalizers keep the Pods, so
+/// that they can be checked.
+#[tokio::test(start_paused = true)]
+async fn dying_pods_without_a_kubelet_fail_and_go() {
+    let lab = TestCluster::without_kubelet().await;
+    lab.add_node("off").await;
+    for (name, node) in [("unbound", json!(null)), ("lost", json!("off"))] {
+        let mut pod = pod(name, "");
+        pod["metadata"]["finalizers"] = json!(["test/keep"]);
+        pod["spec"]["nodeName"] = node;
+        lab.create::<Pod>(pod).await;
+        lab.delete::<Pod>(name, &DeleteParams::default().grace_period(30)).await;
+    }
+    let phase = |pod: Value| pod["status"]["phase"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(
+        phase(lab.get::<Pod>("unbound").await),
+        "Pending",
+        "its finalizers see it unchanged for a while"
+    );
+    lab.pass(25).await;
+    assert_eq!(phase(lab.get::<Pod>("unbound").await), "Failed");
+    assert_eq!(phase(lab.get::<Pod>("lost").await), "Pending", "its Node may be at work");
+    let taint = json!({"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"});
+    let patch = Patch::Merge(json!({"spec": {"taints": [taint]}}));
+    Api::<Node>::all(lab.client()).patch("off", &PatchParams::default(), &patch).await.unwrap();
+    lab.rest().await;
+    let lost = lab.get::<Pod>("lost").await;
+    assert_eq!(lost["metadata"]["deletionGracePeriodSeconds"], 0);
+    assert_eq!(phase(lost), "Failed");
 }

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use super::lab::{Lab, condition, template};
+use super::test_cluster::{TestCluster, condition, template};
 
 fn set(name: &str, replicas: i32, image: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {
@@ -18,7 +18,7 @@ fn counts(set: &Value) -> [i64; 3] {
 
 #[tokio::test(start_paused = true)]
 async fn as_many_pods_as_asked_for() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<ReplicaSet>(set("web", 3, "ready")).await;
     assert_eq!(lab.pods().await, ["ready Running"; 3]);
     let web = lab.get::<ReplicaSet>("web").await;
@@ -36,7 +36,7 @@ async fn as_many_pods_as_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_deleted_or_failed_is_replaced() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<ReplicaSet>(set("web", 2, "ready")).await;
     let first = lab.names::<Pod>().await.remove(0);
     lab.delete::<Pod>(&first, &DeleteParams::default()).await;
@@ -48,7 +48,7 @@ async fn what_is_deleted_or_failed_is_replaced() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_are_adopted_and_released_by_their_labels() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let stray = json!({"metadata": {"name": "stray", "labels": {"app": "web"}},
                        "spec": {"containers": [{"name": "main", "image": "ready"}]}});
     lab.create::<Pod>(stray).await;
@@ -65,7 +65,7 @@ async fn pods_are_adopted_and_released_by_their_labels() {
 
 #[tokio::test(start_paused = true)]
 async fn minimum_ready_time_delays_availability() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let mut web = set("web", 1, "ready");
     web["spec"]["minReadySeconds"] = json!(10);
     lab.create::<ReplicaSet>(web).await;
@@ -76,7 +76,7 @@ async fn minimum_ready_time_delays_availability() {
 
 #[tokio::test(start_paused = true)]
 async fn each_cascade_of_a_deletion() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     for (how, left) in [
         (DeleteParams::background(), 0),
         (DeleteParams::foreground(), 0),
@@ -100,7 +100,7 @@ async fn each_cascade_of_a_deletion() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_template_is_told_and_retried() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let quota = json!({"metadata": {"name": "web"}, "spec": {
         "replicas": 2, "selector": {"matchLabels": {"app": "web"}},
         "template": {"metadata": {"labels": {"app": "web"}}, "spec": {
@@ -115,7 +115,7 @@ async fn a_refused_template_is_told_and_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn at_rest_nothing_is_written() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<ReplicaSet>(set("web", 3, "ready")).await;
     let version = |web: &Value| web["metadata"]["resourceVersion"].clone();
     let before = version(&lab.get::<ReplicaSet>("web").await);

@@ -8,15 +8,15 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::json;
 
-use super::lab::{Lab, template};
+use super::test_cluster::{TestCluster, template};
 
-/// Name and version of every object of this kind.
-async fn versions<K: Kind>(lab: &Lab) -> Vec<(Option<String>, Option<String>)> {
+/// Returns name and version of every object of this kind.
+async fn versions<K: Kind>(lab: &TestCluster) -> Vec<(Option<String>, Option<String>)> {
     let objects = lab.list::<K>().await.into_iter();
     objects.map(|object| (object.meta().name.clone(), object.meta().resource_version.clone())).collect()
 }
 
-async fn everything(lab: &Lab) -> Vec<Vec<(Option<String>, Option<String>)>> {
+async fn everything(lab: &TestCluster) -> Vec<Vec<(Option<String>, Option<String>)>> {
     vec![
         versions::<Deployment>(lab).await,
         versions::<ReplicaSet>(lab).await,
@@ -30,7 +30,7 @@ async fn everything(lab: &Lab) -> Vec<Vec<(Option<String>, Option<String>)>> {
 
 #[tokio::test(start_paused = true)]
 async fn a_restart_changes_nothing() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let selected = |app: &str| json!({"matchLabels": {"app": app}});
     lab.create::<Deployment>(json!({"metadata": {"name": "web"}, "spec": {
         "replicas": 3, "selector": selected("web"), "template": template("web", "ready")}}))

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use super::lab::{Lab, template};
+use super::test_cluster::{TestCluster, template};
 
 fn set(replicas: i32, image: &str, spec: Value) -> Value {
     let mut set = json!({"metadata": {"name": "db"}, "spec": {
@@ -21,8 +21,8 @@ fn image(image: &str) -> Value {
     json!({"spec": {"template": template("db", image)}})
 }
 
-/// `name image` of the Pods.
-async fn pods(lab: &Lab) -> Vec<String> {
+/// Returns `name image` of the Pods.
+async fn pods(lab: &TestCluster) -> Vec<String> {
     let pods = lab.list::<Pod>().await;
     pods.iter()
         .map(|pod| {
@@ -46,7 +46,7 @@ fn disk() -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn pods_come_in_order_and_go_in_reverse() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<StatefulSet>(set(2, "wait", json!({}))).await;
     assert_eq!(pods(&lab).await, ["db-0 wait"], "the second waits for the first");
     let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
@@ -68,7 +68,7 @@ async fn pods_come_in_order_and_go_in_reverse() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_pod_comes_back_under_its_name() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<StatefulSet>(set(3, "ready", json!({"podManagementPolicy": "Parallel"}))).await;
     let uid = |pod: Value| pod["metadata"]["uid"].clone();
     let before = uid(lab.get::<Pod>("db-1").await);
@@ -80,7 +80,7 @@ async fn a_lost_pod_comes_back_under_its_name() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rolling_update_with_a_partition_and_back() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let strategy = json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}});
     lab.create::<StatefulSet>(set(3, "ready", strategy)).await;
     lab.patch::<StatefulSet>("db", image("ready2")).await;
@@ -104,7 +104,7 @@ async fn a_rolling_update_with_a_partition_and_back() {
 
 #[tokio::test(start_paused = true)]
 async fn claims_are_made_and_kept() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<StatefulSet>(set(2, "ready", json!({"volumeClaimTemplates": disk()}))).await;
     assert_eq!(lab.names::<PersistentVolumeClaim>().await, ["disk-db-0", "disk-db-1"]);
     let volumes = lab.get::<Pod>("db-1").await["spec"]["volumes"].clone();
@@ -118,7 +118,7 @@ async fn claims_are_made_and_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn claims_go_where_the_policy_says() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let spec = json!({"volumeClaimTemplates": disk(), "podManagementPolicy": "Parallel",
         "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete", "whenDeleted": "Delete"}});
     lab.create::<StatefulSet>(set(3, "ready", spec)).await;
@@ -126,7 +126,7 @@ async fn claims_go_where_the_policy_says() {
     lab.patch::<StatefulSet>("db", json!({"spec": {"replicas": 2}})).await;
     lab.pass(2).await;
     let claims: Vec<PersistentVolumeClaim> = lab.list().await;
-    // Claims in use are protected by a finalizer that nobody takes off without volumes.
+    // Claims in use are protected by a finalizer that is never removed without volumes.
     let left = claims.iter().filter(|claim| claim.metadata.deletion_timestamp.is_none()).count();
     assert_eq!(left, 2);
     lab.delete::<StatefulSet>("db", &DeleteParams::background()).await;
@@ -137,7 +137,7 @@ async fn claims_go_where_the_policy_says() {
 
 #[tokio::test(start_paused = true)]
 async fn at_rest_nothing_is_written() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<StatefulSet>(set(2, "ready", json!({"volumeClaimTemplates": disk()}))).await;
     lab.pass(5).await;
     let before = lab.get::<StatefulSet>("db").await["metadata"]["resourceVersion"].clone();

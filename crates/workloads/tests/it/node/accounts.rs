@@ -1,4 +1,5 @@
-//! Who a Pod is to the server: its account's token, where clients look for it, with the rights the account has and no more.
+//! The identity of a Pod towards the server: its account's token, where clients look for it, with exactly the rights of
+//! the account.
 
 use homeostat_workloads::node::NodeOptions;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
@@ -6,9 +7,10 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
-use super::lab::{Lab, is_root};
+use super::test_cluster::{TestCluster, is_root};
 
-/// kubectl without a word about a cluster: what is allowed, what is not, who it is. Then the token's mode and owner.
+/// Runs kubectl without cluster flags: an allowed request, a forbidden one, and its identity. Then prints the token's
+/// mode and owner.
 const SCRIPT: &str = "kubectl get configmap greeting -o jsonpath='{.data.text}'; echo; \
     kubectl get secrets 2>&1 | grep -o 'User .* cannot list resource .secrets.'; \
     stat -Lc '%a %u' ${HOMEOSTAT_SERVICE_ACCOUNT:-/var/run/secrets/kubernetes.io/serviceaccount}/token | sed \"s/ $(id -u)/ own/\"; \
@@ -18,8 +20,8 @@ fn has_kubectl() -> bool {
     homeostat::testing::has_tool("kubectl", "https://kubernetes.io/docs/tasks/tools")
 }
 
-/// An account that may read ConfigMaps, and one to read.
-async fn allow(lab: &Lab) {
+/// Creates an account that may read ConfigMaps, and a ConfigMap.
+async fn allow(lab: &TestCluster) {
     lab.create::<ServiceAccount>(json!({"metadata": {"name": "robot"}})).await;
     let rule = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]});
     lab.create::<Role>(json!({"metadata": {"name": "reader"}, "rules": [rule]})).await;
@@ -42,7 +44,7 @@ async fn talks_as_its_account(change: impl FnOnce(NodeOptions) -> NodeOptions) {
     if !has_kubectl() {
         return;
     }
-    let lab = Lab::served(change).await;
+    let lab = TestCluster::served(change).await;
     allow(&lab).await;
     let forbidden = "User \"system:serviceaccount:default:robot\" cannot list resource \"secrets\"";
     let expected = format!("hello\n{forbidden}\n600 own\n127.0.0.1\n");
@@ -59,13 +61,13 @@ async fn without_namespaces_a_variable_leads_to_the_account() {
     talks_as_its_account(NodeOptions::without_namespaces).await;
 }
 
-/// Another user reads the token, and it is that user's alone.
+/// A container with another user reads the token, and only that user can.
 #[tokio::test]
 async fn the_token_is_the_pods_own() {
     if !is_root("only root runs Pods as somebody else") || !has_kubectl() {
         return;
     }
-    let lab = Lab::served(|options| options).await;
+    let lab = TestCluster::served(|options| options).await;
     allow(&lab).await;
     let context = json!({"securityContext": {"runAsUser": 65534}});
     let folder = std::path::Path::new("/var/run/secrets");
@@ -77,7 +79,7 @@ async fn the_token_is_the_pods_own() {
 
 #[tokio::test]
 async fn who_refuses_the_account_gets_none() {
-    let lab = Lab::served(|options| options).await;
+    let lab = TestCluster::served(|options| options).await;
     lab.create::<ServiceAccount>(json!({"metadata": {"name": "shy"}, "automountServiceAccountToken": false}))
         .await;
     let script = "ls /var/run/secrets/kubernetes.io/serviceaccount 2>/dev/null; echo $KUBERNETES_SERVICE_PORT | tr 0-9 x";
@@ -93,10 +95,10 @@ async fn who_refuses_the_account_gets_none() {
     }
 }
 
-/// A token for somebody else is a volume like others. A Pod of an account that is not there is refused.
+/// A token for another audience is a volume like others. A Pod whose account does not exist is refused.
 #[tokio::test]
 async fn projected_tokens_are_volumes() {
-    let lab = Lab::served(|options| options).await;
+    let lab = TestCluster::served(|options| options).await;
     let source =
         json!({"serviceAccountToken": {"path": "vault", "audience": "vault", "expirationSeconds": 600}});
     let script = "cut -d. -f2 $HOMEOSTAT_VOLUMES/own/vault | tr '_-' '/+' | { base64 -d 2>/dev/null; true; }";

@@ -1,14 +1,14 @@
-//! Containers: started, ended, restarted, and what the status says of it.
+//! Containers are started, ended and restarted, and the status reports it.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::lab::{Lab, condition, is_root, main_status, waiting};
+use super::test_cluster::{TestCluster, condition, is_root, main_status, waiting};
 
 #[tokio::test]
 async fn a_container_runs_and_succeeds() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.shell("done", "echo $0; exit 0", "Never").await;
     let pod = lab.until_phase("done", "Succeeded").await;
     let status = pod.status.as_ref().unwrap();
@@ -24,7 +24,7 @@ async fn a_container_runs_and_succeeds() {
 
 #[tokio::test]
 async fn codes_and_signals_are_told() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     for (name, script, code, signal) in [
         ("code", "exit 7", 7, None),
         ("signal", "kill -USR1 $$$$", 138, Some(10)),
@@ -43,7 +43,7 @@ async fn codes_and_signals_are_told() {
 
 #[tokio::test]
 async fn a_command_that_is_not_there_says_so() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let container = json!({"name": "main", "image": "none", "command": ["no-such-program"]});
     lab.pod("absent", json!({"restartPolicy": "Never", "containers": [container]})).await;
     let pod = lab.until_phase("absent", "Failed").await;
@@ -57,14 +57,14 @@ async fn a_command_that_is_not_there_says_so() {
 
 #[tokio::test]
 async fn crashes_are_backed_off_and_counted() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.shell("crash", "exit 3", "Always").await;
     let pod = lab.until("crash", "backed off", |pod| waiting(pod) == Some("CrashLoopBackOff")).await;
     let status = main_status(&pod).unwrap();
     assert_eq!(status.last_state.clone().unwrap().terminated.unwrap().exit_code, 3);
     let message = status.state.clone().unwrap().waiting.unwrap().message.unwrap();
     assert!(
-        // The first wait, or the second if nobody looked in between.
+        // The first wait, or the second one if the test did not poll in between.
         ["300ms", "600ms"].iter().any(|wait| {
             message
                 .starts_with(&format!("back-off {wait} restarting failed container=main pod=crash_default("))
@@ -80,7 +80,7 @@ async fn crashes_are_backed_off_and_counted() {
 
 #[tokio::test]
 async fn only_failures_are_repeated_on_failure() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let marker = lab.shared().join("once");
     let script = format!("test -e {0} || {{ touch {0}; exit 1; }}", marker.display());
     lab.shell("second", &script, "OnFailure").await;
@@ -90,7 +90,7 @@ async fn only_failures_are_repeated_on_failure() {
 
 #[tokio::test]
 async fn init_containers_run_one_after_the_other_before_the_rest() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let step = |name: &str| json!({"name": name, "image": "none", "command": ["sh", "-c", format!("echo {name} >> $HOME/steps")]});
     let main = json!({"name": "main", "image": "none", "command": ["sh", "-c", "cat $HOME/steps"]});
     let spec =
@@ -104,7 +104,7 @@ async fn init_containers_run_one_after_the_other_before_the_rest() {
 
 #[tokio::test]
 async fn a_failed_init_container_fails_the_pod() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let init = json!({"name": "init", "image": "none", "command": ["false"]});
     let main = json!({"name": "main", "image": "none", "command": ["true"]});
     lab.pod("broken", json!({"restartPolicy": "Never", "initContainers": [init], "containers": [main]}))
@@ -114,10 +114,10 @@ async fn a_failed_init_container_fails_the_pod() {
     assert_eq!(condition(&pod, "Initialized"), "False");
 }
 
-/// An init container that waits for the one before is as the others: the Pod is being initialized.
+/// An init container that waits for the previous one is like the others: the Pod is being initialized.
 #[tokio::test]
 async fn init_containers_wait_for_each_other() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let init = |name: &str| json!({"name": name, "image": "none", "command": ["false"]});
     let main = json!({"name": "main", "image": "none", "command": ["true"]});
     for restart in ["Never", "Always"] {
@@ -141,10 +141,10 @@ async fn init_containers_wait_for_each_other() {
     }
 }
 
-/// An init container that runs has not done its work yet.
+/// An init container that is running has not finished yet.
 #[tokio::test]
 async fn a_pod_is_not_initialized_while_an_init_container_runs() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let container = |name: &str| json!({"name": name, "image": "none", "command": ["sleep", "1000"]});
     let spec =
         json!({"initContainers": [container("one"), container("two")], "containers": [container("main")]});
@@ -160,10 +160,10 @@ async fn a_pod_is_not_initialized_while_an_init_container_runs() {
     assert_eq!(initialized.message.as_deref(), Some("containers with incomplete status: [one two]"));
 }
 
-/// What was initialized once stays so while a sidecar is started again.
+/// A Pod stays initialized while a sidecar is started again.
 #[tokio::test]
 async fn a_pod_stays_initialized_when_a_sidecar_ends() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let sidecar = json!({"name": "side", "image": "none", "restartPolicy": "Always",
         "command": ["sh", "-c", "until test -e shared/main; do sleep 0.1; done; exit 1"],
         "volumeMounts": [{"name": "shared", "mountPath": "shared"}]});
@@ -184,7 +184,7 @@ async fn a_pod_stays_initialized_when_a_sidecar_ends() {
 
 #[tokio::test]
 async fn a_sidecar_runs_beside_and_ends_with_the_main_container() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let sidecar = json!({"name": "side", "image": "none", "restartPolicy": "Always",
         "command": ["sh", "-c", "touch $HOME/side; exec sleep 1000"]});
     let main = json!({"name": "main", "image": "none",
@@ -203,7 +203,7 @@ async fn a_sidecar_runs_beside_and_ends_with_the_main_container() {
 
 #[tokio::test]
 async fn an_image_without_a_command_is_looked_up_or_refused() {
-    let lab = Lab::with(|options| {
+    let lab = TestCluster::with(|options| {
         options.image("greeter:1", ["echo", "hello"]).image("any.example:80/greeter", ["echo", "hello,"])
     })
     .await;
@@ -224,7 +224,7 @@ async fn an_image_without_a_command_is_looked_up_or_refused() {
 
 #[tokio::test]
 async fn a_deadline_ends_the_pod() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let container = json!({"name": "main", "image": "none", "command": ["sleep", "1000"]});
     lab.pod("late", json!({"activeDeadlineSeconds": 1, "containers": [container]})).await;
     let pod = lab.until_phase("late", "Failed").await;
@@ -234,13 +234,13 @@ async fn a_deadline_ends_the_pod() {
     assert_eq!(main_status(&pod.await).unwrap().restart_count, 0);
 }
 
-/// Root can give a container to somebody else, who then finds its folders.
+/// Root can run a container as another user, who can then use its folders.
 #[tokio::test]
 async fn a_container_runs_as_the_user_it_names() {
     if !is_root("only root runs containers as somebody else") {
         return;
     }
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let script = "id -u; id -g; echo x > $HOME/mine && echo y > $HOMEOSTAT_VOLUMES/empty/theirs && cat mine /data/theirs";
     let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", script],
         "volumeMounts": [{"name": "empty", "mountPath": "/data"}]});
@@ -248,7 +248,7 @@ async fn a_container_runs_as_the_user_it_names() {
         json!({"restartPolicy": "Never", "securityContext": who, "containers": [container],
             "volumes": [{"name": "empty", "emptyDir": {}}]})
     };
-    // Nobody everywhere, somebody of this machine, and a number that nobody has.
+    // The user `nobody`, a user of this machine, and an unused number.
     for (name, user) in [("nobody", 65534), ("known", 1), ("unknown", 54321)] {
         let said = lab.said_by(name, spec(json!({"runAsUser": user, "runAsNonRoot": true}))).await;
         assert_eq!(said, format!("{user}\n{user}\nx\ny\n"));
@@ -259,24 +259,24 @@ async fn a_container_runs_as_the_user_it_names() {
     assert!(said.ends_with("x\ny\n") && !said.starts_with("0\n"), "anybody but root: {said}");
 }
 
-/// Whoever asks for a user there cannot be does not become the node's own.
+/// A container with an impossible user does not run as the node's own user.
 #[tokio::test]
 async fn a_user_that_cannot_be_is_refused() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let container = json!({"name": "main", "image": "none", "command": ["id"]});
     let pod: k8s_openapi::api::core::v1::Pod = serde_json::from_value(json!({"metadata": {"name": "nobody"},
         "spec": {"securityContext": {"runAsUser": 99_999_999_999_i64}, "containers": [container]}}))
     .unwrap();
-    // A server that checks refuses it first.
+    // A server that validates refuses it first.
     if lab.api().create(&kube::api::PostParams::default(), &pod).await.is_ok() {
         lab.until("nobody", "refused", |pod| waiting(pod) == Some("CreateContainerConfigError")).await;
     }
 }
 
-/// A command that takes more memory than its limit is refused it by the system.
+/// The system refuses a command more memory than its limit.
 #[tokio::test]
 async fn memory_is_bounded() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let script = "x=x; while test ${#x} -lt 100000000; do x=$x$x; done; echo big";
     let container = |limit: &str| json!({"name": "main", "image": "none", "command": ["sh", "-c", script], "resources": {"limits": {"memory": limit}}});
     lab.pod("small", json!({"restartPolicy": "Never", "containers": [container("32Mi")]})).await;
@@ -287,7 +287,7 @@ async fn memory_is_bounded() {
 
 #[tokio::test]
 async fn hooks_run_after_the_start_and_before_the_end() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let hook = |text: &str| json!({"exec": {"command": ["sh", "-c", format!("echo {text} >> $HOME/hooks")]}});
     let script = "trap 'cat $HOME/hooks; exit 0' TERM; while :; do sleep 0.05; done";
     let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", script],
@@ -300,14 +300,19 @@ async fn hooks_run_after_the_start_and_before_the_end() {
     lab.until_said(&pod, "begin\nend\n").await;
 }
 
-/// Hooks that are no commands: a pause, and a request.
+/// Hooks that are not commands: a pause, and a request.
 #[tokio::test]
 async fn hooks_wait_and_ask() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let asked = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
+        // A connection that is closed with unread data is reset, and the response is lost.
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            request.push(tokio::io::AsyncReadExt::read_u8(&mut stream).await.unwrap());
+        }
         tokio::io::AsyncWriteExt::write_all(&mut stream, b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
     });
     let container = json!({"name": "main", "image": "none", "command": ["sleep", "1000"],
@@ -321,10 +326,10 @@ async fn hooks_wait_and_ask() {
     assert!(told.elapsed() >= std::time::Duration::from_secs(2), "it is told after the pause");
 }
 
-/// The last sidecar is told when the main containers are gone, the first one after it.
+/// The last sidecar is stopped when the main containers have ended, and the first one after it.
 #[tokio::test]
 async fn sidecars_end_last_and_in_reverse() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let teller = |name: &str| {
         let script =
             format!("trap 'echo {name} >> $HOME/ends; exit 0' TERM; echo up; while :; do sleep 0.02; done");
@@ -344,18 +349,19 @@ async fn sidecars_end_last_and_in_reverse() {
             let said = lab.said(&pod, |query| container.clone_into(&mut query.container)).await;
             said.is_ok_and(|said| said.contains("up")).then_some(())
         };
-        super::lab::eventually("up", read, || async { container.to_owned() }).await;
+        super::test_cluster::eventually("up", read, || async { container.to_owned() }).await;
     }
     lab.delete("order", None).await;
     let file = lab.folder().join("pods").join(pod.metadata.uid.unwrap()).join("work/ends");
     let read = || async { std::fs::read_to_string(&file).ok().filter(|text| text.lines().count() == 3) };
-    let ends = super::lab::eventually("all ended", read, || async { file.display().to_string() }).await;
+    let ends =
+        super::test_cluster::eventually("all ended", read, || async { file.display().to_string() }).await;
     assert_eq!(ends, "main\ntwo\none\n");
 }
 
 #[tokio::test]
 async fn a_failed_hook_ends_the_container() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let container = json!({"name": "main", "image": "none", "command": ["sleep", "1000"],
         "lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", "echo no; exit 1"]}}}});
     lab.pod("hooked", json!({"restartPolicy": "Never", "containers": [container]})).await;
@@ -369,10 +375,10 @@ async fn a_failed_hook_ends_the_container() {
     lab.until_event("hooked", "FailedPostStartHook", words).await;
 }
 
-/// What `kubectl debug` adds is not run, and that is said.
+/// What `kubectl debug` adds is not run, and that is reported.
 #[tokio::test]
 async fn ephemeral_containers_are_refused_aloud() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.shell("web", "exec sleep 1000", "Always").await;
     lab.until_ready("web").await;
     let added =

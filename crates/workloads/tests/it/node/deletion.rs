@@ -1,4 +1,4 @@
-//! Deletion: told first, killed when the grace is over, gone when nothing runs any more.
+//! Deletion: processes are asked to end, killed after the grace period, and the Pod is removed when none runs any more.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::PatchParams;
 use serde_json::json;
 
-use super::lab::{Lab, is_alive, main_status, pid, until_count, until_dead, with_word};
+use super::test_cluster::{TestCluster, is_alive, main_status, pid, until_count, until_dead, with_word};
 
 #[tokio::test]
 async fn a_process_is_told_and_may_clean_up() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let file = lab.shared().join("cleaned");
     let script = format!("trap 'touch {}; exit 0' TERM; while :; do sleep 0.02; done", file.display());
     lab.shell("tidy", &script, "Always").await;
@@ -22,7 +22,7 @@ async fn a_process_is_told_and_may_clean_up() {
 
 #[tokio::test]
 async fn one_that_does_not_listen_is_killed_after_its_grace() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let script = "trap '' TERM; echo up; while :; do sleep 0.02; done";
     let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", script]});
     let spec = json!({"terminationGracePeriodSeconds": 3600, "containers": [container]});
@@ -30,14 +30,14 @@ async fn one_that_does_not_listen_is_killed_after_its_grace() {
     let pid = pid(&lab.until_ready("deaf").await);
     lab.until_said(&pod, "up").await;
     lab.delete("deaf", Some(1)).await;
-    // Long before the hour of its own.
+    // Long before its own hour is over.
     lab.until_gone("deaf").await;
     assert!(!is_alive(pid));
 }
 
 #[tokio::test]
 async fn by_force_the_object_goes_first_and_the_process_at_once() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.shell("forced", "trap '' TERM; while :; do sleep 0.02; done", "Always").await;
     let pod = lab.until_ready("forced").await;
     lab.delete("forced", Some(0)).await;
@@ -45,10 +45,10 @@ async fn by_force_the_object_goes_first_and_the_process_at_once() {
     until_dead(pid(&pod)).await;
 }
 
-/// Children of the command, also those that left its process group, end with it.
+/// Children of the command end with it, even if they left its process group.
 #[tokio::test]
 async fn nothing_is_left_of_a_family_of_processes() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let script = "sleep 1000 & echo child $!; setsid sleep 1000 & echo stray $!; (setsid sleep 1000 & echo orphan $!); \
                   echo all; wait";
     let pod = lab.shell("family", script, "Always").await;
@@ -63,12 +63,12 @@ async fn nothing_is_left_of_a_family_of_processes() {
     }
 }
 
-/// A number no other test sleeps for.
+/// A number that no other test uses for sleeping.
 fn seconds(number: u32) -> String {
     format!("{}.{number}", 100_000 + std::process::id())
 }
 
-/// Daemons of daemons, with an environment of their own, with children in sessions of their own.
+/// Daemons of daemons, with their own environment and with children in other sessions.
 fn hiding(time: &str) -> String {
     format!(
         "setsid env -i sleep {time} & setsid sh -c 'sleep {time}; true' & \
@@ -79,7 +79,7 @@ fn hiding(time: &str) -> String {
 
 #[tokio::test]
 async fn nothing_is_left_of_processes_that_hide() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let time = seconds(1);
     lab.shell("hides", &hiding(&time), "Always").await;
     until_count(&time, 6).await;
@@ -88,10 +88,10 @@ async fn nothing_is_left_of_processes_that_hide() {
     assert!(with_word(&time).is_empty(), "when the Pod is gone, its processes are");
 }
 
-/// The same when the command ends by itself: the run is over when nothing is left.
+/// The same if the command ends by itself: the run ends when no process is left.
 #[tokio::test]
 async fn a_run_that_ended_has_no_processes() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let (time, go) = (seconds(2), lab.shared().join("go"));
     let wait = format!("sh -c 'while ! test -e {}; do sleep 0.02; done'", go.display());
     lab.shell("ended", &hiding(&time).replace(&format!("exec sleep {time}"), &wait), "Never").await;
@@ -103,7 +103,7 @@ async fn a_run_that_ended_has_no_processes() {
 
 #[tokio::test]
 async fn a_clean_stop_leaves_nothing_that_hides() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let time = seconds(3);
     lab.shell("hides", &hiding(&time), "Always").await;
     until_count(&time, 6).await;
@@ -113,7 +113,7 @@ async fn a_clean_stop_leaves_nothing_that_hides() {
 
 #[tokio::test]
 async fn finalizers_of_others_hold_the_object_and_the_end_is_told() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let container = json!({"name": "main", "image": "none", "command": ["sleep", "1000"]});
     let held = json!({"metadata": {"name": "held", "finalizers": ["test.dev/hold"]}, "spec": {"containers": [container]}});
     lab.create::<Pod>(held).await;
@@ -131,31 +131,31 @@ async fn finalizers_of_others_hold_the_object_and_the_end_is_told() {
     lab.until_gone("held").await;
 }
 
-/// The files of a Pod go with it.
+/// The files of a Pod are deleted with it.
 #[tokio::test]
 async fn the_folder_of_a_pod_goes_with_it() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let pod = lab.shell("files", "echo x; sleep 1000", "Always").await;
     lab.until_ready("files").await;
     let folder = lab.folder().join("pods").join(pod.metadata.uid.unwrap());
     assert!(folder.join("containers/main/0.log").exists());
     lab.delete("files", Some(1)).await;
     lab.until_gone("files").await;
-    super::lab::eventually(
+    super::test_cluster::eventually(
         "the folder is gone",
         || async { (!folder.exists()).then_some(()) },
         || async { folder.display().to_string() },
     )
     .await;
-    // A pause of the clock is no condition: this only lets late writers come, which must not make it again.
+    // This sleep is not a condition: it only gives late writers time, who must not create the folder again.
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!folder.exists());
 }
 
-/// A grace beyond all times is a long one, and no reason to fall over.
+/// An excessive grace period counts as a long one and does not cause a panic.
 #[tokio::test]
 async fn a_grace_without_measure_is_borne() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let script = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done";
     let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", script]});
     let pod =

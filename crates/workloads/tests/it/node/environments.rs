@@ -1,13 +1,13 @@
-//! What a process finds in its surroundings: variables of every source, arguments, its directory.
+//! The environment of a process: variables from every source, arguments, its directory.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use serde_json::json;
 
-use super::lab::{Lab, waiting};
+use super::test_cluster::{TestCluster, waiting};
 
 #[tokio::test]
 async fn variables_come_from_every_source() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<ConfigMap>(
         json!({"metadata": {"name": "settings"}, "data": {"COLOUR": "blue", "SIZE": "3"}}),
     )
@@ -42,10 +42,10 @@ async fn variables_come_from_every_source() {
     assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), expected);
 }
 
-/// Names that no shell can write are names all the same, also for what a shell starts.
+/// Names that no shell can write are still valid names, even for programs that a shell starts.
 #[tokio::test]
 async fn names_that_no_shell_can_write_reach_the_container() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<ConfigMap>(json!({"metadata": {"name": "odd"}, "data": {"data-1": "value"}})).await;
     let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", "env"],
         "envFrom": [{"configMapRef": {"name": "odd"}}, {"prefix": "1-", "configMapRef": {"name": "odd"}},
@@ -56,10 +56,10 @@ async fn names_that_no_shell_can_write_reach_the_container() {
     }
 }
 
-/// A container may ask for the limits of another.
+/// A container may refer to the limits of another one.
 #[tokio::test]
 async fn limits_of_another_container_can_be_known() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let main = json!({"name": "main", "image": "none", "command": ["sh", "-c", "echo $THEIRS"],
         "resources": {"limits": {"memory": "2Gi"}},
         "env": [{"name": "THEIRS", "valueFrom": {"resourceFieldRef":
@@ -71,10 +71,10 @@ async fn limits_of_another_container_can_be_known() {
     assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "64\n");
 }
 
-/// The server's own variables are not the container's.
+/// Containers do not get the server's own variables.
 #[tokio::test]
 async fn nothing_leaks_in() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.shell("bare", "env | cut -d= -f1 | sort", "Never").await;
     let pod = lab.until_phase("bare", "Succeeded").await;
     let said = lab.said(&pod, |_| ()).await.unwrap();
@@ -106,12 +106,12 @@ async fn nothing_leaks_in() {
 
 #[tokio::test]
 async fn a_missing_source_is_waited_for() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", "echo $X"],
         "env": [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "later", "key": "x"}}}]});
     lab.pod("waits", json!({"restartPolicy": "Never", "containers": [container]})).await;
     let pod = lab.until("waits", "refused", |pod| waiting(pod) == Some("CreateContainerConfigError")).await;
-    let state = super::lab::main_status(&pod).unwrap().state.clone().unwrap();
+    let state = super::test_cluster::main_status(&pod).unwrap().state.clone().unwrap();
     assert_eq!(state.waiting.unwrap().message.as_deref(), Some("configmap \"later\" not found"));
     lab.create::<ConfigMap>(json!({"metadata": {"name": "later"}, "data": {"x": "here"}})).await;
     let pod = lab.until_phase("waits", "Succeeded").await;
@@ -120,7 +120,7 @@ async fn a_missing_source_is_waited_for() {
 
 #[tokio::test]
 async fn the_working_directory_is_the_pods_own_or_the_one_asked_for() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let container = |directory: Option<&str>| json!({"name": "main", "image": "none", "command": ["sh", "-c", "pwd"], "workingDir": directory});
     for (name, directory) in [("own", None), ("root", Some("/")), ("absent", Some("/no/such/place"))] {
         lab.pod(name, json!({"restartPolicy": "Never", "containers": [container(directory)]})).await;
@@ -130,13 +130,13 @@ async fn the_working_directory_is_the_pods_own_or_the_one_asked_for() {
     let root = lab.until_phase("root", "Succeeded").await;
     assert_eq!(lab.said(&root, |_| ()).await.unwrap(), "/\n");
     let absent = lab.until_phase("absent", "Failed").await;
-    let ended = super::lab::main_status(&absent).unwrap().state.clone().unwrap().terminated.unwrap();
+    let ended = super::test_cluster::main_status(&absent).unwrap().state.clone().unwrap().terminated.unwrap();
     assert!(ended.message.unwrap().contains("cannot enter the working directory /no/such/place"));
 }
 
 #[tokio::test]
 async fn services_are_told_of_in_variables() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<Service>(json!({"metadata": {"name": "foo-service"},
         "spec": {"ports": [{"port": 8765, "name": "web"}]}}))
         .await;

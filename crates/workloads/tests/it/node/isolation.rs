@@ -1,4 +1,4 @@
-//! Pods are kept apart: from each other, from the server's files, and from the people of the machine.
+//! Pods are isolated from each other, from the server's files, and from the users of the machine.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -8,9 +8,9 @@ use homeostat_workloads::node::NodeOptions;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
 use serde_json::{Value, json};
 
-use super::lab::{Lab, field, folder_for_all, is_root, main_status, pid, waiting};
+use super::test_cluster::{TestCluster, field, folder_for_all, is_root, main_status, pid, waiting};
 
-/// The first of the numbers that only the node gives.
+/// The first of the user ids that only the node assigns.
 const FIRST: u32 = 0x7000_0000;
 const WHY: &str = "only root runs Pods as others";
 
@@ -19,29 +19,29 @@ fn spec(script: &str, security: &Value) -> Value {
     json!({"restartPolicy": "Never", "securityContext": security, "containers": [container]})
 }
 
-/// The user of a process.
+/// Returns the user of a process.
 fn user(pid: i32) -> u32 {
     field(pid, "Uid").split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// A Pod that holds a secret in its environment and waits.
-async fn holder(lab: &Lab, name: &str, security: &Value) -> i32 {
+/// A Pod that has a secret in its environment and waits.
+async fn holder(lab: &TestCluster, name: &str, security: &Value) -> i32 {
     let mut spec = spec("exec sleep 1000", security);
     spec["containers"][0]["env"] = json!([{"name": "HELD", "value": format!("secret-of-{name}")}]);
     lab.pod(name, spec).await;
     pid(&lab.until_ready(name).await)
 }
 
-/// What a Pod finds out about the process of another.
-async fn spied(lab: &Lab, name: &str, target: i32, security: &Value) -> String {
+/// Prints what a Pod can read of the process of another one.
+async fn spied(lab: &TestCluster, name: &str, target: i32, security: &Value) -> String {
     let script = format!(
         "for file in environ maps cmdline root/etc/passwd cwd/. fd/1; do cat /proc/{target}/$file 2>/dev/null | tr '\\0' '\\n'; done; echo done"
     );
     lab.said_by(name, spec(&script, security)).await
 }
 
-/// With no user, with `runAsNonRoot`, with the same user, as nobody, and as root in their own eyes: none reads of
-/// another.
+/// Without a user, with `runAsNonRoot`, with the same user, as nobody, and as root in their own namespace: no Pod can
+/// read from another.
 #[tokio::test]
 async fn pods_do_not_read_each_others_secrets() {
     if !is_root(WHY) {
@@ -50,7 +50,7 @@ async fn pods_do_not_read_each_others_secrets() {
     for has_namespaces in [true, false] {
         let change =
             |options: NodeOptions| if has_namespaces { options } else { options.without_namespaces() };
-        let lab = Lab::with(change).await;
+        let lab = TestCluster::with(change).await;
         let all = [
             ("plain", json!({})),
             ("strict", json!({"runAsNonRoot": true})),
@@ -58,7 +58,7 @@ async fn pods_do_not_read_each_others_secrets() {
             ("nobody", json!({"runAsUser": 65_534})),
             ("root", json!({"runAsUser": 0})),
         ];
-        // Without user namespaces a user that is named is one for all, and root is refused.
+        // Without user namespaces, a specified user is the same for all Pods, and root is refused.
         let all = if has_namespaces { &all[..] } else { &all[..2] };
         let mut users = Vec::new();
         for (name, security) in all {
@@ -80,13 +80,13 @@ async fn pods_do_not_read_each_others_secrets() {
     }
 }
 
-/// Two Pods of one user are kept apart by their user namespaces, and are told that they are one user.
+/// Two Pods with one user are isolated by their user namespaces, and both see the same user.
 #[tokio::test]
 async fn who_names_the_user_of_another_is_told_so() {
     if !is_root(WHY) {
         return;
     }
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let security = json!({"runAsUser": 54_322});
     let target = holder(&lab, "first", &security).await;
     assert_eq!(user(target), 54_322, "as it is: nobody of this machine has the number");
@@ -102,13 +102,13 @@ async fn who_names_the_user_of_another_is_told_so() {
     assert!(!lab.events_of("first").await.iter().any(|event| event.contains("NotHonoured")), "it was alone");
 }
 
-/// A node that starts again, and one that comes after a kill, find the users of their Pods again.
+/// A node that restarts, or follows a killed one, assigns the same users to its Pods.
 #[tokio::test]
 async fn a_user_stays_with_its_pod() {
     if !is_root(WHY) {
         return;
     }
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.shell(
         "stays",
         "echo mine >> $HOME/file; chmod 600 $HOME/file; cat $HOME/file; exec sleep 1000",
@@ -129,7 +129,7 @@ async fn a_user_stays_with_its_pod() {
     assert_ne!(user(pid(&lab.until_ready("other").await)), before);
 }
 
-/// A folder such as the server's: closed, with files in it that are not, so that only a cover keeps somebody away.
+/// A folder like the server's: closed, with readable files in it, so that only a mount over it keeps Pods out.
 fn precious() -> (tempfile::TempDir, std::path::PathBuf) {
     let above = folder_for_all(0o755);
     let data = above.path().join("data");
@@ -142,7 +142,7 @@ fn precious() -> (tempfile::TempDir, std::path::PathBuf) {
     (above, data)
 }
 
-/// Whoever a Pod is, and however it asks, it does not get at what the server keeps.
+/// Whatever its user and method, a Pod cannot read the server's data.
 #[tokio::test]
 async fn no_pod_reads_what_the_server_keeps() {
     if !is_root(WHY) {
@@ -152,7 +152,7 @@ async fn no_pod_reads_what_the_server_keeps() {
     let other = folder_for_all(0o755);
     let kubeconfig = other.path().join("config");
     fs::write(&kubeconfig, "precious").unwrap();
-    let lab = Lab::with(|options| options.hide(&data).hide(&kubeconfig)).await;
+    let lab = TestCluster::with(|options| options.hide(&data).hide(&kubeconfig)).await;
     let victim =
         lab.create::<Secret>(json!({"metadata": {"name": "keys"}, "stringData": {"key": "precious"}}));
     victim.await;
@@ -209,13 +209,13 @@ async fn no_pod_reads_what_the_server_keeps() {
     }
 }
 
-/// Whoever is root in a container is nobody outside.
+/// Root in a container has no rights outside.
 #[tokio::test]
 async fn root_in_a_container_is_root_of_nothing_else() {
     if !is_root(WHY) {
         return;
     }
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let roots = folder_for_all(0o755);
     fs::write(roots.path().join("file"), "old").unwrap();
     let script = format!(
@@ -232,13 +232,14 @@ async fn root_in_a_container_is_root_of_nothing_else() {
     lab.until_event("root", "SecurityContextNotHonoured", words).await;
 }
 
-/// Without user namespaces nobody can stand in for a user of the machine: such Pods are refused, and told why.
+/// Without user namespaces, Pods cannot be mapped to other users of the machine: such Pods are refused, with the
+/// reason.
 #[tokio::test]
 async fn without_namespaces_no_pod_is_a_user_of_the_machine() {
     if !is_root(WHY) {
         return;
     }
-    let lab = Lab::with(NodeOptions::without_namespaces).await;
+    let lab = TestCluster::with(NodeOptions::without_namespaces).await;
     for (name, security, words) in [
         ("root", json!({"runAsUser": 0}), "cannot run as user 0, which is root on this machine"),
         ("daemon", json!({"runAsUser": 1}), "cannot run as user 1, which is"),
@@ -255,13 +256,13 @@ async fn without_namespaces_no_pod_is_a_user_of_the_machine() {
     lab.until_event("groups", "GroupsNotHonoured", "groups 0, which").await;
 }
 
-/// Without mounts Pods walk to their folders, and into nobody else's.
+/// Without mounts, Pods use the paths of their folders, and cannot enter other folders.
 #[tokio::test]
 async fn without_namespaces_volumes_are_the_pods_own() {
     if !is_root(WHY) {
         return;
     }
-    let lab = Lab::with(NodeOptions::without_namespaces).await;
+    let lab = TestCluster::with(NodeOptions::without_namespaces).await;
     lab.create::<Secret>(json!({"metadata": {"name": "keys"}, "stringData": {"key": "precious"}})).await;
     lab.create::<PersistentVolumeClaim>(json!({"metadata": {"name": "disk"}, "spec": {
         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}))
@@ -291,14 +292,14 @@ async fn without_namespaces_volumes_are_the_pods_own() {
     }
 }
 
-/// A claim's files belong to the claim's user: the next Pod reads them, and so does one beside it, which still reads
-/// nothing else.
+/// A claim's files belong to the claim's user: the next Pod can read them, and so can a second one at the same time,
+/// which can still read nothing else.
 #[tokio::test]
 async fn the_files_of_a_claim_are_for_every_pod_that_has_it() {
     if !is_root(WHY) {
         return;
     }
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     for name in ["disk", "more"] {
         lab.create::<PersistentVolumeClaim>(json!({"metadata": {"name": name}, "spec": {
             "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}))
@@ -327,18 +328,18 @@ async fn the_files_of_a_claim_are_for_every_pod_that_has_it() {
     assert_eq!(said, "one\n", "the files, and nothing of the process");
     lab.delete("first", Some(0)).await;
     lab.until_gone("first").await;
-    // In another order the files of both are another user's now.
+    // In another order, the files of both now belong to another user.
     let next = "cat /data/more/file /data/disk/deep/file; rm /data/disk/deep/file && echo gone";
     assert_eq!(lab.said_by("next", with(next, &["more", "disk"])).await, "two\none\nx\ngone\n");
 }
 
-/// All Pods are the user that the node's owner named, and nobody else.
+/// All Pods run as the user that the node's owner specified, and as no other.
 #[tokio::test]
 async fn pods_run_as_the_user_the_owner_named() {
     if !is_root(WHY) {
         return;
     }
-    let lab = Lab::with(|options| options.run_as("daemon")).await;
+    let lab = TestCluster::with(|options| options.run_as("daemon")).await;
     let target = holder(&lab, "first", &json!({})).await;
     let daemon = user(target);
     let passwd = fs::read_to_string("/etc/passwd").unwrap();
@@ -366,14 +367,14 @@ async fn an_owner_can_let_pods_be_root() {
     if !is_root(WHY) {
         return;
     }
-    let lab = Lab::with(|options| options.run_as("root")).await;
+    let lab = TestCluster::with(|options| options.run_as("root")).await;
     let closed = folder_for_all(0o700);
     fs::write(closed.path().join("file"), "root's\n").unwrap();
     let script = format!("id -u; cat {}/file", closed.path().display());
     assert_eq!(lab.said_by("root", spec(&script, &json!({}))).await, "0\nroot's\n");
 }
 
-/// What the node's owner named for an image runs, also where its user could not walk to it.
+/// The program that the node's owner specified for an image runs even if its user could not reach it.
 #[tokio::test]
 async fn programs_of_images_are_found_with_the_nodes_rights() {
     if !is_root(WHY) {
@@ -384,7 +385,7 @@ async fn programs_of_images_are_found_with_the_nodes_rights() {
     fs::write(&script, "#!/bin/sh\necho script $1\n").unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     fs::copy("/bin/echo", &program).unwrap();
-    let lab = Lab::with(|options| {
+    let lab = TestCluster::with(|options| {
         options
             .image("script", [script.display().to_string()])
             .image("program", [program.display().to_string()])

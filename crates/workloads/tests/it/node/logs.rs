@@ -1,14 +1,14 @@
-//! What containers said: whole, in part, as it comes, of the run before.
+//! The output of containers: whole, in part, while it is written, and of the previous run.
 
 use futures::StreamExt as _;
-use homeostat_core::log::{LogRefusal, LogRequest};
+use homeostat_core::container_log::{LogRefusal, LogRequest};
 use serde_json::json;
 
-use super::lab::{Lab, main_status};
+use super::test_cluster::{TestCluster, main_status};
 
 #[tokio::test]
 async fn parts_of_a_log() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.shell("talks", "for i in 1 2 3; do echo line $i; done; printf end >&2", "Never").await;
     let pod = lab.until_phase("talks", "Succeeded").await;
     assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "line 1\nline 2\nline 3\nend");
@@ -25,7 +25,7 @@ async fn parts_of_a_log() {
 
 #[tokio::test]
 async fn a_log_is_followed_to_its_end() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let go = lab.shared().join("go");
     let script = format!("echo first; while ! test -e {}; do sleep 0.02; done; echo last", go.display());
     let pod = lab.shell("follow", &script, "Never").await;
@@ -35,10 +35,10 @@ async fn a_log_is_followed_to_its_end() {
     assert_eq!(whole.unwrap(), "first\nlast\n");
 }
 
-/// A client that takes its time while files are set aside and dropped.
+/// A slow client, while files are rotated and dropped.
 #[tokio::test]
 async fn a_slow_follower_loses_nothing() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let go = lab.shared().join("go");
     let script =
         format!("echo first; while ! test -e {}; do sleep 0.02; done; seq 1000000; echo last", go.display());
@@ -65,7 +65,7 @@ async fn a_slow_follower_loses_nothing() {
 
 #[tokio::test]
 async fn the_run_before_can_be_read() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let pod = lab.shell("again", "echo run; exit 1", "Always").await;
     lab.until("again", "restarted", |pod| main_status(pod).is_some_and(|one| one.restart_count >= 1)).await;
     assert_eq!(lab.said(&pod, |query| query.previous = true).await.unwrap(), "run\n");
@@ -76,16 +76,16 @@ async fn the_run_before_can_be_read() {
 
 #[tokio::test]
 async fn a_container_that_did_not_start_has_no_log() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let pod = lab.pod("idle", json!({"containers": [{"name": "main", "image": "nginx"}]})).await;
     lab.until_event("idle", "ErrImageNeverPull", "").await;
     assert_eq!(lab.said(&pod, |_| ()).await, Err(LogRefusal::NotStarted));
 }
 
-/// What is written faster than it is read is still bounded on disk, and the newest of it is there.
+/// Output that is written faster than it is read still has bounded files, which contain the newest lines.
 #[tokio::test]
 async fn a_flood_is_bounded() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.shell("flood", "yes 0123456789 | head -n 600000; echo last", "Never").await;
     let pod = lab.until_phase("flood", "Succeeded").await;
     assert_eq!(lab.said(&pod, |query| query.tail = Some(1)).await.unwrap(), "last\n");

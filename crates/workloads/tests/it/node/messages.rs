@@ -1,13 +1,13 @@
-//! Last words: what a container writes at its end is in its status, and never on the machine's own `/dev`.
+//! Termination messages: what a container writes at its end is in its status, and never in the machine's own `/dev`.
 
 use homeostat_workloads::node::NodeOptions;
 use k8s_openapi::api::core::v1::ContainerStateTerminated;
 use serde_json::{Value, json};
 
-use super::lab::{Lab, main_status};
+use super::test_cluster::{TestCluster, main_status};
 
 /// Runs a shell with these fields of a container to its end.
-async fn ended(lab: &Lab, name: &str, script: &str, more: Value) -> ContainerStateTerminated {
+async fn ended(lab: &TestCluster, name: &str, script: &str, more: Value) -> ContainerStateTerminated {
     let mut container = json!({"name": "main", "image": "none", "command": ["sh", "-c", script]});
     container.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     lab.pod(name, json!({"restartPolicy": "Never", "containers": [container]})).await;
@@ -19,7 +19,7 @@ async fn ended(lab: &Lab, name: &str, script: &str, more: Value) -> ContainerSta
 
 #[tokio::test]
 async fn what_a_container_writes_is_its_message() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let to = |path: &str| json!({"terminationMessagePath": path});
     let or_log = json!({"terminationMessagePolicy": "FallbackToLogsOnError"});
     for (name, script, more, expected) in [
@@ -47,10 +47,10 @@ async fn what_a_container_writes_is_its_message() {
     }
 }
 
-/// Each run has words of its own; those of the run before are in its last state.
+/// Each run has its own message; that of the previous run is in its last state.
 #[tokio::test]
 async fn the_words_of_the_run_before_are_kept() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let script = "test -e again && sleep 1000; touch again; echo first > $HOMEOSTAT_TERMINATION_LOG; exit 1";
     lab.shell("twice", script, "Always").await;
     let pod = lab.until("twice", "runs again", |pod| {
@@ -62,7 +62,7 @@ async fn the_words_of_the_run_before_are_kept() {
 
 #[tokio::test]
 async fn without_namespaces_a_variable_names_the_file() {
-    let lab = Lab::with(NodeOptions::without_namespaces).await;
+    let lab = TestCluster::with(NodeOptions::without_namespaces).await;
     let script = "echo $TEXT > $HOMEOSTAT_TERMINATION_LOG; cat $HOME/dev/termination-log; exit 1";
     let told = ended(&lab, "named", script, json!({"env": [{"name": "TEXT", "value": "here"}]})).await;
     assert_eq!(told.message.as_deref(), Some("here\n"));

@@ -1,13 +1,12 @@
-//! The node with real processes: a server in this process, a supervisor of its own for each test, real time.
+//! The node with real processes: a server in this process, one supervisor per test, real time.
 //!
-//! Waits are for conditions, with a limit; nothing here counts on how long a thing takes.
+//! Waits are for conditions, with a limit; no test depends on how long anything takes.
 
 mod accounts;
 mod containers;
 mod deletion;
 mod environments;
 mod isolation;
-mod lab;
 mod logs;
 mod messages;
 mod mounts;
@@ -16,4 +15,5 @@ mod rights;
 mod scheduling;
 mod storage;
 mod supervisors;
+mod test_cluster;
 mod volumes;

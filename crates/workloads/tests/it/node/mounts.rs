@@ -1,6 +1,7 @@
-//! What a Pod asks for about its paths never reaches the host, whatever it puts in its volumes and its home.
+//! A Pod's paths never reach the host, whatever it puts into its volumes and its home.
 //!
-//! The node must be root for most of it: links in a volume are dangerous where the node may do more than the container.
+//! Most of it requires that the node is root: links in a volume are dangerous if the node has more rights than the
+//! container.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::lab::{Lab, folder_for_all, is_root, main_status, waiting};
+use super::test_cluster::{TestCluster, folder_for_all, is_root, main_status, waiting};
 
 #[expect(clippy::needless_pass_by_value, reason = "calls read better with literals")]
 fn container(script: &str, more: Value) -> Value {
@@ -18,7 +19,7 @@ fn container(script: &str, more: Value) -> Value {
     container
 }
 
-/// Two empty volumes, and the container; the Pod runs as nobody if that is wanted.
+/// Two empty volumes and the container; the Pod runs as `nobody` if that is requested.
 #[expect(clippy::needless_pass_by_value, reason = "calls read better with literals")]
 fn spec(container: Value, is_nobody: bool) -> Value {
     let mut spec = json!({"restartPolicy": "Never", "containers": [container],
@@ -29,20 +30,20 @@ fn spec(container: Value, is_nobody: bool) -> Value {
     spec
 }
 
-async fn ended(lab: &Lab, name: &str) -> Pod {
+async fn ended(lab: &TestCluster, name: &str) -> Pod {
     let is_over =
         |pod: &Pod| matches!(pod.status.as_ref().unwrap().phase.as_deref(), Some("Succeeded" | "Failed"));
     lab.until(name, "ended", is_over).await
 }
 
-async fn said(lab: &Lab, name: &str, spec: Value) -> String {
+async fn said(lab: &TestCluster, name: &str, spec: Value) -> String {
     lab.pod(name, spec).await;
     let pod = ended(lab, name).await;
     let said = lab.said(&pod, |_| ()).await;
     said.unwrap_or_else(|_| panic!("{}", serde_json::to_string_pretty(&pod.status).unwrap()))
 }
 
-/// A folder of the host that everybody may write to.
+/// A folder of the host that all users may write to.
 fn target() -> TempDir {
     folder_for_all(0o777)
 }
@@ -53,7 +54,7 @@ fn is_empty(folder: &TempDir) -> bool {
 
 #[tokio::test]
 async fn nothing_is_mounted_at_the_root() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let was_there = Path::new("/dev/termination-log").exists();
     for (name, path) in [("root", "/"), ("dot", "/./"), ("up", "/tmp/..")] {
         let mounts = json!({"volumeMounts": [{"name": "m", "mountPath": path}]});
@@ -66,13 +67,13 @@ async fn nothing_is_mounted_at_the_root() {
     assert_eq!(Path::new("/dev/termination-log").exists(), was_there);
 }
 
-/// An earlier container without rights makes links; the node, with all rights, is then asked to go that way.
+/// An earlier container without rights creates links; then the node, with all rights, has to follow the path.
 #[tokio::test]
 async fn a_link_in_a_volume_leads_nowhere() {
     if !is_root("only root runs containers as somebody else") {
         return;
     }
-    let (lab, target) = (Lab::new().await, target());
+    let (lab, target) = (TestCluster::new().await, target());
     let first = format!(
         "cd $HOMEOSTAT_VOLUMES/m; ln -s / root; ln -s {0} link; ln -s ../../.. up; ln -s {0} $HOME/l",
         target.path().display()
@@ -109,14 +110,14 @@ async fn a_link_in_a_volume_leads_nowhere() {
     }
 }
 
-/// The owner of a node can let Pods be root, who can do anything; the node still does not go where their links lead.
+/// The owner of a node can let Pods be root, who can do anything; the node still does not follow their links.
 #[tokio::test]
 async fn a_volume_replaced_by_a_link_is_made_anew() {
     if !is_root("only root replaces a volume") {
         return;
     }
-    // In a mount namespace a volume is a mount, which nobody replaces.
-    let lab = Lab::with(|options| options.run_as("root").without_namespaces()).await;
+    // In a mount namespace a volume is a mount, which cannot be replaced.
+    let lab = TestCluster::with(|options| options.run_as("root").without_namespaces()).await;
     let target = target();
     lab.create::<ConfigMap>(json!({"metadata": {"name": "files"}, "data": {"a": "A"}})).await;
     let mounts = json!({"volumeMounts": [{"name": "files", "mountPath": "/homeostat-test/f"},
@@ -135,10 +136,10 @@ async fn a_volume_replaced_by_a_link_is_made_anew() {
     assert!(is_empty(&target));
 }
 
-/// The node's own folder lies below `/tmp` here: what covers it must not cover what else is mounted.
+/// The node's own folder is below `/tmp` here: the mount that hides it must not hide other mounts.
 #[tokio::test]
 async fn a_volume_may_cover_the_folder_of_the_node() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let mounts = json!({"volumeMounts": [{"name": "m", "mountPath": "/tmp"},
         {"name": "second", "mountPath": "/tmp/deep/er", "subPath": "part"}]});
     let script = "echo x > /tmp/new && echo y > /tmp/deep/er/new && ls /tmp | tr '\\n' ' '; \
@@ -158,7 +159,7 @@ async fn a_part_of_a_volume_is_as_open_as_the_whole() {
     if !is_root("only root runs containers as somebody else") {
         return;
     }
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let script = "cd /homeostat-test; echo x > new; stat -c '%a' .; stat -c '%g' new; cat $HOMEOSTAT_VOLUMES/m/a/b/new";
     let mounts = json!({"volumeMounts": [{"name": "m", "mountPath": "/homeostat-test", "subPath": "a/b"}]});
     let mut spec = spec(container(script, mounts), true);
@@ -172,7 +173,7 @@ async fn what_is_made_in_dev_and_run_is_the_containers_own() {
     if !is_root("only root runs containers as somebody else") {
         return;
     }
-    let lab = Lab::with(|options| options.run_as("root")).await;
+    let lab = TestCluster::with(|options| options.run_as("root")).await;
     let script =
         "for one in /dev /run; do echo x > $one/homeostat-test-own; cat $one/homeostat-test-own; done";
     assert_eq!(said(&lab, "views", spec(container(script, json!({})), false)).await, "x\nx\n");
@@ -186,7 +187,7 @@ async fn every_user_of_a_pod_has_a_home() {
     if !is_root("only root runs containers as somebody else") {
         return;
     }
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let script = "touch /homeostat-test/$ME; until test -e /homeostat-test/$OTHER; do sleep 0.02; done; \
         echo x > $HOME/mine && stat -c %u $HOME && cat mine";
     let one = |name: &str, other: &str, user: u32| {
@@ -208,13 +209,13 @@ async fn every_user_of_a_pod_has_a_home() {
     assert_eq!(side.unwrap(), "1234\nx\n");
 }
 
-/// Whoever cannot have a folder of the machine is told of the path that they asked for.
+/// If a folder of the machine cannot be used, the message names the requested path.
 #[tokio::test]
 async fn a_refused_host_path_is_named_by_its_mount_path() {
     if !is_root("only root has folders that its Pods may not enter") {
         return;
     }
-    let (lab, closed) = (Lab::new().await, TempDir::new().unwrap());
+    let (lab, closed) = (TestCluster::new().await, TempDir::new().unwrap());
     let mounts = json!({"volumeMounts": [{"name": "host", "mountPath": "/homeostat-test/host"}]});
     let mut spec = spec(container("true", mounts), false);
     let path = closed.path().join("new");
@@ -227,13 +228,13 @@ async fn a_refused_host_path_is_named_by_its_mount_path() {
     assert!(message.starts_with("cannot mount at /homeostat-test/host: Permission denied"), "{message}");
 }
 
-/// What a container finds by the variable is what it mounts, and no more open than that.
+/// The variable points to exactly what the container mounts, with no wider access.
 #[tokio::test]
 async fn the_folder_of_volumes_is_no_way_around_a_mount() {
     if !is_root("mount namespaces are certain for root only") {
         return;
     }
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<ConfigMap>(json!({"metadata": {"name": "files"}, "data": {"a": "A"}})).await;
     let script = "cd $HOMEOSTAT_VOLUMES; ls | tr '\\n' ' '; for one in m/new files/a; do \
         (echo x > $one) 2>/dev/null || echo refused; done; cat files/a";
@@ -245,13 +246,13 @@ async fn the_folder_of_volumes_is_no_way_around_a_mount() {
     assert_eq!(said(&lab, "around", spec).await, "files m refused\nrefused\nA");
 }
 
-/// Below `$HOME` are links, and they lead where the container's user can go.
+/// `$HOME` contains links to folders that the container's user can reach.
 #[tokio::test]
 async fn another_user_reaches_what_is_below_its_home() {
     if !is_root("only root runs containers as somebody else") {
         return;
     }
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let script = "echo x > data/new; cat data/new $HOMEOSTAT_VOLUMES/m/part/new; \
         echo bye > last; cat $HOMEOSTAT_TERMINATION_LOG";
     let more = json!({"terminationMessagePath": "last",

@@ -1,10 +1,10 @@
-//! Probes: readiness shows in the status, liveness restarts, startup holds the others back.
+//! Probes: readiness shows in the status, liveness restarts, startup delays the others.
 
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 
-use super::lab::{Lab, condition, main_status};
+use super::test_cluster::{TestCluster, condition, main_status};
 
 fn sleeper(name: &str, probe: Value) -> Value {
     let mut container = json!({"name": "main", "image": "none", "command": ["sleep", "1000"]});
@@ -14,7 +14,7 @@ fn sleeper(name: &str, probe: Value) -> Value {
 
 #[tokio::test]
 async fn a_command_tells_readiness_both_ways() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let probe = json!({"exec": {"command": ["sh", "-c", "test -e $HOME/ready || { echo not yet; exit 1; }"]},
         "periodSeconds": 1, "failureThreshold": 1});
     let pod = lab.pod("gate", sleeper("readinessProbe", probe)).await;
@@ -31,7 +31,7 @@ async fn a_command_tells_readiness_both_ways() {
 
 #[tokio::test]
 async fn a_failed_liveness_probe_restarts() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let probe = json!({"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1});
     lab.pod("sick", sleeper("livenessProbe", probe)).await;
     let pod = lab
@@ -42,10 +42,10 @@ async fn a_failed_liveness_probe_restarts() {
     lab.until_event("sick", "Killing", "Container main failed liveness probe, will be restarted").await;
 }
 
-/// A probe may give less time than the Pod does.
+/// A probe may allow less time than the Pod does.
 #[tokio::test]
 async fn a_failed_probe_has_a_grace_of_its_own() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let probe = json!({"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1,
         "terminationGracePeriodSeconds": 1});
     let mut spec = sleeper("livenessProbe", probe);
@@ -61,7 +61,7 @@ async fn a_failed_probe_has_a_grace_of_its_own() {
 
 #[tokio::test]
 async fn startup_holds_the_others_back() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let mut spec = sleeper(
         "startupProbe",
         json!({"exec": {"command": ["sh", "-c", "test -e $HOME/up"]},
@@ -84,10 +84,10 @@ async fn startup_holds_the_others_back() {
 
 #[tokio::test]
 async fn ports_are_asked_by_http_and_tcp() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    // The process under test would listen itself; for the probe it is the same.
+    // The test listens in place of the process; the probe sees no difference.
     let server = tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").await;
@@ -115,10 +115,10 @@ async fn ports_are_asked_by_http_and_tcp() {
     lab.until_event("http", "Unhealthy", "dial tcp 127.0.0.1:").await;
 }
 
-/// Over HTTPS whoever answers is believed: the certificate is one nobody signed.
+/// Over HTTPS any certificate is accepted, even a self-signed one.
 #[tokio::test]
 async fn an_encrypted_port_is_asked_without_checking_its_certificate() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let own = rcgen::generate_simple_self_signed(vec!["elsewhere.test".to_owned()]).unwrap();
@@ -146,13 +146,13 @@ async fn an_encrypted_port_is_asked_without_checking_its_certificate() {
     server.abort();
 }
 
-/// Two Pods listen on the same port, each at its own address, where probes and others reach them.
+/// Two Pods listen on the same port, each at its own address, where probes and other clients reach them.
 #[tokio::test]
 async fn a_pod_is_asked_at_its_own_address() {
     if !homeostat::testing::has_tool("python3", "apt-get install python3") {
         return;
     }
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let script = "import http.server, os; http.server.HTTPServer((os.environ['IP'], int(os.environ['PORT'])), \
         http.server.SimpleHTTPRequestHandler).serve_forever()";

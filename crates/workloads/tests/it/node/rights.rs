@@ -1,11 +1,12 @@
-//! What a container may do: it gets what its security context says, and what it does not get is said once.
+//! The rights of a container: it gets those in its security context, and the ones that it does not get are reported
+//! once.
 
 use serde_json::{Value, json};
 
-use super::lab::{Lab, folder_for_all, is_root};
+use super::test_cluster::{TestCluster, folder_for_all, is_root};
 
 const WHY: &str = "the lists of rights that are looked at are those that root gives";
-/// What the kernel says of the process itself: capabilities, and whether it can gain any.
+/// Prints what the kernel reports about the process: capabilities, and whether it can gain any.
 const LOOK: &str =
     "grep -E '^(CapEff|CapBnd|CapAmb|NoNewPrivs)' /proc/self/status | tr -d '\\t' | tr '\\n' ' '";
 
@@ -20,7 +21,7 @@ async fn rights_are_taken_as_asked() {
     if !is_root(WHY) {
         return;
     }
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     // CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, NET_RAW, SYS_CHROOT,
     // AUDIT_WRITE, SETFCAP.
     let (usual, low_ports, kill) = (0xa004_25fb_u64, 1_u64 << 10, 1_u64 << 5);
@@ -59,14 +60,14 @@ async fn rights_are_taken_as_asked() {
     }
 }
 
-/// Whatever program of the machine gives rights gives none to a container, whatever its security context says.
+/// No program of the machine that grants rights grants any to a container, whatever its security context.
 #[tokio::test]
 async fn programs_that_give_rights_give_none() {
     use std::os::unix::fs::PermissionsExt as _;
     if !is_root(WHY) {
         return;
     }
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let folder = folder_for_all(0o755);
     let program = folder.path().join("id");
     std::fs::copy("/usr/bin/id", &program).unwrap();
@@ -99,8 +100,8 @@ async fn a_container_may_listen_where_others_may_not() {
     if !is_root(WHY) {
         return;
     }
-    let lab = Lab::new().await;
-    // Any free port below 1024: the machine's own may be taken.
+    let lab = TestCluster::new().await;
+    // Any free port below 1024: the machine's own may be in use.
     let script = "for port in $(seq 600 700); do python3 -c \"import socket; socket.create_server(('127.0.0.1', $port))\" 2>/dev/null \
         && break; done && echo listens";
     if !homeostat::testing::has_tool("python3", "apt-get install python3") {
@@ -110,10 +111,10 @@ async fn a_container_may_listen_where_others_may_not() {
     assert_eq!(lab.said_by("drops", spec(script, json!({"capabilities": {"drop": ["ALL"]}}))).await, "");
 }
 
-/// Only volumes are written to.
+/// Only volumes are writable.
 #[tokio::test]
 async fn the_root_file_system_can_be_read_only() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let script = format!(
         "for file in /tmp/x $HOME/x {}/x /run/x; do {{ echo x > $file; }} 2>/dev/null && echo $file; done; \
          echo x > /data/x && echo x > /host/x && echo bye > /dev/termination-log && echo y > /dev/null && echo done",
@@ -129,13 +130,13 @@ async fn the_root_file_system_can_be_read_only() {
     assert!(host.path().join("x").exists());
 }
 
-/// One event says all that is not given; a Pod that asks for nothing more has none.
+/// One event lists everything that is not granted; a Pod that requests nothing more has none.
 #[tokio::test]
 async fn what_is_not_given_is_said_once() {
     if !is_root(WHY) {
         return;
     }
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let security = json!({"privileged": true, "seccompProfile": {"type": "RuntimeDefault"},
         "capabilities": {"add": ["SYS_TIME", "NET_BIND_SERVICE"]}, "seLinuxOptions": {"level": "s0"}});
     let mut asks = spec("exit 1", security);

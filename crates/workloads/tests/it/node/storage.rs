@@ -1,4 +1,4 @@
-//! Claims of volumes: folders that outlive Pods and nodes, and go when nobody claims them any more.
+//! Volume claims: folders that outlive Pods and nodes, and are deleted when they are no longer claimed.
 
 use homeostat_workloads::node::NodeOptions;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -7,7 +7,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::lab::{Lab, condition, eventually, folder_for_all, waiting};
+use super::test_cluster::{TestCluster, condition, eventually, folder_for_all, waiting};
 
 fn claim(name: &str, more: &Value) -> Value {
     let mut spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
@@ -23,22 +23,22 @@ fn user(script: &str, claim: &str) -> Value {
     json!({"restartPolicy": "Never", "containers": [container], "volumes": [volume]})
 }
 
-fn volumes(lab: &Lab) -> Api<PersistentVolume> {
+fn volumes(lab: &TestCluster) -> Api<PersistentVolume> {
     Api::all(lab.client.clone())
 }
 
-async fn phases(lab: &Lab) -> Vec<String> {
+async fn phases(lab: &TestCluster) -> Vec<String> {
     let all = volumes(lab).list(&ListParams::default()).await.unwrap().items;
     all.into_iter().filter_map(|volume| volume.status?.phase).collect()
 }
 
-async fn until_phases(lab: &Lab, expected: &[&str]) {
+async fn until_phases(lab: &TestCluster, expected: &[&str]) {
     let is_so = || async { (phases(lab).await == expected).then_some(()) };
     eventually(&format!("volumes are {expected:?}"), is_so, || async { format!("{:?}", phases(lab).await) })
         .await;
 }
 
-async fn until_claim(lab: &Lab, name: &str, phase: &str) -> PersistentVolumeClaim {
+async fn until_claim(lab: &TestCluster, name: &str, phase: &str) -> PersistentVolumeClaim {
     let claims = lab.api::<PersistentVolumeClaim>();
     let find = || async {
         let found = claims.get(name).await.unwrap();
@@ -47,17 +47,17 @@ async fn until_claim(lab: &Lab, name: &str, phase: &str) -> PersistentVolumeClai
     eventually(phase, find, || async { format!("{:?}", claims.get(name).await) }).await
 }
 
-async fn release(lab: &Lab, claim: &str) {
+async fn release(lab: &TestCluster, claim: &str) {
     lab.api::<PersistentVolumeClaim>().delete(claim, &DeleteParams::default()).await.unwrap();
 }
 
-fn folders(lab: &Lab) -> usize {
+fn folders(lab: &TestCluster) -> usize {
     std::fs::read_dir(lab.folder().join("claims")).map_or(0, Iterator::count)
 }
 
-/// What a Pod wrote is there for the next one, also after the node was stopped; it goes with the claim.
+/// The next Pod finds what a Pod wrote, even after a stop of the node; it is deleted with the claim.
 async fn keeps(change: fn(NodeOptions) -> NodeOptions, path: &str) {
-    let mut lab = Lab::with(change).await;
+    let mut lab = TestCluster::with(change).await;
     let classes: Api<StorageClass> = Api::all(lab.client.clone());
     assert_eq!(classes.get("standard").await.unwrap().provisioner, "homeostat.dev/folder");
     lab.create::<PersistentVolumeClaim>(claim("data", &json!({}))).await;
@@ -91,7 +91,7 @@ async fn without_namespaces_a_claim_is_a_link() {
 
 #[tokio::test]
 async fn a_pod_waits_for_its_claim() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.pod("early", user("echo here > /homeostat-test/file; ls /homeostat-test", "late")).await;
     lab.until_event("early", "FailedScheduling", "persistentvolumeclaim \"late\" not found").await;
     let pod = lab.get("early").await.unwrap();
@@ -99,17 +99,17 @@ async fn a_pod_waits_for_its_claim() {
     lab.create::<PersistentVolumeClaim>(claim("late", &json!({}))).await;
     let pod = lab.until_phase("early", "Succeeded").await;
     assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "file\n");
-    // Bound to the node by hand, past the scheduler.
+    // Bound to the node by hand, without the scheduler.
     let mut forced = user("true", "never");
     forced["nodeName"] = json!("local");
     lab.pod("forced", forced).await;
     lab.until("forced", "refused", |pod| waiting(pod) == Some("CreateContainerConfigError")).await;
 }
 
-/// A volume somebody made is taken by a claim that it suits, and its data is nobody's to remove.
+/// A volume created by an administrator is bound to a claim that fits, and its data is never removed.
 #[tokio::test]
 async fn a_volume_of_the_machine_is_bound_and_kept() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let host = folder_for_all(0o777);
     std::fs::write(host.path().join("file"), "old").unwrap();
     let volume = json!({"metadata": {"name": "host"}, "spec": {"storageClassName": "manual",
@@ -129,10 +129,10 @@ async fn a_volume_of_the_machine_is_bound_and_kept() {
     assert!(host.path().join("file").exists());
 }
 
-/// A claim that is for one Pod alone is made for it, and goes with it.
+/// An ephemeral claim is created for its Pod, and deleted with it.
 #[tokio::test]
 async fn an_ephemeral_volume_goes_with_its_pod() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let mut spec = user("echo x > /homeostat-test/file; exec sleep 1000", "");
     let template = json!({"spec": claim("", &json!({}))["spec"]});
     spec["volumes"][0] = json!({"name": "disk", "ephemeral": {"volumeClaimTemplate": template}});
@@ -145,24 +145,24 @@ async fn an_ephemeral_volume_goes_with_its_pod() {
     assert_eq!(folders(&lab), 0);
 }
 
-/// Whoever may write claims in a namespace can make one say that it is bound to any volume. The volume itself says whose it
-/// is, and nothing else is mounted.
+/// A user who may write claims in a namespace can make one name any volume. Only the claim that the volume itself names
+/// is mounted.
 #[tokio::test]
 async fn a_claim_that_says_it_has_the_volume_of_another_gets_nothing() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<PersistentVolumeClaim>(claim("victim", &json!({}))).await;
     let victim = until_claim(&lab, "victim", "Bound").await;
     let volume = victim.spec.unwrap().volume_name.unwrap();
     lab.said_by("writes", user("echo private > /homeostat-test/file", "victim")).await;
     let taken = json!({"storageClassName": "standard", "volumeName": volume});
     lab.create::<PersistentVolumeClaim>(claim("thief", &taken)).await;
-    // Bound to the node by hand, past the scheduler, which would wait for the claim.
+    // Bound to the node by hand, without the scheduler, which would wait for the claim.
     let mut spec = user("cat /homeostat-test/file", "thief");
     spec["nodeName"] = json!("local");
     lab.pod("reads", spec).await;
     let claims = lab.api::<PersistentVolumeClaim>();
     let lie = Patch::Merge(json!({"status": {"phase": "Bound"}}));
-    // The controller of claims puts the status right again, so the lie is repeated until the Pod has seen it.
+    // The controller of claims corrects the status, so the false one is repeated until the Pod has seen it.
     let seen = || async {
         claims.patch_status("thief", &PatchParams::default(), &lie).await.unwrap();
         let told = lab.events_of("reads").await;
@@ -179,7 +179,7 @@ async fn a_claim_that_says_it_has_the_volume_of_another_gets_nothing() {
 
 #[tokio::test]
 async fn what_no_folder_can_be_is_refused() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<PersistentVolumeClaim>(claim("device", &json!({"volumeMode": "Block"}))).await;
     lab.until_event("device", "ProvisioningFailed", "use volumeMode Filesystem").await;
     lab.create::<PersistentVolumeClaim>(claim("none", &json!({"storageClassName": ""}))).await;

@@ -1,17 +1,17 @@
-//! Nodes and supervisors that come and go: processes are found again, or ended; nothing runs for ever.
+//! Nodes and supervisors that end and start: processes are found again or ended; nothing runs for ever.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::lab::{
-    Lab, condition, eventually, field, is_alive, kill, main_status, parent, pid, until_count, until_dead,
-    with_word,
+use super::test_cluster::{
+    TestCluster, condition, eventually, field, is_alive, kill, main_status, parent, pid, until_count,
+    until_dead, with_word,
 };
 
 #[tokio::test]
 async fn a_new_node_finds_the_processes_of_the_old_one() {
-    let mut lab = Lab::with(|options| options.outlives_server(Duration::from_secs(60))).await;
+    let mut lab = TestCluster::with(|options| options.outlives_server(Duration::from_secs(60))).await;
     let go = lab.shared().join("go");
     let script =
         format!("echo before; while ! test -e {}; do sleep 0.02; done; echo after; exit 5", go.display());
@@ -20,7 +20,7 @@ async fn a_new_node_finds_the_processes_of_the_old_one() {
     let first = pid(&lab.until_ready("runs").await);
     lab.until_ready("ends").await;
     lab.abort_node().await;
-    // One ends while there is no node; its code is not lost.
+    // One ends while there is no node; its exit code is not lost.
     let gone = pid(&lab.get("ends").await.unwrap());
     std::fs::write(&go, "").unwrap();
     until_dead(gone).await;
@@ -37,7 +37,7 @@ async fn a_new_node_finds_the_processes_of_the_old_one() {
 
 #[tokio::test]
 async fn a_running_process_is_adopted_not_restarted() {
-    let mut lab = Lab::with(|options| options.outlives_server(Duration::from_secs(60))).await;
+    let mut lab = TestCluster::with(|options| options.outlives_server(Duration::from_secs(60))).await;
     lab.shell("stays", "exec sleep 1000", "Always").await;
     let before = pid(&lab.until_ready("stays").await);
     lab.replace_node(|options| options.outlives_server(Duration::from_secs(60))).await;
@@ -51,7 +51,7 @@ async fn a_running_process_is_adopted_not_restarted() {
 
 #[tokio::test]
 async fn processes_of_a_node_that_stays_away_end() {
-    let mut lab = Lab::with(|options| options.outlives_server(Duration::from_millis(50))).await;
+    let mut lab = TestCluster::with(|options| options.outlives_server(Duration::from_millis(50))).await;
     lab.shell("left", "sleep 1000", "Always").await;
     let pid = pid(&lab.until_ready("left").await);
     lab.abort_node().await;
@@ -60,18 +60,19 @@ async fn processes_of_a_node_that_stays_away_end() {
 
 #[tokio::test]
 async fn a_killed_supervisor_takes_its_processes_along_and_they_are_started_again() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.shell("again", "exec sleep 1000", "Always").await;
     let before = pid(&lab.until_ready("again").await);
     kill(parent(before));
     until_dead(before).await;
     let pod = lab.until("again", "restarted", is_taken_up).await;
-    assert!(is_alive(super::lab::pid(&pod)));
+    assert!(is_alive(super::test_cluster::pid(&pod)));
     let last = main_status(&pod).unwrap().last_state.clone().unwrap().terminated.unwrap();
     assert_eq!(last.reason.as_deref(), Some("ContainerStatusUnknown"));
 }
 
-/// Is it ready again after the node interrupted it? That is no restart: Jobs count those as failures.
+/// Returns whether it is ready again after the node interrupted it. That is not a restart: Jobs count those as
+/// failures.
 fn is_taken_up(pod: &Pod) -> bool {
     main_status(pod).is_some_and(|one| {
         let last = one.last_state.as_ref().and_then(|last| last.terminated.as_ref());
@@ -80,18 +81,19 @@ fn is_taken_up(pod: &Pod) -> bool {
     })
 }
 
-/// A Pod of three processes, two of which hide: their supervisor, and the time they sleep, by which they are found.
-async fn family(lab: &Lab, number: u32) -> (i32, String) {
+/// A Pod of three processes, two of which hide: returns their supervisor, and the time they sleep, by which they are
+/// found.
+async fn family(lab: &TestCluster, number: u32) -> (i32, String) {
     let time = format!("{}.{number}", 100_000 + std::process::id());
     let command = format!("setsid env -i sleep {time} & env -i sleep {time} & sleep {time}");
     lab.shell("family", &command, "Always").await;
     (parent(pid(&lab.until_ready("family").await)), time)
 }
 
-/// Children of the command do not die with the supervisor by themselves: the guard sees to it, with no node in sight.
+/// Children of the command do not die with the supervisor by themselves: the guard ends them, even without a node.
 #[tokio::test]
 async fn a_killed_supervisor_and_server_leave_no_children() {
-    let mut lab = Lab::with(|options| options.outlives_server(Duration::from_secs(60))).await;
+    let mut lab = TestCluster::with(|options| options.outlives_server(Duration::from_secs(60))).await;
     let (supervisor, time) = family(&lab, 11).await;
     until_count(&time, 3).await;
     lab.abort_node().await;
@@ -99,10 +101,10 @@ async fn a_killed_supervisor_and_server_leave_no_children() {
     until_count(&time, 0).await;
 }
 
-/// Who kills the guard too leaves processes to the next supervisor, which ends them before it starts any.
+/// If the guard is killed as well, the next supervisor ends the processes before it starts any.
 #[tokio::test]
 async fn the_next_supervisor_ends_what_nobody_could() {
-    let mut lab = Lab::with(|options| options.outlives_server(Duration::from_secs(60))).await;
+    let mut lab = TestCluster::with(|options| options.outlives_server(Duration::from_secs(60))).await;
     let (supervisor, time) = family(&lab, 12).await;
     let before = until_count(&time, 3).await;
     lab.abort_node().await;
@@ -117,10 +119,10 @@ async fn the_next_supervisor_ends_what_nobody_could() {
     assert!(with_word(&time).is_empty());
 }
 
-/// A container that makes orphans all the time: the supervisor lets them go as they end.
+/// A container that creates orphans all the time: the supervisor reaps them as they end.
 #[tokio::test]
 async fn ended_orphans_do_not_pile_up() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let script = "for i in $(seq 300); do (true &); done; echo made; exec sleep 1000";
     let pod = lab.shell("busy", script, "Always").await;
     let supervisor = parent(pid(&lab.until_ready("busy").await));
@@ -137,7 +139,7 @@ async fn ended_orphans_do_not_pile_up() {
 
 #[tokio::test]
 async fn a_stopped_node_ends_everything_and_goes_on_later() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.shell("goes", "exec sleep 1000", "Always").await;
     let before = pid(&lab.until_ready("goes").await);
     lab.stop_node().await;
@@ -152,7 +154,7 @@ async fn a_stopped_node_ends_everything_and_goes_on_later() {
     let pod = lab.until("goes", "restarted", is_taken_up).await;
     assert!(is_alive(pid(&pod)));
     lab.until_started("goes", 2).await;
-    // What ends by itself is counted as ever.
+    // Runs that end by themselves are counted as usual.
     kill(pid(&pod));
     lab.until("goes", "restarted", |pod| {
         main_status(pod).is_some_and(|one| one.restart_count == 1 && one.ready)
@@ -160,10 +162,10 @@ async fn a_stopped_node_ends_everything_and_goes_on_later() {
     .await;
 }
 
-/// What runs once fails with the node, and says that it was not its own fault.
+/// Containers that run only once fail with the node, and the status says that it was not their fault.
 #[tokio::test]
 async fn what_runs_once_is_disrupted_by_a_stop() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     lab.shell("once", "exec sleep 1000", "Never").await;
     lab.until_ready("once").await;
     lab.shell("bad", "exit 1", "Never").await;
@@ -175,13 +177,13 @@ async fn what_runs_once_is_disrupted_by_a_stop() {
     }
 }
 
-/// What whoever started the server left open is neither the supervisor's nor a container's.
+/// Files that the starter of the server left open are inherited by neither the supervisor nor a container.
 #[tokio::test]
 async fn open_files_are_not_inherited() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    // A duplicate is inherited, unlike what Rust opens.
+    // A duplicate is inherited, unlike files opened by Rust.
     let _inherited = rustix::io::dup(&file).unwrap();
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.shell("looks", "exec sleep 1000", "Never").await;
     let process = pid(&lab.until_ready("looks").await);
     let name = file.path().file_name().unwrap().to_str().unwrap();
@@ -193,10 +195,10 @@ async fn open_files_are_not_inherited() {
     }
 }
 
-/// A probe that takes its time ends with its container: a stop does not wait for it.
+/// A slow probe ends with its container: a stop does not wait for it.
 #[tokio::test]
 async fn a_long_probe_does_not_outlive_its_container() {
-    let mut lab = Lab::new().await;
+    let mut lab = TestCluster::new().await;
     let time = format!("{}.13", 100_000 + std::process::id());
     let probe = serde_json::json!({"exec": {"command": ["sleep", time]}, "timeoutSeconds": 600});
     let container = serde_json::json!({"name": "main", "image": "none", "command": ["sleep", "1000"],
@@ -214,7 +216,7 @@ async fn a_long_probe_does_not_outlive_its_container() {
 
 #[tokio::test]
 async fn a_pod_deleted_while_there_was_no_node_is_ended() {
-    let mut lab = Lab::with(|options| options.outlives_server(Duration::from_secs(60))).await;
+    let mut lab = TestCluster::with(|options| options.outlives_server(Duration::from_secs(60))).await;
     lab.shell("lost", "sleep 1000", "Always").await;
     let pid = pid(&lab.until_ready("lost").await);
     lab.abort_node().await;

@@ -1,14 +1,14 @@
-//! Volumes: files that are there, where they were asked for or where the node says.
+//! Volumes: files exist at the requested paths, or where the node says.
 
 use homeostat_workloads::node::NodeOptions;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::lab::{Lab, folder_for_all, is_root};
+use super::test_cluster::{TestCluster, folder_for_all, is_root};
 
-async fn with_sources(change: impl FnOnce(NodeOptions) -> NodeOptions) -> Lab {
-    let lab = Lab::with(change).await;
+async fn with_sources(change: impl FnOnce(NodeOptions) -> NodeOptions) -> TestCluster {
+    let lab = TestCluster::with(change).await;
     lab.create::<ConfigMap>(json!({"metadata": {"name": "files"}, "data": {"a.txt": "A", "b.txt": "B"}}))
         .await;
     lab.create::<Secret>(json!({"metadata": {"name": "keys"}, "stringData": {"key": "hush"}})).await;
@@ -28,7 +28,7 @@ fn spec(script: &str, mounts: &Value) -> Value {
     ]})
 }
 
-/// By variable, as every container can reach them whatever the system allows.
+/// By variable, as every container can reach them whatever the system supports.
 #[tokio::test]
 async fn every_sort_is_a_folder() {
     let lab = with_sources(NodeOptions::without_namespaces).await;
@@ -53,7 +53,7 @@ async fn without_namespaces_a_mount_path_is_a_link_and_the_events_say_so() {
     lab.until_event("linked", "MountPathNotHonoured", "mountPath /etc/homeostat-test").await;
 }
 
-/// Where the system gives mount namespaces, the paths are the ones asked for, for the container only.
+/// If the system supports mount namespaces, the paths are the requested ones, but only for the container.
 #[tokio::test]
 async fn with_namespaces_a_volume_is_where_it_was_asked_for() {
     let lab = with_sources(|options| options).await;
@@ -62,7 +62,7 @@ async fn with_namespaces_a_volume_is_where_it_was_asked_for() {
         {"name": "empty", "mountPath": "/homeostat-test/data"},
         {"name": "keys", "mountPath": "/homeostat-test/data/keys", "readOnly": true},
         {"name": "files", "mountPath": "/homeostat-test/b", "subPath": "b.txt"},
-        // After one below the root, when that is our own, and inside of a folder of the host.
+        // After one below the root, if that is our own, and inside a folder of the host.
         {"name": "files", "mountPath": "/usr/homeostat-test/deep/er"},
         {"name": "host", "mountPath": "/homeostat-test/host", "readOnly": true},
         {"name": "files", "mountPath": "/homeostat-test/host/in/side"},
@@ -94,10 +94,10 @@ async fn with_namespaces_a_volume_is_where_it_was_asked_for() {
     assert_eq!(std::fs::read_dir(host.path()).unwrap().count(), 1, "nothing was made in the host's folder");
 }
 
-/// Modes of single files, parts named by a variable, and given content that is only read.
+/// Modes of single files, parts named by a variable, and read-only contents.
 #[tokio::test]
 async fn details_of_volumes_are_minded() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     lab.create::<ConfigMap>(json!({"metadata": {"name": "tools"}, "data": {"run": "#!/bin/sh\necho ran\n"}}))
         .await;
     let script = "$HOMEOSTAT_VOLUMES/tools/run; stat -Lc %a $HOMEOSTAT_VOLUMES/self/name; \
@@ -125,7 +125,7 @@ async fn details_of_volumes_are_minded() {
 
 #[tokio::test]
 async fn what_cannot_be_given_is_refused() {
-    let lab = Lab::new().await;
+    let lab = TestCluster::new().await;
     let file = lab.shared().join("file");
     std::fs::write(&file, "").unwrap();
     let token = json!({"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}});
@@ -159,7 +159,7 @@ async fn what_cannot_be_given_is_refused() {
 #[tokio::test]
 async fn a_changed_config_map_reaches_the_running_container() {
     let lab = with_sources(|options| options).await;
-    // One file is replaced after the other.
+    // Files are replaced one after the other.
     let script = "cd $HOMEOSTAT_VOLUMES/files; while ! grep -q new a.txt || test -e b.txt || ! test -e c.txt; \
         do sleep 0.02; done; ls";
     lab.pod("follows", spec(script, &json!([{"name": "files", "mountPath": "/homeostat-test"}]))).await;
@@ -177,7 +177,7 @@ async fn a_path_that_leads_out_is_refused() {
     lab.until_event("out", "Failed", "leads out of the volume").await;
 }
 
-/// Volumes belong to the Pod's group, whose every container is of it.
+/// Volumes belong to the Pod's group, and all its containers are members of it.
 #[tokio::test]
 async fn volumes_are_the_groups() {
     if !is_root("only root gives files to groups that its user is not in") {
@@ -196,7 +196,7 @@ async fn volumes_are_the_groups() {
     assert_eq!(said, "65534 4321 4322\nhush\n440 4321\n65534 4321\n");
 }
 
-/// Where a path cannot be given, it is said what becomes of it for whom.
+/// If a path cannot be provided, an event says where the volume is instead, and for which container.
 #[tokio::test]
 async fn without_namespaces_the_flaws_are_said() {
     let lab = with_sources(NodeOptions::without_namespaces).await;

@@ -1,6 +1,6 @@
-//! Converts metrics between v2 and the types that v1 has for them, which occur only in annotations.
+//! Converts metrics between v2 and v1's types for them, which occur only in annotations.
 //!
-//! One table says which field of v1 corresponds to which of v2. v1 has no target type: it follows from the fields
+//! One table says which field of v1 corresponds to which field of v2. v1 has no target type: it follows from the fields
 //! that are present.
 
 use serde_json::{Map, Value, json};
@@ -29,8 +29,8 @@ impl MetricsPart {
     }
 }
 
-/// The fields of one sort of metric: its name, and for each field its name in v1, its path in v2, and what v1 writes
-/// if it is absent (`""` for nothing).
+/// The fields of one kind of metric: its name, and for each field its name in v1, its path in v2, and what v1 writes if
+/// it is absent (`""` for nothing).
 type MetricFields = (&'static str, &'static [(&'static str, &'static str, &'static str)]);
 
 const ZERO: &str = "0";
@@ -148,8 +148,8 @@ pub(super) fn to_v1(metrics: &[Value], part: MetricsPart) -> Value {
     metrics.iter().map(metric).collect()
 }
 
-/// Converts metrics of v1 to v2; `None` if the value is no list. Metrics that are of v2 already stay: they were once
-/// written so.
+/// Converts metrics of v1 to v2; `None` if the value is not a list. Metrics already in the form of v2 stay as they are:
+/// they were once written that way.
 pub(super) fn from_v1(list: Value, part: MetricsPart) -> Option<Value> {
     let Value::Array(mut metrics) = list else { return None };
     for metric in metrics.iter_mut().filter_map(Value::as_object_mut) {

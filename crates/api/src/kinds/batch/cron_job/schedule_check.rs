@@ -7,7 +7,7 @@ pub(in crate::kinds) fn check(schedule: &str) -> Result<(), String> {
     strip_zone(schedule).parse::<Schedule>().map(drop)
 }
 
-/// Removes a time zone in front, which is refused elsewhere; here it must only not disturb the count of fields.
+/// Removes a leading time zone, which is rejected elsewhere, so that it does not affect the number of fields.
 fn strip_zone(schedule: &str) -> &str {
     if !schedule.starts_with("TZ=") && !schedule.starts_with("CRON_TZ=") {
         return schedule;

@@ -1,4 +1,4 @@
-//! The failure policy of a Job: which Pod failures fail the Job, count against it, or do not matter.
+//! The failure policy of a Job: which Pod failures fail the Job, count against it, or are ignored.
 //!
 //! **Invariant:** a rule examines exit codes or conditions, never both.
 
@@ -57,7 +57,7 @@ fn validate_action(spec: &ValueAt<'_>, action: &ValueAt<'_>, errors: &mut Errors
     require_choice(action, &ACTIONS, errors);
 }
 
-/// Requires one of these values; if it is absent, the error lists them as Go prints a list.
+/// Requires one of these values; if the value is absent, the error lists them in Go's list format.
 fn require_choice(place: &ValueAt<'_>, supported: &[&str], errors: &mut Errors) {
     if place.is_zero() {
         let listed = supported.iter().map(|one| format!("{one:?}")).collect::<Vec<_>>().join(" ");
@@ -99,7 +99,7 @@ fn exit_codes(containers: &HashSet<&str>, codes: &ValueAt<'_>, errors: &mut Erro
 fn container_names<'a>(spec: &ValueAt<'a>) -> HashSet<&'a str> {
     let pod = &spec.value["template"]["spec"];
     let lists = ["containers", "initContainers"].into_iter();
-    lists.flat_map(|list| read::list(pod, list)).map(|one| read::text(one, "name")).collect()
+    lists.flat_map(|list| read::list_at(pod, list)).map(|one| read::string_at(one, "name")).collect()
 }
 
 fn pod_conditions(conditions: &ValueAt<'_>, errors: &mut Errors) {

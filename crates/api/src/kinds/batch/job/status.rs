@@ -1,7 +1,7 @@
-//! Validates the status of a Job: it finishes once, after the end was announced, and stays finished.
+//! Validates the status of a Job: it finishes once, after the end has been announced, and stays finished.
 //!
-//! **Invariant:** a rule is checked only if what it is about changes, so that a status that broke it before can still
-//! be updated elsewhere. The format of lists of indexes is deliberately not validated.
+//! **Invariant:** a rule is checked only if the fields it covers change, so that a status that already breaks it can
+//! still be updated elsewhere. The format of index lists is deliberately not validated.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -31,7 +31,9 @@ pub(in crate::kinds) fn validate_status(new: &ValueAt<'_>, old: &Value, errors: 
 }
 
 fn says(job: &Value, kind: &str, status: &str) -> bool {
-    read::list(&job["status"], "conditions").iter().any(|one| one["type"] == kind && one["status"] == status)
+    read::list_at(&job["status"], "conditions")
+        .iter()
+        .any(|one| one["type"] == kind && one["status"] == status)
 }
 
 fn is_finished(job: &Value) -> bool {
@@ -63,7 +65,7 @@ impl JobStatusChange<'_> {
         errors.push(Error::invalid_unshown(&self.status.field("conditions").path, detail));
     }
 
-    /// Validates conditions that exclude or need each other.
+    /// Validates conditions that exclude or require each other.
     fn conditions(&self, errors: &mut Errors) {
         for (one, other, is_always) in [
             ("Complete", "Failed", false),

@@ -6,12 +6,13 @@ use crate::field::Error;
 use crate::kinds::batch::job::failure_policy;
 use crate::kinds::networking::ingress_class::prefixed_path;
 use crate::kinds::validate::{pod, selector};
+use crate::names;
 use crate::resource::value_at::{Errors, ValueAt};
 
 /// The maximum length of the name of an external Job controller.
 const MANAGER_BYTES_MAX: usize = 63;
 
-/// The fields of a Job's spec that never change.
+/// The fields of a Job's spec that must not change.
 const FIXED: [&str; 6] =
     ["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"];
 
@@ -19,6 +20,7 @@ const FIXED: [&str; 6] =
 pub(in crate::kinds) fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     job_spec(&spec, errors);
+    validate_pod_names(object, errors);
     let template = spec.field("template");
     let metadata = template.field("metadata");
     let labels = metadata.field("labels");
@@ -29,6 +31,19 @@ pub(in crate::kinds) fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
     }
     if spec.field("manualSelector").value != &Value::Bool(true) {
         validate_generated_labels(object, &labels, errors);
+    }
+}
+
+/// Requires the name of an indexed Job to leave room for the largest index: its Pods' host names end with theirs.
+fn validate_pod_names(object: &ValueAt<'_>, errors: &mut Errors) {
+    let (metadata, spec) = (object.field("metadata"), object.field("spec"));
+    let (name, completions) = (metadata.field("name"), spec.field("completions").number());
+    if spec.field("completionMode").text() != "Indexed" || completions < 1 {
+        return;
+    }
+    let last = format!("{}-{}", name.text(), completions - 1);
+    if !names::label(&last).is_empty() {
+        name.invalid(&format!("will not able to create pod with invalid DNS label: {last}"), errors);
     }
 }
 
@@ -91,7 +106,7 @@ pub(in crate::kinds) fn job_spec(spec: &ValueAt<'_>, errors: &mut Errors) {
     failure_policy::check(spec, errors);
     failure_policy::policies(spec, errors);
     let template = spec.field("template");
-    pod::template(&template, errors);
+    pod::validate_pod_template(&template, errors);
     validate_restart_policy(&template, errors);
 }
 
@@ -106,7 +121,7 @@ fn validate_restart_policy(template: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates a changed Job: scheduling fields of its template may change while it is suspended and was never started;
+/// Validates a changed Job: scheduling fields of its template may change while it is suspended and has never started;
 /// completions may change together with parallelism if it is indexed.
 pub(in crate::kinds) fn validate_update(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
     let spec = new.field("spec");

@@ -1,4 +1,4 @@
-//! Prepares new Pods: the initial status. What admission adds (priority, tolerations, an account) is not here.
+//! Sets the initial status of new Pods. What admission adds (priority, tolerations, an account) is not here.
 
 use homeostat_core::Clock;
 use homeostat_core::quantity::parse_nanos;
@@ -28,7 +28,8 @@ pub(in crate::kinds) fn prepare_create(pod: &mut JsonObject) {
 pub(in crate::kinds) fn quality_of_service(spec: &Value) -> &'static str {
     let pod_level = &spec["resources"];
     let all: Vec<&Value> = if is_zero(Some(pod_level)) {
-        let containers = read::list(spec, "containers").iter().chain(read::list(spec, "initContainers"));
+        let containers =
+            read::list_at(spec, "containers").iter().chain(read::list_at(spec, "initContainers"));
         containers.map(|one| &one["resources"]).collect()
     } else {
         vec![pod_level]

@@ -19,19 +19,19 @@ pub(in crate::kinds) fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
         summary.reason(pod).into(),
         restarts.into(),
         age::age_of_object(pod, now).into(),
-        read::list(pod, "status.podIPs")
+        read::list_at(pod, "status.podIPs")
             .first()
-            .map_or("<none>", |ip| read::text_or(ip, "ip", "<none>"))
+            .map_or("<none>", |ip| read::string_at_or(ip, "ip", "<none>"))
             .into(),
-        read::text_or(pod, "spec.nodeName", "<none>").into(),
-        read::text_or(pod, "status.nominatedNodeName", "<none>").into(),
+        read::string_at_or(pod, "spec.nodeName", "<none>").into(),
+        read::string_at_or(pod, "status.nominatedNodeName", "<none>").into(),
         readiness_gates(pod).into(),
     ]
 }
 
 /// Returns a condition for the row of a finished Pod, so that clients may hide it.
 pub(in crate::kinds) fn row_conditions(pod: &Value) -> Option<Value> {
-    let (reason, message) = match read::text(pod, "status.phase") {
+    let (reason, message) = match read::string_at(pod, "status.phase") {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
         "Failed" => ("Failed", "The pod failed."),
         _ => return None,
@@ -40,11 +40,14 @@ pub(in crate::kinds) fn row_conditions(pod: &Value) -> Option<Value> {
 }
 
 fn readiness_gates(pod: &Value) -> String {
-    let gates = read::list(pod, "spec.readinessGates");
+    let gates = read::list_at(pod, "spec.readinessGates");
     if gates.is_empty() {
         return "<none>".to_owned();
     }
-    let open = gates.iter().filter(|gate| read::holds(pod, read::text(gate, "conditionType"))).count();
+    let open = gates
+        .iter()
+        .filter(|gate| read::has_true_condition(pod, read::string_at(gate, "conditionType")))
+        .count();
     format!("{open}/{}", gates.len())
 }
 
@@ -65,66 +68,66 @@ struct RestartCount {
 
 impl RestartCount {
     fn add(&mut self, status: &Value) {
-        self.count += read::number(status, "restartCount");
-        self.last = self.last.max(read::time(status, "lastState.terminated.finishedAt"));
+        self.count += read::integer_at(status, "restartCount");
+        self.last = self.last.max(read::time_at(status, "lastState.terminated.finishedAt"));
     }
 
     fn print(&self, now: Timestamp) -> String {
         match (self.count, self.last) {
             (0, _) | (_, None) => self.count.to_string(),
-            (count, last) => format!("{count} ({} ago)", age::since(last, now)),
+            (count, last) => format!("{count} ({} ago)", age::format_age_since(last, now)),
         }
     }
 }
 
 impl ContainerSummary {
     fn of(pod: &Value) -> Self {
-        let sidecars: Vec<_> = read::list(pod, "spec.initContainers")
+        let sidecars: Vec<_> = read::list_at(pod, "spec.initContainers")
             .iter()
-            .filter(|container| read::text(container, "restartPolicy") == "Always")
-            .map(|container| read::text(container, "name"))
+            .filter(|container| read::string_at(container, "restartPolicy") == "Always")
+            .map(|container| read::string_at(container, "name"))
             .collect();
         let mut summary = Self {
-            containers: read::list(pod, "spec.containers").len() + sidecars.len(),
+            containers: read::list_at(pod, "spec.containers").len() + sidecars.len(),
             reason: phase(pod).to_owned(),
             ..Self::default()
         };
         let mut of_sidecars = RestartCount::default();
         let is_initializing = summary.read_init_containers(pod, &sidecars, &mut of_sidecars);
-        if !is_initializing || read::holds(pod, "Initialized") {
-            // Once a Pod runs, only the restarts of sidecars count beside those of its containers.
+        if !is_initializing || read::has_true_condition(pod, "Initialized") {
+            // Once a Pod runs, of its init containers only the restarts of sidecars still count.
             summary.restarts = of_sidecars;
             summary.read_containers(pod);
         }
         summary
     }
 
-    /// Reads the init containers up to the first that has not finished; returns whether there is one.
+    /// Reads the init containers up to the first unfinished one; returns whether there is one.
     fn read_init_containers(
         &mut self,
         pod: &Value,
         sidecars: &[&str],
         of_sidecars: &mut RestartCount,
     ) -> bool {
-        for (at, status) in read::list(pod, "status.initContainerStatuses").iter().enumerate() {
+        for (at, status) in read::list_at(pod, "status.initContainerStatuses").iter().enumerate() {
             self.restarts.add(status);
-            let is_sidecar = sidecars.contains(&read::text(status, "name"));
+            let is_sidecar = sidecars.contains(&read::string_at(status, "name"));
             if is_sidecar {
                 of_sidecars.add(status);
             }
-            let terminated = read::at(status, "state.terminated");
-            if terminated.is_some_and(|state| read::number(state, "exitCode") == 0) {
+            let terminated = read::value_at(status, "state.terminated");
+            if terminated.is_some_and(|state| read::integer_at(state, "exitCode") == 0) {
                 continue;
             }
-            if is_sidecar && read::flag(status, "started") {
-                self.ready += usize::from(read::flag(status, "ready"));
+            if is_sidecar && read::bool_at(status, "started") {
+                self.ready += usize::from(read::bool_at(status, "ready"));
                 continue;
             }
-            let waiting = read::text(status, "state.waiting.reason");
+            let waiting = read::string_at(status, "state.waiting.reason");
             self.reason = match (terminated, waiting) {
                 (Some(state), _) => format!("Init:{}", end_of(state)),
                 (None, "" | "PodInitializing") => {
-                    format!("Init:{at}/{}", read::list(pod, "spec.initContainers").len())
+                    format!("Init:{at}/{}", read::list_at(pod, "spec.initContainers").len())
                 }
                 (None, waiting) => format!("Init:{waiting}"),
             };
@@ -136,24 +139,24 @@ impl ContainerSummary {
     fn read_containers(&mut self, pod: &Value) {
         let mut has_running = false;
         let mut error = None;
-        for status in read::list(pod, "status.containerStatuses").iter().rev() {
+        for status in read::list_at(pod, "status.containerStatuses").iter().rev() {
             self.restarts.add(status);
-            let waiting = read::text(status, "state.waiting.reason");
+            let waiting = read::string_at(status, "state.waiting.reason");
             if !waiting.is_empty() {
                 waiting.clone_into(&mut self.reason);
-            } else if let Some(state) = read::at(status, "state.terminated") {
+            } else if let Some(state) = read::value_at(status, "state.terminated") {
                 self.reason = end_of(state);
-                if read::number(state, "exitCode") != 0 {
+                if read::integer_at(state, "exitCode") != 0 {
                     error = Some(self.reason.clone());
                 }
-            } else if read::flag(status, "ready") && read::at(status, "state.running").is_some() {
+            } else if read::bool_at(status, "ready") && read::value_at(status, "state.running").is_some() {
                 has_running = true;
                 self.ready += 1;
             }
         }
         if self.reason == "Completed" {
             self.reason = match (has_running, error) {
-                (true, _) if read::holds(pod, "Ready") => "Running".to_owned(),
+                (true, _) if read::has_true_condition(pod, "Ready") => "Running".to_owned(),
                 (_, Some(error)) => error,
                 (true, None) => "NotReady".to_owned(),
                 (false, None) => "Completed".to_owned(),
@@ -165,7 +168,7 @@ impl ContainerSummary {
         if !read::is_deleted(pod) {
             return self.reason;
         }
-        match (read::text(pod, "status.reason"), read::text(pod, "status.phase")) {
+        match (read::string_at(pod, "status.reason"), read::string_at(pod, "status.phase")) {
             (NODE_LOST, _) => "Unknown".to_owned(),
             (_, "Failed" | "Succeeded") => self.reason,
             _ => "Terminating".to_owned(),
@@ -176,17 +179,17 @@ impl ContainerSummary {
 /// Returns the phase, or a more specific reason.
 fn phase(pod: &Value) -> &str {
     let is_gated = read::condition(pod, "PodScheduled")
-        .is_some_and(|condition| read::text(condition, "reason") == "SchedulingGated");
+        .is_some_and(|condition| read::string_at(condition, "reason") == "SchedulingGated");
     if is_gated {
         return "SchedulingGated";
     }
-    read::text_or(pod, "status.reason", read::text(pod, "status.phase"))
+    read::string_at_or(pod, "status.reason", read::string_at(pod, "status.phase"))
 }
 
 /// Returns why a container ended.
 fn end_of(state: &Value) -> String {
-    match (read::text(state, "reason"), read::number(state, "signal")) {
-        ("", 0) => format!("ExitCode:{}", read::number(state, "exitCode")),
+    match (read::string_at(state, "reason"), read::integer_at(state, "signal")) {
+        ("", 0) => format!("ExitCode:{}", read::integer_at(state, "exitCode")),
         ("", signal) => format!("Signal:{signal}"),
         (reason, _) => reason.to_owned(),
     }

@@ -38,16 +38,16 @@ pub(in crate::kinds) fn validate_status(new: &ValueAt<'_>, old: &Value, errors: 
         ("initContainerStatuses", "initContainers"),
         ("ephemeralContainerStatuses", ""),
     ] {
-        validate_restarts(&status.field(list), read::list(before, list), &old["spec"], containers, errors);
+        validate_restarts(&status.field(list), read::list_at(before, list), &old["spec"], containers, errors);
     }
-    validate_addresses(&status.field("podIPs"), read::list(before, "podIPs"), errors);
+    validate_addresses(&status.field("podIPs"), read::list_at(before, "podIPs"), errors);
     let hosts = status.field("hostIPs");
     if let Some(first) = hosts.items().next()
-        && first.field("ip").text() != read::text(status.value, "hostIP")
+        && first.field("ip").text() != read::string_at(status.value, "hostIP")
     {
         first.field("ip").invalid("must be equal to `hostIP`", errors);
     }
-    validate_addresses(&hosts, read::list(before, "hostIPs"), errors);
+    validate_addresses(&hosts, read::list_at(before, "hostIPs"), errors);
 }
 
 fn count(number: &ValueAt<'_>, errors: &mut Errors) {
@@ -56,20 +56,20 @@ fn count(number: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the nominated node; a Pod that is bound to a node cannot get one.
+/// Validates the nominated node; a Pod that is already bound to a node cannot get one.
 fn validate_nominated_node(node: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
-    if node.is_zero() || node.text() == read::text(&old["status"], "nominatedNodeName") {
+    if node.is_zero() || node.text() == read::string_at(&old["status"], "nominatedNodeName") {
         return;
     }
     node.must_pass(names::subdomain, errors);
-    if !read::text(&old["spec"], "nodeName").is_empty() {
+    if !read::string_at(&old["spec"], "nodeName").is_empty() {
         node.forbidden("may not be set on pods that are already bound to a node", errors);
     }
 }
 
-/// Allows at most one address of each family; addresses that were there before are not validated again.
+/// Allows at most one address of each family; existing addresses are not validated again.
 fn validate_addresses(list: &ValueAt<'_>, before: &[Value], errors: &mut Errors) {
-    let known: HashSet<&str> = before.iter().map(|old| read::text(old, "ip")).collect();
+    let known: HashSet<&str> = before.iter().map(|old| read::string_at(old, "ip")).collect();
     for one in list.items() {
         let address = one.field("ip");
         if !known.contains(address.text()) {
@@ -92,7 +92,7 @@ fn validate_addresses(list: &ValueAt<'_>, before: &[Value], errors: &mut Errors)
 }
 
 fn items_of<'a>(list: &ValueAt<'a>) -> impl Iterator<Item = &'a str> {
-    list.value.as_array().into_iter().flatten().map(|one| read::text(one, "ip"))
+    list.value.as_array().into_iter().flatten().map(|one| read::string_at(one, "ip"))
 }
 
 /// Requires that a container that ended runs again only if it may be restarted.
@@ -103,20 +103,20 @@ fn validate_restarts(
     containers: &str,
     errors: &mut Errors,
 ) {
-    if ["containers", "initContainers"].iter().any(|list| restarts_all(read::list(spec, list)))
+    if ["containers", "initContainers"].iter().any(|list| restarts_all(read::list_at(spec, list)))
         && !containers.is_empty()
     {
         return;
     }
     let statuses = first_by_name(list.value.as_array().map(Vec::as_slice).unwrap_or_default());
-    let specs = first_by_name(read::list(spec, containers));
+    let specs = first_by_name(read::list_at(spec, containers));
     for (at, old) in before.iter().enumerate() {
         let ended = &old["state"]["terminated"];
-        let now = statuses.get(read::text(old, "name"));
+        let now = statuses.get(read::string_at(old, "name"));
         if ended.is_null() || now.is_none_or(|now| !now["state"]["terminated"].is_null()) {
             continue;
         }
-        let container = specs.get(read::text(old, "name"));
+        let container = specs.get(read::string_at(old, "name"));
         let code = ended["exitCode"].as_i64().unwrap_or(0);
         if !container.is_some_and(|container| may_restart(container, spec, code)) {
             errors.push(Error::forbidden(&list.path.index(at).field("state"), ENDED));
@@ -125,26 +125,26 @@ fn validate_restarts(
 }
 
 fn restarts_all(containers: &[Value]) -> bool {
-    let mut rules = containers.iter().flat_map(|one| read::list(one, "restartPolicyRules"));
-    rules.any(|rule| read::text(rule, "action") == "RestartAllContainers")
+    let mut rules = containers.iter().flat_map(|one| read::list_at(one, "restartPolicyRules"));
+    rules.any(|rule| read::string_at(rule, "action") == "RestartAllContainers")
 }
 
 /// Returns whether a container may be restarted: by its own rules, then its own policy, then that of the Pod.
 fn may_restart(container: &Value, spec: &Value, code: i64) -> bool {
     let fits = |rule: &Value| {
         let codes = &rule["exitCodes"];
-        let is_listed = read::list(codes, "values").contains(&json!(code));
-        match read::text(codes, "operator") {
+        let is_listed = read::list_at(codes, "values").contains(&json!(code));
+        match read::string_at(codes, "operator") {
             "In" => is_listed,
             "NotIn" => !is_listed,
             _ => false,
         }
     };
-    if read::list(container, "restartPolicyRules").iter().any(fits) {
+    if read::list_at(container, "restartPolicyRules").iter().any(fits) {
         return true;
     }
-    let own = read::text(container, "restartPolicy");
-    match if own.is_empty() { read::text(spec, "restartPolicy") } else { own } {
+    let own = read::string_at(container, "restartPolicy");
+    match if own.is_empty() { read::string_at(spec, "restartPolicy") } else { own } {
         "Never" => false,
         "OnFailure" => code != 0,
         _ => true,

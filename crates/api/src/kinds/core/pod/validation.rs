@@ -37,7 +37,7 @@ fn validate_pod(object: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the image of a Pod's container; templates may have an image that is yet to be replaced.
+/// Validates the image of a Pod's container; templates may have an image that has yet to be replaced.
 fn check_image(container: &ValueAt<'_>, errors: &mut Errors) {
     let image = container.field("image");
     if image.text().trim() != image.text() {
@@ -58,13 +58,13 @@ pub(in crate::kinds) fn validate_create(object: &ValueAt<'_>, errors: &mut Error
     }
 }
 
-/// Validates a changed Pod: images may change, a few more fields in one direction, nothing else.
+/// Validates a changed Pod: only images may change, and a few other fields in one direction.
 pub(in crate::kinds) fn validate_update(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
     validate_pod(new, errors);
     let (spec, old) = (new.field("spec"), &old["spec"]);
     for list in ["containers", "initContainers"] {
         let containers = spec.field(list);
-        if containers.len() != read::list(old, list).len() {
+        if containers.len() != read::list_at(old, list).len() {
             containers.forbidden("pod updates may not add or remove containers", errors);
             return;
         }
@@ -79,7 +79,7 @@ pub(in crate::kinds) fn validate_update(new: &ValueAt<'_>, old: &Value, errors: 
     }
 }
 
-/// Requires a Pod with other resources to keep its quality of service class, which decides about eviction.
+/// Requires a resized Pod to keep its quality of service class, which determines eviction.
 pub(in crate::kinds) fn resized(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
     validate_pod(new, errors);
     let spec = new.field("spec");
@@ -111,13 +111,13 @@ fn tolerations_update(spec: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
         one
     };
     let now: HashSet<Value> = list.items().map(|one| unless_seconds(one.value)).collect();
-    if read::list(old, "tolerations").iter().any(|before| !now.contains(&unless_seconds(before))) {
+    if read::list_at(old, "tolerations").iter().any(|before| !now.contains(&unless_seconds(before))) {
         list.forbidden("existing toleration can not be modified except its tolerationSeconds", errors);
     }
 }
 
 fn gates_update(spec: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
-    let before: HashSet<&Value> = read::list(old, "schedulingGates").iter().collect();
+    let before: HashSet<&Value> = read::list_at(old, "schedulingGates").iter().collect();
     for gate in spec.field("schedulingGates").items().filter(|gate| !before.contains(gate.value)) {
         let name = gate.field("name");
         let detail = format!("only deletion is allowed, but found new scheduling gate '{}'", name.text());
@@ -129,10 +129,10 @@ fn gates_update(spec: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
 pub(in crate::kinds) fn ephemeral_update(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
     let spec = new.field("spec");
     let list = spec.field("ephemeralContainers");
-    let before = read::list(&old["spec"], "ephemeralContainers");
-    let named = first_by_name(read::list(spec.value, "ephemeralContainers"));
+    let before = read::list_at(&old["spec"], "ephemeralContainers");
+    let named = first_by_name(read::list_at(spec.value, "ephemeralContainers"));
     for one in before {
-        match named.get(read::text(one, "name")) {
+        match named.get(read::string_at(one, "name")) {
             None => list.forbidden(
                 &format!("existing ephemeral containers {} may not be removed\n", one["name"]),
                 errors,
@@ -144,9 +144,11 @@ pub(in crate::kinds) fn ephemeral_update(new: &ValueAt<'_>, old: &Value, errors:
             Some(_) => {}
         }
     }
-    let volumes = read::list(spec.value, "volumes").iter().map(|volume| read::text(volume, "name")).collect();
+    let volumes =
+        read::list_at(spec.value, "volumes").iter().map(|volume| read::string_at(volume, "name")).collect();
     let mut pod = container::PodContext::of(&spec, volumes);
-    pod.names = read::list(spec.value, "containers").iter().map(|one| read::text(one, "name")).collect();
+    pod.names =
+        read::list_at(spec.value, "containers").iter().map(|one| read::string_at(one, "name")).collect();
     for one in list.items() {
         check_image(&one, errors);
         container::ephemeral(&ValueAt { value: one.value, path: one.path }, &mut pod, errors);
@@ -158,7 +160,7 @@ fn with_mutable_fields_of(spec: &Value, old: &Value) -> Value {
     let mut spec = spec.clone();
     let Some(fields) = spec.as_object_mut() else { return spec };
     let mut free = vec!["activeDeadlineSeconds", "tolerations", "schedulingGates"];
-    if !read::list(old, "schedulingGates").is_empty() {
+    if !read::list_at(old, "schedulingGates").is_empty() {
         // Scheduling constraints of an unscheduled Pod may still change.
         free.extend(["nodeSelector", "affinity"]);
     }

@@ -1,7 +1,7 @@
 //! Synchronizes the linked fields of a Service: `clusterIP` and `clusterIPs`, IP families and their policy, and values
 //! that a change of type leaves behind. Old clients know only some of these fields; they must not lose the others.
 //!
-//! Nothing is allocated here: `cluster_ip_allocator` fills in the missing values afterwards.
+//! Nothing is allocated here: `service_allocator` fills in the missing values afterwards.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -106,7 +106,8 @@ fn take_over(spec: &mut JsonObject, old: &JsonObject, name: &str) {
     }
 }
 
-/// Gives a port without a node port that of the old port of its name, unless another port has it now.
+/// Gives each port without a node port the node port of the old port with the same name, unless another port uses it
+/// now.
 fn inherit_ports(spec: &mut JsonObject, old: &JsonObject) {
     let said: HashSet<Value> = node_ports(spec).flatten().cloned().collect();
     let mut before = HashMap::new();
@@ -121,7 +122,7 @@ fn inherit_ports(spec: &mut JsonObject, old: &JsonObject) {
     }
 }
 
-/// Synchronizes `clusterIP` and the first of `clusterIPs`, which are one fact in two fields.
+/// Synchronizes `clusterIP` and the first of `clusterIPs`, which hold the same fact.
 fn link_addresses(spec: &mut JsonObject, old: Option<&JsonObject>) {
     let single = text(spec, "clusterIP").to_owned();
     let before = old.map_or("", |old| text(old, "clusterIP"));
@@ -139,7 +140,7 @@ fn link_addresses(spec: &mut JsonObject, old: Option<&JsonObject>) {
     }
 }
 
-/// Sets the family policy: the old one, else both families for headless Services without a selector, else one.
+/// Sets the family policy: the old one, or else both families for headless Services without a selector, or one.
 fn set_families(spec: &mut JsonObject, old: Option<&JsonObject>) {
     let is_open = text(spec, "clusterIP") == "None" && is_zero(spec.get("selector"));
     let before =

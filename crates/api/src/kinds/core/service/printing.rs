@@ -9,11 +9,11 @@ use crate::object::read;
 use crate::printing::{age, selectors};
 
 pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let address = read::list(object, "spec.clusterIPs").first().and_then(Value::as_str);
+    let address = read::list_at(object, "spec.clusterIPs").first().and_then(Value::as_str);
     vec![
         read::name(object).into(),
-        read::text(object, "spec.type").into(),
-        address.unwrap_or(read::text_or(object, "spec.clusterIP", "<none>")).into(),
+        read::string_at(object, "spec.type").into(),
+        address.unwrap_or(read::string_at_or(object, "spec.clusterIP", "<none>")).into(),
         external(object).into(),
         ports(object).into(),
         age::age_of_object(object, now).into(),
@@ -22,9 +22,9 @@ pub(in crate::kinds) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn external(object: &Value) -> String {
-    let own = read::texts(object, "spec.externalIPs", ",");
-    match read::text(object, "spec.type") {
-        "ExternalName" => read::text(object, "spec.externalName").to_owned(),
+    let own = read::join_strings_at(object, "spec.externalIPs", ",");
+    match read::string_at(object, "spec.type") {
+        "ExternalName" => read::string_at(object, "spec.externalName").to_owned(),
         "ClusterIP" | "NodePort" if own.is_empty() => "<none>".to_owned(),
         "ClusterIP" | "NodePort" => own,
         "LoadBalancer" => match (&*balancers(object), &*own) {
@@ -38,18 +38,18 @@ fn external(object: &Value) -> String {
 
 /// Returns the addresses of a load balancer, sorted, without duplicates.
 pub(in crate::kinds) fn balancers(object: &Value) -> String {
-    let entries = read::list(object, "status.loadBalancer.ingress").iter();
+    let entries = read::list_at(object, "status.loadBalancer.ingress").iter();
     let addresses: BTreeSet<_> = entries
-        .map(|entry| read::text_or(entry, "ip", read::text(entry, "hostname")))
+        .map(|entry| read::string_at_or(entry, "ip", read::string_at(entry, "hostname")))
         .filter(|address| !address.is_empty())
         .collect();
     read::joined(addresses, ",")
 }
 
 fn ports(object: &Value) -> String {
-    let ports = read::list(object, "spec.ports").iter().map(|port| {
-        let (number, protocol) = (read::number(port, "port"), read::text(port, "protocol"));
-        match read::number(port, "nodePort") {
+    let ports = read::list_at(object, "spec.ports").iter().map(|port| {
+        let (number, protocol) = (read::integer_at(port, "port"), read::string_at(port, "protocol"));
+        match read::integer_at(port, "nodePort") {
             0 => format!("{number}/{protocol}"),
             node => format!("{number}:{node}/{protocol}"),
         }

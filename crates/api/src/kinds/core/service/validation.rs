@@ -8,27 +8,63 @@ use serde_json::{Value, json};
 
 use crate::field::Error;
 use crate::kinds::validate::container::PROTOCOLS;
+use crate::kinds::validate::network_range;
 use crate::names;
 use crate::object::read;
 use crate::resource::value_at::{Errors, ValueAt};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
-/// The first bits of IPv6 link-local multicast addresses, whatever their flags.
+/// The first bits of IPv6 link-local multicast addresses, regardless of their flags.
 const LINK_LOCAL_GROUP: u16 = 0xff02;
 
 /// One day: the longest time for which a client may stick to one endpoint.
 const AFFINITY_TIMEOUT_S_MAX: i64 = 86_400;
 
 /// Fields that only load balancers have.
-const BALANCED: [&str; 3] =
-    ["allocateLoadBalancerNodePorts", "loadBalancerClass", "loadBalancerSourceRanges"];
+const BALANCED: [&str; 2] = ["allocateLoadBalancerNodePorts", "loadBalancerClass"];
+
+/// The older annotation for the ranges that may reach a load balancer.
+const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
 fn is_headless(spec: &ValueAt<'_>) -> bool {
     spec.field("clusterIP").text() == "None" || spec.field("clusterIPs").value.get(0) == Some(&json!("None"))
 }
 
-/// Validates a Service.
+/// Validates a new Service.
+pub(in crate::kinds) fn validate_create(object: &ValueAt<'_>, errors: &mut Errors) {
+    validate(object, errors);
+    source_ranges(object, &Value::Null, errors);
+}
+
+/// Validates the ranges that may reach a load balancer, in the field or else in the annotation. What the `old` Service
+/// has may stay. Spaces around a range are allowed.
+fn source_ranges(object: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
+    let (spec, metadata) = (object.field("spec"), object.field("metadata"));
+    let (ranges, annotations) = (spec.field("loadBalancerSourceRanges"), metadata.field("annotations"));
+    let annotation = annotations.key(SOURCE_RANGES);
+    // kube-apiserver names the field like this.
+    let listed = ValueAt { value: ranges.value, path: spec.path.field("LoadBalancerSourceRanges") };
+    let given = if listed.len() > 0 { listed } else { annotation };
+    if given.is_set() && spec.field("type").text() != "LoadBalancer" {
+        given.forbidden("may only be used when `type` is 'LoadBalancer'", errors);
+    }
+    if listed.len() > 0 {
+        let known = read::list_at(&old["spec"], "loadBalancerSourceRanges");
+        let is_known = |text: &str| known.iter().any(|range| range.as_str().map(str::trim) == Some(text));
+        for range in listed.items().filter(|range| !is_known(range.text().trim())) {
+            network_range::check(&range, range.text().trim(), errors);
+        }
+    } else if annotation.is_set() && *annotation.value != old["metadata"]["annotations"][SOURCE_RANGES] {
+        for range in
+            annotation.text().split(',').map(str::trim).filter(|_| !annotation.text().trim().is_empty())
+        {
+            network_range::check(&annotation, range, errors);
+        }
+    }
+}
+
+/// Validates a Service, new or changed.
 pub(in crate::kinds) fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     let kind = spec.field("type");
@@ -97,7 +133,7 @@ fn check_port(port: &ValueAt<'_>, needs_name: bool, errors: &mut Errors) {
     port.field("appProtocol").must_pass(names::qualified, errors);
 }
 
-/// The ports seen so far, which the ports of a Service may not share.
+/// The ports seen so far: the ports of a Service must differ.
 #[derive(Default)]
 struct SeenPorts {
     names: BTreeSet<String>,
@@ -165,7 +201,7 @@ fn validate_addresses(spec: &ValueAt<'_>, errors: &mut Errors) {
         .must_be_one_of(&["PreferDualStack", "RequireDualStack", "SingleStack"], errors);
 }
 
-/// Validates external addresses that lead to the Service: others must be able to reach them.
+/// Validates external addresses that lead to the Service: they must be reachable from outside.
 fn external_addresses(list: &ValueAt<'_>, errors: &mut Errors) {
     for one in list.items() {
         let Ok(address) = one.text().parse::<IpAddr>() else {
@@ -215,8 +251,9 @@ fn type_dependent(spec: &ValueAt<'_>, errors: &mut Errors) {
     spec.field("internalTrafficPolicy").must_be_one_of(&["Cluster", "Local"], errors);
 }
 
-/// Validates a changed Service: the first address must not change.
+/// Validates a changed Service: its ranges may be those it had, and the first address must not change.
 pub(in crate::kinds) fn validate_update(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
+    source_ranges(new, old, errors);
     let spec = new.field("spec");
     let old = &old["spec"];
     let is_named = |kind: &str| kind == "ExternalName";
@@ -228,7 +265,7 @@ pub(in crate::kinds) fn validate_update(new: &ValueAt<'_>, old: &Value, errors: 
         return;
     }
     let addresses = spec.field("clusterIPs");
-    let Some(before) = read::list(old, "clusterIPs").first() else { return };
+    let Some(before) = read::list_at(old, "clusterIPs").first() else { return };
     match addresses.value.get(0) {
         Some(first) if first == before => {}
         first => {

@@ -1,4 +1,4 @@
-//! What endpoints below an object refuse: statuses and decisions.
+//! What the endpoints below an object reject: statuses and decisions.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! Deployments and their like, Jobs and CronJobs.
+//! Deployments and similar kinds, Jobs and CronJobs.
 
 use super::*;
 

@@ -7,9 +7,9 @@ use crate::context::condition;
 
 const NOW: &str = "2027-01-15T08:00:00Z";
 
-fn snapshot(status: Value) -> Snapshot {
+fn snapshot(status: Value) -> StatusBasis {
     let (uid, resource_version) = (Some("u".to_owned()), Some("7".to_owned()));
-    Snapshot { uid, resource_version, status, is_whole: true }
+    StatusBasis { uid, resource_version, status, is_whole: true }
 }
 
 /// Returns the operations after the test of the uid, one per line.
@@ -70,7 +70,7 @@ fn a_status_that_is_not_there_is_introduced_whole() {
         &["test /status null", r#"add /status {"a":{"b":1}}"#],
     );
     check(json!({"a": 1}), json!({}), Value::Null, &[]);
-    // Somebody else wrote the first status meanwhile.
+    // Another writer wrote the first status meanwhile.
     check(Value::Null, json!({"a": {"b": 1}}), json!({"a": {"c": 2}}), &["add /status/a/b 1"]);
 }
 
@@ -101,7 +101,7 @@ fn maps_change_by_entry() {
         json!({"n": 0}),
         &["test /status/children null", r#"add /status/children {"a":1}"#],
     );
-    // The last entry goes, and with it the map, unless somebody else has one there by now.
+    // The last entry is removed, and the map with it, unless another writer has added one.
     check(
         one.clone(),
         json!({}),

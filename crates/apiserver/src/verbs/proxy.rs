@@ -1,0 +1,227 @@
+//! `pods/proxy` and `services/proxy`: forwards a request to a port of a Pod, by way of the node that runs it.
+//!
+//! **Invariant:** the node connects only to a port on which a process of this very Pod listens, so that the proxy leads
+//! to nothing else: not to other ports of the machine, not to addresses that somebody wrote into a Service.
+//!
+//! The caller needs the verb of the request on the subresource, as in Kubernetes; the name it is checked for is the
+//! one in the path, with scheme and port. Pods that serve TLS are not reached.
+
+use bytes::Bytes;
+use homeostat_api::kinds::core::pod::POD;
+use homeostat_api::kinds::core::service::SERVICE;
+use homeostat_api::kinds::discovery::endpoint_slice::ENDPOINT_SLICE;
+use homeostat_api::object::meta;
+use homeostat_api::status::Status;
+use homeostat_store::Snapshot;
+use serde_json::{Value, json};
+
+use super::log::node_unreachable;
+use super::pipeline::admit_document;
+use super::{Answer, AuthorizedRequest};
+use crate::admission::Operation;
+use crate::stored::encode;
+use crate::stored::labels_and_owners::LabelsAndOwners;
+use crate::yielding_work::YieldingWork;
+
+/// A name in a path: `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
+#[derive(Debug, PartialEq, Eq)]
+struct ProxyName<'a> {
+    scheme: &'a str,
+    name: &'a str,
+    port: &'a str,
+}
+
+impl<'a> ProxyName<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let parts = text.split(':').collect::<Vec<_>>();
+        let (scheme, name, port) = match *parts {
+            [name] => ("", name, ""),
+            [name, port] => ("", name, port),
+            [scheme, name, port] => (scheme, name, port),
+            _ => return None,
+        };
+        (!name.is_empty() && matches!(scheme, "" | "http" | "https")).then_some(Self { scheme, name, port })
+    }
+}
+
+/// Returns whether the resource has a proxy here; Nodes have none, because there is no kubelet.
+pub(super) fn is_served(call: &AuthorizedRequest) -> bool {
+    [SERVICE.storage(), POD.storage()].contains(&call.resource.storage())
+}
+
+/// Forwards the request and returns the Pod's answer.
+pub(super) async fn proxy(call: &AuthorizedRequest, body: Bytes) -> Result<Answer, Status> {
+    let proxied = call.proxied.as_ref().ok_or_else(Status::method_not_allowed)?;
+    let mut options = json!({"kind": options_kind(call), "apiVersion": "v1"});
+    if !proxied.rest.is_empty() {
+        options["path"] = proxied.rest.as_str().into();
+    }
+    admit_document(call, Operation::Connect, &mut options, false).await?;
+    let (pod, port) = locate(call).await?;
+    let address = pod["status"]["podIP"].as_str().unwrap_or_default();
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    if address.is_empty() || node.is_empty() {
+        return Err(Status::bad_request("address not allowed"));
+    }
+    let Some(source) = call.backend.streams.get().filter(|source| source.is_of(node)).cloned() else {
+        return Err(node_unreachable(call, node));
+    };
+    if let Some(response) = proxied.redirection() {
+        return Ok(Answer::response(response));
+    }
+    let connection = source.forward(meta::uid(&pod).to_owned(), port).await;
+    let connection =
+        connection.map_err(|why| Status::unavailable(format!("error trying to reach service: {why}")))?;
+    let authority = format!("{address}:{port}");
+    proxied.send(connection, &authority, (&call.headers, body)).await.map(Answer::response)
+}
+
+fn options_kind(call: &AuthorizedRequest) -> &str {
+    call.resource.subresource(&call.path.subresource).map_or("", |part| &*part.kind)
+}
+
+/// Returns the Pod and the port that the path names.
+async fn locate(call: &AuthorizedRequest) -> Result<(Value, u16), Status> {
+    let is_service = call.resource.storage() == SERVICE.storage();
+    let what = if is_service { "service" } else { "pod" };
+    let id = &*call.path.name;
+    let name =
+        ProxyName::parse(id).ok_or_else(|| Status::bad_request(format!("invalid {what} request {id:?}")))?;
+    if name.scheme == "https" {
+        return Err(Status::bad_request("this server proxies to Pods over plain HTTP only"));
+    }
+    let snapshot = call.backend.store.snapshot();
+    if is_service { locate_service(call, &snapshot, &name).await } else { locate_pod(call, &snapshot, &name) }
+}
+
+fn locate_pod(
+    call: &AuthorizedRequest,
+    snapshot: &Snapshot,
+    name: &ProxyName<'_>,
+) -> Result<(Value, u16), Status> {
+    let pod = load_pod(call, snapshot, name.name)
+        .ok_or_else(|| Status::not_found(&call.resource.about(name.name)))?;
+    if !name.port.is_empty() {
+        let port = parse_port(name.port).ok_or_else(|| {
+            Status::unavailable(format!(
+                "error trying to reach service: lookup tcp/{}: unknown port",
+                name.port
+            ))
+        })?;
+        return Ok((pod, port));
+    }
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let mut ports = containers.filter_map(|container| container["ports"][0]["containerPort"].as_u64());
+    let port = ports.next().and_then(|port| u16::try_from(port).ok()).unwrap_or(HTTP_PORT);
+    Ok((pod, port))
+}
+
+/// The port of HTTP, for Pods that declare none.
+const HTTP_PORT: u16 = 80;
+
+fn parse_port(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|port| *port != 0)
+}
+
+fn load_pod(call: &AuthorizedRequest, snapshot: &Snapshot, name: &str) -> Option<Value> {
+    snapshot.get(&POD.storage().key(&call.path.namespace, name)).map(|entry| encode::parse_entry(entry))
+}
+
+/// The endpoints of a Service that are considered: as many as an Endpoints object has at most.
+const ENDPOINTS_MAX: usize = 1000;
+/// The Pods that are looked up until one is the Pod that its endpoint means: each is parsed, and the others are gone.
+const PODS_TRIED_MAX: u64 = 8;
+/// The label of a slice that names its Service.
+const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+
+/// A Pod that an EndpointSlice names.
+struct NamedEndpoint {
+    pod: String,
+    uid: Value,
+    port: u16,
+}
+
+/// Returns a Pod behind a Service, and its port. Slices are read one by one, and of the Pods only the chosen one, because
+/// a user may write as many and as large ones as the namespace holds.
+async fn locate_service(
+    call: &AuthorizedRequest,
+    snapshot: &Snapshot,
+    name: &ProxyName<'_>,
+) -> Result<(Value, u16), Status> {
+    let port_name = service_port_name(call, snapshot, name)?;
+    let prefix = ENDPOINT_SLICE.storage().prefix_in(&call.path.namespace);
+    let (mut endpoints, mut work) = (Vec::new(), YieldingWork::default());
+    for entry in snapshot.range(&prefix, "") {
+        let is_meant = LabelsAndOwners::from_entry(entry).label(SERVICE_NAME_LABEL) == Some(name.name);
+        if is_meant && endpoints.len() < ENDPOINTS_MAX {
+            work.add(entry.bytes.len()).await;
+            endpoints.extend(ready_endpoints(&encode::parse_entry(entry), &port_name));
+        }
+    }
+    let count = endpoints.len() as u64;
+    let first = if count == 0 { 0 } else { call.backend.entropy.below(count) };
+    for step in 0..count.min(PODS_TRIED_MAX) {
+        let at = usize::try_from((first + step) % count).unwrap_or_default();
+        let endpoint = &endpoints[at];
+        if let Some(pod) = load_pod(call, snapshot, &endpoint.pod)
+            && pod["metadata"]["uid"] == endpoint.uid
+        {
+            return Ok((pod, endpoint.port));
+        }
+    }
+    Err(Status::unavailable(format!("no endpoints available for service {:?}", name.name)))
+}
+
+/// Returns the name of the port of a Service, which the path gives as a name or as a number.
+fn service_port_name(
+    call: &AuthorizedRequest,
+    snapshot: &Snapshot,
+    name: &ProxyName<'_>,
+) -> Result<String, Status> {
+    let service = snapshot.get(&SERVICE.storage().key(&call.path.namespace, name.name));
+    let service =
+        encode::parse_entry(service.ok_or_else(|| Status::not_found(&call.resource.about(name.name)))?);
+    let Ok(number) = name.port.parse::<u64>() else { return Ok(name.port.to_owned()) };
+    let mut ports = service["spec"]["ports"].as_array().into_iter().flatten();
+    let port = ports.find(|port| port["port"].as_u64() == Some(number)).ok_or_else(|| {
+        Status::unavailable(format!("no service port {number} found for service {:?}", name.name))
+    })?;
+    Ok(port["name"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Returns the Pods of a slice that are ready, with the port of this name. Addresses that are not those of a Pod are
+/// left out: whoever may write slices must not lead this server anywhere.
+fn ready_endpoints(slice: &Value, port_name: &str) -> Vec<NamedEndpoint> {
+    let mut ports = slice["ports"].as_array().into_iter().flatten();
+    let port = ports.find(|port| port["name"].as_str().unwrap_or_default() == port_name);
+    let Some(port) = port.and_then(|port| u16::try_from(port["port"].as_u64()?).ok()) else {
+        return Vec::new();
+    };
+    let endpoints = slice["endpoints"].as_array().into_iter().flatten();
+    let ready = endpoints.filter(|endpoint| endpoint["conditions"]["ready"] != false);
+    let pods = ready.filter(|endpoint| endpoint["targetRef"]["kind"] == "Pod").filter_map(|endpoint| {
+        let target = &endpoint["targetRef"];
+        Some(NamedEndpoint { pod: target["name"].as_str()?.to_owned(), uid: target["uid"].clone(), port })
+    });
+    pods.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_a_scheme_and_a_port_as_in_kubernetes() {
+        let check = |text: &str, expected: Option<(&str, &str, &str)>| {
+            let found = ProxyName::parse(text).map(|name| (name.scheme, name.name, name.port));
+            assert_eq!(found, expected, "{text}");
+        };
+        check("web", Some(("", "web", "")));
+        check("web:80", Some(("", "web", "80")));
+        check("http:web:admin", Some(("http", "web", "admin")));
+        check("https:web:", Some(("https", "web", "")));
+        check("ftp:web:21", None);
+        check(":80", None);
+        check("a:b:c:d", None);
+    }
+}

@@ -1,0 +1,51 @@
+//! Further pages of the admin server, such as a web console, from a crate that this one does not know.
+//!
+//! **Invariant:** such pages get a client without the operator's credentials: whoever asks for a page must bring a token
+//! of the cluster, and sees what the server lets its holder see.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use homeostat_core::Clock;
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use kube::{Client, Config};
+
+use crate::error::Error;
+use crate::journal::Journal;
+
+/// The body of an answer of the admin server.
+pub type AdminBody = UnsyncBoxBody<Bytes, Infallible>;
+
+/// Pages that the admin server has besides its own.
+pub trait AdminPages: Send + Sync {
+    /// Answers a request for a path that is none of the admin server's own.
+    fn answer(&self, request: Request<()>) -> BoxFuture<'static, Response<AdminBody>>;
+}
+
+/// What further pages may use.
+pub struct AdminPagesContext {
+    /// The operator's name.
+    pub name: String,
+    /// A client for the operator's cluster that sends no credentials.
+    pub client: Client,
+    /// Where the pages are served.
+    pub address: SocketAddr,
+    /// What the operator does.
+    pub journal: Journal,
+    /// The operator's clock.
+    pub clock: Clock,
+}
+
+/// Creates the pages when the admin server starts.
+pub(crate) type MakeAdminPages = Box<dyn FnOnce(AdminPagesContext) -> Arc<dyn AdminPages> + Send>;
+
+/// Returns a client for a cluster that sends no credentials.
+pub(crate) fn client_without_credentials(mut config: Config) -> Result<Client, Error> {
+    config.auth_info = kube::config::AuthInfo::default();
+    config.headers.clear();
+    Client::try_from(config).map_err(|error| Error::NoCluster(error.to_string()))
+}

@@ -1,0 +1,201 @@
+//! One reconcile of one object, from the cache to its result: looks it up, adds or removes its finalizer, calls the
+//! user's function, writes the status once, and turns the outcome, even a panic, into a result.
+//!
+//! **Invariant:** the finalizer is on an object exactly when a cleanup is registered for it and not yet done. It is
+//! added before the first reconcile and removed only after the cleanup has reported that it is done, so a crash between
+//! any two steps is repaired by repeating the step.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::wait_for_current_caches::AllCachesCatchUp;
+use super::wait_for_current_object::ObjectCatchUp;
+use crate::action::Action;
+use crate::context::{ReconcileRun, report_undecodable};
+use crate::error::Error;
+use crate::fault::{Fault, Result, terminal};
+use crate::fence::TenureClaim;
+use crate::kind::object::{Object, ObjectTest};
+use crate::queue::DispatchedKey;
+use crate::shared::ControllerShared;
+use crate::workers::{RunResult, Runner};
+
+/// The user's reconcile or cleanup function.
+pub(crate) type ReconcileFunction =
+    Arc<dyn Fn(Arc<ReconcileRun>) -> BoxFuture<'static, Result<Action>> + Send + Sync>;
+
+/// The user's cleanup, and which objects need it.
+pub(crate) struct Cleanup {
+    pub(crate) call: ReconcileFunction,
+    pub(crate) is_needed: ObjectTest,
+}
+
+/// Runs the user's functions for the objects of one controller.
+pub(crate) struct Engine {
+    pub(crate) controller: Arc<ControllerShared>,
+    pub(crate) reconcile: ReconcileFunction,
+    pub(crate) cleanup: Option<Cleanup>,
+    /// Objects being deleted are reconciled like any other.
+    pub(crate) is_called_to_the_end: bool,
+    /// How far the cache has caught up since this replica became leader.
+    pub(crate) takeover: ObjectCatchUp,
+    /// Whether its caches have caught up, if it must not act before.
+    pub(crate) fresh_start: Option<AllCachesCatchUp>,
+}
+
+impl Runner for Engine {
+    fn span(&self, work: &DispatchedKey) -> tracing::Span {
+        let controller = &self.controller.source;
+        tracing::debug_span!("reconcile", %controller, object = %work.key, causes = ?work.causes)
+    }
+
+    fn run<'a>(&'a self, work: &'a DispatchedKey, claim: &'a TenureClaim) -> BoxFuture<'a, RunResult> {
+        Box::pin(self.run_once(RunInput { work, claim }))
+    }
+}
+
+/// The key to run, and the permit to do so.
+#[derive(Clone, Copy)]
+struct RunInput<'a> {
+    work: &'a DispatchedKey,
+    claim: &'a TenureClaim,
+}
+
+impl Engine {
+    async fn run_once(&self, run: RunInput<'_>) -> RunResult {
+        let work = run.work;
+        if let Some(gain) = self.controller.operator.fence.gain()
+            && let Err(error) = Box::pin(self.takeover.catch_up(&self.controller, &work.key, gain)).await
+        {
+            return self.failed(work, error.into());
+        }
+        if let Some(fresh_start) = &self.fresh_start
+            && let Err(error) = Box::pin(fresh_start.catch_up(&self.controller.operator)).await
+        {
+            return self.failed(work, error.into());
+        }
+        let Some(object) = self.controller.cache.get(&work.key) else {
+            return match self.controller.cache.quarantined_error(&work.key) {
+                Some(error) => Box::pin(self.report_undecodable(run, error)).await,
+                None => RunResult::Gone,
+            };
+        };
+        let step = self.step(object, run);
+        let result = AssertUnwindSafe(step).catch_unwind().await;
+        match result.unwrap_or_else(|panic| Err(Fault::from_panic(&*panic))) {
+            Ok(action) => RunResult::Settled(action),
+            Err(fault) if fault.is_panic() && self.controller.operator.states.is_one_missing() => {
+                RunResult::Abandoned
+            }
+            Err(fault) => self.failed(work, fault),
+        }
+    }
+
+    /// Records an event about the fault. The status, if there is one, says the same and is written first.
+    fn failed(&self, work: &DispatchedKey, fault: Fault) -> RunResult {
+        if let Some(object) = self.controller.cache.get(&work.key) {
+            self.controller.report_failure(&*object, work.failures, &fault);
+        }
+        RunResult::Failed(fault)
+    }
+
+    /// Reports an object that does not decode: it cannot be reconciled until it changes, and its status says so.
+    async fn report_undecodable(&self, run: RunInput<'_>, error: String) -> RunResult {
+        match report_undecodable(&self.controller, &run.work.key, run.claim, &error).await {
+            Ok(()) => RunResult::Failed(terminal(format!("the object does not decode: {error}"))),
+            Err(error) => RunResult::Failed(error.into()),
+        }
+    }
+
+    /// Adds or removes the finalizer and calls the user's function. The rare branches are boxed, so that the usual one
+    /// is a small future: every run allocates it.
+    async fn step(&self, object: Arc<Object>, run: RunInput<'_>) -> Result<Action> {
+        let is_dying = object.meta().deletion_timestamp.is_some();
+        let is_held = has_finalizer(&*object, &self.controller.finalizer);
+        let is_needed = self.cleanup.as_ref().is_some_and(|cleanup| (cleanup.is_needed)(&*object));
+        match (&self.cleanup, is_dying) {
+            (Some(cleanup), true) if is_held => Box::pin(self.clean_up(object, run, &cleanup.call)).await,
+            (_, false) if is_held && !is_needed => {
+                // The object, or a new version of the operator, no longer asks for the cleanup. Waiting for this write
+                // to come back is no option, because a predicate may hold it back.
+                Box::pin(self.context(object, run).remove_finalizer()).await?;
+                let Some(object) = self.controller.cache.get(&run.work.key) else {
+                    return Ok(Action::await_change());
+                };
+                self.call(object, run, &self.reconcile).await
+            }
+            (None, true) if is_held => {
+                // A former version registered a cleanup; nothing else would ever remove its finalizer.
+                Box::pin(self.context(object, run).remove_finalizer()).await?;
+                Ok(Action::await_change())
+            }
+            (_, true) if !self.is_called_to_the_end => Ok(Action::await_change()),
+            (Some(_), false) if is_needed && !is_held => {
+                let object = Box::pin(self.context(object, run).add_finalizer()).await?;
+                self.call(object, run, &self.reconcile).await
+            }
+            (_, _) => self.call(object, run, &self.reconcile).await,
+        }
+    }
+
+    async fn clean_up(
+        &self,
+        object: Arc<Object>,
+        run: RunInput<'_>,
+        cleanup: &ReconcileFunction,
+    ) -> Result<Action> {
+        let action = self.call(object.clone(), run, cleanup).await?;
+        if action.is_settled() {
+            // The cleanup may have written to the object; an old resourceVersion would be refused.
+            let latest = self.controller.cache.get(&run.work.key);
+            // An object of the same name may have taken its place: that one has not been cleaned up.
+            let object = latest.filter(|latest| latest.meta().uid == object.meta().uid).unwrap_or(object);
+            self.context(object, run).remove_finalizer().await?;
+        }
+        Ok(action)
+    }
+
+    /// Calls the user's function and writes the status it set, even if it failed.
+    async fn call(
+        &self,
+        object: Arc<Object>,
+        run: RunInput<'_>,
+        handler: &ReconcileFunction,
+    ) -> Result<Action> {
+        let context = self.context(object, run);
+        // The call itself may panic as well as its future.
+        let run = AssertUnwindSafe(async { handler(context.clone()).await });
+        let mut result = run.catch_unwind().await.unwrap_or_else(|panic| Err(Fault::from_panic(&*panic)));
+        if let Err(fault) = &mut result
+            && context.has_warned()
+        {
+            fault.set_told();
+        }
+        let written = match context.status_change(result.as_ref().err()) {
+            Some(patch) => Box::pin(context.put_status(&patch)).await,
+            None => Ok(()),
+        };
+        match (result, written) {
+            // A terminal fault is not retried, and nothing else would ever report it.
+            (Err(fault), Err(error)) if fault.is_terminal() && is_worth_a_retry(&error) => Err(error.into()),
+            (Err(fault), _) => Err(fault),
+            (Ok(action), written) => written.map(|()| action).map_err(Into::into),
+        }
+    }
+
+    fn context(&self, object: Arc<Object>, run: RunInput<'_>) -> Arc<ReconcileRun> {
+        ReconcileRun::new(self.controller.clone(), object, run.work, run.claim.clone())
+    }
+}
+
+fn has_finalizer(object: &Object, finalizer: &str) -> bool {
+    object.meta().finalizers.as_deref().unwrap_or_default().iter().any(|name| name == finalizer)
+}
+
+/// Returns whether the same write may succeed later: the server did not refuse its content or its sender.
+fn is_worth_a_retry(error: &Error) -> bool {
+    error.code().is_none_or(|code| !matches!(code, 400 | 403 | 404 | 422))
+}

@@ -1,0 +1,24 @@
+//! Virtual time that stands still while something real is awaited: a socket, a process, a file.
+//!
+//! Tests use it for servers in other processes, plans for the reads of a world.
+
+/// Stops virtual time while it exists.
+///
+/// Paused time jumps ahead whenever every task waits, even when one waits for something outside the process. Hold it in
+/// the meantime; otherwise the timeouts of the waiting task expire before the answer arrives.
+pub struct PausedTime(
+    #[expect(dead_code, reason = "its end is what the blocking task waits for")] std::sync::mpsc::Sender<()>,
+);
+
+impl PausedTime {
+    /// Stops virtual time until it is dropped. Needs a tokio runtime.
+    #[expect(clippy::new_without_default, reason = "it begins to act here, which a default does not")]
+    pub fn new() -> Self {
+        // tokio does not advance a paused clock while a blocking task runs.
+        let (sender, receiver) = std::sync::mpsc::channel();
+        tokio::task::spawn_blocking(move || {
+            let _ = receiver.recv();
+        });
+        Self(sender)
+    }
+}
