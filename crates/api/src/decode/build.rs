@@ -122,7 +122,7 @@ impl<'de> Visitor<'de> for ValueBuilder<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
-        while let Some(name) = fields.next_key_seed(KeyReader)? {
+        while let Some(name) = fields.next_key_seed(MapKeyReader)? {
             let path = self.path.field(&name);
             self.room.entry(&name, map.len()).map_err(full)?;
             let value = fields.next_value_seed(ValueBuilder { path: &path, ..self })?;
@@ -147,9 +147,9 @@ pub(crate) fn number(value: f64) -> Option<Value> {
 }
 
 /// Parses a key: a string, or the value the format derived from an unquoted one, spelled as Kubernetes spells it.
-struct KeyReader;
+struct MapKeyReader;
 
-impl<'de> DeserializeSeed<'de> for KeyReader {
+impl<'de> DeserializeSeed<'de> for MapKeyReader {
     type Value = String;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
@@ -157,7 +157,7 @@ impl<'de> DeserializeSeed<'de> for KeyReader {
     }
 }
 
-impl Visitor<'_> for KeyReader {
+impl Visitor<'_> for MapKeyReader {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,10 +5,11 @@
 //! roles), [`Authorizer`] (decisions), `escalation` and `permission_coverage` (who may grant permissions),
 //! `certificate_permissions` (who may approve certificates), [`forbidden`] (the wording of refusals),
 //! [`authenticate`] (who sent a request), `impersonate` (acting as another user), [`service_account`], `secret_token`
-//! and [`jwt`] (tokens of programs), `audience_token` (tokens for others than this server), [`review`] (questions that
+//! and [`jwt`] (tokens of programs), `audience_token` (tokens for others than this server), [`answer_reviews`] (questions that
 //! clients may ask about all this).
 
 mod account;
+pub mod answer_reviews;
 mod audience_token;
 pub mod authenticate;
 mod authorizer;
@@ -20,7 +21,6 @@ pub mod jwt;
 mod permission_coverage;
 mod rbac_index;
 mod request_attributes;
-pub mod review;
 pub mod rule;
 mod rule_strings;
 mod secret_token;
@@ -28,6 +28,7 @@ pub mod service_account;
 mod token_file;
 
 pub(crate) use account::account_of;
+pub use answer_reviews::Reviewer;
 pub(crate) use audience_token::{AUDIENCE_PREFIX, LIFETIME as AUDIENCE_TOKEN_LIFETIME};
 pub use authenticate::{Authenticator, ClientCertificateProof};
 pub use authorizer::Authorizer;
@@ -38,7 +39,6 @@ pub use rbac_index::GROUP as RBAC_GROUP;
 pub(crate) use rbac_index::SERVICE_ACCOUNT_PREFIX;
 pub(crate) use rbac_index::fill_aggregated;
 pub use request_attributes::{Decision, RequestAttributes};
-pub use review::Reviewer;
 pub use rule::Rule;
 pub(crate) use secret_token::SecretToken;
 pub use service_account::TokenIssuer;

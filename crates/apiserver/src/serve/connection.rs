@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::answer_progress::AnswerProgress;
-use super::connections::{Connection, Connections};
+use super::connection_table::{ConnectionRegistration, ConnectionTable};
 use super::credential_reload::{ReloadableTls, TlsState};
 use super::request_filter::RequestFilter;
 use super::sliced_writes::SlicedWrites;
@@ -41,7 +41,7 @@ pub(crate) struct ConnectedClient {
     pub(super) peer: ClientCertificateProof,
     pub(super) address: Option<IpAddr>,
     pub(super) progress: Arc<AnswerProgress>,
-    pub(super) connection: Arc<Connection>,
+    pub(super) connection: Arc<ConnectionRegistration>,
 }
 
 /// The parts that all connections share.
@@ -51,12 +51,12 @@ pub(crate) struct ConnectionServer {
     /// The requests of HTTP/2 connections, which run concurrently, and the tasks that discard refused bodies.
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
-    pub(super) connections: Connections,
+    pub(super) connections: ConnectionTable,
 }
 
 impl ConnectionServer {
     /// Serves the connection until either side ends it.
-    pub(crate) async fn serve(self: Arc<Self>, stream: TcpStream, connection: Connection) {
+    pub(crate) async fn serve(self: Arc<Self>, stream: TcpStream, connection: ConnectionRegistration) {
         // Answers are written as a whole, so waiting to fill packets would only delay them.
         if stream.set_nodelay(true).is_err() {
             return;
@@ -97,7 +97,7 @@ impl ConnectionServer {
         &self,
         tls: &TlsState,
         stream: TcpStream,
-        connection: &Connection,
+        connection: &ConnectionRegistration,
     ) -> Option<TlsStream<TcpStream>> {
         tokio::select! {
             greeted = tokio::time::timeout(limits::HANDSHAKE_TIME, handshake(tls, stream)) => greeted.ok()?.ok(),

@@ -3,7 +3,7 @@
 //! Reading order: [`crate::limits`] (how much one client may use), [`tls`](self) and [`kubeconfig`] (mutual trust of
 //! clients and server), `request_filter` (what each request passes: `request_slots` for concurrent requests,
 //! `body_memory` for their bodies, `answer_memory` for unsent answers), `connection` and `listener` (moving bytes;
-//! `connections` decides which connections are accepted and closed, `answer_progress` monitors how fast clients read,
+//! `connection_table` decides which connections are accepted and closed, `answer_progress` monitors how fast clients read,
 //! `sliced_writes` speeds up TLS). `credential_reload` replaces certificates and keys while the server runs.
 //!
 //! **Invariant:** nothing here knows what a request asks for; nothing in the API knows how it arrived.
@@ -32,7 +32,7 @@ mod body_memory;
 mod certificate_refusals;
 mod compression;
 mod connection;
-mod connections;
+mod connection_table;
 mod credential_reload;
 mod credentials;
 mod error;
@@ -57,7 +57,7 @@ pub use error::Error;
 pub use external_credentials::{ExternalCredentials, ServingFiles};
 pub use request_body::RequestBody;
 pub(crate) use request_filter::ClientAddress;
-pub use request_filter::{ConnectionLoss, Handler};
+pub use request_filter::{ConnectionLoss, RequestHandler};
 pub(crate) use request_slots::SlotHandle;
 
 pub use crate::request::BodyError;
@@ -184,7 +184,7 @@ impl Server {
     /// Answers requests until `stop` is cancelled, then ends watches, finishes requests in progress and returns.
     pub fn run(
         self,
-        handler: impl Handler,
+        handler: impl RequestHandler,
         authenticator: Arc<Authenticator>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, Result<(), Error>> {
@@ -194,7 +194,7 @@ impl Server {
 
     fn run_boxed(
         self,
-        handler: Arc<dyn Handler>,
+        handler: Arc<dyn RequestHandler>,
         authenticator: Arc<Authenticator>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, Result<(), Error>> {
@@ -203,7 +203,7 @@ impl Server {
 
     async fn answer_all(
         self,
-        handler: Arc<dyn Handler>,
+        handler: Arc<dyn RequestHandler>,
         authenticator: Arc<Authenticator>,
         stop: CancellationToken,
     ) -> Result<(), Error> {
@@ -217,7 +217,7 @@ impl Server {
             authority: self.authority,
         };
         let context = connection::ConnectionServer {
-            connections: connections::Connections::new(listener::connections_max()),
+            connections: connection_table::ConnectionTable::new(listener::connections_max()),
             tls,
             filter: Arc::new(request_filter::RequestFilter::new(
                 handler,

@@ -24,7 +24,7 @@ use super::answer_memory::{AnswerMemory, UserAnswerMemory};
 use super::answer_progress::ListResponseInProgress;
 use super::body_memory::BodyMemory;
 use super::connection::ConnectedClient;
-use super::connections::{ActiveRequest, Connection};
+use super::connection_table::{ActiveRequest, ConnectionRegistration};
 use super::request_body::RequestBody;
 use super::request_slots::{RequestSlot, RequestSlots};
 use super::response_body::{AnswerResources, RefusalResources, ResponseBody};
@@ -40,12 +40,12 @@ use crate::streams::upgrade::{Upgrade, UpgradePossible};
 
 /// Anything that answers requests: the API, or a stand-in. Finds an [`Identity`](crate::auth::Identity) in the
 /// extensions of each request.
-pub trait Handler: Send + Sync + 'static {
+pub trait RequestHandler: Send + Sync + 'static {
     /// Answers one request.
     fn handle(&self, request: Request<RequestBody>) -> BoxFuture<'static, Response<Body>>;
 }
 
-impl<S> Handler for S
+impl<S> RequestHandler for S
 where
     S: tower::Service<Request<RequestBody>, Response = Response<Body>, Error = Infallible, Future: Send>
         + Clone
@@ -96,7 +96,7 @@ impl RequestLimits {
 
 /// Filters requests before they reach the handler.
 pub(crate) struct RequestFilter {
-    handler: Arc<dyn Handler>,
+    handler: Arc<dyn RequestHandler>,
     authenticator: Arc<Authenticator>,
     users: RequestLimits,
     /// Administrators have separate limits, so that no user can lock them out.
@@ -109,7 +109,7 @@ pub(crate) struct RequestFilter {
 impl RequestFilter {
     /// Creates a filter. `tasks` owns work that briefly outlives a request; `stop` ends watches.
     pub(crate) fn new(
-        handler: Arc<dyn Handler>,
+        handler: Arc<dyn RequestHandler>,
         authenticator: Arc<Authenticator>,
         tasks: TaskTracker,
         stop: CancellationToken,
@@ -303,7 +303,7 @@ fn admit(
 struct StreamResources {
     _slot: RequestSlot,
     _active_request: ActiveRequest,
-    connection: Arc<Connection>,
+    connection: Arc<ConnectionRegistration>,
 }
 
 /// Runs another protocol on a connection once the client has received the answer, until either side or the server

@@ -16,7 +16,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::answer_memory::{AnswerMemoryReservation, UserAnswerMemory};
 use super::answer_progress::AnswerInProgress;
-use super::connections::{ActiveRequest, UnsentRefusal};
+use super::connection_table::{ActiveRequest, UnsentRefusal};
 use super::request_slots::RequestSlot;
 use crate::body::{Body, BrokenAnswer, PIECE_BYTES};
 use crate::limits::{JOINED_BYTES, PIECE_BYTES_SMALL};

@@ -5,6 +5,7 @@
 
 mod answer;
 mod create;
+mod create_review;
 mod decode_body;
 mod delete;
 mod delete_collection;
@@ -20,7 +21,6 @@ mod pipeline;
 mod pod_actions;
 mod proxy;
 mod request_selectors;
-mod review;
 mod scale;
 mod subresource;
 mod update;
@@ -41,8 +41,8 @@ use homeostat_store::Entry;
 use http::HeaderMap;
 
 pub(crate) use answer::{Answer, add_warning, refusal_response};
+pub(crate) use create_review::ReviewRequest;
 pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN, PropagationPolicy, remove};
-pub(crate) use review::ReviewRequest;
 
 use crate::admission::{Admission, AdmissionWarnings};
 use crate::auth::Identity;

@@ -16,7 +16,8 @@ use homeostat_core::journal::{Cause, Source};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::reconcile_once::{Cleanup, Engine, ReconcileFunction};
+use super::cleanup_finalizer::Cleanup;
+use super::reconcile_once::{Engine, ReconcileFunction};
 use super::wait_for_current_caches::AllCachesCatchUp;
 use super::wait_for_current_object::ObjectCatchUp;
 use super::world_health::WorldHealthSource;

@@ -11,6 +11,7 @@ use futures::StreamExt;
 use futures::stream::Stream;
 
 pub(crate) mod assemble;
+pub(crate) mod cleanup_finalizer;
 pub(crate) mod reconcile_once;
 mod wait_for_current_caches;
 mod wait_for_current_object;
@@ -18,7 +19,8 @@ pub(crate) mod world_health;
 
 pub use assemble::BuiltController;
 use assemble::{ControllerDescription, TriggerStream};
-use reconcile_once::{Cleanup, ReconcileFunction};
+use cleanup_finalizer::Cleanup;
+use reconcile_once::ReconcileFunction;
 
 use crate::action::Action;
 use crate::context::{Context, ReconcileRun};

@@ -1,9 +1,6 @@
-//! One reconcile of one object, from the cache to its result: looks it up, adds or removes its finalizer, calls the
-//! user's function, writes the status once, and turns the outcome, even a panic, into a result.
-//!
-//! **Invariant:** the finalizer is on an object exactly when a cleanup is registered for it and not yet done. It is
-//! added before the first reconcile and removed only after the cleanup has reported that it is done, so a crash between
-//! any two steps is repaired by repeating the step.
+//! One reconcile of one object, from the cache to its result: looks it up, adds or removes its finalizer
+//! (`cleanup_finalizer`), calls the user's function, writes the status once, and turns the outcome, even a panic, into
+//! a result.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -11,6 +8,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use super::cleanup_finalizer::Cleanup;
 use super::wait_for_current_caches::AllCachesCatchUp;
 use super::wait_for_current_object::ObjectCatchUp;
 use crate::action::Action;
@@ -18,7 +16,7 @@ use crate::context::{ReconcileRun, report_undecodable};
 use crate::error::Error;
 use crate::fault::{Fault, Result, terminal};
 use crate::fence::TenureClaim;
-use crate::kind::object::{Object, ObjectTest};
+use crate::kind::object::Object;
 use crate::queue::DispatchedKey;
 use crate::shared::ControllerShared;
 use crate::workers::{RunResult, Runner};
@@ -26,12 +24,6 @@ use crate::workers::{RunResult, Runner};
 /// The user's reconcile or cleanup function.
 pub(crate) type ReconcileFunction =
     Arc<dyn Fn(Arc<ReconcileRun>) -> BoxFuture<'static, Result<Action>> + Send + Sync>;
-
-/// The user's cleanup, and which objects need it.
-pub(crate) struct Cleanup {
-    pub(crate) call: ReconcileFunction,
-    pub(crate) is_needed: ObjectTest,
-}
 
 /// Runs the user's functions for the objects of one controller.
 pub(crate) struct Engine {
@@ -59,9 +51,9 @@ impl Runner for Engine {
 
 /// The key to run, and the permit to do so.
 #[derive(Clone, Copy)]
-struct RunInput<'a> {
-    work: &'a DispatchedKey,
-    claim: &'a TenureClaim,
+pub(super) struct RunInput<'a> {
+    pub(super) work: &'a DispatchedKey,
+    pub(super) claim: &'a TenureClaim,
 }
 
 impl Engine {
@@ -110,56 +102,8 @@ impl Engine {
         }
     }
 
-    /// Adds or removes the finalizer and calls the user's function. The rare branches are boxed, so that the usual one
-    /// is a small future: every run allocates it.
-    async fn step(&self, object: Arc<Object>, run: RunInput<'_>) -> Result<Action> {
-        let is_dying = object.meta().deletion_timestamp.is_some();
-        let is_held = has_finalizer(&*object, &self.controller.finalizer);
-        let is_needed = self.cleanup.as_ref().is_some_and(|cleanup| (cleanup.is_needed)(&*object));
-        match (&self.cleanup, is_dying) {
-            (Some(cleanup), true) if is_held => Box::pin(self.clean_up(object, run, &cleanup.call)).await,
-            (_, false) if is_held && !is_needed => {
-                // The object, or a new version of the operator, no longer asks for the cleanup. Waiting for this write
-                // to come back is no option, because a predicate may hold it back.
-                Box::pin(self.context(object, run).remove_finalizer()).await?;
-                let Some(object) = self.controller.cache.get(&run.work.key) else {
-                    return Ok(Action::await_change());
-                };
-                self.call(object, run, &self.reconcile).await
-            }
-            (None, true) if is_held => {
-                // A former version registered a cleanup; nothing else would ever remove its finalizer.
-                Box::pin(self.context(object, run).remove_finalizer()).await?;
-                Ok(Action::await_change())
-            }
-            (_, true) if !self.is_called_to_the_end => Ok(Action::await_change()),
-            (Some(_), false) if is_needed && !is_held => {
-                let object = Box::pin(self.context(object, run).add_finalizer()).await?;
-                self.call(object, run, &self.reconcile).await
-            }
-            (_, _) => self.call(object, run, &self.reconcile).await,
-        }
-    }
-
-    async fn clean_up(
-        &self,
-        object: Arc<Object>,
-        run: RunInput<'_>,
-        cleanup: &ReconcileFunction,
-    ) -> Result<Action> {
-        let action = self.call(object.clone(), run, cleanup).await?;
-        if action.is_settled() {
-            // The cleanup may have written to the object; an old resourceVersion would be refused.
-            let latest = self.controller.cache.get(&run.work.key);
-            // An object of the same name may have taken its place: that one has not been cleaned up.
-            let object = latest.filter(|latest| latest.meta().uid == object.meta().uid).unwrap_or(object);
-            self.context(object, run).remove_finalizer().await?;
-        }
-        Ok(action)
-    }
-
     /// Calls the user's function and writes the status it set, even if it failed.
-    async fn call(
+    pub(super) async fn call(
         &self,
         object: Arc<Object>,
         run: RunInput<'_>,
@@ -186,13 +130,9 @@ impl Engine {
         }
     }
 
-    fn context(&self, object: Arc<Object>, run: RunInput<'_>) -> Arc<ReconcileRun> {
+    pub(super) fn context(&self, object: Arc<Object>, run: RunInput<'_>) -> Arc<ReconcileRun> {
         ReconcileRun::new(self.controller.clone(), object, run.work, run.claim.clone())
     }
-}
-
-fn has_finalizer(object: &Object, finalizer: &str) -> bool {
-    object.meta().finalizers.as_deref().unwrap_or_default().iter().any(|name| name == finalizer)
 }
 
 /// Returns whether the same write may succeed later: the server did not refuse its content or its sender.

@@ -6,7 +6,7 @@ use homeostat_core::journal::Cause;
 use tokio::time::Instant;
 
 use super::Urgency;
-use super::ready_keys::ReadyClass;
+use super::ready_keys::QueuePriority;
 
 /// Causes kept per run. More than a screenful explains nothing; the run itself is not affected.
 const CAUSES_MAX: usize = 16;
@@ -30,7 +30,7 @@ pub(super) struct Slot {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum KeyPhase {
     Idle,
-    Ready(ReadyClass),
+    Ready(QueuePriority),
     Running {
         /// The most urgent trigger since the run began: the key must run again.
         again: Option<Urgency>,
@@ -74,10 +74,10 @@ impl TimerReason {
         }
     }
 
-    pub(super) fn class(self) -> ReadyClass {
+    pub(super) fn class(self) -> QueuePriority {
         match self {
-            Self::Requeue | Self::Retry | Self::Interrupted => ReadyClass::Fresh,
-            Self::Resync => ReadyClass::Background,
+            Self::Requeue | Self::Retry | Self::Interrupted => QueuePriority::Fresh,
+            Self::Resync => QueuePriority::Background,
         }
     }
 }

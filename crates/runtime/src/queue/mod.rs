@@ -27,7 +27,7 @@ mod timers;
 pub use backoff::Backoff;
 use key_slots::Slots;
 use key_state::{KeyHealth, KeyPhase, Timer, TimerReason};
-use ready_keys::{Ready, ReadyClass, Ticket};
+use ready_keys::{QueuePriority, Ready, Ticket};
 use timers::Timers;
 
 /// A resync is spread over this share of its period, so that a million keys do not come due together.
@@ -47,10 +47,10 @@ pub enum Urgency {
 }
 
 impl Urgency {
-    fn class(self) -> ReadyClass {
+    fn class(self) -> QueuePriority {
         match self {
-            Self::Background => ReadyClass::Background,
-            Self::Echo | Self::Event | Self::Edit => ReadyClass::Fresh,
+            Self::Background => QueuePriority::Background,
+            Self::Echo | Self::Event | Self::Edit => QueuePriority::Fresh,
         }
     }
 }
@@ -335,14 +335,14 @@ impl Queue {
         }
     }
 
-    fn make_ready(&mut self, index: u32, class: ReadyClass, since: Instant) {
+    fn make_ready(&mut self, index: u32, class: QueuePriority, since: Instant) {
         self.slots[index].since = since;
         self.ready_count += 1;
         self.promote(index, class);
     }
 
     /// Gives the key a place in this class; its stamp makes an earlier place invalid.
-    fn promote(&mut self, index: u32, class: ReadyClass) {
+    fn promote(&mut self, index: u32, class: QueuePriority) {
         let slot = &mut self.slots[index];
         slot.stamp = slot.stamp.wrapping_add(1);
         slot.phase = KeyPhase::Ready(class);
@@ -394,9 +394,9 @@ impl KeyHealth {
 }
 
 /// Returns the class of a key that is due for these causes.
-fn class_of(causes: &[Cause]) -> ReadyClass {
+fn class_of(causes: &[Cause]) -> QueuePriority {
     let is_background = causes.iter().all(|cause| matches!(cause, Cause::Listed | Cause::Resync));
-    if is_background { ReadyClass::Background } else { ReadyClass::Fresh }
+    if is_background { QueuePriority::Background } else { QueuePriority::Fresh }
 }
 
 fn failing(failures: u32, until: Instant, early_used: bool) -> (KeyHealth, Option<Timer>) {

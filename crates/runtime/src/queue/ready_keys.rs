@@ -23,12 +23,12 @@ const TURNS: u32 = 4;
 
 /// The class of a ready key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum ReadyClass {
+pub(super) enum QueuePriority {
     Background,
     Fresh,
 }
 
-impl ReadyClass {
+impl QueuePriority {
     const ALL: [Self; 2] = [Self::Fresh, Self::Background];
 }
 
@@ -68,7 +68,7 @@ impl Ready {
         Self { namespaces: Vec::new(), rings: Default::default(), limit, passed_over: 0 }
     }
 
-    pub(super) fn push(&mut self, namespace: u32, class: ReadyClass, ticket: Ticket) {
+    pub(super) fn push(&mut self, namespace: u32, class: QueuePriority, ticket: Ticket) {
         let index = namespace as usize;
         if index >= self.namespaces.len() {
             self.namespaces.resize_with(index + 1, Namespace::default);
@@ -91,32 +91,32 @@ impl Ready {
     }
 
     /// Returns the class whose turn it is.
-    fn turn(&mut self, is_alive: &impl Fn(Ticket) -> bool) -> Option<ReadyClass> {
+    fn turn(&mut self, is_alive: &impl Fn(Ticket) -> bool) -> Option<QueuePriority> {
         let (fresh, background) =
-            (self.head(ReadyClass::Fresh, is_alive), self.head(ReadyClass::Background, is_alive));
+            (self.head(QueuePriority::Fresh, is_alive), self.head(QueuePriority::Background, is_alive));
         let (Some(fresh), Some(background)) = (fresh, background) else {
-            return fresh.map(|_| ReadyClass::Fresh).or(background.map(|_| ReadyClass::Background));
+            return fresh.map(|_| QueuePriority::Fresh).or(background.map(|_| QueuePriority::Background));
         };
         if background.since + AGEING >= fresh.since {
             self.passed_over = 0;
-            return Some(ReadyClass::Fresh);
+            return Some(QueuePriority::Fresh);
         }
         // The first aged key runs at once.
         let is_passed_over = self.passed_over > 0 && self.passed_over < TURNS;
         self.passed_over = if is_passed_over { self.passed_over + 1 } else { 1 };
-        Some(if is_passed_over { ReadyClass::Fresh } else { ReadyClass::Background })
+        Some(if is_passed_over { QueuePriority::Fresh } else { QueuePriority::Background })
     }
 
     /// Records that a run in this namespace ended.
     pub(super) fn ended(&mut self, namespace: u32) {
         self.namespaces[namespace as usize].running -= 1;
-        for class in ReadyClass::ALL {
+        for class in QueuePriority::ALL {
             self.enter_ring(namespace, class);
         }
     }
 
     /// Returns the ticket whose turn it is in a class; drops dead tickets and empty or full namespaces on the way.
-    fn head(&mut self, class: ReadyClass, is_alive: &impl Fn(Ticket) -> bool) -> Option<Ticket> {
+    fn head(&mut self, class: QueuePriority, is_alive: &impl Fn(Ticket) -> bool) -> Option<Ticket> {
         while let Some(&namespace) = self.rings[class as usize].front() {
             let state = &mut self.namespaces[namespace as usize];
             let is_full = state.running >= self.limit;
@@ -133,7 +133,7 @@ impl Ready {
         None
     }
 
-    fn enter_ring(&mut self, namespace: u32, class: ReadyClass) {
+    fn enter_ring(&mut self, namespace: u32, class: QueuePriority) {
         let state = &mut self.namespaces[namespace as usize];
         let lane = &mut state.lanes[class as usize];
         if !lane.is_in_ring && !lane.fifo.is_empty() && state.running < self.limit {

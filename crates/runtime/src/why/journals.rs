@@ -1,30 +1,38 @@
 //! Asks the server for its history of an object, and operators for their journals.
 //!
 //! Our own server answers both for itself and for the controllers in its process. Other operators announce an address
-//! in an annotation of a Lease; those in a cluster announce their Pod, and are asked through the API server.
-//!
-//! **Invariant:** operators get a token that is made for them alone, and opens nothing else. Only where the server issues
-//! none, the caller's own token is sent, to an address of this machine where a process of the caller's own user or of
-//! root listens: anyone who may write Leases could announce any address, and must not collect tokens with it.
+//! in an annotation of a Lease; `operator_request` says how they are asked, and with which token.
+
+use std::time::Duration;
 
 use homeostat_core::Key;
 use homeostat_core::write_history::{ObjectHistory, OperatorJournal};
 use homeostat_explain::Evidence;
 use jiff::Timestamp;
 use kube::Client;
-use serde_json::Value;
+use tokio::time::timeout;
 
+use super::announcement::{Announcement, announced};
 use super::api_reads::{self, AnswerForm};
+use super::ask_failure::AskFailure;
 use super::collect_evidence::Credentials;
+use super::operator_request::{PageRequest, journal_path, load_caller_token, load_page};
 use super::served_kinds::escape;
-use super::{admin_client, pod_proxy};
-use crate::admin_address::{ADDRESS_ANNOTATION, AdminPod, POD_ANNOTATION};
 
 /// The path of the server's history.
 const HISTORY_PATH: &str = "/homeostat/history";
 
 /// Objects whose history is requested.
 const ASKED_MAX: usize = 25;
+
+/// How long one operator may take for all answers.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// The same by way of the server.
+const PROXIED_ANSWER_MAX: Duration = Duration::from_secs(15);
+
+/// The most bytes of one answer: a whole ring, as JSON.
+const JOURNAL_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Adds the records of the server and the operators.
 pub(super) async fn add(client: &Client, credentials: &Credentials, evidence: &mut Evidence) {
@@ -34,13 +42,9 @@ pub(super) async fn add(client: &Client, credentials: &Credentials, evidence: &m
     }
     keys.truncate(ASKED_MAX);
     add_history(client, &keys, evidence).await;
-    for Announcement { operator, address, pod } in announced(&evidence.leases) {
-        let asked = if let Some(pod) = &pod {
-            pod_proxy::load_journals(client, pod, &keys).await
-        } else {
-            admin_client::load_journals(client, &address, credentials.token.as_deref(), &keys).await
-        };
-        match asked {
+    for announcement in announced(&evidence.leases) {
+        let operator = &announcement.operator;
+        match load_journals(client, &announcement, credentials, &keys).await {
             Ok(journals) => {
                 let started = journals.first().and_then(|journal| journal.started);
                 let words = format!("the journal of the operator {operator}");
@@ -59,6 +63,28 @@ pub(super) async fn add(client: &Client, credentials: &Credentials, evidence: &m
             ));
         }
     }
+}
+
+/// Returns an operator's journal about each object.
+async fn load_journals(
+    client: &Client,
+    announcement: &Announcement,
+    credentials: &Credentials,
+    keys: &[Key],
+) -> Result<Vec<OperatorJournal>, AskFailure> {
+    let answer_max = if announcement.pod.is_some() { PROXIED_ANSWER_MAX } else { ANSWER_MAX };
+    let asked = async {
+        let token = load_caller_token(client, announcement, credentials.token.as_deref()).await?;
+        let mut journals = Vec::new();
+        for key in keys {
+            let page = PageRequest { path: &journal_path(key), bytes_max: JOURNAL_BYTES_MAX };
+            let body = load_page(client, announcement, &token, page).await?;
+            let journal = body.map(|body| serde_json::from_slice(&body)).transpose();
+            journals.extend(journal.map_err(|error| AskFailure::Broken(error.to_string()))?);
+        }
+        Ok(journals)
+    };
+    timeout(answer_max, asked).await.unwrap_or(Err(AskFailure::Late(answer_max)))
 }
 
 async fn add_history(client: &Client, keys: &[Key], evidence: &mut Evidence) {
@@ -106,32 +132,6 @@ fn describe_start(evidence: &Evidence, what: &str, started: Timestamp) -> Option
     let is_younger = created.is_some_and(|created| created.as_second() >= started.as_second());
     (!is_younger)
         .then(|| format!("{what} begins with its start at {started:.0}; what was before is not known"))
-}
-
-/// An operator that can be asked.
-#[derive(Debug, PartialEq, Eq)]
-struct Announcement {
-    operator: String,
-    address: String,
-    /// Where it runs in the cluster; then it is asked there.
-    pod: Option<AdminPod>,
-}
-
-/// Returns the operators that announce themselves. A Pod is one in the namespace of its Lease.
-fn announced(leases: &[Value]) -> Vec<Announcement> {
-    let announcement = |lease: &Value| {
-        let metadata = &lease["metadata"];
-        let annotation = |name: &str| metadata["annotations"][name].as_str();
-        let namespace = metadata["namespace"].as_str().unwrap_or_default();
-        Some(Announcement {
-            operator: metadata["name"].as_str()?.trim_end_matches("-admin").to_owned(),
-            address: annotation(ADDRESS_ANNOTATION)?.to_owned(),
-            pod: annotation(POD_ANNOTATION).and_then(|text| AdminPod::parse(namespace, text)),
-        })
-    };
-    let mut found: Vec<Announcement> = leases.iter().filter_map(announcement).collect();
-    found.dedup_by(|one, other| one.address == other.address && one.pod == other.pod);
-    found
 }
 
 /// Adds journals, joining those of one operator.

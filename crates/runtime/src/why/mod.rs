@@ -12,11 +12,14 @@ use homeostat_explain::{Explanation, Health, explain, render};
 use kube::Client;
 
 mod admin_client;
+mod announcement;
 mod api_reads;
+mod ask_failure;
 mod collect_evidence;
 mod collect_related;
 mod journals;
 mod local_listener;
+mod operator_request;
 mod pod_proxy;
 mod references;
 mod served_kinds;

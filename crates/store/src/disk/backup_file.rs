@@ -20,7 +20,7 @@ use super::checkpoint::{self, CheckpointError};
 use super::files::{self, Files, Folder, ReadOnlyFolder};
 use super::format::FileFormat;
 use super::frame::{Frame, FrameBuilder, FrameHeader, FrameKind, HEADER_BYTES};
-use super::recover::{self, ReadUntil};
+use super::recover::{self, ReadFolderUntil};
 use super::write_ahead_log::{LogRules, UNFINISHED, WriteAheadLog, checkpoint_name};
 use super::{Config, ContentFormat};
 use crate::{Error, Snapshot};
@@ -72,7 +72,7 @@ impl Backup {
             },
         })?;
         let snapshot = match lock {
-            Some(_) => recover::read(&folder, config, ReadUntil::End)?,
+            Some(_) => recover::read(&folder, config, ReadFolderUntil::End)?,
             None => read_in_use(&folder, config)?,
         };
         Ok(Self { snapshot, format: FileFormat::new(config.contents.version()), attachments })
@@ -196,7 +196,7 @@ const NOT_EMPTY: &str = "there is a store in this folder already; stop its serve
 fn read_in_use(folder: &ReadOnlyFolder, config: &Config) -> Result<Snapshot, Error> {
     let read = || {
         let acknowledged = recover::read_acknowledged(folder)?;
-        recover::read(folder, config, ReadUntil::Acknowledged(acknowledged))
+        recover::read(folder, config, ReadFolderUntil::Acknowledged(acknowledged))
     };
     for _ in 1..READ_ATTEMPTS {
         match read() {

@@ -56,12 +56,12 @@ pub(super) fn recover(
     if let Some(oldest) = folder.check_versions(&names, &needed, config.contents)? {
         // Read once without changing anything, so that a damaged folder is rejected before any change.
         let mut discarded = Writer::new(Arc::new(PublishedState::default()), config.clock, config.history);
-        load(&folder, &names, &needed, &mut discarded, ReadUntil::End)?;
+        load(&folder, &names, &needed, &mut discarded, ReadFolderUntil::End)?;
         migrate::run(&**files, &needed, oldest, config.contents)?;
         // Files that an earlier migration left unfinished have been completed under the same names.
         names = folder.names()?;
     }
-    let loaded = load(&folder, &names, &needed, writer, ReadUntil::End)?;
+    let loaded = load(&folder, &names, &needed, writer, ReadFolderUntil::End)?;
     let format = FileFormat::new(config.contents.version());
     let rules = LogRules { segment_bytes_max: config.segment_bytes, format };
     let start = needed.checkpoint.unwrap_or(Revision::ZERO);
@@ -95,7 +95,7 @@ struct LoadedFolder {
 ///
 /// Another process may write to the folder in the meantime if reading stops at an acknowledged revision: everything up
 /// to that revision was synced before, and the rest, which may be half-written, is not read.
-pub(super) fn read(files: &dyn Files, config: &Config, until: ReadUntil) -> Result<Snapshot, Error> {
+pub(super) fn read(files: &dyn Files, config: &Config, until: ReadFolderUntil) -> Result<Snapshot, Error> {
     let folder = FolderReader(files);
     let names = folder.names()?;
     let needed = NeededFiles::of(&names);
@@ -115,14 +115,14 @@ pub(super) fn read_acknowledged(files: &dyn Files) -> Result<Revision, Error> {
 
 /// How far to read a folder.
 #[derive(Clone, Copy)]
-pub(super) enum ReadUntil {
+pub(super) enum ReadFolderUntil {
     /// To the end; no acknowledged commit may be missing.
     End,
     /// To this revision.
     Acknowledged(Revision),
 }
 
-impl ReadUntil {
+impl ReadFolderUntil {
     fn is_end(self) -> bool {
         matches!(self, Self::End)
     }
@@ -145,7 +145,7 @@ fn load(
     names: &[String],
     needed: &NeededFiles,
     writer: &mut Writer,
-    until: ReadUntil,
+    until: ReadFolderUntil,
 ) -> Result<LoadedFolder, Error> {
     let loaded = folder.checkpoint(needed.checkpoint)?;
     let start = loaded.snapshot.revision();
@@ -170,8 +170,8 @@ fn load(
     }
     let newest_log = last.as_ref().map_or(start, |last| last.before);
     let acknowledged = match until {
-        ReadUntil::Acknowledged(revision) => revision,
-        ReadUntil::End => folder.acknowledged(names)?,
+        ReadFolderUntil::Acknowledged(revision) => revision,
+        ReadFolderUntil::End => folder.acknowledged(names)?,
     };
     folder.check_acknowledged(acknowledged, newest_log, replay.revision())?;
     let revision = replay.revision();
@@ -329,7 +329,7 @@ impl FolderReader<'_> {
         &self,
         replay: &mut LogReplay<'_>,
         LogFile { before, contents, is_last }: LogFile<'_>,
-        until: ReadUntil,
+        until: ReadFolderUntil,
     ) -> Result<(usize, usize), Error> {
         let name = log_name(before);
         let (mut last, mut at) = (0, 0);

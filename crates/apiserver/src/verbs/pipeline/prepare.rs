@@ -3,7 +3,7 @@
 //! Also checks the permissions required beyond those on the object itself: to grant permissions with a role, and to
 //! read the parameters of a policy.
 
-use homeostat_api::kinds::core::service::service_allocator::AllocationMode;
+use homeostat_api::kinds::core::service::service_allocator::ServiceAllocationMode;
 use homeostat_api::object::meta;
 use homeostat_api::resource::prepare::{PrepareContext, prepare_for_create, prepare_for_update};
 use homeostat_api::schema;
@@ -76,7 +76,7 @@ pub(super) fn allocate(
     if !has_addresses || !call.path.subresource.is_empty() {
         return Ok(());
     }
-    let mode = if options.is_dry_run { AllocationMode::DryRun } else { AllocationMode::Real };
+    let mode = if options.is_dry_run { ServiceAllocationMode::DryRun } else { ServiceAllocationMode::Real };
     let given = call.backend.services.allocate(object, old, mode, &call.backend.entropy);
     given.map_err(|errors| call.invalid(object, old, &errors))
 }

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use homeostat_apiserver::ApiServer;
 use homeostat_apiserver::auth::Identity;
 use homeostat_apiserver::body::Body;
-use homeostat_apiserver::serve::{ConnectionLoss, Handler, RequestBody};
+use homeostat_apiserver::serve::{ConnectionLoss, RequestBody, RequestHandler};
 use homeostat_core::canonical_state::resource_of_key;
 use homeostat_core::{RequestTarget, RequestVerb, Revision};
 use homeostat_store::{Memory, Store as _};
@@ -36,10 +36,14 @@ pub(super) struct WireService {
     wire: Arc<WireLog>,
 }
 
-impl Handler for WireService {
+impl RequestHandler for WireService {
     fn handle(&self, request: Request<RequestBody>) -> BoxFuture<'static, Response<Body>> {
         let is_operator = request.extensions().get::<Identity>().is_some_and(|who| who.name == OPERATOR_USER);
-        if is_operator { Box::pin(self.clone().answer(request)) } else { Handler::handle(&self.api, request) }
+        if is_operator {
+            Box::pin(self.clone().answer(request))
+        } else {
+            RequestHandler::handle(&self.api, request)
+        }
     }
 }
 

@@ -49,7 +49,7 @@ impl HeldValues {
 
 /// Whether an allocation is real.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AllocationMode {
+pub enum ServiceAllocationMode {
     /// The values are allocated.
     Real,
     /// The values are only shown; nothing is allocated.
@@ -149,7 +149,7 @@ impl ServiceAllocator {
         &self,
         service: &mut Value,
         old: Option<&Value>,
-        mode: AllocationMode,
+        mode: ServiceAllocationMode,
         entropy: &Entropy,
     ) -> Result<(), Errors> {
         let held = old.map(HeldValues::of).unwrap_or_default();
@@ -163,7 +163,7 @@ impl ServiceAllocator {
         claim.address(spec)?;
         claim.ports(spec)?;
         let fresh = claim.fresh;
-        if mode == AllocationMode::Real {
+        if mode == ServiceAllocationMode::Real {
             taken.reserve(fresh);
         }
         Ok(())
@@ -197,7 +197,7 @@ struct ServiceAllocation<'a> {
     taken: &'a TakenValues,
     held: &'a HeldValues,
     fresh: HeldValues,
-    mode: AllocationMode,
+    mode: ServiceAllocationMode,
     entropy: &'a Entropy,
 }
 
@@ -236,7 +236,7 @@ impl ServiceAllocation<'_> {
         let count = (1_u32 << (32 - bits)) - 3;
         let address = |offset: u32| Ipv4Addr::from(u32::from(base) + 2 + offset);
         let is_free = |offset: &u32| !self.taken.has_address(address(*offset));
-        if self.mode == AllocationMode::DryRun {
+        if self.mode == ServiceAllocationMode::DryRun {
             return Ok(address(0));
         }
         let drawn = |_| u32::try_from(self.entropy.below(u64::from(count))).expect("below a 32-bit count");
@@ -295,7 +295,7 @@ impl ServiceAllocation<'_> {
         let next = |fresh: &HeldValues| {
             fresh.ports.last().map_or(DRY_RUN_PORT, |last| (*last + 1).max(DRY_RUN_PORT))
         };
-        if self.mode == AllocationMode::DryRun {
+        if self.mode == ServiceAllocationMode::DryRun {
             let number = next(&self.fresh);
             self.fresh.ports.insert(number);
             return Ok(number);
@@ -334,7 +334,9 @@ mod tests {
 
     fn allocated(allocator: &ServiceAllocator, service: Value, old: Option<&Value>) -> Value {
         let mut service = prepared(service, old);
-        allocator.allocate(&mut service, old, AllocationMode::Real, &Entropy::seeded(1)).expect("allocates");
+        allocator
+            .allocate(&mut service, old, ServiceAllocationMode::Real, &Entropy::seeded(1))
+            .expect("allocates");
         service
     }
 
@@ -366,7 +368,7 @@ mod tests {
         let errors = ServiceAllocator::default().allocate(
             &mut selecting,
             None,
-            AllocationMode::Real,
+            ServiceAllocationMode::Real,
             &Entropy::seeded(1),
         );
         assert!(errors.is_err());
@@ -396,11 +398,13 @@ mod tests {
         let address = &first["spec"]["clusterIP"];
         let mut second = prepared(json!({"spec": {"clusterIP": address, "ports": [{"port": 80}]}}), None);
         let errors = allocator
-            .allocate(&mut second, None, AllocationMode::Real, &Entropy::seeded(2))
+            .allocate(&mut second, None, ServiceAllocationMode::Real, &Entropy::seeded(2))
             .expect_err("taken");
         assert!(errors[0].body.ends_with("provided IP is already allocated"), "{}", errors[0]);
         allocator.record_commit(Some(&first), None);
-        allocator.allocate(&mut second, None, AllocationMode::Real, &Entropy::seeded(2)).expect("free again");
+        allocator
+            .allocate(&mut second, None, ServiceAllocationMode::Real, &Entropy::seeded(2))
+            .expect("free again");
     }
 
     #[test]
@@ -415,7 +419,7 @@ mod tests {
         for _ in 0..3 * RESERVATIONS_MAX {
             let mut failed = wanted.clone();
             allocator
-                .allocate(&mut failed, None, AllocationMode::Real, &entropy)
+                .allocate(&mut failed, None, ServiceAllocationMode::Real, &entropy)
                 .expect("there is always a port");
             assert_ne!(failed["spec"]["ports"][0]["nodePort"], json!(number));
         }
@@ -427,7 +431,7 @@ mod tests {
         let mut service = prepared(json!({"spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}}), None);
         let allocator = ServiceAllocator::default();
         allocator
-            .allocate(&mut service, None, AllocationMode::DryRun, &Entropy::seeded(1))
+            .allocate(&mut service, None, ServiceAllocationMode::DryRun, &Entropy::seeded(1))
             .expect("allocates");
         assert_eq!(service["spec"]["ports"][0]["nodePort"], json!(DRY_RUN_PORT));
         assert_eq!(allocator.taken().allocations, 0);

@@ -22,10 +22,10 @@ use crate::limits;
 
 /// All connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Connections(Arc<ConnectionTable>);
+pub(crate) struct ConnectionTable(Arc<SharedTable>);
 
 #[derive(Debug)]
-struct ConnectionTable {
+struct SharedTable {
     most: usize,
     started: Instant,
     open: Mutex<OpenConnections>,
@@ -49,8 +49,8 @@ struct OpenConnections {
 
 /// One connection, until dropped.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    connections: Connections,
+pub(crate) struct ConnectionRegistration {
+    connections: ConnectionTable,
     number: u64,
     state: Arc<ConnectionState>,
 }
@@ -75,7 +75,7 @@ struct ConnectionState {
 /// A request in progress on a connection, until its answer is sent.
 #[derive(Debug)]
 pub(crate) struct ActiveRequest {
-    table: Arc<ConnectionTable>,
+    table: Arc<SharedTable>,
     state: Arc<ConnectionState>,
 }
 
@@ -87,14 +87,14 @@ pub(crate) struct UnsentRefusal(Arc<ConnectionState>);
 #[derive(Debug)]
 pub(crate) struct TooManyConnections;
 
-impl Connections {
+impl ConnectionTable {
     /// Creates a table for this many connections.
     pub(crate) fn new(most: usize) -> Self {
-        Self(Arc::new(ConnectionTable { most, started: Instant::now(), open: Mutex::default() }))
+        Self(Arc::new(SharedTable { most, started: Instant::now(), open: Mutex::default() }))
     }
 
     /// Accepts another connection, for which one may be closed; returns `None` if there is no room.
-    pub(crate) fn accept(&self, peer: IpAddr) -> Option<Connection> {
+    pub(crate) fn accept(&self, peer: IpAddr) -> Option<ConnectionRegistration> {
         let peer = network_of(peer);
         let mut open = self.open();
         if open.unauthenticated >= limits::UNAUTHENTICATED_SHARE.of(self.0.most) {
@@ -113,7 +113,7 @@ impl Connections {
         open.unauthenticated += 1;
         *open.unauthenticated_by_peer.entry(peer).or_default() += 1;
         drop(open);
-        Some(Connection { connections: self.clone(), number, state })
+        Some(ConnectionRegistration { connections: self.clone(), number, state })
     }
 
     fn open(&self) -> MutexGuard<'_, OpenConnections> {
@@ -121,7 +121,7 @@ impl Connections {
     }
 }
 
-impl ConnectionTable {
+impl SharedTable {
     fn now_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -211,7 +211,7 @@ impl OpenConnections {
     }
 }
 
-impl Connection {
+impl ConnectionRegistration {
     /// Waits until the connection must close: another one needs its slot, or its client did not authenticate in time.
     pub(crate) async fn close_requested(&self) {
         let unknown = async {
@@ -286,7 +286,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for ConnectionRegistration {
     fn drop(&mut self) {
         let mut open = self.connections.open();
         open.all.remove(&self.number);
@@ -339,12 +339,16 @@ mod tests {
         Identity { name: name.into(), ..Identity::default() }
     }
 
-    fn is_closing(connection: &Connection) -> bool {
+    fn is_closing(connection: &ConnectionRegistration) -> bool {
         connection.state.must_close.is_cancelled()
     }
 
     /// Opens as many connections of this user from this address as possible, each with a request in progress.
-    fn fill(connections: &Connections, last: u8, name: &str) -> Vec<(Connection, ActiveRequest)> {
+    fn fill(
+        connections: &ConnectionTable,
+        last: u8,
+        name: &str,
+    ) -> Vec<(ConnectionRegistration, ActiveRequest)> {
         let known = || {
             let connection =
                 connections.accept(peer(last)).expect("a client can always connect to authenticate");
@@ -356,11 +360,11 @@ mod tests {
 
     #[tokio::test]
     async fn unauthenticated_connections_close_first_starting_with_the_most_crowded_address() {
-        let connections = Connections::new(16);
+        let connections = ConnectionTable::new(16);
         let other = connections.accept(peer(2)).expect("there is room");
         let unauthenticated: Vec<_> =
             (0..3).map(|_| connections.accept(peer(1)).expect("there is room")).collect();
-        let uses: Vec<_> = unauthenticated.iter().map(Connection::begin).collect();
+        let uses: Vec<_> = unauthenticated.iter().map(ConnectionRegistration::begin).collect();
         let newest = connections.accept(peer(3)).expect("an unauthenticated connection is closed");
         assert!(is_closing(&unauthenticated[0]) && !is_closing(&unauthenticated[1]) && !is_closing(&other));
         drop((uses, unauthenticated, other, newest));
@@ -371,7 +375,7 @@ mod tests {
 
     #[tokio::test]
     async fn idle_connections_make_room_and_busy_ones_stay() {
-        let connections = Connections::new(16);
+        let connections = ConnectionTable::new(16);
         let accept = || connections.accept(peer(1)).expect("there is room");
         let idle = accept();
         idle.authenticate_as(&user("jane")).expect("there is room");
@@ -385,7 +389,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_administrator_connects_while_users_have_all_their_connections() {
-        let connections = Connections::new(64);
+        let connections = ConnectionTable::new(64);
         let here: Vec<_> = ["jane", "joe"].map(|name| fill(&connections, 1, name)).into();
         assert_eq!(here.iter().map(Vec::len).collect::<Vec<_>>(), [32, 16], "an address has three quarters");
         let connect_administrator = |last| {
@@ -406,7 +410,7 @@ mod tests {
 
     #[tokio::test]
     async fn service_accounts_of_a_namespace_share_the_limit_of_one_user() {
-        let connections = Connections::new(64);
+        let connections = ConnectionTable::new(64);
         let accounts = ["a", "b", "c"].map(|name| format!("system:serviceaccount:team:{name}"));
         let taken = accounts.each_ref().map(|name| fill(&connections, 1, name));
         assert_eq!(taken.iter().map(Vec::len).sum::<usize>(), 32);
@@ -415,7 +419,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_unauthenticated_connection_closes_in_time_even_with_a_request_in_progress() {
-        let connections = Connections::new(16);
+        let connections = ConnectionTable::new(16);
         let [known, unknown, busy] = [1, 2, 3].map(|last| connections.accept(peer(last)).expect("room"));
         known.authenticate_as(&user("jane")).expect("there is room");
         unknown.authenticate_as(&Identity::anonymous()).expect("the anonymous user proves nothing");
