@@ -1,11 +1,11 @@
 //! Converts objects between the version they are stored in and the version a client asks for.
 //!
-//! Usually the two are the same, and the stored bytes are the answer. A custom object is pruned and defaulted by the
-//! current schema of its stored version, then renamed and pruned by the schema of the requested version, whose defaults
-//! apply only to writes. An object written in a version other than the storage version is stored without the latter's
-//! defaults and marked ([`UnrevisionedObject::needs_defaults`]). Events and autoscalers have their own mappings. A
-//! conversion webhook replaces the renaming: [`before_webhook`] and [`after_webhook`] are the steps around it. The
-//! caller calls the webhook, because nothing here waits.
+//! Usually the two are the same, and the stored bytes are returned unchanged. A custom object is pruned and defaulted
+//! according to the current schema of its stored version, then renamed and pruned according to the requested version's
+//! schema, whose defaults apply only to writes. An object written in a version other than the storage version is stored
+//! without the latter's defaults and marked ([`UnrevisionedObject::needs_defaults`]). Events and autoscalers have their
+//! own mappings. A conversion webhook replaces the renaming: [`before_webhook`] and [`after_webhook`] are the steps
+//! around it. The caller calls the webhook, because nothing in this module is asynchronous.
 
 use homeostat_core::Revision;
 use serde_json::Value;
@@ -109,7 +109,7 @@ pub fn encode_converted(resource: &Resource, stored: &Value) -> UnrevisionedObje
     UnrevisionedObject { needs_defaults: conformed != *stored, ..encoded }
 }
 
-/// Prunes and defaults a custom object by the schema of the version it is in.
+/// Prunes and defaults a custom object according to the schema of the version it is in.
 fn conform(custom: &CustomKind, object: &mut Value) {
     if let Some(schema) = custom.schemas.get(version_of(object)) {
         schema::prune(schema, object, None);

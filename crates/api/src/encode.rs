@@ -1,4 +1,4 @@
-//! Encodes objects as JSON with a gap for the revision. This is the only encoding of objects.
+//! Encodes objects as JSON with a gap where the revision goes. This is the only encoding of objects.
 //!
 //! Built-in kinds begin with kind, apiVersion and metadata, as Kubernetes' own types do; custom kinds are
 //! alphabetical. Lists of built-in kinds omit kind and apiVersion from their items, so [`item`] cuts that prefix off
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::resource::Resource;
 
-/// The typical size of an encoding; saves the first few growths of the buffer.
+/// The typical size of an encoding; it avoids the first few reallocations of the buffer.
 const TYPICAL_BYTES: usize = 1024;
 
 /// An encoded object that has no revision yet.
@@ -19,11 +19,11 @@ pub struct UnrevisionedObject {
     pub bytes: Vec<u8>,
     /// The offset in `bytes` where the digits of the revision go.
     pub hole: usize,
-    /// Whether the object lacks defaults of the version it is stored in and gets them whenever it is read.
+    /// Whether the object lacks the defaults of the version it is stored in, and gets them whenever it is read.
     pub needs_defaults: bool,
 }
 
-/// Encodes an object to be stored. Ignores its `metadata.resourceVersion`: the store writes it.
+/// Encodes an object to be stored. Ignores its `metadata.resourceVersion`: the store sets it.
 pub fn encode(resource: &Resource, object: &Value) -> UnrevisionedObject {
     let mut bytes = Vec::with_capacity(TYPICAL_BYTES);
     let map = object.as_object().expect("only objects are stored");

@@ -1,9 +1,9 @@
-//! Field errors: what is wrong with an object, and where. They become the causes of a 422.
+//! Field errors say what is wrong with an object, and where. They become the causes of a 422.
 //!
 //! A [`FieldPath`] is a linked list on the stack, so validating a good object allocates nothing; it becomes text only
-//! when an [`Error`] is written. The messages are those of Kubernetes, because clients and people match on them.
+//! when an [`Error`] is written. The messages are Kubernetes' own, because both programs and people match on them.
 //!
-//! **Invariant:** for any object, the errors are bounded in number and in bytes, and so is the work of writing them:
+//! **Invariant:** for any object, the errors are bounded in number and in bytes, and so is the cost of writing them:
 //! [`Errors`] ignores further errors when it is full, and no part of a message is longer than `PART_BYTES_MAX`.
 
 mod errors;
@@ -16,8 +16,8 @@ use serde_json::Value;
 pub use errors::Errors;
 pub use texts::BoundedTexts;
 
-/// The longest path, value or detail in the message of one error. Kubernetes repeats whole values; nobody reads more
-/// than this of one, and a body may hold a megabyte of it.
+/// The maximum length of a path, value or detail in one error message. Kubernetes repeats whole values, but a value may
+/// be a megabyte long and nobody reads more of it than this.
 const PART_BYTES_MAX: usize = 16 * 1024;
 /// Marks where a string was cut.
 const CUT_MARK: &str = " ...";
@@ -161,7 +161,7 @@ impl Error {
         PendingError { kind: ErrorType::Duplicate, path, head: "Duplicate value", value: Some(value), detail }
     }
 
-    /// Reports a value that is none of the supported ones.
+    /// Reports a value that is not one of the supported ones.
     pub fn not_supported<'a>(
         path: &'a FieldPath<'a>,
         value: &'a Value,
@@ -177,7 +177,7 @@ impl Error {
         }
     }
 
-    /// Reports a value that may not be set or changed.
+    /// Reports a value that must not be set or changed.
     pub fn forbidden<'a>(path: &'a FieldPath<'a>, detail: &'a str) -> PendingError<'a> {
         let detail = ErrorDetail::Text(detail);
         PendingError { kind: ErrorType::Forbidden, path, head: "Forbidden", value: None, detail }
@@ -266,7 +266,7 @@ fn shown(value: &Value) -> String {
     })
 }
 
-/// Text that stops growing at a number of bytes; text beyond the limit is not even formatted.
+/// Text that stops growing at a maximum number of bytes; text beyond the limit is not even formatted.
 struct BoundedText {
     text: String,
     most: usize,

@@ -1,11 +1,11 @@
-//! The semantics of the Kubernetes API, as pure functions of objects: no storage, no sockets, no tasks.
+//! Implements the semantics of the Kubernetes API as pure functions on objects: no storage, no sockets, no tasks.
 //!
 //! Reading order, from the bottom up: [`field`] and [`status`] (errors and refusals), [`object`], [`names`] and
-//! [`metadata`] (what all objects share), [`decode`] (from text to an object), [`schema`] (the structure of an
-//! object), [`printing`] (cells of tables), [`resource`] (a served kind is one row) and [`kinds`] (the built-in
-//! kinds, one file each), [`crd`] (kinds added by definitions), [`encode`], [`convert`] and [`protobuf`] (from an
-//! object to bytes), [`patch`] (patches and server-side apply), then the forms in which everything is served:
-//! [`negotiate`], [`response_forms`], [`discovery`], [`openapi`].
+//! [`metadata`] (the parts that all objects share), [`decode`] (from text to an object), [`schema`] (the structure of
+//! an object), [`printing`] (table cells), [`resource`] (a served kind is one row) and [`kinds`] (the built-in kinds,
+//! one file each), [`crd`] (kinds added by definitions), [`encode`], [`convert`] and [`protobuf`] (from an object to
+//! bytes), [`patch`] (patches and server-side apply), then the forms in which everything is served: [`negotiate`],
+//! [`response_forms`], [`discovery`], [`openapi`].
 
 pub mod convert;
 pub mod crd;

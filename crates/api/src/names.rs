@@ -1,7 +1,7 @@
-//! Checks names of objects, labels, ports and keys, with the messages of Kubernetes.
+//! Checks the names of objects, labels, ports and keys, with Kubernetes' messages.
 //!
-//! Every check returns its error messages, none for a valid value; the caller adds the path. The rules are small state
-//! machines over bytes: no regular expression is compiled or run here, although the messages quote them.
+//! Every check returns its error messages, or none for a valid value; the caller adds the path. The rules are small
+//! state machines over bytes: no regular expression is compiled or run here, although the messages quote them.
 
 const LABEL_BYTES_MAX: usize = 63;
 const SUBDOMAIN_BYTES_MAX: usize = 253;
@@ -41,7 +41,7 @@ impl NameRule {
         }
     }
 
-    /// Returns the error messages about a `generateName`: it may end in a dash, which the suffix completes.
+    /// Returns the error messages about a `generateName`: it may end in a dash, because a suffix follows.
     pub fn check_prefix(self, prefix: &str) -> Vec<String> {
         match prefix.strip_suffix('-') {
             Some(start) if prefix.len() > 1 => self.check(&format!("{start}a")),
@@ -70,7 +70,7 @@ pub fn subdomain(text: &str) -> Vec<String> {
     errors
 }
 
-/// Returns the error messages about a subdomain whose labels may have underscores, as names of services in DNS do.
+/// Returns the error messages about a subdomain whose labels may have underscores, as the names of DNS services do.
 pub fn subdomain_with_underscores(text: &str) -> Vec<String> {
     let mut errors = too_long(text, SUBDOMAIN_BYTES_MAX);
     let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

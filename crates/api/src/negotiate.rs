@@ -1,9 +1,9 @@
-//! Content negotiation: the form and encoding of responses, and the type of request bodies.
+//! Implements content negotiation: the form and encoding of responses, and the type of request bodies.
 //!
 //! **Invariant:** these are pure functions of header and query text; the common cases (no `Accept`, or plain
 //! `application/json`) allocate nothing. Protobuf is a preference that the caller honours where it can: clients that
 //! prefer it also read JSON, so [`encode`] and [`AnswerEncoding::content_type`] fall back to JSON. A protobuf request
-//! body is reported to the caller, who knows whether it can be decoded.
+//! body is reported to the caller, which knows whether it can be decoded.
 
 mod accept;
 mod content;
@@ -17,17 +17,17 @@ pub use self::content::{BodyEncoding, PatchType, body_encoding, patch_type, unsu
 pub use self::query::{has_broken_escape, parameter, parameters};
 use crate::status::{self, Status};
 
-/// The media types that kube-apiserver lists in its refusals.
+/// The media types that kube-apiserver lists when it rejects a request.
 const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-/// The media types that it lists when refusing a watch.
+/// The media types that it lists when it rejects a watch.
 const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
-/// The media types that the router of built-in kinds lists where a watch is also possible.
+/// The media types that the router of built-in kinds lists for endpoints that also support watches.
 const MEDIA_AND_STREAM_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
                                       application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
-/// Programs whose users read the response themselves.
+/// Programs whose users read the raw response.
 const HUMAN_AGENTS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
-/// The response that a request prefers.
+/// The parts of a request that say which response it prefers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnswerPreferences<'a> {
     /// The `Accept` header.
@@ -60,14 +60,14 @@ pub enum OfferedForms {
     All,
 }
 
-/// The negotiated form and encoding of an answer.
+/// The negotiated form and encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Representation {
     /// The form of the object.
     pub form: ObjectForm,
     /// The encoding.
     pub media: AnswerEncoding,
-    /// Whether the answer is indented for people.
+    /// Whether the response is indented so that people can read it.
     pub pretty: bool,
 }
 
@@ -78,7 +78,7 @@ impl Default for Representation {
     }
 }
 
-/// The form of an object in an answer.
+/// The form of an object in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectForm {
     /// The object as it is.
@@ -105,7 +105,7 @@ pub enum MetaVersion {
     V1Beta1,
 }
 
-/// The part of an object that a row of a table carries besides its cells.
+/// The part of an object that a table row carries besides its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludedObject {
     /// Nothing.
@@ -117,7 +117,7 @@ pub enum IncludedObject {
     Object,
 }
 
-/// The encoding of an answer.
+/// The encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerEncoding {
     /// JSON.
@@ -128,7 +128,7 @@ pub enum AnswerEncoding {
     Protobuf,
 }
 
-/// The form of the answer on `/api` and `/apis`.
+/// The form of the response at `/api` and `/apis`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscoveryForm {
     /// All groups with all their resources in one document.
@@ -165,7 +165,7 @@ impl MetaVersion {
 }
 
 impl AnswerEncoding {
-    /// Returns the `Content-Type` of the answer.
+    /// Returns the `Content-Type` of the response.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Json | Self::Protobuf => "application/json",
@@ -177,7 +177,7 @@ impl AnswerEncoding {
         [(Self::Json, "json"), (Self::Yaml, "yaml"), (Self::Protobuf, "vnd.kubernetes.protobuf")];
 }
 
-/// Negotiates the form and encoding of an answer.
+/// Negotiates the form and encoding of a response.
 pub fn representation(
     asked: &AnswerPreferences<'_>,
     endpoint: EndpointForms,
@@ -215,7 +215,7 @@ pub fn watch_representation(
     }
 }
 
-/// Negotiates the form of the answer on `/api` and `/apis`: any clause that asks for the aggregated form wins.
+/// Negotiates the form of the response at `/api` and `/apis`: any clause that asks for the aggregated form wins.
 pub fn discovery(asked: &AnswerPreferences<'_>) -> Result<DiscoveryForm, Status> {
     let aggregated = |clause: &AcceptClause<'_>| match (clause.get("g")?, clause.get("v")?, clause.get("as")?)
     {
@@ -244,7 +244,7 @@ pub fn encode(value: &Value, representation: &Representation) -> Vec<u8> {
     }
 }
 
-/// Returns JSON text on one line, or indented for people.
+/// Returns the value as JSON: on one line, or pretty-printed.
 pub(crate) fn json(value: &impl Serialize, is_pretty: bool) -> Vec<u8> {
     if is_pretty {
         return serde_json::to_vec_pretty(value).expect("JSON values can be written");
@@ -268,7 +268,7 @@ pub fn prefers(accept: Option<&str>, subtype: &str) -> bool {
 }
 
 impl AnswerPreferences<'_> {
-    /// Returns whether a person reads the answer: the query says so, or the program suggests it.
+    /// Returns whether a person reads the response: the query says so, or the user agent suggests it.
     fn is_pretty(&self) -> bool {
         if self.query.contains("pretty")
             && let Some(pretty) = parameter(self.query, "pretty").filter(|pretty| !pretty.is_empty())

@@ -1,5 +1,5 @@
-//! Serializes JSON with the fields in the order of Go's types, because some clients and scripts compare the text of a
-//! refusal or search that of a discovery document. Objects are stored and sent in a different order, which no client
+//! Serializes JSON with the fields in the order of Go's types, because some clients and scripts compare the text of an
+//! error or search the text of a discovery document. Objects are stored and sent in a different order, which no client
 //! depends on.
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};

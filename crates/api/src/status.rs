@@ -1,6 +1,7 @@
 //! Kubernetes `Status` responses, one constructor per row of the API's error table.
 //!
-//! **Invariant:** every refusal by the server is created here, so code, reason, message and details agree everywhere.
+//! **Invariant:** every error that the server returns is created here, so code, reason, message and details agree
+//! everywhere.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,11 +11,11 @@ use serde_json::{Map, Value, json};
 use crate::field;
 use crate::ordered::{FieldOrder, OrderedJson};
 
-/// The maximum length of a message, because Kubernetes repeats whole objects in some: twice the limit for all errors of
-/// one object.
+/// The maximum length of a message, because Kubernetes repeats whole objects in some messages: twice the limit for all
+/// errors of one object.
 const MESSAGE_BYTES_MAX: usize = 256 * 1024;
 
-/// A refusal, ready to be sent.
+/// An error response, ready to be sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     /// HTTP status code.
@@ -33,7 +34,7 @@ pub struct Status {
     pub warnings: Vec<String>,
 }
 
-/// The object or resource that a refusal is about.
+/// The object or resource that an error is about.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Details {
     /// Object name.
@@ -287,7 +288,7 @@ impl Status {
         Self::new(429, "TooManyRequests", message).retry_after(seconds)
     }
 
-    /// 405: the resource exists, but the method does not.
+    /// 405: the resource exists, but does not support the method.
     pub fn method_not_allowed() -> Self {
         let mut status = Self::new(
             405,
@@ -298,7 +299,7 @@ impl Status {
         status
     }
 
-    /// 405: the custom resource exists, but the verb does not.
+    /// 405: the custom resource exists, but does not support the verb.
     pub fn not_supported(about: &ResourceName<'_>, verb: &str) -> Self {
         let message = format!("{verb} is not supported on resources of kind {:?}", about.qualified());
         Self::new(405, "MethodNotAllowed", message).about(&ResourceName { name: "", ..*about })
@@ -354,7 +355,8 @@ impl Status {
         Self::new(503, "ServiceUnavailable", message).retry_after(1)
     }
 
-    /// The refusal of a webhook or a policy, with the code, reason and causes that it chose.
+    /// Creates the response with which a webhook or a policy rejects a request, with the code, reason and causes that
+    /// it chose.
     pub fn denied(code: u16, reason: String, message: impl Into<String>, details: Option<Details>) -> Self {
         let status = Self::new(code, "", message);
         Self { reason: reason.into(), details, ..status }

@@ -1,11 +1,12 @@
-//! Where the objects of a resource are stored: its identity in the store, from which every key is built.
+//! Says where the objects of a resource are stored: the resource's identity in the store, from which every key is
+//! built.
 //!
 //! Built-in objects are stored under `group/resource/…`, custom ones under `crd:group/resource/…`. Code that treats one
 //! kind specially (permissions, addresses of Services, namespaces, garbage collection) compares the
 //! [`ResourceIdentity`], never group and name alone.
 //!
 //! **Invariant:** no API group contains a colon, so a key of a custom object is never a key of a built-in object. A new
-//! kind of key space is a new format of the data folder: see the server's `data_migrations`.
+//! kind of key space requires a new format of the data folder: see the server's `data_migrations`.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! The user that sends a request. Data only: authentication and authorization are up to the server.
+//! Represents the user that sends a request. This module contains only data: authentication and authorization are up to
+//! the server.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The part of an object that counts as state: what two runs of the same scenario must agree on, without uids,
-//! revisions, times and counters. Both simulators compare clusters with it.
+//! Extracts the part of an object that counts as state: the part that two runs of the same scenario must agree on,
+//! without uids, revisions, times and counters. Both simulators compare clusters with it.
 //!
 //! This module works on single objects and on maps of them; the simulators decide which objects belong to a cluster and
 //! how to treat generated names.
@@ -21,7 +21,7 @@ const IGNORED_RESOURCES: [&str; 2] = ["events", "leases"];
 const IN_EVERY_NAMESPACE: [(&str, &str); 2] =
     [("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")];
 
-/// Fields of metadata that depend on randomness or history.
+/// Metadata fields that depend on randomness or history.
 const IGNORED_METADATA: [&str; 6] =
     ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"];
 
@@ -94,7 +94,7 @@ fn is_time(text: &str) -> bool {
         && matches!(bytes[10], b'T' | b' ')
 }
 
-/// Replaces strings that equal one of these names by their placeholder.
+/// Replaces strings that equal one of these names with their placeholder.
 pub fn replace_names(value: &mut Value, names: &BTreeMap<String, String>) {
     match value {
         Value::Object(fields) => fields.values_mut().for_each(|value| replace_names(value, names)),
@@ -147,7 +147,7 @@ pub fn differing_paths(one: &CanonicalState, other: &CanonicalState) -> IgnoredP
     found
 }
 
-/// Returns how one version of an object differs from the one before, in words.
+/// Returns how one version of an object differs from the previous one, in words.
 pub fn change_in_words(mut old: Value, mut new: Value) -> String {
     remove_history(&mut old);
     remove_history(&mut new);
@@ -200,7 +200,7 @@ fn compare_fields(
     }
 }
 
-/// Returns the key that distinguishes an item of a list: conditions have a type, containers and ports a name.
+/// Returns the key that distinguishes a list item: conditions have a type, containers and ports a name.
 fn key_of_item(item: &Value) -> Option<&str> {
     item["type"].as_str().or_else(|| item["name"].as_str())
 }

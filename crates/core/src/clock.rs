@@ -1,5 +1,5 @@
-//! The current time. Wall time is a base plus the time that tokio has counted since, so a test that pauses tokio's
-//! clock also controls every timestamp.
+//! Provides the current time. Wall time is a base plus the time that tokio has counted since then, so a test that
+//! pauses tokio's clock also controls every timestamp.
 //!
 //! **Invariant:** this is the only module that reads the machine's clocks.
 

@@ -1,5 +1,5 @@
-//! Requests for a container's log, and the reasons why there is none: types shared by the server, which answers
-//! `pods/log`, and the node, which has the files. Neither knows the other.
+//! Types for requests for a container's log, and for the reasons why there is none, shared by the server, which answers
+//! `pods/log`, and the node, which has the files. Neither knows about the other.
 
 use jiff::Timestamp;
 

@@ -1,6 +1,6 @@
-//! Requests of `exec`, `attach` and `portforward` to a container, and the data that travels between client and
-//! container: types shared by the server, which speaks to clients, and the node, which has the processes. Neither knows
-//! the other.
+//! Types for `exec`, `attach` and `portforward` requests to a container, and for the data that travels between client
+//! and container, shared by the server, which talks to clients, and the node, which has the processes. Neither knows
+//! about the other.
 
 /// Which streams of a container a client wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct StreamOptions {
     pub stdin: bool,
     /// The client reads its output.
     pub stdout: bool,
-    /// The client reads its error output. A terminal has none of its own.
+    /// The client reads its error output. A terminal has no separate error output.
     pub stderr: bool,
     /// The container's streams are a terminal.
     pub tty: bool,
@@ -29,7 +29,7 @@ pub struct StreamRequest {
     pub streams: StreamOptions,
 }
 
-/// What a client sends to a container.
+/// Data that a client sends to a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamInput {
     /// Input.
@@ -45,23 +45,23 @@ pub enum StreamInput {
     },
 }
 
-/// What a container sends to its client.
+/// Data that a container sends to its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamOutput {
     /// Output.
     Stdout(Vec<u8>),
     /// Error output.
     Stderr(Vec<u8>),
-    /// The command, or the container, has ended; nothing follows.
+    /// The command or the container has exited; nothing follows.
     End(StreamEnd),
 }
 
-/// How a command ended.
+/// How a command exited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamEnd {
     /// With this exit code.
     Code(i32),
-    /// It did not run, or how it ended is unknown, for this reason.
+    /// It did not run, or its exit code is unknown, for this reason.
     Failed(String),
 }
 

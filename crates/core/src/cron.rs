@@ -1,8 +1,9 @@
-//! Cron schedules: five fields with their names and shorthands, in a time zone. The workspace's only cron parser.
+//! Parses cron schedules: five fields with their names and shorthands, in a time zone. This is the workspace's only
+//! cron parser.
 //!
-//! If both the day of the month and the day of the week are restricted, a match of either is enough; otherwise both
-//! must match. Local times skipped by a clock change do not occur; repeated ones occur twice. Messages use Kubernetes'
-//! wording.
+//! If both the day of the month and the day of the week are restricted, it is enough that either matches; otherwise
+//! both must match. Local times skipped by a clock change do not occur; repeated ones occur twice. Messages use
+//! Kubernetes' wording.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 
 /// The number of days to search for a match: a leap day comes at least every eight years.
 const DAYS_MAX: usize = 8 * 366;
-/// The longest duration Go knows, 292 years: it counts nanoseconds in 63 bits.
+/// The longest duration that Go can represent, 292 years: it counts nanoseconds in 63 bits.
 const DURATION_SECONDS_MAX: f64 = 9_223_372_036.0;
 
 const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
@@ -178,7 +179,7 @@ fn parse_range(text: &str, grammar: &FieldGrammar) -> Result<FieldBits, String> 
         Some((first, last)) => (parse_number(first, grammar)?, parse_number(last, grammar)?),
         None => {
             let first = parse_number(range, grammar)?;
-            // `5/10` means from 5 to the end.
+            // `5/10` means from 5 up to the maximum.
             (first, if step.is_some() { grammar.last } else { first })
         }
     };
@@ -306,7 +307,7 @@ mod tests {
             "2026-03-28T00:00:00Z",
             &["2026-03-28T01:30:00Z", "2026-03-30T00:30:00Z"],
         );
-        // 02:30 comes twice on 2026-10-25.
+        // 02:30 occurs twice on 2026-10-25.
         check(
             "30 2 * * *",
             BERLIN,

@@ -1,15 +1,17 @@
-//! Randomness: uids, name suffixes, jitter, tokens. Seeded from the operating system in production and from a number
-//! under simulation.
+//! Provides randomness for uids, name suffixes, jitter and tokens. It is seeded from the operating system in production
+//! and from a number in a simulation.
 //!
 //! **Invariant:** this is the only source of randomness. A seeded source repeats exactly; the system source is the
-//! kernel's cryptographic generator, so its draws are fit for tokens.
+//! kernel's cryptographic generator, so its numbers are suitable for tokens.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes fetched from the kernel at a time: one system call per 512 draws keeps uids off the profile.
+/// The number of bytes fetched from the kernel at a time: with one system call per 512 draws, uids do not show up in
+/// profiles.
 const POOL_BYTES: usize = 4096;
 
-/// Letters of generated name suffixes: no vowels, so no words appear; no 0, 1, 3, so nothing is misread.
+/// The letters of generated name suffixes: no vowels, so that no words appear; no 0, 1 or 3, so that nothing is
+/// misread.
 const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// A shared stream of random numbers. Cheap to clone; clones draw from the same stream.

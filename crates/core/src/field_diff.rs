@@ -1,7 +1,7 @@
-//! The fields a write changed: their paths with old and new values, small enough for a journal to keep.
+//! Computes which fields a write changed: their paths with old and new values, small enough to be kept in a journal.
 //!
-//! **Invariant:** no value of a Secret, nor of a field whose name suggests a secret, ever enters a diff: such a field
-//! is only reported as changed. **Invariant:** a diff has at most [`CHANGES_MAX`] changes of at most
+//! **Invariant:** the values of Secrets, and of fields whose name suggests a secret, never enter a diff: such a field
+//! is only reported as changed. **Invariant:** a diff has at most [`CHANGES_MAX`] changes, with at most
 //! [`VALUE_LETTERS_MAX`] letters per value; omitted changes are counted. Only [`FieldDiff::complete`] has no such
 //! limits.
 
@@ -13,27 +13,27 @@ use serde_json::{Map, Value};
 
 use crate::Key;
 
-/// The most changes in one diff: as many as a person reads, because a journal keeps thousands of diffs.
+/// The maximum number of changes in one diff: as many as a person reads, because a journal keeps thousands of diffs.
 pub const CHANGES_MAX: usize = 12;
 
-/// The most letters of one value: a name, a number or the beginning of a string.
+/// The maximum number of letters in one value: a name, a number or the beginning of a string.
 pub const VALUE_LETTERS_MAX: usize = 80;
 
-/// The most letters of a path. Longer ones keep their end, which says more.
+/// The maximum number of letters in a path. Longer ones keep their end, which is more informative.
 const PATH_LETTERS_MAX: usize = 160;
 
-/// Fields of metadata that change with every write, or that the server alone sets.
+/// Metadata fields that change with every write, or that only the server sets.
 const BOOKKEEPING: [&str; 6] =
     ["managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"];
 
-/// Parts of names of fields whose values must not appear in a log, in lower case and without dashes.
+/// Parts of the names of fields whose values must not appear in a log, in lower case and without dashes.
 const SENSITIVE: [&str; 8] =
     ["password", "passwd", "passphrase", "token", "apikey", "privatekey", "credential", "secretkey"];
 
 /// An annotation that holds a copy of the whole object, which may be a Secret.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What a write changed.
+/// The changes that a write made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldDiff {
     /// The changes, in the order of the fields.
@@ -79,22 +79,22 @@ impl FieldDiff {
         comparison.diff
     }
 
-    /// Compares two states of an object and omits nothing but bookkeeping and secrets, however long the result: for
-    /// plans, which people decide on.
+    /// Compares two states of an object and omits only bookkeeping and secrets, however long the result: this is for
+    /// plans, which people base decisions on.
     pub fn complete(target: &Key, old: &Value, new: &Value) -> Self {
         let mut comparison = FieldComparison { is_complete: true, ..FieldComparison::new(target, true) };
         comparison.compare(Some(old), Some(new));
         comparison.diff
     }
 
-    /// Compares an object with its desired state: fields that `desired` does not mention may be anything.
+    /// Compares an object with its desired state: fields that `desired` does not mention may have any value.
     pub fn toward(target: &Key, actual: &Value, desired: &Value) -> Self {
         let mut comparison = FieldComparison::new(target, false);
         comparison.compare(Some(actual), Some(desired));
         comparison.diff
     }
 
-    /// Returns the change of one field, given by the names on its path; `[name]` selects an item of a list.
+    /// Returns the change to one field, given by the names on its path; `[name]` selects a list item.
     pub fn of_field(target: &Key, path: &[&str], old: Option<&Value>, new: Option<&Value>) -> Self {
         let mut comparison = FieldComparison::new(target, true);
         for step in path {
@@ -104,7 +104,7 @@ impl FieldDiff {
         comparison.diff
     }
 
-    /// Returns the change of a field of something that is not an object in the cluster, with values that are already
+    /// Returns the change to a field of something that is not an object in the cluster, with values that are already
     /// text.
     pub fn of_text(target: &Key, path: &str, old: &str, new: &str) -> Self {
         let path = path.trim_start_matches('/').replace('/', ".");
@@ -183,9 +183,9 @@ struct FieldComparison {
     diff: FieldDiff,
     path: String,
     is_secret: bool,
-    /// Whether fields that only the old state has count as removed.
+    /// Whether fields that only the old state has count as having been removed.
     is_whole: bool,
-    /// Whether to keep everything, neither shortened nor omitted.
+    /// Whether to keep everything, without shortening or omitting any of it.
     is_complete: bool,
 }
 
@@ -199,7 +199,8 @@ impl FieldComparison {
         match (old, new) {
             (Some(old), Some(new)) if old == new => {}
             (Some(Value::Object(old)), Some(Value::Object(new))) => self.compare_fields(old, new),
-            // An object that appears or disappears is reported field by field near the root, where that says more.
+            // An object that appears or disappears is reported field by field near the root, where that is more
+            // informative.
             (None | Some(Value::Null), Some(Value::Object(new))) if !new.is_empty() => {
                 self.compare_fields(&Map::new(), new);
             }
@@ -243,7 +244,7 @@ impl FieldComparison {
             }
             return;
         };
-        // Looked up in maps: lists may have many thousands of items.
+        // Items are looked up in maps, because lists may have many thousands of items.
         let by_identity = |items: &'_ [Value]| -> HashMap<String, usize> {
             items.iter().enumerate().map(|(at, item)| (plain_text(&item[identity]), at)).collect()
         };
@@ -261,7 +262,7 @@ impl FieldComparison {
         }
     }
 
-    /// Adds the change of a list whose items have no names: what was added and what was removed, if that is short.
+    /// Adds the change to a list whose items have no names: the added and the removed items, if that is short.
     fn add_list(&mut self, old: &[Value], new: &[Value]) {
         if self.is_complete && (has_parts(old) || has_parts(new)) {
             for index in 0..old.len().max(new.len()) {
@@ -332,7 +333,7 @@ fn names_a_secret(path: &str) -> bool {
     SENSITIVE.iter().any(|word| plain.contains(word)) || plain.split(['.', '[', ']']).any(is_secret)
 }
 
-/// Returns whether a string, such as an argument of a command, holds a secret: `--password=hunter2`, `["--token","x"]`.
+/// Returns whether a string, such as a command argument, holds a secret: `--password=hunter2`, `["--token","x"]`.
 fn tells_a_secret(text: &str) -> bool {
     let plain = plain_letters(text);
     SENSITIVE.iter().any(|word| {
@@ -360,7 +361,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Returns the field that names the items of a list: conditions have a type, most other items a name.
+/// Returns the field that identifies the items of a list: conditions have a type, most other items a name.
 fn identity_field(items: &[Value]) -> Option<&'static str> {
     ["name", "type", "uid", "key", "mountPath"].into_iter().find(|field| {
         let mut ids: Vec<&str> = items.iter().filter_map(|item| item.get(field)?.as_str()).collect();
@@ -374,8 +375,8 @@ fn plain_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Returns the value in the form shown: an object or a list of objects by its size. Strings within an object are not
-/// searched for secrets, so only lists of plain values are shown.
+/// Returns the value in the form in which it is shown: objects and lists of objects are represented by their size.
+/// Strings within an object are not searched for secrets, so only lists of plain values are shown.
 fn outlined(value: &Value) -> String {
     match value {
         Value::Object(fields) => format!("{{{} fields}}", fields.len()),

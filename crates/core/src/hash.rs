@@ -1,7 +1,8 @@
-//! FNV-1a, for values that outlive a process: names, shards and numbers that every release must compute the same way.
+//! Computes FNV-1a hashes, for values that outlive a process: names, shards and numbers that every release must compute
+//! the same way.
 //!
-//! **Invariant:** the values never change. Unsuitable for hash maps, and for input chosen by an attacker, who could
-//! make two strings collide.
+//! **Invariant:** the values never change. They are unsuitable for hash maps, and for input chosen by an attacker, who
+//! could make two strings collide.
 
 /// Computes the 32-bit FNV-1a hash. Its upper bits are poor for short strings: mix them before using them.
 pub fn fnv_32(bytes: &[u8]) -> u32 {

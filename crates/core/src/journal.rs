@@ -1,5 +1,6 @@
 //! The journal: the closed list of everything a runtime does. The runtime writes it, `why` prints it, metrics aggregate
-//! it, the console draws it, and the simulator's oracles judge it. A new insight is a new variant, never a new channel.
+//! it, the console displays it, and the simulator's oracles check it. New information gets a new variant, never a new
+//! channel.
 //!
 //! **Invariant:** an entry says what was done, never what is desired; a reconciler cannot see it. Entries are small:
 //! names are shared, and whole objects are never included.
@@ -40,7 +41,7 @@ pub enum Entry {
         object: Key,
         /// Its resourceVersion.
         revision: Revision,
-        /// How it differs from what was known.
+        /// How it differs from the last known state.
         change: Change,
     },
     /// An object could not be decoded and is kept out of the cache until it changes.
@@ -54,7 +55,7 @@ pub enum Entry {
     Panicked {
         /// The object.
         object: Key,
-        /// What it is for: a mapping, a predicate, an index.
+        /// What it is used for: a mapping, a predicate, an index.
         function: Cow<'static, str>,
         /// The panic's message.
         message: String,
@@ -90,7 +91,7 @@ pub enum Entry {
         object: Key,
         /// What it read.
         read: Key,
-        /// The revision it read; absent if there was no such object.
+        /// The revision it read; `None` if there was no such object.
         revision: Option<Revision>,
     },
     /// The reconciler wrote, or would have written.
@@ -103,10 +104,10 @@ pub enum Entry {
         target: Key,
         /// The result.
         outcome: WriteOutcome,
-        /// What it changed, when known; empty for objects that were created or deleted as a whole.
+        /// The changes it made, if known; empty for objects that were created or deleted as a whole.
         diff: FieldDiff,
     },
-    /// Someone else changed actual state away from desired state.
+    /// Someone else changed the actual state away from the desired state.
     Drifted {
         /// The object being reconciled.
         object: Key,
@@ -115,7 +116,7 @@ pub enum Entry {
         /// Paths that differ.
         diff: Vec<String>,
     },
-    /// A handler of the object was called (a plain reconciler appears only as started and settled).
+    /// A handler was called for the object (a plain reconciler appears only as started and settled).
     Handled {
         /// The object.
         object: Key,
@@ -126,7 +127,7 @@ pub enum Entry {
         /// How long it ran.
         took: Duration,
     },
-    /// A reconcile ended in an error.
+    /// A reconcile failed with an error.
     Failed {
         /// The object.
         object: Key,
@@ -155,7 +156,7 @@ pub enum Entry {
         /// How long it ran.
         took: Duration,
     },
-    /// A full pass over a world outside the cluster finished.
+    /// A full pass over a world outside the cluster completed.
     Surveyed {
         /// The world's name.
         world: String,
@@ -267,7 +268,7 @@ impl Record {
     }
 }
 
-/// How an observed object differs from what was known.
+/// How an observed object differs from the last known state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
@@ -333,7 +334,7 @@ pub enum Cause {
     Interrupted,
 }
 
-/// How a write was made.
+/// How a write was performed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verb {
@@ -359,16 +360,16 @@ pub enum Verb {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "camelCase")]
 pub enum WriteOutcome {
-    /// Not sent: the cache already holds the desired state.
+    /// Not sent: the cache already contains the desired state.
     Skipped,
     /// Sent and acknowledged.
     Done {
-        /// The resourceVersion after; absent when the object is gone.
+        /// The resourceVersion afterwards; `None` if the object is gone.
         revision: Option<Revision>,
     },
     /// Not sent: leadership was lost.
     Fenced,
-    /// Refused or unanswered.
+    /// It was refused, or there was no response.
     Failed {
         /// The error.
         error: String,
@@ -417,9 +418,9 @@ pub enum FaultClass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "next", rename_all = "camelCase")]
 pub enum RequestedNext {
-    /// Wait for a change.
+    /// Waits for a change.
     AwaitChange,
-    /// Run again after this time.
+    /// Runs again after this time.
     Requeue {
         /// The time until then.
         after: Duration,
@@ -432,11 +433,11 @@ pub enum RequestedNext {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "camelCase")]
 pub enum WatchState {
-    /// Reading the initial state.
+    /// It is reading the initial state.
     Listing,
-    /// In step with the server.
+    /// It is in sync with the server.
     Fresh,
-    /// Disconnected; retried with its own backoff.
+    /// It is disconnected and is retried with its own backoff.
     Failing {
         /// The exact message.
         error: String,

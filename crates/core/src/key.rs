@@ -1,11 +1,11 @@
-//! The identity of an object: group, resource, namespace, name, in one spelling.
+//! The identity of an object consists of its group, resource, namespace and name, in one spelling.
 //!
 //! A [`Key`] is the text `group/resource/namespace/name`, always four segments; the core group and the namespace of a
 //! cluster-scoped object are empty. Keys sort as Kubernetes lists do: by namespace, then name, bytewise. A [`Prefix`]
 //! is a key cut after a whole segment. `Display` omits empty segments: `pods/default/web`.
 //!
 //! **Invariant:** a stored key has exactly four segments, so that it can be parsed back. A key made from a name with a
-//! slash is not [well-formed](Key::is_well_formed): it names nothing, and no store accepts it.
+//! slash is not [well-formed](Key::is_well_formed): it does not name an object, and no store accepts it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ fn has_four_segments(text: &str) -> bool {
     text.bytes().filter(|byte| *byte == b'/').count() == 3
 }
 
-/// The form people write: without an empty group or namespace. For machines there is [`as_str`](Key::as_str).
+/// Writes the form that people use: without an empty group or namespace. Machines use [`as_str`](Key::as_str).
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, segment) in self.0.split('/').filter(|segment| !segment.is_empty()).enumerate() {
@@ -109,12 +109,12 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
-/// All keys of one resource, or of one namespace of it. Cheap to clone.
+/// A prefix that covers all keys of one resource, or of one namespace of it. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix(Arc<str>);
 
 impl Prefix {
-    /// Covers every object of a group, of all its resources. It names no topic, so it cannot be watched.
+    /// Covers every object of a group, of all its resources. It does not name a topic, so it cannot be watched.
     pub fn group(group: &str) -> Self {
         Self(format!("{group}/").into())
     }

@@ -1,13 +1,14 @@
-//! Quantities as Kubernetes writes them: `500m`, `1.5Gi`, `1e9`. The workspace's only quantity parser.
+//! Parses and prints quantities as Kubernetes writes them: `500m`, `1.5Gi`, `1e9`. This is the workspace's only
+//! quantity parser.
 //!
 //! An amount is a whole number of billionths. Finer parts are rounded up, away from zero, and larger amounts are capped
-//! at 2^63, as in Kubernetes. `Display` writes the canonical form, which is what the API stores: `0.5` becomes `500m`,
-//! `1024Ki` becomes `1Mi`.
+//! at 2^63, as in Kubernetes. `Display` writes the canonical form, which is the form that the API stores: `0.5` becomes
+//! `500m`, `1024Ki` becomes `1Mi`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The number of billionths in one.
+/// The number of billionths in one unit.
 const ONE: i128 = 1_000_000_000;
 /// The largest amount.
 const AMOUNT_MAX: i128 = i64::MAX as i128 * ONE;
@@ -16,7 +17,7 @@ const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 /// Units of powers of 1024.
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// Why a string is not a quantity, with Kubernetes' wording.
+/// The reason a string is not a quantity, with Kubernetes' wording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.message())]
 pub enum QuantityError {
@@ -184,7 +185,7 @@ fn div_ceil(number: i128, divisor: i128) -> i128 {
     number.div_euclid(divisor) + i128::from(number.rem_euclid(divisor) > 0)
 }
 
-/// Divides by the factor as often as there is no remainder, at most `times_max` times.
+/// Divides by the factor as long as there is no remainder, at most `times_max` times.
 fn reduce(mut number: i128, factor: i128, times_max: usize) -> (i128, usize) {
     let mut times = 0;
     while number % factor == 0 && times < times_max {

@@ -1,8 +1,8 @@
-//! A failing run of a simulation, as saved next to its report: every change to an object, and the lines of its
-//! timeline. The simulators record it, `homeostat sim show` draws it.
+//! Represents a failing simulation run, as saved next to its report: every change to an object, and the lines of its
+//! timeline. The simulators record it, and `homeostat sim show` displays it.
 //!
-//! **Invariant:** bounded size: what exceeds the limits is dropped from the end and counted. No value of a Secret is
-//! kept.
+//! **Invariant:** the size is bounded: anything that exceeds the limits is dropped from the end and counted. Values of
+//! Secrets are never kept.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use serde_json::Value;
 
 use crate::Key;
 
-/// The most changes of a run: more than a person steps through.
+/// The maximum number of changes in a run: more than a person steps through.
 const CHANGES_MAX: usize = 2000;
-/// The most lines. Together with the changes they fit in the page's list.
+/// The maximum number of lines. Together with the changes they fit in the page's list.
 const LINES_MAX: usize = 2000;
-/// The most bytes of all objects: an editor can still open such a file.
+/// The maximum number of bytes in all objects: an editor can still open such a file.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Resources whose history is not needed: definitions are large, and the timeline already reports Events.
 const LEFT_OUT: [&str; 2] = ["customresourcedefinitions", "events"];
 
-/// A run, as far as it was recorded.
+/// The recorded part of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RecordedRun {
     /// What happened, in words, in the order in which it happened.
     pub lines: Vec<RecordedLine>,
-    /// The changes of objects, oldest first.
+    /// The changes to objects, oldest first.
     pub changes: Vec<RecordedChange>,
     /// The number of lines and changes that were left out.
     pub omitted: usize,
@@ -51,7 +51,7 @@ pub struct RecordedLine {
     pub is_decisive: bool,
 }
 
-/// A change of an object.
+/// A change to an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedChange {
@@ -59,20 +59,21 @@ pub struct RecordedChange {
     pub at: u64,
     /// Who made it.
     pub actor: String,
-    /// The revision of the store.
+    /// The revision in the store.
     pub revision: u64,
     /// The object.
     pub key: Key,
-    /// The object before its first change; none if it did not exist, and for later changes.
+    /// The object before its first change; `None` if it did not exist, and for later changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
-    /// The object after it; none if it was deleted.
+    /// The object afterwards; `None` if it was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<Value>,
 }
 
 impl RecordedRun {
-    /// Returns whether nothing was recorded, as in files of older versions and for failures before anything changed.
+    /// Returns whether nothing was recorded, which is the case in files from older versions and for failures that
+    /// occurred before anything changed.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty() && self.changes.is_empty()
     }

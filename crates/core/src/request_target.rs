@@ -1,4 +1,4 @@
-//! The target of a request: the verb and the object, read from its method, path, query and body.
+//! Determines the target of a request: the verb and the object, read from its method, path, query and body.
 //!
 //! Both simulators use it to name the points of a schedule, so a name contains nothing that an unrelated change to the
 //! operator would change: no request numbers, no revisions, no uids. The API server has its own path parser, which must
@@ -13,7 +13,7 @@ pub enum RequestVerb {
     Get,
     /// Reads all objects of a kind.
     List,
-    /// Follows the objects of a kind. The runtime begins every watch with a list that it streams.
+    /// Follows the objects of a kind. The runtime begins every watch with a streamed list.
     Watch,
     /// Creates an object.
     Create,
@@ -28,7 +28,7 @@ pub enum RequestVerb {
 }
 
 impl RequestVerb {
-    /// Returns the verb of a method on one object or on a collection; `None` if resources have no such method.
+    /// Returns the verb for a method on one object or on a collection; `None` if resources have no such method.
     pub fn of_method(method: &str, is_collection: bool, is_watch: bool) -> Option<Self> {
         Some(match method {
             "GET" if !is_collection => Self::Get,

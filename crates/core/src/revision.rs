@@ -1,4 +1,4 @@
-//! Revisions: the global, strictly growing number of a commit.
+//! A revision is the global, strictly increasing number of a commit.
 //!
 //! It is the `resourceVersion` of the API. Clients compare it numerically, so it is printed in plain decimal and
 //! never as `0` for anything stored.
@@ -8,13 +8,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The number of a commit. No arithmetic beyond [`Revision::next`].
+/// The number of a commit. It supports no arithmetic other than [`Revision::next`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Revision(u64);
 
 impl Revision {
-    /// Before the first commit.
+    /// The revision before the first commit.
     pub const ZERO: Self = Self(0);
 
     /// Returns the revision with this number.

@@ -1,4 +1,4 @@
-//! Selectors: label selectors ([`LabelSelector`]) and field selectors ([`FieldSelector`]).
+//! Implements selectors: label selectors ([`LabelSelector`]) and field selectors ([`FieldSelector`]).
 //!
 //! Both are parsed once per request and matched without allocating, against a lookup function from the caller, so an
 //! index or a parsed side-struct works as well as a map. Grammar and error messages are Kubernetes' own, so they are

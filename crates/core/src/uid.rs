@@ -1,4 +1,4 @@
-//! Uids: version 4 UUIDs that identify an object across deletion and re-creation under the same name.
+//! A uid is a version 4 UUID that identifies an object across deletion and re-creation under the same name.
 
 use std::fmt;
 

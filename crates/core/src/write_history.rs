@@ -1,8 +1,8 @@
-//! What an API server and an operator report about one object: who wrote it, and what was done about it. Data only, in
-//! the form in which it is sent.
+//! Types for what an API server and an operator report about one object: who wrote it, and what was done about it. They
+//! contain only data, in the form in which it is sent.
 //!
 //! **Invariant:** the sender has checked that the receiver may read the object, and every other object of which more
-//! than the name is included.
+//! than its name is included.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,11 +13,11 @@ use crate::{FieldDiff, Key, Revision};
 /// The user under which the server's own writes are recorded.
 pub const SERVER_USER: &str = "system:apiserver";
 
-/// One write that a server received, or made itself.
+/// One write that a server received, or performed itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteRecord {
-    /// When it was answered.
+    /// When the response was sent.
     pub at: Timestamp,
     /// Who sent it.
     pub user: String,
@@ -29,9 +29,9 @@ pub struct WriteRecord {
     pub target: Key,
     /// The subresource; empty for the object itself.
     pub subresource: String,
-    /// Its field manager; empty if it named none.
+    /// Its field manager; empty if it did not name one.
     pub manager: String,
-    /// The revision it replaced; none for a new object.
+    /// The revision it replaced; `None` for a new object.
     pub before: Option<Revision>,
     /// The revision it created; `None` if the object is gone or the write was refused.
     pub after: Option<Revision>,
@@ -41,7 +41,7 @@ pub struct WriteRecord {
     pub refusal: Option<Refusal>,
 }
 
-/// A field that two writers change back and forth.
+/// A field that writers keep changing back and forth.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldFight {
@@ -49,7 +49,7 @@ pub struct FieldFight {
     pub target: Key,
     /// The field: `spec.replicas`.
     pub path: String,
-    /// Who changes it: field managers, or programs that name none.
+    /// Who changes it: field managers, or programs that do not name one.
     pub writers: Vec<String>,
     /// How often one of them undid what another had written.
     pub reverts: u32,
@@ -66,7 +66,7 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// What one operator did about one object.
+/// The records of what one operator did about one object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperatorJournal {
     /// The operator.
@@ -75,14 +75,14 @@ pub struct OperatorJournal {
     pub records: Vec<Record>,
     /// Before this time, only the last changes and failures are known; `None` if nothing was dropped.
     pub since: Option<Timestamp>,
-    /// How many records of all objects were dropped.
+    /// How many records about any object were dropped.
     pub dropped: u64,
     /// When the operator started: its journal is kept in memory and begins there.
     #[serde(default)]
     pub started: Option<Timestamp>,
 }
 
-/// What a server knows about one object besides the object itself.
+/// The facts that a server has about one object besides the object itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectHistory {
@@ -90,7 +90,7 @@ pub struct ObjectHistory {
     pub writes: Vec<WriteRecord>,
     /// The time before which writes are not known.
     pub since: Option<Timestamp>,
-    /// How many writes of all objects were dropped.
+    /// How many writes to any object were dropped.
     pub dropped: u64,
     /// When the server started: the history is kept in memory and begins there.
     #[serde(default)]

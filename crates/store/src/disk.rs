@@ -1,14 +1,14 @@
-//! The durable store: everything is in memory, and a log makes it durable.
+//! The durable store keeps everything in memory, and a log makes it durable.
 //!
-//! Reading order: [`files`] (all access to the disk), `frame` (checksums, torn or damaged), `payload` (what is
-//! written), `format` (in which version), `write_ahead_log` (appends and syncs), `acknowledged_revision` (how far the
-//! log must reach), `checkpoint`, `recover`, `migrate` (from an older version), [`backup_file`] (everything in one
-//! file), `write_queue` (waiting requests), `commit_thread` (commits batches). `docs/why/store.md` compares it with
-//! other engines.
+//! Reading order: [`files`] (all access to the disk), `frame` (checksums, and whether a frame is torn or damaged),
+//! `payload` (the contents), `format` (their version), `write_ahead_log` (appends and syncs), `acknowledged_revision`
+//! (how far the log must reach), `checkpoint`, `recover`, `migrate` (from an older version), [`backup_file`]
+//! (everything in one file), `write_queue` (waiting requests), `commit_thread` (commits batches). `docs/why/store.md`
+//! compares it with other engines.
 //!
 //! **Invariant:** a commit is synced to disk before any reader or watcher sees it. If a write or a sync fails, the
 //! store becomes read-only for the rest of the process: the state of the data is then unknown, and a later success
-//! would prove nothing.
+//! would not prove anything.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,8 +54,9 @@ pub struct Config {
     /// The version of the contents. Folders with older contents are migrated when opened; folders with newer contents
     /// are rejected.
     pub contents: ContentFormat,
-    /// How much obsolete log makes a checkpoint worth writing. A checkpoint is written once the obsolete log reaches
-    /// both this size and the size of the last checkpoint, so that checkpoints at most double what is written.
+    /// The amount of obsolete log that makes a checkpoint worth writing. A checkpoint is written once the obsolete log
+    /// reaches both this size and the size of the last checkpoint, so that checkpoints at most double the amount of
+    /// data written.
     pub checkpoint_bytes: u64,
 }
 
@@ -100,7 +101,7 @@ impl Disk {
         Ok(Self { published, queue, status, commit_thread: Mutex::new(Some(thread)) })
     }
 
-    /// Sends a request to the writer and waits for its answer.
+    /// Sends a request to the writer and waits for the response.
     fn ask<T: Send + 'static>(
         &self,
         request: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> WriteRequest,

@@ -1,4 +1,4 @@
-//! Stored values: encoded bytes with a hole for the revision of their commit.
+//! Stored values are encoded bytes with a hole for the revision of their commit.
 //!
 //! The API server encodes an object once, before its `resourceVersion` is known. [`Value`] is that encoding plus the
 //! position of the hole; the store fills it at commit, so a read returns the stored bytes and nothing is encoded twice.

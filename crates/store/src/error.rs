@@ -1,12 +1,12 @@
-//! The errors of the store, one variant per possible reaction of the caller.
+//! Defines the store's errors, with one variant per possible reaction of the caller.
 
 use homeostat_core::{Key, Revision};
 
-/// Why the store rejected a request or failed.
+/// The reason the store rejected a request or failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An expectation did not hold; read again and decide again.
+    /// An expectation did not hold; the caller should read again and decide again.
     #[error("{key} is at revision {actual}, not as expected")]
     Conflict {
         /// The key whose expectation failed.
@@ -14,7 +14,7 @@ pub enum Error {
         /// Its current revision; zero if it is absent.
         actual: Revision,
     },
-    /// The revision is older than the history; start from the present.
+    /// The revision is older than the history; the caller should start from the present.
     #[error("revision {asked} was compacted, history starts after {oldest}")]
     Compacted {
         /// The requested revision.
@@ -30,7 +30,7 @@ pub enum Error {
         /// The newest revision.
         current: Revision,
     },
-    /// The disk rejected a write; the store answers only reads until it is restarted.
+    /// The disk rejected a write; the store serves only reads until it is restarted.
     #[error("the store is read-only: {reason}")]
     ReadOnly {
         /// What happened, and what to do.

@@ -1,4 +1,4 @@
-//! Changes: one event per key and commit. Topics keep events in order, and watches deliver them.
+//! Describes changes with one event per key and commit. Topics keep events in order, and watches deliver them.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use homeostat_core::{Key, Revision};
 
 use crate::Entry;
 
-/// One change of one key.
+/// One change to one key.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// The revision of the commit.

@@ -1,4 +1,4 @@
-//! The history: the events that are kept, oldest first, bounded by bytes and by age.
+//! The history holds recent events, oldest first, bounded by bytes and by age.
 //!
 //! Only bytes that nothing else keeps are counted: an event's old entry left the live map with that event; its new
 //! entry is either still there or is counted where it became old. A store that only grows therefore has a cheap
@@ -34,7 +34,8 @@ impl Default for Limits {
     }
 }
 
-/// The cost of an event besides its old entry's bytes: the event, two references to it, its record here, the entry.
+/// The cost of an event in addition to its old entry's bytes: the event, two references to it, its record here, and the
+/// entry.
 const EVENT_BYTES: u64 = 256;
 
 /// The writer's record of the events in all topics.

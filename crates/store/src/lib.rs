@@ -1,9 +1,9 @@
 //! A revisioned, watchable key-value store: one global [`Revision`] per commit, consistent snapshots in O(1), ordered
 //! gapless watches over a bounded window of history, and writes that are durable before they are acknowledged.
 //!
-//! Reading order: [`entry`] (what is stored), [`txn`] (what is written), [`snapshot`] (what is read), [`watch`] (what
-//! is followed), then the implementations [`memory`] and [`disk`], which share everything except durability. One
-//! contract suite runs on both (`tests/it`).
+//! Reading order: [`entry`] (stored values), [`txn`] (writes), [`snapshot`] (reads), [`watch`] (following changes),
+//! then the implementations [`memory`] and [`disk`], which share everything except durability. One contract suite runs
+//! on both (`tests/it`).
 
 use std::sync::Arc;
 
@@ -52,12 +52,12 @@ pub trait Store: Send + Sync + 'static {
     fn commit(&self, txn: Txn) -> BoxFuture<'static, Result<Committed, Error>>;
 
     /// Watches every event under `prefix` after `from`, in order and without gaps. Fails with [`Error::Compacted`] if
-    /// `from` has left the history window. A revision in the future is fine: the watch waits and delivers what comes
+    /// `from` has left the history window. A revision in the future is allowed: the watch waits and delivers the events
     /// after it.
     fn watch(&self, prefix: &Prefix, from: Revision) -> Result<Watch, Error>;
 
-    /// Forgets history at and before `revision`; the current state is untouched. This frees memory but erases nothing:
-    /// after a restart, some of that history may be available again.
+    /// Forgets history at and before `revision`; the current state is untouched. This frees memory but does not erase
+    /// anything: after a restart, some of that history may be available again.
     fn compact(&self, revision: Revision) -> BoxFuture<'static, Result<(), Error>>;
 
     /// Returns whether a commit would be accepted now: [`Error::ReadOnly`] after a failed write. For health checks.

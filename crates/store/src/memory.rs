@@ -1,4 +1,4 @@
-//! A store that forgets everything when its process ends: for tests, the simulator and `--ephemeral`.
+//! A store that forgets everything when its process exits, for tests, the simulator and `--ephemeral`.
 //!
 //! A commit happens inside the call, under a mutex, without a task or thread: on a single tokio thread with paused
 //! time, commits happen in the order of the calls.
@@ -49,9 +49,8 @@ impl Memory {
         self.published.changes_after(revision)
     }
 
-    /// Repeats changes that another store made starting from exactly the state of this store: events and entries are
-    /// shared, and nothing is encoded again. Returns [`Error::Conflict`] and changes nothing if the state is a
-    /// different one.
+    /// Repeats changes that another store made starting from exactly this store's state: events and entries are shared,
+    /// and nothing is encoded again. Returns [`Error::Conflict`] and changes nothing if the state is a different one.
     pub fn repeat(&self, changes: &[Arc<Event>]) -> Result<(), Error> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if self.published.is_closed() {
@@ -111,7 +110,7 @@ impl Store for Memory {
     }
 
     fn close(&self) -> BoxFuture<'static, ()> {
-        // Under the writer's lock, so that no commit slips in after the watches have ended.
+        // This holds the writer's lock, so that no commit slips in after the watches have ended.
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         self.published.close();
         ready(()).boxed()

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 
 use crate::Snapshot;
 
-/// The most past snapshots kept. Each shares all unchanged entries with the present; in the worst case they amount to
-/// this many copies of the store.
+/// The maximum number of past snapshots kept. Each shares all unchanged entries with the present; in the worst case
+/// they amount to this many copies of the store.
 const PINS_MAX: usize = 8;
 
 /// Past snapshots, the most recently used last.

@@ -1,7 +1,7 @@
-//! The published state, visible to all readers: the newest snapshot, the topics of the resources, and how far back
+//! The published state is visible to all readers: the newest snapshot, the topics of the resources, and how far back
 //! history reaches.
 //!
-//! Readers and watchers touch only this; the writer hands over one whole batch at a time, already durable.
+//! Readers and watchers access only this; the writer hands over one whole batch at a time, already durable.
 //!
 //! **Invariant:** the order of publication is topics, snapshot, visible revision, wake-ups. A reader that learns a
 //! revision therefore finds its state, and one that reads the visible revision finds every event up to it in the
@@ -78,8 +78,8 @@ impl PublishedState {
         self.visible.store(revision.get(), Ordering::Release);
     }
 
-    /// Declares history up to `floor` forgotten. Called before the events are trimmed, so that a watch that passed its
-    /// check under the topic's lock finds its events.
+    /// Declares history up to `floor` forgotten. It is called before the events are trimmed, so that a watch that
+    /// passed its check under the topic's lock finds its events.
     pub(crate) fn forget(&self, floor: Revision) {
         self.floor.store(floor.get(), Ordering::Release);
     }
@@ -125,7 +125,7 @@ impl PublishedState {
     }
 
     /// Collects the events between `current` and a past `revision`. This is quick: [`SnapshotRollback::apply`] undoes
-    /// them later and may take its time while history moves on.
+    /// them later and may take a while, during which history moves on.
     pub(crate) fn undo(&self, current: Snapshot, revision: Revision) -> Result<SnapshotRollback, Error> {
         let newest = current.revision();
         let mut events = Vec::new();
@@ -133,7 +133,8 @@ impl PublishedState {
             let newer = topic.read().back_to(revision);
             events.extend(newer.into_iter().filter(|event| event.revision <= newest));
         }
-        // Checked last: if anything needed had been trimmed in the meantime, the floor would have passed the revision.
+        // This is checked last: if anything needed had been trimmed in the meantime, the floor would have passed the
+        // revision.
         self.check_kept(revision)?;
         Ok(SnapshotRollback { current, revision, events })
     }

@@ -1,4 +1,4 @@
-//! Snapshots: the whole store as of one revision, immutable, cloned in O(1).
+//! A snapshot holds the whole store as of one revision; it is immutable and cloned in O(1).
 
 use std::ops::Bound;
 use std::sync::Arc;

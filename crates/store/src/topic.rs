@@ -1,4 +1,4 @@
-//! The recent events of one topic (`group/resource/`), shared by all its watches.
+//! Keeps the recent events of one topic (`group/resource/`), shared by all its watches.
 //!
 //! Every event has an absolute position that never changes; trimming advances the first position. A watch is just a
 //! position, so additional watches cost the writer only their wake-ups.
@@ -22,7 +22,8 @@ pub(crate) struct Topic {
     end: AtomicU64,
     /// Notified after the writer has made new events visible.
     pub(crate) arrived: Notify,
-    /// Every watch holds a reference, so that watches can be counted; references to the topic include the history's.
+    /// Every watch holds a reference, so that watches can be counted; references to the topic also include the one held
+    /// by the history.
     pub(crate) watches: Arc<()>,
 }
 
@@ -52,8 +53,8 @@ impl Topic {
         self.end.store(log.first + log.events.len() as u64, Ordering::Release);
     }
 
-    /// Forgets the oldest event. It is dropped after the lock is released, so that readers need not wait for the
-    /// freeing.
+    /// Forgets the oldest event. It is dropped after the lock is released, so that readers need not wait for it to be
+    /// freed.
     pub(crate) fn trim_one(&self) {
         let mut log = self.write();
         let forgotten = log.events.pop_front();

@@ -1,4 +1,4 @@
-//! Transactions: expectations about current revisions, and the writes to make if all of them hold.
+//! A transaction consists of expectations about current revisions, and of the writes to perform if all of them hold.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use homeostat_core::{Key, Revision};
 
 use crate::{Entry, Value};
 
-/// What must hold for a key at the moment of the commit.
+/// The condition that a key must meet at the time of the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// No expectation.
@@ -31,7 +31,7 @@ pub enum Op {
 /// A set of expectations and writes that happen together or not at all. A key appears at most once.
 #[derive(Clone, Debug, Default)]
 pub struct Txn {
-    /// Key, expectation and write of each step.
+    /// The key, expectation and write of each step.
     pub steps: Vec<(Key, Expect, Op)>,
 }
 

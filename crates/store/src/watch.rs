@@ -1,10 +1,10 @@
-//! Watches: the events of one prefix, in order, without gaps, from a shared topic.
+//! A watch delivers the events of one prefix, in order, without gaps, from a shared topic.
 //!
 //! A watch is a cursor into its resource's topic, not a queue of its own: a slow watcher costs the others nothing, and
-//! is cut off with [`Error::Compacted`] once history has left it behind.
+//! is cut off with [`Error::Compacted`] once it has fallen behind the history.
 //!
 //! **Invariant:** an event is delivered only once the state that contains it is visible, and it can be delivered by the
-//! time the commit that made it is acknowledged.
+//! time that the commit that caused it is acknowledged.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub struct Watch {
     place: u64,
     /// Everything up to this revision was delivered.
     delivered: Revision,
-    /// Held so that this watch is counted.
+    /// Held so that this watch is included in the count.
     seat: Arc<()>,
 }
 
@@ -66,8 +66,8 @@ impl Watch {
         }
     }
 
-    /// Returns what [`next`](Self::next) would return without waiting; empty if there is nothing. Costs two atomic
-    /// loads if nothing happened in this resource.
+    /// Returns the events that [`next`](Self::next) would return without waiting, if any. Costs two atomic loads if
+    /// this resource has not changed.
     pub fn try_next(&mut self) -> Result<Vec<Arc<Event>>, Error> {
         let visible = self.published.visible();
         if self.place == self.topic.end() {

@@ -1,8 +1,8 @@
-//! The only writer: checks transactions in order against the working state, gives each one that changes something its
+//! The only writer checks transactions in order against the working state, gives each one that changes something its
 //! own revision, and publishes a whole batch once it is durable.
 //!
-//! No I/O here: [`Writer::prepare`] touches nothing visible, so a batch that cannot be made durable is dropped without
-//! a trace. The memory store publishes immediately, the disk store after its log was synced.
+//! This module performs no I/O: [`Writer::prepare`] does not change anything visible, so a batch that cannot be made
+//! durable is dropped without a trace. The memory store publishes immediately, the disk store after its log was synced.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Writer {
         Batch { snapshot, events: work.events, results, at: self.clock.now() }
     }
 
-    /// Applies changes that another store made starting from the newest state of this one.
+    /// Applies changes that another store made starting from this one's newest state.
     pub(crate) fn prepare_again(&self, changes: &[Arc<Event>]) -> Result<Batch, Error> {
         let current = self.published.snapshot();
         let (mut revision, mut entries) = (current.revision(), current.entries().clone());
@@ -101,7 +101,7 @@ impl Writer {
     }
 }
 
-/// A change of one key as stored in the log; replaying restores the old entry.
+/// A change to one key as stored in the log; replaying restores the old entry.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) revision: Revision,
@@ -155,7 +155,7 @@ impl LogReplay<'_> {
     }
 }
 
-/// The topics that got events, each once. The caller notifies them after delivering the results.
+/// The topics that received events, each listed once. The caller notifies them after delivering the results.
 #[derive(Debug, Default)]
 #[must_use = "watchers sleep until they are notified"]
 pub(crate) struct PendingWakeups(Vec<Arc<Topic>>);
@@ -210,7 +210,7 @@ impl WorkingState {
     }
 
     fn step(&mut self, revision: Revision, key: Key, op: Op) -> Option<Arc<Entry>> {
-        // The name is shared with the previous version, so a key costs its text once.
+        // The name is shared with the previous version, so a key's text is stored only once.
         let key = self.entries.get(&key).map_or(key, |entry| entry.key.clone());
         let (new, old) = match op {
             Op::Check => return None,

@@ -1,5 +1,5 @@
-//! The status of a definition: whether its names are accepted, whether it is established, and whether its objects are
-//! being deleted.
+//! The status of a definition reports whether its names are accepted, whether it is established, and whether its
+//! objects are being deleted.
 
 use serde_json::Value;
 
@@ -8,12 +8,12 @@ use crate::kinds::apiextensions::custom_resource_definition::CLEANUP_FINALIZER;
 use crate::object::conditions::set_condition;
 use crate::object::meta;
 
-/// Why a definition is not established although its names are free.
+/// The reason a definition is not established although its names are free.
 const BUILT_IN_GROUP: &str =
     "the group has built-in kinds, which answer for all of it: choose a group of your own";
 
-/// Accepts the names of a definition, or reports which are taken. An established definition stays established when
-/// another definition already has one of its new names. In a group of built-in kinds no definition is established, even
+/// Accepts the names of a definition, or reports which ones are taken. An established definition stays established when
+/// another definition already has one of its new names. No definition is established in a group of built-in kinds, even
 /// if it was before.
 pub fn accept_names(definition: &mut Value, taken: &TakenNames, now: &str) {
     let names = definition["spec"]["names"].clone();
@@ -47,7 +47,7 @@ pub fn mark_emptying(definition: &mut Value, now: &str) {
     set_condition(definition, ["Terminating", "True", "InstanceDeletionInProgress", message], now);
 }
 
-/// Records in the status that no object of a definition is left, and removes the finalizer that kept the definition.
+/// Records in the status that a definition has no objects left, and removes the finalizer that kept the definition.
 pub fn mark_emptied(definition: &mut Value, now: &str) {
     let message = "removed all instances";
     set_condition(definition, ["Terminating", "False", "InstanceDeletionCompleted", message], now);

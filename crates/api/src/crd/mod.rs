@@ -1,5 +1,5 @@
-//! CustomResourceDefinitions: the rows they add to the registry ([`rows`]), the names they may have ([`TakenNames`])
-//! and the conditions in their status ([`accept_names`]).
+//! CustomResourceDefinitions add rows to the registry ([`rows`]), must have names that are free ([`TakenNames`]) and
+//! report conditions in their status ([`accept_names`]).
 
 mod conditions;
 mod names;

@@ -1,8 +1,8 @@
-//! The names of a definition: which of them are free in its group, and which conflict is reported.
+//! Decides which names of a definition are free in its group, and which conflict is reported.
 //!
-//! Kubernetes compares a definition only with other definitions: a definition of `clusterrolebindings` in the group
-//! of the built-in kind is established there and answers 404. Here the conditions are accurate: names of built-in
-//! kinds are taken in their group, and a definition in such a group is not established.
+//! Kubernetes compares a definition only with other definitions: a definition of `clusterrolebindings` in the group of
+//! the built-in kind is established there, and requests for it get a 404. Here the conditions are accurate: names of
+//! built-in kinds are taken in their group, and a definition in such a group is not established.
 //!
 //! Plural, singular and short names share one set of names; kinds and list kinds share another.
 
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::object::meta;
 use crate::resource::Resource;
 
-/// The names that are taken in the group of a definition.
+/// The names that are taken in a definition's group.
 #[derive(Debug, Default)]
 pub struct TakenNames {
     /// Names of other definitions. A definition keeps a name that was accepted earlier.
@@ -29,7 +29,7 @@ pub struct TakenNames {
 struct NameSets {
     /// Plural, singular and short names.
     resources: BTreeSet<String>,
-    /// Kinds and kinds of lists.
+    /// Kinds and list kinds.
     kinds: BTreeSet<String>,
 }
 
@@ -57,7 +57,7 @@ const KIND: NameField = ("kind", NameUse::Kind, "KindConflict");
 const LIST_KIND: NameField = ("listKind", NameUse::Kind, "ListKindConflict");
 
 impl TakenNames {
-    /// Returns the names that built-in kinds have in the group of this definition.
+    /// Returns the names that built-in kinds have in this definition's group.
     pub fn by_built_in(definition: &Value, rows: &[Arc<Resource>]) -> Self {
         let mut taken = Self::default();
         let group = group(definition);
@@ -98,10 +98,11 @@ fn short_names(names: &Value) -> impl Iterator<Item = &str> {
     names["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Why names are not accepted: reason and message.
+/// The reason and message that say why names are not accepted.
 pub(super) type NameConflict = (&'static str, String);
 
-/// Returns the accepted names, extended by every free name, and the last conflict in Kubernetes' order of checks.
+/// Returns the accepted names, together with every requested name that is free, and the last conflict in Kubernetes'
+/// order of checks.
 pub(super) fn merge_names(
     names: &Value,
     accepted: Map<String, Value>,

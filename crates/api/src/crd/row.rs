@@ -1,4 +1,4 @@
-//! Turns a definition into rows of the registry: one row per served version, once the names are accepted.
+//! Turns a definition into registry rows: one row per served version, once the names are accepted.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -11,11 +11,11 @@ use crate::object::read;
 use crate::resource::{ConversionWebhook, CustomKind, KindSource, Resource, ScalePaths, Subresource};
 use crate::schema::{self, Schema};
 
-/// Verbs of a custom resource, in the order discovery lists them.
+/// The verbs of a custom resource, in the order in which discovery lists them.
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 /// Verbs that remain while the definition is being deleted.
 const TERMINATING_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
-/// Verbs of status and scale.
+/// The verbs of the status and scale subresources.
 const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// Returns the rows of a definition stored at `revision`; none until the definition is established under the plural

@@ -1,8 +1,8 @@
 //! Builds a [`Value`] while a parser runs, and records duplicate keys: one pass for every format.
 //!
-//! As in Kubernetes, the last of two equal keys wins, keys that are not strings become strings, and numbers are 64-bit
-//! integers or else floating point; a floating point number without a fraction is written without one, unless a type
-//! is going to refuse it.
+//! As in Kubernetes, the last of two equal keys wins, keys that are not strings become strings, and numbers become
+//! 64-bit integers or else floating-point numbers; a floating-point number without a fraction is written without one,
+//! unless the target type refuses such a number.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -26,12 +26,12 @@ pub(super) struct ValueBuilder<'a> {
     pub(super) whole_floats: WholeFloats,
 }
 
-/// What becomes of a floating point number without a fraction, such as `2.0`.
+/// What happens to a floating-point number without a fraction, such as `2.0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WholeFloats {
     /// It becomes an integer.
     Shorten,
-    /// It stays a floating point number.
+    /// It stays a floating-point number.
     Keep,
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn number(value: f64) -> Option<Value> {
     Number::from_f64(value).map(Value::Number)
 }
 
-/// Parses a key: a string, or the value the format derived from an unquoted one, spelled as Kubernetes spells it.
+/// Parses a key: a string, or the value the format derived from an unquoted one, in Kubernetes' spelling.
 struct MapKeyReader;
 
 impl<'de> DeserializeSeed<'de> for MapKeyReader {

@@ -1,5 +1,5 @@
 //! Parses JSON bodies with serde_json (which rejects more than 128 levels). Only its errors are translated into the
-//! familiar messages of Go's decoder, and unpaired surrogates are replaced as Go replaces them.
+//! familiar messages of Go's decoder, and unpaired surrogates are replaced as in Go.
 
 use serde::de::DeserializeSeed;
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub(super) fn parse(
     parse_exactly(&mended, duplicates, whole_floats)
 }
 
-/// Replaces each unpaired surrogate by the replacement character. Returns `None` if there is none.
+/// Replaces each unpaired surrogate with the replacement character. Returns `None` if there is none.
 fn replace_unpaired_surrogates(text: &str) -> Option<String> {
     let mut mended = String::new();
     let (mut copied, mut at) = (0, 0);

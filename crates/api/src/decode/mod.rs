@@ -1,6 +1,6 @@
 //! Parses the body of a request into a [`Value`].
 //!
-//! **Invariant:** a hostile body costs at most time and memory in proportion to its size, and is answered with 400.
+//! **Invariant:** a hostile body costs at most time and memory proportional to its size, and is answered with 400.
 //! Protobuf is not decoded here, because that requires the kind's field table.
 
 pub(crate) mod build;
@@ -19,7 +19,7 @@ use crate::field::BoundedTexts;
 use crate::object::memory::MEMORY_MAX;
 use crate::status::Status;
 
-/// The number of bytes of an invalid body that an answer repeats.
+/// The maximum number of bytes of an invalid body that the response repeats.
 const EXCERPT_BYTES_MAX: usize = 30;
 
 /// The format of a body.
@@ -27,14 +27,14 @@ const EXCERPT_BYTES_MAX: usize = 30;
 pub enum TextFormat {
     /// JSON.
     Json,
-    /// JSON of a built-in type: a number keeps its fraction, even if that is zero, because Go's decoder refuses `2.0`
+    /// JSON for a built-in type: a number keeps its fraction, even if that is zero, because Go's decoder refuses `2.0`
     /// for an integer.
     TypedJson,
     /// YAML, a superset of JSON.
     Yaml,
 }
 
-/// Whether duplicate keys of a body are reported; the last one wins in any case.
+/// Whether duplicate keys in a body are reported; the last one wins in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DuplicateKeyReport {
     /// They are not looked for.
@@ -57,7 +57,8 @@ pub struct DecodedBody {
     pub value: Value,
     /// Paths of duplicate keys, in order, if the caller asked for them.
     pub duplicates: BoundedTexts,
-    /// The message of Go's YAML parser about the duplicate keys, if that parser would read the body.
+    /// The message that Go's YAML parser would give about the duplicate keys, if it is the parser that would read the
+    /// body.
     yaml_error_text: Option<String>,
 }
 
@@ -90,7 +91,7 @@ pub fn warnings_of_error(error_text: String) -> Vec<String> {
 /// Parses a body of any shape.
 ///
 /// # Errors
-/// A 400 that says where the text becomes invalid.
+/// Fails with a 400 that says where the text becomes invalid.
 pub fn body(
     bytes: &[u8],
     media: TextFormat,
@@ -102,10 +103,10 @@ pub fn body(
     })
 }
 
-/// Parses a body that must be an object of `kind`; `null` is an empty one.
+/// Parses a body that must be an object of `kind`; `null` counts as an empty object.
 ///
 /// # Errors
-/// The 400 Kubernetes gives, with the kind and the start of the body.
+/// Fails with the 400 that Kubernetes returns, with the kind and the start of the body.
 pub fn object(
     bytes: &[u8],
     media: TextFormat,
@@ -150,7 +151,7 @@ pub fn unrecognized(bytes: &[u8], kind: &str, why: &str) -> Status {
     ))
 }
 
-/// Returns what Go's decoder says about text that is not JSON, or `None` if it is JSON.
+/// Returns the error message of Go's decoder about text that is not JSON, or `None` if it is JSON.
 pub fn json_error_text(bytes: &[u8]) -> Option<String> {
     parse(bytes, TextFormat::Json, DuplicateKeyReport::Omit).err()
 }
@@ -177,7 +178,7 @@ fn parse(bytes: &[u8], media: TextFormat, duplicate_keys: DuplicateKeyReport) ->
     let value = match media {
         TextFormat::Json => json::parse(&text, &duplicates, WholeFloats::Shorten)?,
         TextFormat::TypedJson => json::parse(&text, &duplicates, WholeFloats::Keep)?,
-        // JSON is valid YAML, and the JSON parser is faster and has no surprises.
+        // JSON is valid YAML, and the JSON parser is faster and has fewer surprises.
         TextFormat::Yaml if text.trim_start().starts_with('{') => {
             json::parse(&text, &duplicates, WholeFloats::Shorten).or_else(|error| match &*error {
                 build::TOO_LARGE => Err(error),
@@ -214,7 +215,7 @@ fn has_whole_number_for_key(value: &Value) -> bool {
     }
 }
 
-/// Returns the refusal for a body that is small as text but too large in memory.
+/// Returns the rejection of a body that is small as text but too large in memory.
 pub(crate) fn too_large() -> Status {
     let mebibytes = MEMORY_MAX / (1024 * 1024);
     Status::too_large(format!(
@@ -297,7 +298,7 @@ mod tests {
         check(TextFormat::TypedJson, "[2.0, 2e1, 3, -1.5]", &json!([2.0, 20.0, 3, -1.5]), &[]);
     }
 
-    /// Each key that is found costs a pass over the text.
+    /// Finding each key costs a pass over the text.
     #[test]
     fn a_long_text_with_many_duplicate_keys_is_not_searched_to_the_end() {
         let text = "1: x\n".repeat(60_000);

@@ -20,10 +20,10 @@ const DEPTH_MAX: usize = 128;
 /// The maximum number of nodes that aliases may add; no honest manifest repeats more.
 const REPLAYED_EVENTS_MAX: usize = 100_000;
 
-/// The number of bytes that a search for duplicate keys may parse. Each key found costs another pass, so only texts
-/// of some kilobytes are searched to the end.
+/// The number of bytes that a search for duplicate keys may parse. Each key found costs another pass, so only texts of
+/// a few kilobytes are searched completely.
 const SEARCHED_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// What a duplicate key is renamed to, followed by a number, to find the next one.
+/// The text that a duplicate key is renamed to, followed by a number, so that the next one can be found.
 const RENAMED: &str = "homeostat: renamed duplicate key ";
 
 pub(super) fn parse(text: &str, duplicates: &DuplicateKeys) -> Result<Value, String> {
@@ -35,13 +35,14 @@ pub(super) fn parse(text: &str, duplicates: &DuplicateKeys) -> Result<Value, Str
     .map_err(|error| if error.contains(TOO_LARGE) { TOO_LARGE.to_owned() } else { error })
 }
 
-/// Returns what Go's parser says about duplicate keys.
+/// Returns the message of Go's parser about duplicate keys.
 pub(super) fn error_text(text: &str) -> Option<String> {
     yaml_duplicates::error_text(first_document(text), options())
 }
 
-/// Returns what Go's parser says about duplicate keys in a text that has whole numbers for keys. Our parser silently
-/// keeps the last of those, so here it stops at each duplicate key, which is then renamed in order to find the next.
+/// Returns the message of Go's parser about duplicate keys in a text that has whole numbers as keys. Our parser
+/// silently keeps the last of several such keys, so here it stops at each duplicate key, which is then renamed so that
+/// the next one can be found.
 pub(super) fn number_key_error_text(text: &str) -> Option<String> {
     let mut text = first_document(text).to_owned();
     let mut lines = BoundedTexts::new();
@@ -93,7 +94,7 @@ impl DuplicateKey {
         yaml_duplicates::printed_key(&self.key, options())
     }
 
-    /// Returns where the key is spelled, unless it is spelled with escapes.
+    /// Returns the key's position in the text, unless it is written with escapes.
     fn range_in(&self, text: &str) -> Option<Range<usize>> {
         let start = offset_of(text, self.line, self.column)?;
         let quote = usize::from(self.is_quoted);

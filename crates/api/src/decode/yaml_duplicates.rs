@@ -10,7 +10,7 @@ use serde_saphyr::{Options, Spanned, with_deserializer_from_str_with_options};
 
 use crate::field::BoundedTexts;
 
-/// The first line of the message of Go's parser.
+/// The first line of the message that Go's parser gives.
 pub(super) const INTRO: &str = "yaml: unmarshal errors:";
 
 /// Returns the message about every duplicate key, or `None` if there is none.
@@ -22,13 +22,13 @@ pub(super) fn error_text(text: &str, options: Options) -> Option<String> {
     (!lines.is_empty()).then(|| format!("{INTRO}\n  {}", lines.join("\n  ")))
 }
 
-/// Returns a key without quotes, given as it is spelled in the text, as Go prints it.
+/// Returns an unquoted key, given as it is spelled in the text, in the form in which Go prints it.
 pub(super) fn printed_key(key: &str, options: Options) -> Option<String> {
     let read = |parser: serde_saphyr::Deserializer<'_, '_>| PrintedKey::deserialize(parser);
     with_deserializer_from_str_with_options(key, options, read).ok().map(|key| key.shown)
 }
 
-/// Returns a key that is text as Go prints it.
+/// Returns a text key as Go prints it.
 pub(super) fn printed_text(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\"").replace('\t', r"\t"))
 }
@@ -129,7 +129,7 @@ impl<'de> Visitor<'de> for NodeVisitor {
 #[derive(PartialEq, Eq, Hash)]
 struct PrintedKey {
     shown: String,
-    /// Whether it is a floating point number, which differs from a whole number that is printed the same.
+    /// Whether it is a floating-point number, which differs from a whole number that is printed the same.
     is_float: bool,
 }
 

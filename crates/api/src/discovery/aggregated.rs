@@ -1,4 +1,4 @@
-//! Aggregated discovery: everything in one document with an entity tag, which kubectl and client-go read first.
+//! Builds aggregated discovery: everything in one document with an entity tag, which kubectl and client-go read first.
 
 use bytes::Bytes;
 use http::{Response, StatusCode, header};

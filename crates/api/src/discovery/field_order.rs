@@ -10,7 +10,7 @@ pub(super) fn in_field_order(document: &Value) -> impl Serialize {
     OrderedJson(document, &DOCUMENT)
 }
 
-/// The order of a whole document: its kind comes first; the kind of a resource comes after its name.
+/// The order of a whole document: its kind comes first; a resource's kind comes after its name.
 static DOCUMENT: FieldOrder = FieldOrder {
     names: &[
         "kind",
@@ -28,7 +28,7 @@ static DOCUMENT: FieldOrder = FieldOrder {
 
 static PART: FieldOrder = FieldOrder { names: &ORDER, inside: &[], below: None };
 
-/// The fields of all parts, in an order that agrees with each Go type.
+/// The fields of all parts, in an order that is compatible with each Go type.
 const ORDER: [&str; 27] = [
     "metadata",
     "groupVersion",

@@ -1,5 +1,5 @@
-//! The unaggregated discovery documents: one for all groups, one per group, one per version. Older clients, Kopf and
-//! many scripts read only these.
+//! There are three unaggregated discovery documents: one for all groups, one per group, and one per version. Older
+//! clients, Kopf and many scripts read only these.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use super::{ServedGroup, ServedVersion, group_version};
 use crate::resource::{KindSource, Resource, Subresource};
 
-/// The number of hash bytes that are shown: enough to distinguish ten thousand kinds.
+/// The number of hash bytes to show: enough to distinguish ten thousand kinds.
 const HASH_BYTES: usize = 8;
 
 /// Returns the document at `/api`.

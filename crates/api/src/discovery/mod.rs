@@ -1,5 +1,5 @@
-//! Discovery: which groups, versions and resources are served, in the old form (one document each) and the aggregated
-//! one.
+//! Discovery tells clients which groups, versions and resources are served, in the old form (one document each) and in
+//! the aggregated one.
 //!
 //! **Invariant:** the documents are functions of the rows they were built from. The owner of the rows builds new
 //! [`DiscoveryDocuments`] when the rows change; the large documents are rendered on first use and kept with their
@@ -72,7 +72,7 @@ pub struct DiscoveryRequest<'a> {
 }
 
 impl DiscoveryDocuments {
-    /// Creates the documents of these rows. This is cheap: nothing is rendered yet.
+    /// Creates the documents for these rows. This is cheap: nothing is rendered yet.
     pub fn new(rows: &[Arc<Resource>]) -> Self {
         Self {
             groups: order::grouped(rows),
@@ -81,8 +81,8 @@ impl DiscoveryDocuments {
         }
     }
 
-    /// Answers a GET below `/api` and `/apis` that names no resource. Returns `None` if there is no such document:
-    /// the path is a resource's path or gets a plain-text 404.
+    /// Answers a GET below `/api` and `/apis` that names no resource. Returns `None` if there is no such document: the
+    /// path belongs to a resource or is answered with a plain-text 404.
     pub fn answer(&self, request: &DiscoveryRequest<'_>) -> Option<Result<Response<Bytes>, Status>> {
         let mut parts = request.path.trim_matches('/').split('/');
         match (parts.next()?, parts.next(), parts.next(), parts.next()) {

@@ -47,7 +47,7 @@ pub(super) fn priority(group: &str) -> GroupPriority {
     PRIORITIES.iter().find(|(name, _)| *name == group).map_or(CUSTOM, |(_, priority)| *priority)
 }
 
-/// Groups the rows by group, version and name.
+/// Sorts the rows by group, version and name.
 pub(super) fn grouped(rows: &[Arc<Resource>]) -> Vec<ServedGroup> {
     let mut tree = BTreeMap::<&str, BTreeMap<&str, Vec<Arc<Resource>>>>::new();
     for row in rows {

@@ -1,4 +1,4 @@
-//! The paths that `/` lists, and the APIService objects that represent the served versions.
+//! Builds the paths that `/` lists, and the APIService objects that represent the served versions.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub(super) fn paths(groups: &[ServedGroup]) -> Value {
     json!({ "paths": paths })
 }
 
-/// Returns the APIServices of the served versions; the group of APIServices itself has none.
+/// Returns the APIServices of the served versions; their own group has none.
 pub(super) fn api_services(groups: &[ServedGroup]) -> Vec<Value> {
     groups
         .iter()

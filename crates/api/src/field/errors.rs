@@ -7,9 +7,10 @@ use std::ops::Deref;
 
 use super::Error;
 
-/// The maximum number of errors kept for one object: more than anyone reads. A body may cause a million of them.
+/// The maximum number of errors kept for one object: more than anyone reads. A single body may contain a million of
+/// them.
 const ERRORS_MAX: usize = 1000;
-/// The maximum number of text bytes kept for one object; the last error may exceed it. An answer repeats them once,
+/// The maximum number of text bytes kept for one object; the last error may exceed it. The response repeats them once,
 /// as causes.
 const ERRORS_BYTES_MAX: usize = 128 * 1024;
 
@@ -34,7 +35,7 @@ impl Errors {
         self.kept.len() >= ERRORS_MAX || self.bytes >= ERRORS_BYTES_MAX
     }
 
-    /// Returns how many errors were found beyond those kept.
+    /// Returns how many errors were found but not kept.
     pub fn left_out(&self) -> usize {
         self.left_out
     }

@@ -1,5 +1,5 @@
 //! Warnings about objects of specific kinds, with Kubernetes' wording: ignored fields, and deprecated annotations and
-//! volumes. [`super::warnings`] checks Pods, wherever they are.
+//! volumes. Pods are checked by [`super::warnings`], wherever they occur.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -138,7 +138,7 @@ pub(super) fn stateful_set(set: &Value, old: Option<&Value>) -> Vec<String> {
     warnings
 }
 
-/// Returns warnings about deprecated labels of nodes.
+/// Returns warnings about deprecated node labels.
 pub(super) fn storage_class(class: &Value, _: Option<&Value>) -> Vec<String> {
     let topologies = read::list_at(class, "allowedTopologies").iter().enumerate();
     let expressions = topologies.flat_map(|(at, topology)| {
@@ -182,7 +182,7 @@ pub(super) fn secret(secret: &Value, _: Option<&Value>) -> Vec<String> {
     }
 }
 
-/// Returns a warning about a new Ingress that names its class with the deprecated annotation.
+/// Returns a warning about a new Ingress that specifies its class with the deprecated annotation.
 pub(super) fn ingress(ingress: &Value, old: Option<&Value>) -> Vec<String> {
     let is_old_way =
         annotation(ingress, INGRESS_CLASS).is_some() && ingress["spec"]["ingressClassName"].is_null();

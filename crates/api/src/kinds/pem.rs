@@ -9,7 +9,7 @@ use x509_parser::parse_x509_certificate;
 use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
 
-/// The encoded identifiers of types of keys: `1.2.840.113549.1.1.1` and `1.2.840.10045.2.1`.
+/// The encoded object identifiers of the key types: `1.2.840.113549.1.1.1` and `1.2.840.10045.2.1`.
 const RSA_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 const ELLIPTIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 
@@ -43,8 +43,9 @@ fn blocks(text: &str) -> Vec<PemBlock> {
     blocks
 }
 
-/// Returns why a private key does not belong to a certificate, in the words of Go's TLS library. `None` means that it
-/// does, or that this cannot be told without computing the public key: keys written without it, and Ed25519.
+/// Returns why a private key does not belong to a certificate, in the words of Go's TLS library. `None` means that the
+/// key does belong to it, or that this cannot be determined without computing the public key: this is the case for keys
+/// written without it, and for Ed25519.
 pub(crate) fn key_mismatch(certificate: &str, key: &str) -> Option<&'static str> {
     let (certificates, keys) = (blocks(&text(certificate)), blocks(&text(key)));
     let certificate = certificates.iter().find(|block| block.label == "CERTIFICATE")?;
@@ -96,9 +97,9 @@ pub(crate) fn certificate_fault(encoded: &str) -> Option<String> {
     })
 }
 
-/// Returns the organizations that a request names: the groups its holder would be in. `None` if they are not certain.
-/// Other programs parse PEM and names a little differently, so there must be exactly one unambiguous block, and every
-/// name must be parsed.
+/// Returns the organizations that a request names: the groups its holder would belong to. Returns `None` if they are
+/// not certain. Other programs parse PEM and names a little differently, so there must be exactly one unambiguous
+/// block, and every name must be parsed.
 pub fn organizations(encoded: &str) -> Option<Vec<String>> {
     let text = text(encoded);
     let blocks = blocks(&text);

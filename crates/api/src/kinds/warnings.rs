@@ -1,8 +1,7 @@
 //! Warnings about objects that are stored unchanged: list entries that hide each other, and features that
 //! Kubernetes no longer supports or will remove.
 //!
-//! Pods are checked when they are created, templates of Pods also when the spec around them changes, as in
-//! Kubernetes.
+//! Pods are checked when they are created, Pod templates also when the spec around them changes, as in Kubernetes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +14,7 @@ use crate::object::read;
 use crate::resource::Resource;
 use crate::resource::declaration::PodTemplate;
 
-/// Old labels of nodes, and their new names.
+/// Old node labels, and their new names.
 pub(super) const OLD_NODE_LABELS: [(&str, &str); 8] = [
     ("app.kubernetes.io/created-by", "deprecated since v1.9"),
     ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),
@@ -66,7 +65,7 @@ const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 /// The maximum number of ports with which each later one is compared: more than any real Pod has, and few enough to
-/// bound the work for a hostile one.
+/// bound the work that a hostile Pod can cause.
 const PORTS_COMPARED_MAX: usize = 200;
 const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
 

@@ -1,3 +1,3 @@
-//! The `metadata` that all objects share.
+//! Handles the `metadata` that all objects share.
 
 pub mod validate;

@@ -1,6 +1,6 @@
 //! Validates the `metadata` of an object, both on its own and as a replacement for another object.
 //!
-//! Decoding has already checked the types. A good object costs no allocation beyond the empty list.
+//! Decoding has already checked the types. A good object causes no allocation beyond the empty list.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -136,7 +136,7 @@ fn validate_namespace(meta: &Value, namespaced: bool, path: &FieldPath<'_>, erro
     }
 }
 
-/// Validates what creations and updates have in common.
+/// Performs the checks that creations and updates have in common.
 fn validate_common(meta: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     if meta["generation"].as_i64() < Some(0) && !meta["generation"].is_null() {
         let detail = "must be greater than or equal to 0";

@@ -1,6 +1,6 @@
 //! Parses the `Accept` header as kube-apiserver does, including the oddities of its sorting.
 //!
-//! Only the caller knows what can be offered.
+//! Only the caller knows which types it can offer.
 
 /// One alternative of an `Accept` header.
 #[derive(Clone, Copy, Debug)]
@@ -33,9 +33,9 @@ impl<'a> AcceptClause<'a> {
             .map(|(_, value)| value.trim())
     }
 
-    /// Returns whether kube-apiserver sorts this clause first. That is not a consistent order (a wildcard with a
-    /// higher quality and a precise type each come before the other), so the clauses are sorted by insertion, which
-    /// gives the same result.
+    /// Returns whether kube-apiserver sorts this clause first. This is not a consistent order (a wildcard with a higher
+    /// quality and a precise type each come before the other), so the clauses are sorted by insertion, which yields the
+    /// same result as kube-apiserver.
     fn comes_before(&self, other: &Self) -> bool {
         self.quality > other.quality
             || (self.kind != "*" && other.kind == "*")

@@ -1,6 +1,6 @@
 //! Determines the type of a request body from its `Content-Type`.
 //!
-//! The refusals differ between built-in kinds, where a router checks first, and custom kinds, where none does.
+//! The rejections differ between built-in kinds, where a router checks first, and custom kinds, where none does.
 
 use super::MEDIA_TYPES;
 use crate::status::Status;
@@ -43,7 +43,7 @@ pub fn body_encoding(content_type: Option<&str>) -> Result<BodyEncoding, Status>
     }
 }
 
-/// Returns the refusal for a request body in an unknown encoding.
+/// Returns the rejection of a request body in an unknown encoding.
 pub fn unsupported_body() -> Status {
     Status::unsupported_media_type(MEDIA_TYPES)
 }

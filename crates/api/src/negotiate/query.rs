@@ -1,4 +1,5 @@
-//! Reads query parameters one by one without building a map: most requests have only a few and need one.
+//! Reads query parameters one by one without building a map: most requests have only a few, and the caller needs one of
+//! them.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,7 @@ pub fn parameter<'a>(query: &'a str, name: &str) -> Option<Cow<'a, str>> {
     parameters(query).find(|(key, _)| key == name).map(|(_, value)| value)
 }
 
-/// Returns all query parameters, decoded, in order. As in Go, a pair with a semicolon or a broken escape is left out.
+/// Returns all query parameters, decoded, in order. As in Go, a pair with a semicolon or a broken escape is skipped.
 pub fn parameters(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     let readable = |pair: &&str| !pair.is_empty() && !pair.contains(';') && !has_broken_escape(pair);
     query.split('&').filter(readable).map(|pair| {
@@ -18,7 +19,7 @@ pub fn parameters(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, st
     })
 }
 
-/// Returns whether the text contains a percent sign that starts no valid escape.
+/// Returns whether the text contains a percent sign that does not start a valid escape.
 pub fn has_broken_escape(text: &str) -> bool {
     let is_escape = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
     text.split('%').skip(1).any(|rest| !is_escape(rest))

@@ -1,7 +1,7 @@
 //! Estimates how much memory JSON takes once parsed: far more than its text if it consists of many small parts.
 //!
-//! `{"":0},` is seven bytes of text and about seven hundred bytes of memory, so limits on the text alone limit
-//! nothing. The figures are those of `serde_json`'s values on a 64-bit machine, without the overhead of allocators.
+//! `{"":0},` is seven bytes of text and about seven hundred bytes of memory, so limiting the text alone would be
+//! ineffective. The figures are those of `serde_json`'s values on a 64-bit machine, without the overhead of allocators.
 //!
 //! **Invariant:** nothing that a request makes the server parse or add is larger in memory than `MEMORY_MAX`.
 
@@ -9,8 +9,8 @@ use std::cell::Cell;
 
 use serde_json::Value;
 
-/// The maximum memory of one body, of one stored object or of the defaults added to one. The largest object that can
-/// be stored takes at most this if it is a list of numbers; objects in real use take a third at most: a definition or
+/// The maximum memory of one body, of one stored object or of the defaults added to one. The largest object that can be
+/// stored takes at most this much if it is a list of numbers; real objects take at most a third of it: a definition or
 /// a list of endpoints takes about seven times its text.
 pub(crate) const MEMORY_MAX: usize = 32 * 1024 * 1024;
 

@@ -1,7 +1,7 @@
 //! Reads and writes the `metadata` of a JSON object.
 //!
-//! Absent and empty are the same here, as in Kubernetes' own types: readers return an empty string, and writers remove
-//! a field instead of setting it to nothing.
+//! Absent and empty values are the same here, as in Kubernetes' own types: readers return an empty string, and writers
+//! remove a field instead of setting it to nothing.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};

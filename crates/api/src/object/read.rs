@@ -1,8 +1,8 @@
-//! Reads fields of JSON objects that may be missing, by dotted path: missing strings are empty, missing numbers are
+//! Reads fields that may be missing from JSON objects, by dotted path: missing strings are empty, missing numbers are
 //! zero, missing lists are empty, as in Kubernetes' typed objects.
 //!
-//! All reading goes through these functions. A key that may contain dots (a label, a resource) is read by indexing the
-//! value. `meta` has the fields of `metadata`, `fill` changes objects, and `resource::value_at` adds the path that
+//! All reads go through these functions. A key that may contain dots (a label, a resource) is read by indexing the
+//! value. `meta` reads the fields of `metadata`, `fill` changes objects, and `resource::value_at` adds the path that
 //! errors need.
 
 use jiff::Timestamp;

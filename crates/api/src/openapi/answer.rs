@@ -1,4 +1,4 @@
-//! The HTTP side of the documents: entity tags, redirects and caching.
+//! Implements the HTTP side of the documents: entity tags, redirects and caching.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -26,7 +26,7 @@ impl DocumentEncoding {
     }
 }
 
-/// Returns a document with its entity tag, rendered only if the client does not have it.
+/// Returns a document with its entity tag, which is rendered only if the client does not have it yet.
 pub(super) fn document(
     request: &OpenApiRequest<'_>,
     tag: &str,
@@ -43,7 +43,7 @@ pub(super) fn document(
     answer.expect("a hexadecimal tag is a valid header")
 }
 
-/// Marks the response to a request with the hash as cacheable.
+/// Marks the response to a request that names the hash as cacheable.
 pub(super) fn kept(mut answer: Response<Bytes>, now: Timestamp) -> Response<Bytes> {
     let expires = now.checked_add(KEPT).unwrap_or(Timestamp::MAX);
     let expires = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&expires);

@@ -1,5 +1,5 @@
-//! The schemas that a document refers to: built-in types with descriptions and merge extensions, lists, and the types
-//! that every document needs.
+//! Builds the schemas that a document refers to: built-in types with descriptions and merge extensions, lists, and the
+//! types that every document needs.
 //!
 //! They come from the schemas of the typed API crate, whose notation differs in small ways from what Kubernetes
 //! publishes; the differences kubectl can see are removed here.
@@ -12,7 +12,7 @@ use super::custom;
 use crate::resource::{Resource, Subresource};
 use crate::schema;
 
-/// How fields merge, by type and field. An empty field means the type itself.
+/// Says how fields merge, by type and field. An empty field means the type itself.
 const MERGE_FACTS: &str = include_str!("../../facts/merge_keys.json");
 /// The path of schemas in version 3 documents.
 pub(super) const PREFIX: &str = "#/components/schemas/";
@@ -66,7 +66,7 @@ impl<'a> KindName<'a> {
         json!({ "group": self.group, "version": self.version, "kind": self.kind })
     }
 
-    /// Returns the name of its schema; `None` for a built-in kind without one, such as the options of connections.
+    /// Returns the name of its schema; `None` for a built-in kind without one, such as connection options.
     pub(super) fn schema_name(self, row: &Resource) -> Option<String> {
         if row.is_custom() && self.group == &*row.group {
             return Some(custom::schema_name(self.group, self.version, self.kind));
@@ -114,7 +114,7 @@ fn name_kind(schemas: &mut Map<String, Value>, name: &str, kind: KindName<'_>) {
     }
 }
 
-/// Returns the kinds of the bodies of a resource and of its subresources.
+/// Returns the body kinds of a resource and of its subresources.
 fn bodies(row: &Resource) -> impl Iterator<Item = KindName<'_>> {
     let subresources = row.subresources.iter().map(|sub| KindName::of_subresource(row, sub));
     std::iter::once(KindName::of(row)).chain(subresources)

@@ -9,7 +9,7 @@ use crate::resource::CustomKind;
 /// Keywords that version 2 does not have.
 const UNKNOWN_IN_V2: [&str; 5] = ["allOf", "anyOf", "oneOf", "not", "nullable"];
 
-/// Returns a name such as `com.example.v1.Foo`: the group is reversed, so that schemas of one domain are listed
+/// Returns a name such as `com.example.v1.Foo`: the group is reversed, so that the schemas of one domain are listed
 /// together.
 pub(super) fn schema_name(group: &str, version: &str, kind: &str) -> String {
     let reversed = group.rsplit('.').collect::<Vec<_>>().join(".");
@@ -86,7 +86,7 @@ fn add_embedded(schema: &mut Value, is_v2: bool) {
     schema["required"] = required.into();
 }
 
-/// Removes what version 2 cannot express, so that clients reject nothing that the server would accept.
+/// Removes everything that version 2 cannot express, so that clients reject nothing that the server would accept.
 fn reduce(schema: &mut Value) {
     let Value::Object(map) = schema else { return };
     let is_nullable = map.get("nullable") == Some(&Value::Bool(true));

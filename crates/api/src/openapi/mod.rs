@@ -1,10 +1,10 @@
-//! The OpenAPI documents: version 3, one document per group and version, and version 2, all in one.
+//! Builds the OpenAPI documents: version 3, one document per group and version, and version 2, all in one.
 //!
-//! **Invariant:** a document is a function of the rows it was built from, and its entity tag is a digest of those
-//! rows, so the index can name all tags without rendering a single document. Version 3 documents are rendered on
-//! request and not kept: clients cache them under their tag for a year. Version 2, which is one large document that
-//! takes long to render, is kept from its first request until the rows change. Protobuf is offered for version
-//! 2 only, and only with what kubectl reads.
+//! **Invariant:** a document is a function of the rows it was built from, and its entity tag is a digest of those rows,
+//! so the index can name all tags without rendering a single document. Version 3 documents are rendered on request and
+//! not kept: clients cache them under their tag for a year. Version 2, which is one large document that takes a long
+//! time to render, is kept from its first request until the rows change. Protobuf is offered for version 2 only, and
+//! only with the parts that kubectl reads.
 
 mod answer;
 mod components;
@@ -33,7 +33,7 @@ const VERSION: &str = "v1.36.4";
 /// The subtype of `application/` that asks for version 2 as protobuf.
 const V2_PROTOBUF: &str = "com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
-/// All OpenAPI documents of one set of rows.
+/// All OpenAPI documents for one set of rows.
 #[derive(Debug)]
 pub struct OpenApiDocuments {
     versions: Vec<OpenApiVersion>,
@@ -67,7 +67,7 @@ pub struct OpenApiRequest<'a> {
 }
 
 impl OpenApiDocuments {
-    /// Creates the documents of these rows; nothing is rendered yet.
+    /// Creates the documents for these rows; nothing is rendered yet.
     pub fn new(rows: &[Arc<Resource>]) -> Self {
         let mut versions = BTreeMap::<String, Vec<Arc<Resource>>>::new();
         for row in rows {
@@ -80,7 +80,7 @@ impl OpenApiDocuments {
         Self { versions, tag: OnceLock::new(), v2_json: OnceLock::new(), v2_protobuf: OnceLock::new() }
     }
 
-    /// Returns whether the document at this path is already rendered. The schemas of the built-in kinds alone take
+    /// Returns whether the document at this path is already rendered. Rendering the built-in kinds' schemas alone takes
     /// milliseconds.
     pub fn is_made(&self, path: &str) -> bool {
         path == "/openapi/v2" && self.v2_json.get().is_some()
@@ -97,7 +97,7 @@ impl OpenApiDocuments {
                 };
                 Some(answer::document(request, self.tag(), DocumentEncoding::Protobuf, render))
             }
-            // The index is served whatever the client accepts.
+            // The index is served regardless of what the client accepts.
             "v3" => Some(answer::index(&self.index())),
             _ if !negotiate::prefers(request.accept, "json") => Some(answer::not_acceptable()),
             "v2" => Some(answer::document(request, self.tag(), DocumentEncoding::Json, || self.v2())),
@@ -115,12 +115,12 @@ impl OpenApiDocuments {
         json!({ "paths": paths })
     }
 
-    /// Returns the version 3 document of a path such as `apis/apps/v1`.
+    /// Returns the version 3 document for a path such as `apis/apps/v1`.
     pub fn v3(&self, path: &str) -> Option<Vec<u8>> {
         self.versions.iter().find(|version| &*version.path == path).map(OpenApiVersion::document)
     }
 
-    /// Returns the version 2 document of all groups.
+    /// Returns the version 2 document for all groups.
     pub fn v2(&self) -> Bytes {
         self.v2_json.get_or_init(|| v2::document(self.rows()).into()).clone()
     }
@@ -195,7 +195,7 @@ fn base_path(row: &Resource) -> String {
     }
 }
 
-/// Returns a digest of everything a document is made from.
+/// Returns a digest of everything that a document is built from.
 fn tag(rows: &[Arc<Resource>]) -> String {
     let mut digest = Sha512::new();
     digest.update(env!("CARGO_PKG_VERSION"));

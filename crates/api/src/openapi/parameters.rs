@@ -1,5 +1,5 @@
-//! The parameters of the paths. kubectl looks some of them up by name (`fieldValidation`, `dryRun`) to learn what the
-//! server can do.
+//! Describes the parameters of the paths. kubectl looks some of them up by name (`fieldValidation`, `dryRun`) to learn
+//! what the server can do.
 
 use serde_json::{Value, json};
 
@@ -57,10 +57,10 @@ pub(super) const LIST: [QueryParameter; 10] = [
 pub(super) const WRITE: [QueryParameter; 3] = [DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION];
 /// Parameters of a patch.
 pub(super) const PATCH: [QueryParameter; 4] = [DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION, FORCE];
-/// Parameters of deleting one object.
+/// Parameters for deleting one object.
 pub(super) const DELETE: [QueryParameter; 5] =
     [DRY_RUN, GRACE_PERIOD_SECONDS, IGNORE_READ_ERROR, ORPHAN_DEPENDENTS, PROPAGATION_POLICY];
-/// Parameters of deleting a collection.
+/// Parameters for deleting a collection.
 pub(super) const DELETE_COLLECTION: [QueryParameter; 13] = [
     CONTINUE,
     DRY_RUN,
@@ -86,7 +86,7 @@ pub(super) fn query(parameters: &[QueryParameter]) -> Vec<Value> {
     parameters.iter().map(one).collect()
 }
 
-/// Returns the parameters that every operation of a path has: those in the path, and `pretty`.
+/// Returns the parameters that every operation of a path has: the path parameters, and `pretty`.
 pub(super) fn shared(path: &str, kind: &str) -> Vec<Value> {
     let named = [
         ("{name}", "name", format!("name of the {kind}")),

@@ -1,4 +1,4 @@
-//! The paths of a document, derived from the rows.
+//! Derives the paths of a document from the rows.
 //!
 //! Connections (exec, attach, port-forward, proxy) and the old watch paths are left out: no client looks them up.
 

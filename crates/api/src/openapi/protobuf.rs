@@ -1,7 +1,7 @@
 //! Writes the definitions of the version 2 document as protobuf, in the messages of gnostic's `OpenAPIv2.proto`.
 //!
 //! kubectl reads this form when it validates objects itself, as it does for a `List`, and uses only the definitions.
-//! Paths and bounds of values are left out; clients that need them read JSON.
+//! Paths and value bounds are left out; clients that need them read JSON.
 
 use serde_json::{Map, Value};
 

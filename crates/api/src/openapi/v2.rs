@@ -1,4 +1,4 @@
-//! The version 2 document, derived from the version 3 parts: the same facts in different positions.
+//! Derives the version 2 document from the version 3 parts: the same facts in different positions.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::resource::Resource;
 
 const PREFIX: &str = "#/definitions/";
 
-/// Returns the document of all groups.
+/// Returns the document for all groups.
 pub(super) fn document<'a>(rows: impl Iterator<Item = &'a Resource> + Clone) -> Vec<u8> {
     let paths = paths::paths_of_rows(rows.clone()).map(|(name, mut item)| {
         path(&mut item);
@@ -38,7 +38,7 @@ pub(super) fn definitions<'a>(rows: impl Iterator<Item = &'a Resource> + Clone) 
     definitions
 }
 
-/// Replaces the schema of a custom kind by one that version 2 can express.
+/// Replaces the schema of a custom kind with one that version 2 can express.
 fn reduce_custom(row: &Resource, definitions: &mut Map<String, Value>) {
     let (Some(definition), Some(name)) = (row.custom(), KindName::of(row).schema_name(row)) else { return };
     let mut schema = custom::v2(definition);
@@ -53,7 +53,7 @@ fn respell(name: &str, schema: &mut Value) {
     }
 }
 
-/// Moves references to their version 2 path, and puts them next to their description again.
+/// Moves references to their version 2 path, and puts them back next to their description.
 fn translate(schema: &mut Value) {
     let Value::Object(map) = schema else { return };
     map.remove("oneOf");

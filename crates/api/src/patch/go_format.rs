@@ -1,4 +1,4 @@
-//! Prints JSON values as Go does: messages of kube-apiserver contain whole values in the `%v` form, and clients show
+//! Prints JSON values as Go does: kube-apiserver's messages contain whole values in the `%v` form, and clients show
 //! them.
 
 use std::fmt;

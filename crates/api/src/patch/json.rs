@@ -1,10 +1,10 @@
-//! JSON patch (RFC 6902), with the behavior of kube-apiserver's Go library: `replace` of an absent key adds it,
-//! `copy` from an absent key gives null, negative indexes count from the end, and a pointer without a leading slash
-//! loses its first segment.
+//! JSON patch (RFC 6902), with the behavior of kube-apiserver's Go library: `replace` of an absent key adds it, `copy`
+//! from an absent key yields null, negative indexes count from the end, and a pointer without a leading slash loses its
+//! first segment.
 //!
-//! **Invariant:** [`JsonPatch::parse`] rejects anything that is not a patch. Whether an operation is possible shows
-//! only when it is performed, so an unknown `op` or a missing `path` fails in [`JsonPatch::apply`], with the only
-//! message Kubernetes has for that.
+//! **Invariant:** [`JsonPatch::parse`] rejects anything that is not a patch. Whether an operation is possible becomes
+//! clear only when it is performed, so an unknown `op` or a missing `path` fails in [`JsonPatch::apply`], with the only
+//! message that Kubernetes has for this.
 
 use std::borrow::Cow;
 
@@ -14,11 +14,11 @@ use crate::object::depth::{DEPTH_MAX, is_deeper};
 use crate::object::memory::{MEMORY_MAX, MemoryBudget};
 use crate::status::Status;
 
-/// The maximum number of operations in one patch: kube-apiserver's limit, against patches that are small in bytes but
-/// cause much work.
+/// The maximum number of operations in one patch: kube-apiserver's limit, which guards against patches that are small
+/// in bytes but cause much work.
 const OPERATIONS_MAX: usize = 10_000;
 
-/// The maximum number of bytes that all `copy` operations add: the limit of a request body, so that copying cannot
+/// The maximum number of bytes that all `copy` operations add: the size limit of a request body, so that copying cannot
 /// grow an object beyond what a client could have sent.
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
@@ -26,11 +26,11 @@ const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// million would otherwise keep a processor busy for half a minute. This many take a fraction of a second.
 const SHIFTED_ELEMENTS_MAX: usize = 20_000_000;
 
-/// The maximum number of values that all operations visit because they move them: 10 000 moves of a list of a million
+/// The maximum number of values that all operations visit in order to move them: 10 000 moves of a list of a million
 /// take as long as the insertions above. This many take a few tenths of a second.
 const VISITED_VALUES_MAX: usize = 10_000_000;
 
-/// How much of its limits a patch has used.
+/// The amounts of its limits that a patch has used up.
 struct PatchUsage {
     copied_bytes: usize,
     shifted_elements: usize,
@@ -107,7 +107,7 @@ impl JsonPatch {
         items.into_iter().map(PatchOperation::parse).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns the paths of unknown fields of operations, as strict decoding names them: `[0].vallue`.
+    /// Returns the paths of unknown fields in operations, as strict decoding names them: `[0].vallue`.
     pub fn unknown_fields(body: &Value) -> Vec<String> {
         let operations = body.as_array().into_iter().flatten().enumerate();
         operations

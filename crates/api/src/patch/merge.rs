@@ -1,4 +1,4 @@
-//! JSON merge patch (RFC 7386), as kube-apiserver's library performs it.
+//! Implements JSON merge patch (RFC 7386) as kube-apiserver's library does.
 //!
 //! **Invariant:** a merge never adds null to an object; null removes. One deviation from the RFC is kept because
 //! clients can see it: objects inside a list that is new (or replaces a scalar or a list) also lose their null fields,

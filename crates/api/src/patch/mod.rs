@@ -1,7 +1,7 @@
-//! Patches: one patch type per file, pure functions over JSON values.
+//! Implements patches as pure functions on JSON values, with one patch type per file.
 //!
 //! **Invariant:** nothing here reads or writes the store. A patch is parsed once and applied as often as the write is
-//! retried. Decoding bytes, defaulting and validation of the result belong to the verbs.
+//! retried. The verbs decode the bytes, and default and validate the result.
 
 pub mod apply;
 pub mod go_format;
@@ -23,7 +23,7 @@ static UNDECLARED: MergeRules = MergeRules {
     patch_key: None,
 };
 
-/// Returns the refusal for a patch that is not an object, with the message of Go's decoder.
+/// Returns the error for a patch that is not an object, with the message that Go's decoder gives.
 fn not_an_object(prefix: &str, value: &Value) -> Status {
     let found = go_format::json_type_of(value);
     Status::bad_request(format!(

@@ -1,4 +1,4 @@
-//! Small schemas for the tests of this folder.
+//! Provides small schemas for the tests in this folder.
 
 use serde_json::json;
 

@@ -1,14 +1,14 @@
 //! Limits the work of one patch: a small body can cause a lot of it by naming the same large list repeatedly.
 //!
 //! **Invariant:** every loop over parts of the object that a part of the patch can repeat spends a step for each
-//! iteration, so a patch ends after at most [`STEPS_MAX`] steps, if necessary with a refusal.
+//! iteration, so a patch finishes after at most [`STEPS_MAX`] steps, if necessary with an error.
 
 use std::cell::Cell;
 
 use crate::status::Status;
 
-/// The maximum number of steps to apply one patch: half a second of the slowest kind. Merging the longest list that
-/// fits into an object (half a million elements) takes about two million.
+/// The maximum number of steps to apply one patch: half a second if they are of the slowest kind. Merging the longest
+/// list that fits into an object (half a million elements) takes about two million.
 const STEPS_MAX: usize = 4_000_000;
 
 /// The steps that are left.

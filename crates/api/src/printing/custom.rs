@@ -1,4 +1,4 @@
-//! Prints the cells of custom kinds from the columns of their definition.
+//! Prints the cells of custom kinds from the columns in their definition.
 //!
 //! **Invariant:** the cells of a row take a bounded number of steps and bytes ([`RowBudget`]); a cell beyond the budget
 //! says so instead of failing.
@@ -13,14 +13,14 @@ use super::jsonpath::JsonPath;
 use super::{Column, age};
 use crate::object::read;
 
-/// The text of a cell that would take more steps than its row has left.
+/// The text shown in a cell that would take more steps than its row has left.
 const TOO_COSTLY: &str = "<too costly to show>";
 
 /// The compiled columns of one version of a custom kind.
 #[derive(Debug)]
 pub(crate) struct CustomColumns {
     pub(crate) columns: Vec<Column>,
-    /// One path for each column except the first, which is the name. A path that cannot be parsed gives empty cells;
+    /// One path for each column except the first, which is the name. A path that cannot be parsed yields empty cells;
     /// the definition should have been rejected.
     paths: Vec<Option<JsonPath>>,
 }
@@ -118,7 +118,7 @@ fn json_text(value: &Value, budget: &mut RowBudget) -> Result<String, RowBudgetE
     String::from_utf8(text.bytes).map_err(|_| RowBudgetExhausted)
 }
 
-/// Text that fails to grow once it is too long.
+/// Text whose writer fails once it is too long.
 struct BoundedJson {
     bytes: Vec<u8>,
     bytes_max: usize,

@@ -1,8 +1,8 @@
 //! Evaluates the paths of printer columns within a budget.
 //!
 //! **Invariant:** nothing is collected, and evaluation stops at the first result; all columns of a row together take at
-//! most [`ROW_STEPS_MAX`] steps, for any paths and any object. Evaluation never fails: what kubectl's evaluator calls
-//! an error is no result here, which prints the same.
+//! most [`ROW_STEPS_MAX`] steps, for any paths and any object. Evaluation never fails: an error in kubectl's evaluator
+//! is simply an absent result here, which prints the same.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 
 use super::jsonpath::{FilterComparison, FilterOperand, JsonPath, PathStep};
 
-/// The maximum number of steps for all columns of one row: a few milliseconds without a pause. A filter over ten
-/// thousand items fits; each `..` of a path can multiply the steps by the size of the object, and definitions have room
-/// for thousands of columns.
+/// The maximum number of steps for all columns of one row: they take a few milliseconds without yielding. This suffices
+/// for a filter over ten thousand items; each `..` in a path can multiply the steps by the size of the object, and
+/// definitions have room for thousands of columns.
 pub(super) const ROW_STEPS_MAX: usize = 50_000;
-/// The number of bytes compared or copied in about the time of one step.
+/// The number of bytes that are compared or copied in about the time that one step takes.
 const BYTES_PER_STEP: usize = 16;
 
 /// The steps left for one row.
@@ -28,7 +28,7 @@ pub(super) struct RowBudget {
 #[derive(Debug, PartialEq)]
 pub(super) struct RowBudgetExhausted;
 
-/// Why a walk ended early.
+/// The reason a walk stopped early.
 #[derive(Clone, Copy)]
 enum WalkEnd {
     /// The caller has the result it wanted.
@@ -229,7 +229,7 @@ fn text_bytes(value: &Value) -> usize {
     value.as_str().map_or(0, str::len)
 }
 
-/// Compares two values; values of different types do not compare.
+/// Compares two values; values of different types are not comparable.
 fn compare(left: &Value, right: &Value) -> Option<Ordering> {
     match (left, right) {
         (Value::String(left), Value::String(right)) => Some(left.cmp(right)),

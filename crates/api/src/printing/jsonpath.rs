@@ -1,16 +1,16 @@
 //! Parses the JSONPath dialect of printer columns: fields, indexes, slices, wildcards, filters and recursive descent.
 //!
-//! **Invariant:** for any text, parsing takes time and stack in proportion to [`STEPS_MAX`] and [`FILTER_DEPTH_MAX`].
+//! **Invariant:** for any text, parsing takes time and stack proportional to [`STEPS_MAX`] and [`FILTER_DEPTH_MAX`].
 //! Ranges, unions and text outside paths do not occur in columns and are not parsed. `evaluate` evaluates the paths.
 
 use serde_json::Value;
 
 use crate::object::depth::DEPTH_MAX;
 
-/// The maximum number of steps of a path. Of two consecutive steps at least one leads a level deeper, so a longer
-/// path leads nowhere in any object that can be stored.
+/// The maximum number of steps of a path. At least one of two consecutive steps leads a level deeper, so a longer path
+/// leads nowhere in any object that can be stored.
 const STEPS_MAX: usize = 2 * DEPTH_MAX;
-/// The maximum nesting of filters. People write one; each level is parsed and evaluated by recursion.
+/// The maximum nesting of filters. People nest filters one level deep; each level is parsed and evaluated by recursion.
 const FILTER_DEPTH_MAX: usize = 8;
 
 /// A parsed path.
@@ -54,7 +54,7 @@ const COMPARISONS: [(&str, FilterComparison); 6] = [
 ];
 
 impl JsonPath {
-    /// Parses a path such as `.spec.list[0].name`. Returns `None` if it is not a path of this dialect, or leads
+    /// Parses a path such as `.spec.list[0].name`. Returns `None` if it is not a path in this dialect, or leads
     /// nowhere.
     pub(super) fn parse(text: &str) -> Option<Self> {
         Self::parse_inside(text, 0)
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(JsonPath::parse(&path(200_000)), None);
     }
 
-    /// Each level is a nested call: a definition has room for enough of them to overflow the stack.
+    /// Each level is a nested call: a definition could contain enough of them to overflow the stack.
     #[test]
     fn filters_inside_filters_are_refused_beyond_a_depth() {
         let path = |depth: usize| format!(".l{}{}", "[?(@".repeat(depth), ")]".repeat(depth));

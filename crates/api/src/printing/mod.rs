@@ -1,5 +1,5 @@
-//! The tables of a kind: the columns, and the functions that print their cells. Columns of custom kinds are compiled
-//! from the paths in their definition (`custom`, `jsonpath`, `evaluate`).
+//! Declares the tables of a kind: the columns, and the functions that print their cells. Columns of custom kinds are
+//! compiled from the paths in their definition (`custom`, `jsonpath`, `evaluate`).
 //!
 //! **Invariant:** a kind prints exactly as many cells as it has columns; a test checks all of them. Wide columns are
 //! always included; the client hides them. `response_forms` writes the tables.

@@ -19,7 +19,7 @@ pub(crate) fn selector(value: &Value, path: &str) -> String {
         .map_or_else(|| "<none>".to_owned(), |selector| or_none(&requirements(selector)))
 }
 
-/// Prints a label selector; an empty selector gives an empty string.
+/// Prints a label selector; an empty selector prints as an empty string.
 pub(crate) fn bare(value: &Value, path: &str) -> String {
     read::value_at(value, path).map(requirements).unwrap_or_default().join(",")
 }

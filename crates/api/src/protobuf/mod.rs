@@ -1,9 +1,9 @@
-//! Kubernetes protobuf: the bodies of typed Go clients, decoded and encoded with a table.
+//! Decodes and encodes Kubernetes protobuf, which typed Go clients send, with a table.
 //!
 //! The table (`facts/protobuf.txt`) maps the field numbers of each message to JSON fields, so both directions share it
 //! and no types are generated. Objects inside the server are always JSON values.
 //!
-//! **Invariant:** a hostile body costs at most time and memory in proportion to its size. Unknown fields are skipped.
+//! **Invariant:** a hostile body costs at most time and memory proportional to its size. Unknown fields are skipped.
 
 mod read;
 mod table;
@@ -20,7 +20,7 @@ use crate::status::Status;
 use read::ReadContext;
 use table::MessageType;
 
-/// The media type of protobuf answers.
+/// The media type of protobuf responses.
 pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 /// The first bytes of every body: `k8s` and a zero byte.
@@ -28,7 +28,8 @@ const MAGIC: [u8; 4] = *b"k8s\0";
 /// The number of bytes of an invalid body that a response repeats.
 const EXCERPT_BYTES_MAX: usize = 30;
 
-/// Decodes a body: an envelope with an object of the kind it names, or of `kind` in `api_version` if it names none.
+/// Decodes a body: an envelope that holds an object of the kind it names, or of `kind` in `api_version` if it does not
+/// name one.
 pub fn decode(bytes: &[u8], api_version: &str, kind: &str) -> Result<Value, Status> {
     let refuse = |why: &str| {
         let mut excerpt = String::new();
@@ -109,7 +110,7 @@ mod tests {
         assert_eq!(decode(&bytes, "", "").expect("our own bytes read"), *object);
     }
 
-    /// The bytes are kube-apiserver's.
+    /// The bytes come from kube-apiserver.
     #[test]
     fn discovery_is_written_as_kubernetes_writes_it() {
         let group = json!({

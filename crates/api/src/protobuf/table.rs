@@ -1,4 +1,4 @@
-//! The table of messages: the JSON name and type of each field number. Parsed on first use.
+//! Parses the table of messages: the JSON name and type of each field number. It is parsed on first use.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -25,7 +25,7 @@ pub(super) struct MessageField {
     pub(super) drops_zero: bool,
 }
 
-/// How often a field occurs.
+/// Says how often a field occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cardinality {
     Once,
@@ -43,7 +43,7 @@ pub(super) enum FieldType {
     Boolean,
     Double,
     Bytes,
-    /// A message of the table, by its full name.
+    /// A message in the table, by its full name.
     Message(&'static str),
 }
 

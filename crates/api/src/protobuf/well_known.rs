@@ -1,4 +1,4 @@
-//! Messages whose JSON is not an object of their fields: times, quantities, raw JSON, unions.
+//! Handles messages whose JSON is not an object of their fields: times, quantities, raw JSON, unions.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -210,7 +210,7 @@ fn put_schema(bytes: &mut Vec<u8>, kind: WellKnown, value: &Value) {
     }
 }
 
-/// Returns a duration as Go prints it: `1h2m3.5s`.
+/// Returns a duration as Go formats it: `1h2m3.5s`.
 fn duration_text(nanos: i64) -> String {
     const SECOND: u64 = 1_000_000_000;
     let sign = if nanos < 0 { "-" } else { "" };
@@ -228,7 +228,7 @@ fn duration_text(nanos: i64) -> String {
     }
 }
 
-/// Returns the nanoseconds of a duration that Go printed.
+/// Returns the nanoseconds of a duration in Go's format.
 fn duration_nanos(text: &str) -> Option<i64> {
     let (sign, mut rest) = text.strip_prefix('-').map_or((1.0, text), |rest| (-1.0, rest));
     let mut total = 0.0;

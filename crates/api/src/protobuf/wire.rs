@@ -1,4 +1,4 @@
-//! The wire format: tags, varints and lengths. It is independent of the messages.
+//! Reads and writes the wire format: tags, varints and lengths. It is independent of the messages.
 
 /// The value of one field on the wire.
 pub(super) enum WireValue<'a> {

@@ -1,8 +1,8 @@
-//! The declaration of a built-in kind: its names, how the verbs treat it, and what happens to its objects when they
-//! are written and read.
+//! The declaration of a built-in kind states its names, how the verbs treat it, and what happens to its objects when
+//! they are written and read.
 //!
-//! **Invariant:** a declaration is plain data and pure functions of objects; every aspect that a kind does not specify
-//! has the value that most kinds have. Verbs read an aspect, never the name of a kind.
+//! **Invariant:** a declaration consists of plain data and pure functions on objects; every aspect that a kind does not
+//! specify has the value that most kinds have. Verbs read an aspect, never the name of a kind.
 
 use std::borrow::Cow;
 
@@ -99,11 +99,11 @@ pub struct BuiltInKind {
     pub(crate) validated_as: Option<fn(Value) -> Value>,
     /// The Pod in its objects, for warnings about it.
     pub(crate) pod_template: Option<PodTemplate>,
-    /// Returns warnings to the writer of the object itself.
+    /// Returns warnings about the object itself for its writer.
     pub warn: Option<WarnAboutObject>,
-    /// Returns warnings about what this server does not enforce.
+    /// Returns warnings about settings that this server does not enforce.
     pub warn_unenforced: Option<WarnUnenforced>,
-    /// Objects that may not be deleted.
+    /// Objects that must not be deleted.
     pub protected: ProtectedNames,
     /// How an object is marked when it is being deleted, and what delays its deletion.
     pub deletion: DeletionRules,
@@ -130,7 +130,7 @@ pub(crate) type PrepareCreate = fn(&Resource, &mut JsonObject, &PrepareContext<'
 pub(crate) type MergeSubresource = fn(&Resource, &Value, Value, &Clock) -> Value;
 /// Returns warnings about the new object, given the stored one.
 pub(crate) type WarnAboutObject = fn(&Value, Option<&Value>) -> Vec<String>;
-/// Returns warnings about what is stored but not enforced.
+/// Returns warnings about settings that are stored but not enforced.
 pub(crate) type WarnUnenforced = fn(&BuiltInKind, &ObjectWrite<'_>) -> Vec<String>;
 
 /// A write of an object.
@@ -165,12 +165,12 @@ pub(crate) enum InitialStatus {
     Fixed(fn() -> Value),
 }
 
-/// Names of objects that may not be deleted, and why.
+/// Names of objects that must not be deleted, and why.
 #[derive(Clone, Copy)]
 pub struct ProtectedNames {
     /// The names.
     pub names: &'static [&'static str],
-    /// Why, with kube-apiserver's wording.
+    /// The reason, in kube-apiserver's wording.
     pub why: &'static str,
 }
 
@@ -203,7 +203,7 @@ pub(crate) struct VersionConversion {
 pub(crate) struct PodTemplate {
     /// Its path; empty means the object itself.
     pub(crate) path: &'static str,
-    /// What the object's name becomes part of; empty if it becomes part of nothing that must be a label.
+    /// The names that the object's name becomes part of; empty if none of them must be a label.
     pub(crate) name_is_used_in: &'static str,
     /// Whether it is also checked when an object is changed.
     pub(crate) is_checked_on_update: bool,

@@ -1,7 +1,7 @@
 //! Decides when an object that is being deleted may be removed.
 //!
 //! **Invariant:** this is the only place that decides. A deletion, a write that removes the last finalizer, and the
-//! server's own changes all use it, so an object cannot be gone for one and held for another.
+//! server's own changes all use it, so an object cannot be deletable in one place and held in another.
 
 use serde_json::Value;
 
@@ -18,7 +18,8 @@ pub fn is_held(resource: &Resource, object: &Value) -> bool {
     meta::finalizers(object).next().is_some() || is_held_by_kind()
 }
 
-/// Returns whether this object may be removed: it is being deleted, its grace period is over, and nothing delays it.
+/// Returns whether this object may be removed: it is being deleted, its grace period is over, and nothing else delays
+/// the deletion.
 pub fn may_go(resource: &Resource, object: &Value) -> bool {
     meta::is_deleting(object) && is_grace_over(resource, object) && !is_held(resource, object)
 }

@@ -1,4 +1,4 @@
-//! A served kind is one row. Routes, discovery, OpenAPI and tables follow from it; definitions of custom kinds add
+//! Each served kind is one row. Routes, discovery, OpenAPI and tables follow from it; definitions of custom kinds add
 //! rows at run time.
 //!
 //! Reading order: [`Resource`] (the row), [`declaration`] (the declaration of a built-in kind), [`strategy`] (how the
@@ -240,7 +240,7 @@ impl Resource {
         self.verbs.iter().any(|one| &**one == verb)
     }
 
-    /// Returns its name for a refusal.
+    /// Returns its name for an error.
     pub fn about<'a>(&'a self, name: &'a str) -> ResourceName<'a> {
         ResourceName { group: &self.group, resource: &self.plural, name }
     }

@@ -1,8 +1,8 @@
-//! Sets the fields that the server decides before an object is validated and stored: statuses cleared or kept,
-//! generated selectors.
+//! Sets the fields that the server decides before an object is validated and stored: it clears or keeps statuses and
+//! generates selectors.
 //!
-//! **Invariant:** this runs after the defaults and before validation; fields that a client may not set are overwritten
-//! here, so validation never sees them. Metadata that every kind has (uid, times, generation) belongs to the generic
+//! **Invariant:** this runs after the defaults and before validation; fields that a client must not set are overwritten
+//! here, so validation never sees them. Metadata that every kind has (uid, times, generation) is set by the generic
 //! verbs.
 
 use homeostat_core::Clock;
@@ -15,7 +15,7 @@ use crate::object::fill::{JsonObject, object_or_insert};
 use crate::status::Status;
 use crate::user_identity::Identity;
 
-/// What preparation needs besides the object.
+/// The context that preparation needs besides the object.
 pub struct PrepareContext<'a> {
     /// The clock.
     pub clock: &'a Clock,

@@ -1,4 +1,4 @@
-//! The fields that a field selector may name, and their values.
+//! Determines the fields that a field selector may name, and their values.
 //!
 //! Values are compared as strings: booleans as `true` and `false`, numbers in decimal, absent values as the zero of
 //! their type. Selectors are parsed and matched elsewhere.
@@ -36,11 +36,11 @@ pub(crate) struct SelectableFields {
 }
 
 impl SelectableFields {
-    /// Only name and namespace.
+    /// Allows only the name and the namespace.
     pub(crate) const NAMES_ONLY: Self =
         Self { fields: &[], has_namespace: true, alias: None, value: None, refusal: only_names };
 
-    /// Name, namespace and these fields.
+    /// Allows the name, the namespace and these fields.
     pub(crate) const fn fields(fields: &'static [(&'static str, AbsentValue)]) -> Self {
         Self { fields, refusal: not_supported, ..Self::NAMES_ONLY }
     }

@@ -1,6 +1,8 @@
-//! How the generic verbs treat a kind: the aspects of a strategy, and the strategies that several kinds share.
+//! A strategy says how the generic verbs treat a kind; this module has its aspects, and the strategies that several
+//! kinds share.
 //!
-//! **Invariant:** a strategy is data. What a kind *does* (defaults, preparation, validation) is declared separately.
+//! **Invariant:** a strategy is data. The behavior of a kind (defaults, preparation, validation) is declared
+//! separately.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +13,7 @@ use crate::object::fill::is_same;
 /// When an update raises `metadata.generation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GenerationRule {
-    /// The kind has no generation; what a client sent at creation stays.
+    /// The kind has no generation; a value that a client sent at creation is kept.
     Absent,
     /// Starts at 1; no update raises it.
     Fixed,
@@ -21,7 +23,7 @@ pub enum GenerationRule {
     ContentAndAnnotations,
     /// Also rises when labels change.
     ContentAndLabels,
-    /// Rises when anything other than metadata changes: custom kinds without a status subresource.
+    /// Rises when anything other than metadata changes; used by custom kinds without a status subresource.
     Everything,
 }
 
@@ -47,7 +49,7 @@ fn differs(new: &Value, old: &Value, with_status: bool) -> bool {
         "status" => with_status,
         _ => true,
     };
-    // A list that is always written is stored as null and may be absent in what a client sent.
+    // A list that is always written is stored as null and may be absent from a client's body.
     let changed = |from: &Map<String, Value>, to: &Map<String, Value>| {
         from.iter().any(|(name, value)| counts(name) && !value.is_null() && to.get(name) != Some(value))
     };
@@ -58,7 +60,7 @@ fn same_metadata(new: &Value, old: &Value, name: &str) -> bool {
     is_same(&new["metadata"][name], &old["metadata"][name])
 }
 
-/// What the generic verbs need to know about a kind.
+/// The properties of a kind that the generic verbs need to know.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "one independent fact each, read by different verbs")]
 pub struct Strategy {
@@ -72,7 +74,7 @@ pub struct Strategy {
     pub returns_object_on_delete: bool,
     /// Whether a delete honours grace periods.
     pub is_graceful: bool,
-    /// Whether dependents are orphaned if the delete does not specify it.
+    /// Whether dependents are orphaned unless the delete specifies otherwise.
     pub orphans_by_default: bool,
     /// Whether garbage collection applies.
     pub is_collectable: bool,

@@ -1,4 +1,4 @@
-//! A value together with its path, so that a check is one line and its error includes the path.
+//! Pairs a value with its path, so that a check takes one line and its error includes the path.
 //!
 //! Valid values cause no allocation: the path is a chain on the stack.
 
@@ -196,7 +196,7 @@ impl<'a> ValueAt<'a> {
         }
     }
 
-    /// Requires the string to be the path of a file in a volume, other than the node's own files, which begin with two
+    /// Requires the string to be the path of a file in a volume, but not of the node's own files, which begin with two
     /// dots.
     pub(crate) fn must_be_a_file_inside(&self, errors: &mut Errors) {
         self.must_descend(errors);

@@ -1,8 +1,9 @@
-//! Responses in a form other than the object's own: tables, as `kubectl get` prints them, and bare metadata.
+//! Renders responses in a form other than the object's own: tables, as `kubectl get` prints them, and bare metadata.
 //!
-//! **Invariant:** the JSON is written directly from the parsed objects; no object and no metadata is cloned, and a
-//! list is written item by item, so a table of any length costs one row at a time. A kind without its own cells
-//! has two default columns; a kind that cannot be listed has no table, which [`forms`] reports to the negotiation.
+//! **Invariant:** the JSON is written directly from the parsed objects; no object and no metadata is cloned, and a list
+//! is written item by item, so a table of any length needs memory for only one row at a time. A kind without its own
+//! cells has two default columns; a kind that cannot be listed has no table, as [`forms`] reports for content
+//! negotiation.
 
 mod partial;
 
@@ -43,7 +44,7 @@ pub fn forms(row: &Resource, subresource: Option<&str>) -> OfferedForms {
     if has_table(row, subresource) { OfferedForms::All } else { OfferedForms::Metadata }
 }
 
-/// Renders objects in a form other than their own. Created once per request or watch.
+/// Renders objects in a form other than their own. It is created once per request or watch.
 #[derive(Debug)]
 pub struct FormRenderer {
     row: Arc<Resource>,
@@ -121,8 +122,8 @@ impl FormRenderer {
         Ok(out)
     }
 
-    /// Returns the beginning and the end of a list without items. Such lists of metadata have no items field, just as
-    /// Go writes a list that was never allocated.
+    /// Returns the beginning and the end of a list without items. A metadata list without items has no items field,
+    /// just as Go writes a list that was never allocated.
     pub fn empty_list(&self, meta: &ListMeta<'_>) -> Result<(Vec<u8>, String), Status> {
         let mut head = self.list_head(meta)?;
         if matches!(self.shape, RenderedForm::PartialList(_)) {
@@ -146,7 +147,7 @@ impl FormRenderer {
     }
 }
 
-/// Returns whether the resource can be listed, or is shown like one that can.
+/// Returns whether the resource can be listed, or is shown like a resource that can.
 fn has_table(row: &Resource, subresource: Option<&str>) -> bool {
     let is_scale = subresource == Some("scale");
     if let Some(subresource) = subresource

@@ -1,4 +1,4 @@
-//! Objects reduced to their metadata: `PartialObjectMetadata` and its list, which metadata informers and garbage
+//! Reduces objects to their metadata: `PartialObjectMetadata` and its list, which metadata informers and garbage
 //! collectors read.
 
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub(super) fn list_head(out: &mut Vec<u8>, meta: &ListMeta<'_>, version: MetaVer
     out.extend_from_slice(br#","items":["#);
 }
 
-/// Returns the refusal for a list requested as a single object.
+/// Returns the error for a list requested as a single object.
 pub(super) fn is_a_list(row: &Resource) -> Status {
     let kind = row.list_kind();
     Status::no_such_form(format!(
@@ -35,7 +35,7 @@ pub(super) fn is_a_list(row: &Resource) -> Status {
     ))
 }
 
-/// Returns the refusal for a single object requested as a list.
+/// Returns the error for a single object requested as a list.
 pub(super) fn is_no_list(row: &Resource) -> Status {
     Status::no_such_form(format!(
         "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",

@@ -1,7 +1,7 @@
 //! Adds the fields that Kubernetes' own types write even if they are empty: `status: {}`, `restartCount: 0`,
 //! `eventTime: null`.
 //!
-//! It runs last, after defaults: a default fills in absent fields, and this leaves none absent.
+//! It runs last, after defaults: a default fills in absent fields, and this step leaves none absent.
 
 use serde_json::{Map, Value};
 

@@ -1,7 +1,7 @@
-//! The schemas of built-in kinds, built from `facts/schemas.txt` on first use.
+//! Builds the schemas of built-in kinds from `facts/schemas.txt` on first use.
 //!
 //! **Invariant:** a type has one [`NamedSchema`] for the life of the process, so recursive types refer to themselves.
-//! Descriptions are dropped: publishing reads them again with [`raw`]. An unused kind costs nothing.
+//! Descriptions are dropped: they are read again with [`raw`] for publishing. An unused kind costs nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
@@ -39,7 +39,8 @@ pub fn type_name(group: &str, version: &str, kind: &str) -> Option<String> {
 
 /// Returns the JSON schemas of a built-in kind and of all types it refers to, with descriptions, by full type name.
 ///
-/// References read `#/components/schemas/<name>`. Built again on each call, so that the descriptions need not be kept.
+/// References read `#/components/schemas/<name>`. It is built again on each call, so that the descriptions need not be
+/// kept.
 pub fn raw(group: &str, version: &str, kind: &str) -> Option<Map<String, Value>> {
     type_lines::position_of_kind(group, version, kind).map(|at| type_lines::described_closure([at]))
 }

@@ -1,4 +1,5 @@
-//! The value constraints of a custom kind's schema, read once from its JSON so that checking a value parses nothing.
+//! The value constraints of a custom kind's schema, read once from its JSON so that checking a value does not parse
+//! anything.
 //!
 //! This tree is separate from the structural one: alternatives (`anyOf` …) constrain values but declare nothing.
 //! Keywords that Kubernetes rejects in definitions are ignored.

@@ -7,7 +7,7 @@ use super::built_in::intern;
 use super::facts::TypeFacts;
 use super::{IntegerWidth, ObjectSchema, Presence, Property, Schema, SchemaRef, SchemaType};
 
-/// Types whose JSON is determined by code in Kubernetes, not by their fields.
+/// Types whose JSON is determined by code in Kubernetes rather than by their fields.
 const SPECIAL: &[(&str, &str)] = &[
     ("io.k8s.apimachinery.pkg.api.resource.Quantity", "quantity"),
     ("io.k8s.apimachinery.pkg.apis.meta.v1.Time", "date-time"),

@@ -27,7 +27,7 @@ impl From<MemoryBudgetExceeded> for TooLarge {
 /// Fills in defaults, from the outside in: a default may itself get defaults.
 ///
 /// # Errors
-/// If the defaults would make the object too large.
+/// Fails if the defaults would make the object too large.
 pub fn default(schema: &Schema, value: &mut Value) -> Result<(), TooLarge> {
     DefaultFiller { room: MemoryBudget::new(ADDED_BYTES_MAX) }.value(schema, value)
 }

@@ -1,7 +1,7 @@
-//! Whole resources inside custom objects (`x-kubernetes-embedded-resource`): their metadata is typed like that of any
-//! object ([`coerce`]), and they must have kind and apiVersion ([`validate`]).
+//! Handles whole resources inside custom objects (`x-kubernetes-embedded-resource`): their metadata is typed like that
+//! of any object ([`coerce`]), and they must have kind and apiVersion ([`validate`]).
 //!
-//! Unknown fields of their metadata are pruned earlier. Their other fields are validated only by the schema. As in
+//! Unknown fields in their metadata are pruned earlier. Their other fields are validated only against the schema. As in
 //! Kubernetes, an update is rejected even for errors that existed before.
 
 use serde_json::{Map, Value};
@@ -14,7 +14,7 @@ use crate::names::{self, NameRule};
 
 /// A time that is not set, as Go's types write it.
 const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
-/// A name for metadata without one: templates need none.
+/// A name for metadata without one: templates do not need a name.
 const SOME_NAME: &str = "fakename";
 
 /// What happens to a value of the wrong type.
@@ -29,7 +29,7 @@ enum WrongTypePolicy {
 /// Decodes the metadata of the resources embedded in a custom object.
 ///
 /// # Errors
-/// The first value of a wrong type.
+/// Returns the first value of a wrong type as the error.
 pub fn decode_embedded(schema: &Schema, object: &mut Value) -> Result<(), String> {
     if !has_any(schema) {
         return Ok(());
@@ -45,7 +45,7 @@ pub fn repair_embedded(schema: &Schema, object: &mut Value) {
     }
 }
 
-/// Decodes the metadata of a resource and of those below it.
+/// Decodes the metadata of a resource and of the resources below it.
 pub(super) fn coerce(schema: &Schema, value: &mut Value, path: &FieldPath<'_>) -> Result<(), Error> {
     walk(schema, value, path, WrongTypePolicy::Refused)
 }

@@ -1,5 +1,5 @@
-//! Facts about built-in types that the typed API crate does not have: how fields merge, and which fields Kubernetes'
-//! own types write when they are empty.
+//! Reads facts about built-in types that the typed API crate does not have: how fields merge, and which fields
+//! Kubernetes' own types write when they are empty.
 //!
 //! The tables are parsed when a type is first built and then dropped, so they take no memory afterwards.
 
@@ -12,7 +12,7 @@ use super::{ListType, MergeRules, PatchStrategy, Presence};
 const MERGE: &str = include_str!("../../facts/merge_keys.json");
 const PRESENCE: &str = include_str!("../../facts/presence.json");
 
-/// The row for a type as a whole.
+/// The row that describes the type as a whole.
 const SELF: &str = "";
 
 /// The facts, borrowed from the text they were read from.

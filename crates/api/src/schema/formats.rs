@@ -1,4 +1,4 @@
-//! The `format`s that custom kinds may require of strings and numbers. Other formats require nothing.
+//! Checks the `format`s that custom kinds may require of strings and numbers. Other formats are not checked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -158,7 +158,7 @@ fn is_mac(text: &str) -> bool {
     of(':', 2) || of('-', 2) || of('.', 4)
 }
 
-/// Returns whether the text is a UUID. Each dash may be left out; versions 4 and 5 also fix the variant.
+/// Returns whether the text is a UUID. Each dash may be left out; versions 4 and 5 also require the variant.
 fn is_uuid(text: &str, version: Option<u8>) -> bool {
     let mut digits = Vec::with_capacity(32);
     for byte in text.bytes() {

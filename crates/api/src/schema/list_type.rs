@@ -1,4 +1,4 @@
-//! Validates lists of custom objects: items of sets and maps must be unique.
+//! Validates lists in custom objects: the items of sets and maps must be unique.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

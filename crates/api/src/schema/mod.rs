@@ -1,4 +1,4 @@
-//! Schemas: one structural schema for built-in and custom kinds.
+//! Provides one structural schema for built-in and custom kinds.
 //!
 //! Strict decoding, pruning, defaulting, validation, strategic merge and server-side apply all use this one
 //! structure. Built-in types come from the typed API crate with merge facts added; custom ones from their definition.

@@ -1,4 +1,4 @@
-//! The structure of a schema. Data only: each use of it has its own file.
+//! Defines the structure of a schema. It contains only data: each use of it has its own file.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -38,7 +38,7 @@ pub enum SchemaType {
     String(Box<str>),
     /// A whole number.
     Integer(IntegerWidth),
-    /// Any number.
+    /// Any numeric value.
     Number,
     /// True or false.
     Boolean,
@@ -73,14 +73,14 @@ pub struct ObjectSchema {
 pub struct Property {
     /// The schema of the value.
     pub schema: SchemaRef,
-    /// How it merges: the facts of the field and of its type, combined.
+    /// How it merges: the field's facts and its type's facts, combined.
     pub merge: MergeRules,
     /// When Kubernetes writes it; always [`Presence::Optional`] in custom kinds.
     pub presence: Presence,
 }
 
 impl Property {
-    /// Creates a property that merges by default and is written if it is present.
+    /// Creates a property that merges in the default way and is written if it is present.
     pub fn new(schema: impl Into<SchemaRef>) -> Self {
         Self { schema: schema.into(), merge: MergeRules::default(), presence: Presence::Optional }
     }
@@ -105,7 +105,7 @@ pub enum Presence {
 pub enum SchemaRef {
     /// Defined in place.
     Inline(Arc<Schema>),
-    /// By name; built on first use, lives forever.
+    /// Referred to by name; built on first use, never freed.
     Named(&'static NamedSchema),
 }
 
@@ -140,11 +140,11 @@ pub struct NamedSchema {
 /// How values of one field merge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergeRules {
-    /// For lists, in server-side apply.
+    /// How lists merge in server-side apply.
     pub list: ListType,
-    /// For objects and maps, in server-side apply: whether they are replaced as a whole.
+    /// Whether objects and maps are replaced as a whole in server-side apply.
     pub atomic_map: bool,
-    /// In strategic merge patch.
+    /// How the field merges in a strategic merge patch.
     pub patch: PatchStrategy,
     /// The key that identifies elements in strategic merge patch.
     pub patch_key: Option<Box<str>>,

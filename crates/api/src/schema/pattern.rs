@@ -1,11 +1,11 @@
 //! Compiles the patterns of definitions, which are written for Go's regular expressions, with the regex crate.
 //!
 //! The two agree except for character classes: `\d`, `\w` and `\s` are ASCII in Go, and `[`, `&` and `~` inside
-//! brackets are literal. Nothing here backtracks, so matching takes time in proportion to the text.
+//! brackets are literal. Nothing here backtracks, so matching takes time proportional to the length of the text.
 //!
-//! **Invariant:** a compiled pattern takes at most [`PATTERN_BYTES_MAX`], those of one definition
-//! [`DEFINITION_BYTES_MAX`], and all that are kept [`KEPT_BYTES_MAX`]. Unicode classes make them large:
-//! `\pL{150}` is eight megabytes.
+//! **Invariant:** a compiled pattern takes at most [`PATTERN_BYTES_MAX`], the patterns of one definition take at most
+//! [`DEFINITION_BYTES_MAX`], and all patterns that are kept take at most [`KEPT_BYTES_MAX`]. Unicode classes make them
+//! large: `\pL{150}` is eight megabytes.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -16,21 +16,21 @@ use regex::{Regex, RegexBuilder};
 /// The maximum length of a pattern's text. The longest in use (IPv6 addresses, cron) have about 2000 characters; each
 /// character can be a Unicode class that takes five kilobytes before it is even compiled.
 const SOURCE_BYTES_MAX: usize = 8 * 1024;
-/// The maximum program size of one pattern: a few milliseconds to compile. Patterns in use take a few kilobytes,
-/// `^.{0,1000}$` half of this.
+/// The maximum program size of one pattern, which takes a few milliseconds to compile. Patterns in use take a few
+/// kilobytes; `^.{0,1000}$` takes half of this.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 /// The maximum size of all programs of one definition.
 const DEFINITION_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The maximum memory of all compiled patterns that are kept, for all definitions together; others are compiled each
 /// time they are needed.
 const KEPT_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// The maximum program size of a pattern that comes with a value or in a rule: about a millisecond of work.
+/// The maximum program size of a pattern that comes with a value or in a rule, which is about a millisecond of work.
 pub(super) const SMALL_BYTES_MAX: usize = 512 * 1024;
 /// The size limits with which a pattern is compiled, smallest first: the size of a program cannot be queried.
 const SIZES: [usize; 6] = [4 * 1024, 16 * 1024, 64 * 1024, 256 * 1024, SMALL_BYTES_MAX, PATTERN_BYTES_MAX];
 /// The maximum memory of the matcher besides the program: a definition holds many patterns.
 const CACHE_BYTES_MAX: usize = 64 * 1024;
-/// A byte of text takes, at worst, one step per this many bytes of program.
+/// Each byte of text takes, at worst, one step per this many bytes of program.
 const PROGRAM_BYTES_PER_STEP: usize = 4 * 1024;
 /// Go's message about a pattern that is too large to compile.
 const TOO_LARGE: &str = "expression too large";

@@ -1,4 +1,4 @@
-//! Validates random values against real schemas: no input from a client may cause a panic or a contradiction.
+//! Validates random values against real schemas: client input must never cause a panic or a contradiction.
 
 use homeostat_core::Entropy;
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::field::BoundedTexts;
 
-/// Names that the schemas know, so that random objects reach nested fields.
+/// Names that occur in the schemas, so that random objects reach nested fields.
 const NAMES: [&str; 16] = [
     "metadata",
     "spec",

@@ -1,4 +1,4 @@
-//! Times as Kubernetes reads and writes them: RFC 3339 in, UTC out, whole seconds or exactly six digits.
+//! Handles times as Kubernetes reads and writes them: RFC 3339 in, UTC out, with whole seconds or exactly six digits.
 
 use jiff::Timestamp;
 
@@ -20,7 +20,7 @@ impl Precision {
     }
 }
 
-/// The parts of a time before its fraction: Go's name for each, and what is allowed there (`0` means a digit).
+/// The parts of a time before its fraction: Go's name for each, and the characters allowed there (`0` means a digit).
 const PARTS: [(&str, &str); 11] = [
     ("2006", "0000"),
     ("-", "-"),

@@ -2,9 +2,9 @@
 //! program does not need the schema code of the typed API crate.
 //!
 //! There is one line per type, sorted by full name: the name, its kind (`group/version/kind`, or `-` for a type that
-//! only occurs in others), and its JSON schema. A description is a number there: the line of `descriptions.zz` that
-//! has the text. The test `built_in_schemas` builds both files from the typed API crate and fails if they differ from
-//! what is committed.
+//! only occurs in others), and its JSON schema. A description is a number there: the line of `descriptions.zz` that has
+//! the text. The test `built_in_schemas` builds both files from the typed API crate and fails if they differ from the
+//! committed ones.
 
 use std::sync::LazyLock;
 
@@ -20,7 +20,7 @@ const DESCRIPTIONS_BYTES_MAX: usize = 8 << 20;
 pub(super) struct BuiltInType {
     /// Full name: `io.k8s.api.apps.v1.Deployment`.
     pub(super) name: &'static str,
-    /// Group, version and kind, if the type occurs on its own in a request or a response.
+    /// Group, version and kind, if the type occurs on its own as a request or response body.
     pub(super) kind: Option<(&'static str, &'static str, &'static str)>,
     json: &'static str,
 }

@@ -1,9 +1,9 @@
 //! Decodes a value into a built-in type as Kubernetes' own types would: wrong types are rejected with the message of
-//! Go's decoder, and what those types do not keep is dropped (nulls, empty optional fields, the spelling of times and
-//! quantities).
+//! Go's decoder, and details that those types do not keep are dropped (nulls, empty optional fields, the spelling of
+//! times and quantities).
 //!
 //! **Invariant:** decoding twice changes nothing. Unknown fields do not occur here, because pruning comes first.
-//! [`super::add_always_written`] adds what those types add when they write.
+//! [`super::add_always_written`] adds the fields that those types add when they are written.
 
 use homeostat_core::quantity::{Quantity, QuantityError};
 use serde_json::{Map, Value};
@@ -21,7 +21,7 @@ const JSON_STORED: &str = "io.k8s.apiextensions-apiserver.";
 /// Decodes `value` in place.
 ///
 /// # Errors
-/// What Go's decoder says about the first wrong value.
+/// Fails with the message of Go's decoder about the first wrong value.
 pub fn decode(schema: &SchemaRef, value: &mut Value) -> Result<(), String> {
     DecodePosition { owner: "", path: &FieldPath::Root, keeps_empty: false, words: ErrorWording::Decoder }
         .reference(schema, value)
@@ -31,7 +31,7 @@ pub fn decode(schema: &SchemaRef, value: &mut Value) -> Result<(), String> {
 /// JSON.
 ///
 /// # Errors
-/// What its converter says about the first wrong value.
+/// Fails with the converter's message about the first wrong value.
 pub fn restore(schema: &SchemaRef, value: &mut Value) -> Result<(), String> {
     DecodePosition { owner: "", path: &FieldPath::Root, keeps_empty: false, words: ErrorWording::Converter }
         .reference(schema, value)
@@ -40,7 +40,7 @@ pub fn restore(schema: &SchemaRef, value: &mut Value) -> Result<(), String> {
 /// Decodes the `metadata` of a custom object in place; Kubernetes has no types for the rest of it.
 ///
 /// # Errors
-/// What Go's decoder says about the first wrong value.
+/// Fails with the message of Go's decoder about the first wrong value.
 pub fn decode_metadata(object: &mut Value) -> Result<(), String> {
     object.get_mut("metadata").map_or(Ok(()), decode_object_meta)
 }
@@ -78,7 +78,7 @@ struct DecodePosition<'a> {
     words: ErrorWording,
 }
 
-/// Whose wording is used to reject a wrong value.
+/// The component whose wording is used to reject a wrong value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ErrorWording {
     /// Go's JSON decoder.
@@ -251,7 +251,7 @@ fn base64(text: &mut String) -> Result<(), String> {
     Err(format!("illegal base64 data at input byte {bad}"))
 }
 
-/// Writes floating point numbers without a fraction as integers, as Go does when it writes what it decoded.
+/// Writes floating-point numbers without a fraction as integers, as Go does when it writes decoded values back.
 fn shorten_whole_floats(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {

@@ -1,8 +1,8 @@
-//! Drops and reports the fields that a schema does not declare: strict decoding of built-in kinds and pruning of
-//! custom ones use the same code.
+//! Drops and reports the fields that a schema does not declare; the strict decoding of built-in kinds and the pruning
+//! of custom kinds share this code.
 //!
-//! Names are matched exactly. A value of the wrong type is left alone; type checking reports it. Paths are reported
-//! in alphabetical order, because decoding preserves no other order.
+//! Names are matched exactly. A value of the wrong type is left alone; the type check reports it. Paths are reported in
+//! alphabetical order, because decoding preserves no other order.
 
 use serde_json::{Map, Value};
 

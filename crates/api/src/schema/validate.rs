@@ -1,10 +1,10 @@
 //! Validates a custom object against the constraints of its kind. The errors are Kubernetes' own, oddities included:
 //! constraints on a whole value are reported without a path (`<nil>`).
 //!
-//! An update may keep what was already wrong: only if there are errors is the old object compared, and then all
+//! An update may keep errors that already existed: the old object is compared only if there are errors, and then all
 //! unchanged values are skipped. Expressions (`x-kubernetes-validations`) are evaluated elsewhere.
 //!
-//! **Invariant:** a large schema and a large object together cost at most `WORK_MAX` steps; then the object is
+//! **Invariant:** a large schema and a large object together cost at most `WORK_MAX` steps; beyond that, the object is
 //! rejected.
 
 use std::cell::Cell;
@@ -28,7 +28,7 @@ const NOWHERE: &str = "<nil>";
 /// 700 000 values, so each may be compared with several constraints; only a schema with thousands of alternatives for
 /// each item of a long list takes more.
 const WORK_MAX: u64 = 4_000_000;
-/// The error about an object that takes more steps.
+/// The error about an object that would take more steps.
 const EXHAUSTED: &str = "the object was not validated to its end: with the schema of its kind it takes more work than one \
     request may cause; make the object or the schema smaller";
 
@@ -46,8 +46,8 @@ pub fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Errors {
     errors
 }
 
-/// Validates an object whose status is replaced. Kubernetes validates only the status, and reports paths
-/// relative to it.
+/// Validates an object whose status is being replaced. Kubernetes validates only the status, and reports paths relative
+/// to it.
 pub fn validate_status(schema: &Schema, new: &Value, old: &Value) -> Errors {
     let Some(rules) = &schema.rules else { return Errors::new() };
     let (Some(part), Some(status)) = (rules.properties.get(STATUS), new.get(STATUS)) else {
@@ -71,7 +71,7 @@ fn list_errors(schema: &Schema, rules: &ValueConstraints, new: &Value, old: Opti
     if found.is_empty() || old.is_some_and(was_wrong) { Errors::new() } else { found }
 }
 
-/// Returns the errors of a value at `base`, for defaults in definitions.
+/// Returns the errors in a value at `base`, for defaults in definitions.
 pub(super) fn constraint_errors(
     rules: &ValueConstraints,
     value: &Value,
@@ -93,7 +93,7 @@ struct ConstraintValidator<'b> {
     /// The steps that are left, shared with the validators of alternatives.
     work: &'b Cell<u64>,
     errors: Errors,
-    /// The number of satisfied constraints: among failed alternatives the best one is reported.
+    /// The number of satisfied constraints, because the best of the failed alternatives is reported.
     matches: usize,
 }
 
@@ -382,7 +382,7 @@ impl ConstraintValidator<'_> {
     }
 }
 
-/// Returns the wanted and the found type, if they differ. Formats matter as they do in Kubernetes.
+/// Returns the expected and the actual type, if they differ. Formats matter to the same extent as in Kubernetes.
 fn type_mismatch(rules: &ValueConstraints, value: &Value) -> Option<(String, &'static str)> {
     let wants = |kind: JsonType| rules.types.contains(&kind);
     let all = || rules.types.iter().map(|one| one.name()).collect::<Vec<_>>().join(",");
@@ -427,7 +427,8 @@ fn is_multiple(value: f64, factor: f64) -> bool {
     factor <= 0.0 || (if factor < 1.0 { 1.0 / factor * value } else { value / factor }).fract() == 0.0
 }
 
-/// Returns the items of the old list by their keys, if the list has keys; the first one if several share their keys.
+/// Returns the items of the old list by their keys, if the list has keys; if several items share their keys, the first
+/// one is returned.
 fn by_keys<'a>(
     rules: &ValueConstraints,
     old: Option<&'a Value>,
@@ -443,7 +444,8 @@ fn identity<'a>(rules: &ValueConstraints, item: &'a Value) -> Vec<Option<&'a Val
     rules.map_keys.iter().map(|key| item.get(&**key)).collect()
 }
 
-/// Returns the errors of the alternative with the most satisfied constraints; the first one if several are equal.
+/// Returns the errors of the alternative with the most satisfied constraints; if several are equally good, the first
+/// one.
 fn best_alternative(tried: Vec<ConstraintValidator<'_>>) -> Errors {
     let most = tried.iter().map(|validator| validator.matches).max().unwrap_or_default();
     tried
@@ -458,7 +460,7 @@ fn plain_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Prints a bound as Go does: integers in full, floating point numbers of a million and more with an exponent.
+/// Prints a bound as Go does: integers in full, floating-point numbers of a million and more with an exponent.
 fn print_bound(bound: f64, is_whole: bool) -> String {
     let exponent = bound.abs().log10().floor();
     if is_whole || bound == 0.0 || (-4.0..6.0).contains(&exponent) {

@@ -1,9 +1,9 @@
 //! Generates `facts/schemas.txt` and `facts/descriptions.zz` from the typed API crate and compares them with the
-//! committed files. `UPDATE_EXPECT=1` writes them again, after an upgrade of that crate.
+//! committed files. `UPDATE_EXPECT=1` rewrites them after that crate has been upgraded.
 //!
-//! The types that stand alone in a request or a response have one row each below, and this is the only place that names
-//! them as Rust types. All other types are found by following their schemas. Bodies of connect verbs (`PodExecOptions`
-//! …) are query parameters, not documents, and have no row.
+//! The types that occur on their own as a request or response body have one row each below, and this is the only place
+//! that names them as Rust types. All other types are found by following their schemas. Bodies of connect verbs
+//! (`PodExecOptions` …) are query parameters, not documents, and have no row.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -37,13 +37,13 @@ use k8s_openapi::schemars::generate::SchemaSettings;
 use k8s_openapi::schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value};
 
-/// Where references point: the path under which OpenAPI 3 publishes definitions.
+/// The path that references point to: OpenAPI 3 publishes definitions under it.
 const DEFINITIONS_PATH: &str = "/components/schemas";
 
 /// The highest compression level; the file is written once and read often.
 const COMPRESSION_LEVEL: u8 = 10;
 
-/// One type that stands alone.
+/// One type that occurs on its own.
 struct RootType {
     group: &'static str,
     version: &'static str,
@@ -125,7 +125,8 @@ struct DescriptionTexts {
 }
 
 impl DescriptionTexts {
-    /// Replaces each description by a number. A property may also be called `description`: then its value is an object.
+    /// Replaces each description with a number. A property may also be called `description`: then its value is an
+    /// object.
     fn take_from(&mut self, schema: &mut Value) {
         match schema {
             Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! One controller: its waiting and running objects, and its recent rates.
+//! Tracks one controller: its waiting and running objects, and its recent rates.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -6,13 +6,13 @@ use homeostat_core::Key;
 use homeostat_core::journal::{Entry, WriteOutcome};
 use serde_json::{Value, json};
 
-/// The maximum number of waiting objects to count. Beyond it, the console shows too low a number.
+/// The maximum number of waiting objects that are counted. Beyond that, the console shows a number that is too low.
 const WAITING_MAX: usize = 100_000;
 
 /// Rates are averages over this many seconds: long enough not to jump, short enough to be current.
 const RATE_SECONDS: i64 = 10;
 
-/// What one controller is doing.
+/// The current activity of one controller.
 #[derive(Default)]
 pub(super) struct ControllerActivity {
     /// How many objects it reconciles at a time; 0 if that is not known.
@@ -27,7 +27,7 @@ pub(super) struct ControllerActivity {
     recent: VecDeque<CountsOfSecond>,
 }
 
-/// What happened in one second.
+/// The events of one second.
 #[derive(Default)]
 struct CountsOfSecond {
     second: i64,

@@ -1,4 +1,4 @@
-//! Hot loops: objects that are reconciled over and over without a pause.
+//! Detects hot loops: objects that are reconciled over and over without a pause.
 //!
 //! Runs are counted in windows. An object with too many runs in one window raises an alarm, and a calm window clears
 //! it.

@@ -1,5 +1,5 @@
-//! Folds the journal into what the operators of this process are doing now: controllers, failures, watches, worlds and
-//! alarms.
+//! Folds the journal into a picture of what the operators of this process are doing now: controllers, failures,
+//! watches, worlds and alarms.
 //!
 //! **Invariant:** memory use is bounded regardless of what is recorded. A record costs a few map operations under one
 //! lock, because this runs inside the journal's writer.
@@ -29,7 +29,7 @@ const NAMES_MAX: usize = 500;
 /// The maximum length of an error, in characters.
 const ERROR_LETTERS_MAX: usize = 600;
 
-/// What the operators of this process are doing.
+/// The current activity of the operators in this process.
 #[derive(Default)]
 pub struct Activity(Mutex<ActivityState>);
 
@@ -58,7 +58,7 @@ struct FailingObject {
     since: i64,
     /// When the next retry is due; `None` if the object must change first.
     next: Option<i64>,
-    /// Whether a later run ended that may not have made any call.
+    /// Whether a later run finished that may not have made any call.
     #[serde(skip)]
     is_parked: bool,
 }
@@ -78,7 +78,7 @@ struct WatchActivity {
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WorldActivity {
-    /// When the last complete pass ended; 0 if none has.
+    /// When the last complete pass finished; 0 if none has.
     at: i64,
     error: Option<String>,
     /// When the next attempt is due.
@@ -107,8 +107,8 @@ impl Activity {
         self.state().records
     }
 
-    /// Returns what a viewer may see. Includes failures and hot loops of visible objects, and everything else only if
-    /// the viewer may see operators.
+    /// Returns the part that a viewer may see. Includes failures and hot loops of visible objects, and everything else
+    /// only if the viewer may see operators.
     pub(crate) fn view(
         &self,
         now_ms: i64,
@@ -246,7 +246,8 @@ impl ActivityState {
             Entry::Quarantined { object, error } => (object, "undecodable", error, 1, None),
             Entry::Settled { object, next, .. } => {
                 let name = (object.clone(), source.to_owned());
-                // While the external API does not respond, runs end without calling it, which does not end a failure.
+                // While the external API does not respond, runs finish without calling it, which does not clear a
+                // failure.
                 let is_parked =
                     matches!(next, RequestedNext::Requeue { .. }) && self.world_sources.contains(source);
                 match self.failures.get_mut(&name) {

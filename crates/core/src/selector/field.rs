@@ -1,4 +1,4 @@
-//! Field selectors: `a=b`, `a==b`, `a!=b`, joined by commas; `\` escapes `\`, `,` and `=` in values.
+//! Parses and matches field selectors: `a=b`, `a==b`, `a!=b`, joined by commas; `\` escapes `\`, `,` and `=` in values.
 //!
 //! **Invariant:** terms are sorted by their text, so that equal selectors print equally and `parse` undoes `Display`.
 

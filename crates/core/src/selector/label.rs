@@ -1,7 +1,8 @@
-//! Label selectors: `a`, `!a`, `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a>1`, `a<1`, joined by commas.
+//! Parses and matches label selectors: `a`, `!a`, `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a>1`, `a<1`,
+//! joined by commas.
 //!
-//! **Invariant:** requirements are sorted by key and values are sorted without repeats, so that equal selectors print
-//! equally and `parse` undoes `Display`. Only [`LabelSelector::nothing`] has no text of its own.
+//! **Invariant:** requirements are sorted by key and values are sorted without duplicates, so that equal selectors
+//! print equally and `parse` undoes `Display`. Only [`LabelSelector::nothing`] has no text of its own.
 
 use std::fmt;
 
@@ -58,7 +59,7 @@ impl LabelSelector {
         Self(Inner::All(Vec::new()))
     }
 
-    /// Selects no object: what an absent `selector` field of an object means.
+    /// Selects no object, which is the meaning of an absent `selector` field in an object.
     pub fn nothing() -> Self {
         Self(Inner::Nothing)
     }

@@ -1,4 +1,4 @@
-//! Label selectors: reading, printing, errors with Kubernetes' wording, matching.
+//! Tests label selectors: parsing, printing, errors with Kubernetes' wording, matching.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! The tokens of a label selector. Blanks separate, a NUL byte ends a token, every symbol is a token of its own
-//! except `==` and `!=`.
+//! Splits a label selector into tokens. Blanks separate tokens, a NUL byte ends a token, and every symbol is a token of
+//! its own except `==` and `!=`.
 
 /// One token of a label selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// The rest of the text, and the token in front of it.
+/// The remaining text, and the token in front of it.
 #[derive(Debug)]
 pub(super) struct Lexer<'a> {
     rest: &'a str,

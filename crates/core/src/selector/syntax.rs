@@ -1,4 +1,4 @@
-//! The syntax of label keys and values, and the messages that explain the rules to users.
+//! Checks the syntax of label keys and values, and words the messages that explain the rules to users.
 //!
 //! Each check returns every violated rule, with Kubernetes' wording; an empty result means valid.
 
@@ -15,7 +15,7 @@ const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of low
      '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
      validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
-/// Returns what is wrong with a label key.
+/// Returns the faults of a label key.
 pub fn label_key_faults(key: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let name = match key.split('/').collect::<Vec<_>>()[..] {
@@ -40,7 +40,7 @@ pub fn label_key_faults(key: &str) -> Vec<String> {
     faults
 }
 
-/// Returns what is wrong with a label value.
+/// Returns the faults of a label value.
 pub fn label_value_faults(value: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if value.len() > NAME_BYTES_MAX {

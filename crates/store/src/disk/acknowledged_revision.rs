@@ -3,7 +3,7 @@
 //! It is written after every batch, which costs a microsecond, and synced only on close. After a stop or a crash of the
 //! process it is exact; after a power cut it is a few seconds old.
 //!
-//! **Invariant:** the revision is never ahead of what was synced. A log that ends before it has therefore lost
+//! **Invariant:** the revision is never newer than the newest synced one. A log that ends before it has therefore lost
 //! something, and anything there that looks like a torn write or unused space is damage.
 
 use std::io;
@@ -55,7 +55,7 @@ impl AcknowledgedRevision {
     }
 }
 
-/// Returns the revision in these contents; zero if there is none, as in folders of earlier versions.
+/// Returns the revision in these contents; zero if there is none, as in folders written by earlier versions.
 pub(super) fn read(contents: &[u8]) -> Revision {
     match find_frame(contents, 0) {
         FrameResult::Frame(frame) if frame.kind == FrameKind::Acknowledged => Revision::new(frame.revision),

@@ -1,8 +1,8 @@
-//! Backups: the state of a store and its attached files in one file, taken while a server may be using the store.
+//! A backup holds the state of a store and its attached files in one file, taken while a server may be using the store.
 //!
 //! A backup file is a sequence of frames with checksums: a header with the format and the number of attachments, the
 //! attachments, then a checkpoint. A restored store continues at a much higher revision than the backup's, so that
-//! clients that saw later changes read everything again instead of ignoring new changes as old ones.
+//! clients that saw later changes read everything again instead of mistaking new changes for old ones.
 //!
 //! **Invariant:** a backup file gets its name only when it is complete and durable, and everything in it is checked
 //! before anything is restored.
@@ -33,7 +33,7 @@ const SKIPPED_REVISIONS: u64 = 1_000_000_000;
 const READ_ATTEMPTS: u32 = 20;
 /// The pause between two attempts.
 const READ_PAUSE: Duration = Duration::from_millis(50);
-/// Attachments are keys and certificates; a larger one is not ours.
+/// Attachments are keys and certificates; a larger file is not one of ours.
 const ATTACHMENT_BYTES_MAX: usize = 1 << 20;
 
 /// A file that is stored alongside the store, such as a key.
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Attachment {
     }
 }
 
-/// What a backup contains.
+/// The contents of a backup.
 #[derive(Debug)]
 pub struct Backup {
     snapshot: Snapshot,
@@ -218,7 +218,7 @@ fn damaged(place: &str, what: &str) -> Error {
     }
 }
 
-/// Returns the attachment in a frame, unless its name could lead out of its folder.
+/// Returns the attachment in a frame, unless its name could lead outside its folder.
 fn parse_attachment(payload: &[u8]) -> Option<Attachment> {
     let end = payload.iter().position(|byte| *byte == 0)?;
     let name = std::str::from_utf8(&payload[..end]).ok()?;

@@ -1,7 +1,7 @@
-//! Checkpoints: the whole store as of one revision in one file, so that older log files can be removed.
+//! A checkpoint holds the whole store as of one revision in one file, so that older log files can be removed.
 //!
-//! A checkpoint is taken at the floor of history, not at the present, so that the log keeps exactly the window of
-//! history: after a restart, watches can resume from the same revisions as before.
+//! A checkpoint is taken at the floor of history, not at the present, so that the log covers exactly the history
+//! window: after a restart, watches can resume from the same revisions as before.
 //!
 //! **Invariant:** a file gets its name only when it is complete and durable, and log files are removed only when that
 //! name is durable.
@@ -20,8 +20,8 @@ use super::payload;
 use super::write_ahead_log::{UNFINISHED, checkpoint_name, checkpoint_revision};
 use crate::{Entry, Snapshot};
 
-/// The size at which a frame is written: large enough that the header's size does not matter, small enough that the
-/// buffer's size does not.
+/// The size at which a frame is written: large enough that the size of the header does not matter, small enough that
+/// the size of the buffer does not matter.
 const FRAME_BYTES: usize = 256 << 10;
 
 /// Writes a checkpoint of `snapshot` and removes the files it makes obsolete. Returns its size, or `None` if it was
@@ -99,7 +99,7 @@ struct CheckpointWriter {
 }
 
 impl CheckpointWriter {
-    /// Writes everything. Returns false if it was stopped before the end.
+    /// Writes everything. Returns false if it was stopped before it was complete.
     fn write_all(
         &mut self,
         snapshot: &Snapshot,
@@ -139,13 +139,13 @@ pub(super) struct LoadedCheckpoint {
     pub(super) bytes: u64,
 }
 
-/// Why a checkpoint cannot be used.
+/// The reason a checkpoint cannot be used.
 pub(super) enum CheckpointError {
     Read(io::Error),
     Damage(&'static str),
 }
 
-/// Reads the checkpoint `name` of `revision`, frame by frame: memory may not have room for two copies of it.
+/// Reads the checkpoint `name` of `revision` frame by frame, because memory may not have room for two copies of it.
 pub(super) fn read(
     files: &dyn Files,
     name: &str,

@@ -1,8 +1,8 @@
 //! The thread that writes the log: it takes waiting requests, checks them, appends and syncs them as one batch,
-//! publishes the batch and answers. The sync itself is [`WriteAheadLog::append`]. A second thread writes checkpoints.
+//! publishes the batch and responds. The sync itself is [`WriteAheadLog::append`]. A second thread writes checkpoints.
 //!
-//! **Invariant:** the first failed write or sync ends writing for good ([`WriterStatus::fail`]); its batch is answered
-//! with an error and never becomes visible. A failed checkpoint only costs space and is retried later.
+//! **Invariant:** the first failed write or sync stops all writing for good ([`WriterStatus::fail`]); the callers of
+//! its batch get an error and never becomes visible. A failed checkpoint only costs space and is retried later.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -110,7 +110,7 @@ impl CommitThread {
         Self { files, writer, published, log, acknowledged, checkpoint }
     }
 
-    /// Starts the thread. It ends when the queue is closed and empty.
+    /// Starts the thread. It exits when the queue is closed and empty.
     pub(super) fn start(
         mut self,
         queue: Arc<WriteQueue>,
@@ -123,7 +123,7 @@ impl CommitThread {
                 self.serve(requests, &end.status);
             }
             self.stop(&end.status);
-            // The folder's lock is released with the files, before waiters are notified that the thread ended.
+            // The folder's lock is released with the files, before waiters are notified that the thread has ended.
             drop(self);
         });
         thread.map_err(|error| Error::Open { path, reason: format!("cannot start a thread: {error}") })
@@ -149,7 +149,7 @@ impl CommitThread {
         self.tend(status);
     }
 
-    /// Commits a batch: syncs all of it, then publishes and answers it.
+    /// Commits a batch: syncs all of it, then publishes it and responds to its callers.
     fn commit(&mut self, txns: Vec<Txn>, answers: Vec<Answer>, status: &WriterStatus) {
         if txns.is_empty() {
             return;
@@ -163,7 +163,7 @@ impl CommitThread {
         });
         let Ok((results, wake)) = result else {
             for answer in answers {
-                // A caller that is gone does not need the answer.
+                // A caller that is gone does not need the response.
                 let _ = answer.send(status.check().and(Err(Error::Closed)));
             }
             return;
@@ -198,7 +198,8 @@ impl CommitThread {
         if running.is_some() || needless.is_empty() || needless_bytes < due {
             return;
         }
-        // Collected here, because nothing is trimmed while this runs; under load the floor moves with every batch.
+        // The events are collected here, because nothing is trimmed while this runs; under load the floor moves with
+        // every batch.
         let undo = self.published.undo(self.published.snapshot(), floor).expect("the floor itself is kept");
         let files = Arc::clone(&self.files);
         let must_stop = Arc::new(AtomicBool::new(false));
@@ -247,7 +248,7 @@ impl CommitThread {
     }
 }
 
-/// Notifies all waiters that the thread has ended, even if it panicked, so that no caller waits for an answer forever.
+/// Notifies all waiters that the thread has ended, even if it panicked, so that no caller waits for a response forever.
 struct ThreadEnd {
     queue: Arc<WriteQueue>,
     status: Arc<WriterStatus>,

@@ -1,4 +1,4 @@
-//! All access to the disk: a flat folder of files, each written from some position to its end.
+//! All access to the disk goes through a flat folder of files, each written from some position to its end.
 //!
 //! Everything the disk store does to its folder is one of these calls, so a test that implements [`Files`] can fail the
 //! k-th call, or cut the power after it, for every k. Nothing else is needed: no truncation, no memory maps.
@@ -36,20 +36,20 @@ pub trait Files: fmt::Debug + Send + Sync + 'static {
 
 /// A file that is written from the position where it was opened to its end.
 pub trait File: fmt::Debug + Send {
-    /// Writes all of `bytes` after what was written before. After an error, the position of the end is unknown.
+    /// Writes all of `bytes` after the bytes written before. After an error, the end of the file is unknown.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Overwrites the start of the file with `bytes`.
     fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Fills the file with zeros up to the size `bytes`; later appends replace them. The zeros are written, not only
     /// reserved: a sync then records neither a new size nor new blocks, which is about half of its cost.
     fn reserve(&mut self, bytes: u64) -> io::Result<()>;
-    /// Makes everything written durable. After an error nothing is certain, even if a later sync succeeds: the kernel
-    /// may have dropped the pages it could not write.
+    /// Makes everything that was written durable. After an error nothing is certain, even if a later sync succeeds: the
+    /// kernel may have dropped the pages it could not write.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// How often to try to lock a folder: for a second in all, with [`LOCK_PAUSE`] between attempts. The kernel releases
-/// the lock of a killed process only after it has cleaned up the process.
+/// How often to try to lock a folder: for a second in all, with [`LOCK_PAUSE`] between attempts. The kernel releases a
+/// killed process's lock only after it has cleaned up the process.
 const LOCK_ATTEMPTS: u32 = 20;
 /// The pause between two attempts; see [`LOCK_ATTEMPTS`].
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
@@ -98,8 +98,9 @@ impl Folder {
         }
     }
 
-    /// Leaves it to the operating system when contents and names become durable: written data survives a crash of the
-    /// process, but not of the machine. For test data that is worthless after a crash of the machine.
+    /// Leaves it to the operating system to decide when contents and names become durable: written data survives a
+    /// crash of the process, but not of the machine. This is for test data that is worthless after a crash of the
+    /// machine.
     #[must_use]
     pub fn without_sync(mut self) -> Self {
         self.is_durable = false;
@@ -164,7 +165,7 @@ impl Files for ReadOnlyFolder {
 fn names_in(path: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(path)? {
-        // A name that is not UTF-8 is not ours.
+        // A name that is not UTF-8 is not one of ours.
         names.extend(entry?.file_name().into_string().ok().filter(|name| name != LOCK));
     }
     Ok(names)
@@ -184,7 +185,7 @@ fn unless_impossible(locked: Result<(), TryLockError>) -> Result<(), TryLockErro
     }
 }
 
-/// Locks the file, waiting a moment for a process that was killed but has not quite gone.
+/// Locks the file, waiting a moment for a process that was killed but is not quite gone yet.
 #[expect(clippy::disallowed_methods, reason = "opening a store blocks; nothing else runs on this thread yet")]
 fn lock_patiently(file: &fs::File) -> Result<(), TryLockError> {
     for _ in 0..LOCK_ATTEMPTS {
@@ -244,7 +245,7 @@ fn create_real_file(path: &Path, is_durable: bool) -> io::Result<RealFile> {
     Ok(RealFile { file, end: 0, blank_to: 0, is_durable })
 }
 
-/// Accepts only a regular file, or one that does not exist yet: a pipe would never answer, and a link may lead to a
+/// Accepts only a regular file, or one that does not exist yet: a pipe would block forever, and a link may lead to a
 /// file that is not ours.
 fn check_kind(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {

@@ -4,7 +4,7 @@
 //! The first record of every file states both. A folder whose files are replaced one by one can therefore be read at
 //! any moment in between, and no separate record exists that could contradict them.
 //!
-//! **Invariant:** a file of a newer layout or version is rejected before anything else is read or changed.
+//! **Invariant:** a file with a newer layout or version is rejected before anything else is read or changed.
 
 use std::fmt;
 use std::io::{self, Read as _};
@@ -21,15 +21,15 @@ const LAYOUT: u32 = 3;
 const LAYOUT_WITHOUT_ROOM: u32 = 1;
 const LAYOUT_WORDS: &str = "homeostat store ";
 const CONTENTS_WORDS: &str = " contents ";
-/// A longer first record is not ours.
+/// A longer first record is not one of ours.
 const START_BYTES_MAX: usize = 1024;
 
-/// The version of the contents, and how to migrate older versions to it. The store knows only keys and bytes; what they
-/// mean, and therefore how to migrate them, is known to the program that opens it.
+/// The version of the contents, and how to migrate older versions to it. The store knows only keys and bytes; only the
+/// program that opens it knows what they mean and how to migrate them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ContentFormat {
-    /// The n-th migrates contents from version n to version n + 1, so their number is the current version. A migration
-    /// never changes once released, because folders of its version exist.
+    /// The n-th migration migrates contents from version n to version n + 1, so their number is the current version. A
+    /// migration never changes once released, because folders with its version exist.
     pub migrations: &'static [Migration],
 }
 
@@ -39,7 +39,7 @@ impl ContentFormat {
     }
 }
 
-/// What a migration changes from one version to the next.
+/// The changes that a migration makes from one version to the next.
 #[derive(Clone, Copy, Debug)]
 pub enum Migration {
     /// Keys.
@@ -50,7 +50,7 @@ pub enum Migration {
 
 /// How keys change from one version to the next; values, revisions and times stay.
 ///
-/// **Invariant:** each key has its own new name, and no new name is a key of the previous version. At any moment,
+/// **Invariant:** each key has a different new name, and no new name is a key of the previous version. At any moment,
 /// either a key or its new name exists, never both, so a deletion refers to the one that exists.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyMigration {
@@ -98,20 +98,20 @@ impl FileFormat {
         self.layout > LAYOUT || self.contents > contents
     }
 
-    /// Returns whether every file of this layout has space at its end.
+    /// Returns whether every file with this layout has space at its end.
     pub(super) fn has_room(self) -> bool {
         self.layout > LAYOUT_WITHOUT_ROOM
     }
 }
 
-/// For people: `3.1` is layout 3 with contents of version 1.
+/// Prints the format for people: `3.1` is layout 3 with contents of version 1.
 impl fmt::Display for FileFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.layout, self.contents)
     }
 }
 
-/// Reads a file's format; `None` if its first record is broken or not ours, which the reader of the file reports.
+/// Reads a file's format; `None` if its first record is broken or not ours, which is reported when the file is read.
 pub(super) fn of_file(files: &dyn Files, name: &str) -> io::Result<Option<FileFormat>> {
     let mut start = Vec::new();
     files.open(name)?.take(START_BYTES_MAX as u64).read_to_end(&mut start)?;

@@ -1,4 +1,4 @@
-//! How files are divided into frames, each with two checksums, and what a broken frame means.
+//! Divides files into frames, each with two checksums, and determines what a broken frame means.
 //!
 //! ```text
 //! magic 4 | kind 4 | length 4 | header check 4 | revision 8 | time 8 | payload check 8 | payload | end mark 1
@@ -8,25 +8,26 @@
 //! **A broken frame is either a torn write or damage, and the two can be distinguished.** A power cut, a kill or a full
 //! disk leaves each sector of a write either as written or never written (past the end of the file, or zeros). No frame
 //! has a sector of zeros: it starts with the magic, ends with a mark, and JSON has none. A broken frame without a blank
-//! sector was therefore written whole and may have been acknowledged: that is damage. So is any broken frame before a
-//! good one, because a write starts only after the previous one was synced. Everything else was never acknowledged.
+//! sector was therefore written completely and may have been acknowledged: this is damage. So is any broken frame
+//! before a good one, because a write starts only after the previous one was synced. Everything else was never
+//! acknowledged.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Starts every frame. `0xff` and `0xfe` occur in no UTF-8 text, so no value contains a frame by accident.
+/// Starts every frame. `0xff` and `0xfe` never occur in UTF-8 text, so no value contains a frame by accident.
 const MAGIC: [u8; 4] = [0xff, b'H', b's', 0xfe];
 const END_MARK: u8 = 0xfd;
 pub(super) const HEADER_BYTES: usize = 40;
-/// The smallest unit that a disk writes whole.
+/// The smallest unit that a disk writes atomically.
 const SECTOR_BYTES: usize = 512;
 
-/// What a frame contains.
+/// The contents of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum FrameKind {
     /// The start of a log file; the revision is the one before its first commit.
     LogStart = 1,
-    /// Consecutive commits; the revision is that of the first.
+    /// Consecutive commits; the revision is the first commit's.
     Commits = 2,
     /// The store was closed cleanly; everything before was acknowledged. Only earlier versions wrote this.
     Closed = 3,
@@ -40,7 +41,7 @@ pub(super) enum FrameKind {
     Continued = 7,
     /// The newest revision that was acknowledged.
     Acknowledged = 8,
-    /// The start of a backup; the revision is that of the checkpoint in it.
+    /// The start of a backup; the revision is that of the checkpoint it contains.
     BackupStart = 9,
     /// A file stored alongside the store, in a backup.
     Attachment = 10,
@@ -160,8 +161,7 @@ impl FrameHeader {
         self.length + 1
     }
 
-    /// Returns the frame if its body is as it was written. The end mark may be missing, because the payload before it
-    /// is complete.
+    /// Returns the frame if its body is intact. The end mark may be missing, because the payload before it is complete.
     pub(super) fn with_body<'a>(&self, body: &'a [u8]) -> Option<Frame<'a>> {
         let (payload, mark) = body.split_at_checked(self.length)?;
         let is_whole = matches!(*mark, [END_MARK | 0]) && xxh3_64(payload) == self.payload_check;
@@ -169,13 +169,13 @@ impl FrameHeader {
     }
 }
 
-/// What was found at a position in a log file.
+/// The result of looking for a frame at a position in a log file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FrameResult<'a> {
     Frame(Frame<'a>),
     /// Nothing from here on was acknowledged.
     End,
-    /// Something that was written whole is broken, for this reason.
+    /// Something that was written completely is broken, for this reason.
     Damage(&'static str),
 }
 
@@ -194,7 +194,7 @@ pub(super) fn find_frame(file: &[u8], at: usize) -> FrameResult<'_> {
     if rest.iter().all(|byte| *byte == 0) {
         return FrameResult::End;
     }
-    // If a frame's header is broken, only its minimum size is known.
+    // If a frame's header is broken, only the frame's minimum size is known.
     let extent = HEADER_BYTES + header.map_or(1, |header| header.body_bytes());
     // A file that was cut short is rejected because the space at its end is missing, if its format requires that space.
     let is_cut = rest.len() < extent;
@@ -207,7 +207,7 @@ pub(super) fn find_frame(file: &[u8], at: usize) -> FrameResult<'_> {
     FrameResult::End
 }
 
-/// Returns whether any sector of a frame at `at` is all zeros. The last sector counts to its end: nothing follows a
+/// Returns whether any sector of a frame at `at` is all zeros. The last sector counts up to its end: nothing follows a
 /// torn write.
 fn has_blank_sector(file: &[u8], at: usize, extent: usize) -> bool {
     let end = at + extent;

@@ -2,7 +2,7 @@
 //! times, and replaces the old file. The server knows which formats existed: `apiserver/src/data_migrations.rs`.
 //!
 //! **Invariant:** a file is replaced atomically, once the new one is complete and durable, and it records its own
-//! version. A process that ends in between leaves files of both versions; the next start reads both and continues. The
+//! version. A process that exits in between leaves files in both versions; the next start reads both and continues. The
 //! folder has been read and found intact before the first file is touched.
 
 use std::collections::HashSet;
@@ -54,11 +54,11 @@ struct MigrationStep<'a> {
     /// The version to migrate from.
     version: u32,
     replayed: ReplayedChanges<'a>,
-    /// The revision after which changes in the log count.
+    /// The revision after which changes in the log are counted.
     start: Revision,
 }
 
-/// The changes of the log, converted one after the other.
+/// The changes in the log, converted one after the other.
 struct ReplayedChanges<'a> {
     migration: &'a Migration,
     /// The names that exist, as of the last change.
@@ -142,7 +142,7 @@ impl MigrationStep<'_> {
                 let changes = payload::read_changes(frame.payload, Revision::new(frame.revision))?;
                 let mut converted = Vec::with_capacity(changes.len());
                 for change in changes {
-                    // Changes that a checkpoint already contains are never read, and what existed before them is not
+                    // Changes that a checkpoint already contains are never read, and the state before them is not
                     // known.
                     let counts = change.revision > self.start;
                     match (is_due, counts) {

@@ -1,5 +1,5 @@
-//! The contents of frames: commits as lists of changes, checkpoints as lists of entries. Bytes are stored exactly as
-//! they are served.
+//! Encodes and decodes the contents of frames: commits as lists of changes, checkpoints as lists of entries. Bytes are
+//! stored exactly as they are served.
 //!
 //! The checksums of [`frame`](super::frame) are checked before anything is decoded here, so a payload that cannot be
 //! decoded comes from another version or from a bug; it is rejected, never guessed at.
@@ -16,7 +16,7 @@ use crate::{Entry, Event};
 const DELETED: u8 = 1;
 const PLAIN: u8 = 2;
 const WITH_DIGITS: u8 = 3;
-/// An entry with a tag: one more byte, then one of the two shapes above.
+/// An entry with a tag: one more byte, followed by one of the two forms above.
 const WITH_TAG: u8 = 4;
 
 /// Appends the events of a batch. They are in order of revision, and each revision has at least one.
@@ -29,7 +29,7 @@ pub(super) fn put_events(out: &mut Vec<u8>, events: &[Arc<Event>]) {
     }
 }
 
-/// Appends changes of commits, as [`put_events`] does.
+/// Appends the changes in commits, as [`put_events`] does.
 pub(super) fn put_changes(out: &mut Vec<u8>, changes: &[Change]) {
     for commit in changes.chunk_by(|left, right| left.revision == right.revision) {
         put_number(out, commit.len());
@@ -49,7 +49,7 @@ fn put_change(out: &mut Vec<u8>, key: &Key, new: Option<&Entry>) {
     }
 }
 
-/// Appends an entry of a checkpoint, with its revision.
+/// Appends a checkpoint entry, with its revision.
 pub(super) fn put_stored(out: &mut Vec<u8>, entry: &Entry) {
     out.extend_from_slice(&entry.revision.get().to_le_bytes());
     put_entry(out, entry);
@@ -199,7 +199,7 @@ mod tests {
         let mut payload = Vec::new();
         put_events(&mut payload, &events());
         for length in 1..payload.len() {
-            // Cut between two commits, the payload decodes to the first of them.
+            // A payload cut between two commits decodes to the first of them.
             let changes = read_changes(&payload[..length], Revision::new(7));
             assert!(changes.is_none_or(|changes| changes.len() == 2), "{length}");
         }

@@ -1,4 +1,4 @@
-//! Loads the store at startup: the newest checkpoint, then every commit of the log after it.
+//! Loads the store at startup: the newest checkpoint, then every later commit in the log.
 //!
 //! **Invariant:** every acknowledged commit is recovered, or startup fails. Only a torn write at the very end of
 //! the log is dropped; [`frame`](super::frame) explains how it is recognized.
@@ -36,7 +36,7 @@ pub(super) struct RecoveredStore {
     pub(super) format: FileFormat,
 }
 
-/// The files that contain the state and the history after it.
+/// The files that contain the state and the history that follows.
 pub(super) struct NeededFiles {
     /// The newest checkpoint, if there is one.
     pub(super) checkpoint: Option<Revision>,
@@ -54,7 +54,7 @@ pub(super) fn recover(
     let mut names = folder.names()?;
     let needed = NeededFiles::of(&names);
     if let Some(oldest) = folder.check_versions(&names, &needed, config.contents)? {
-        // Read once without changing anything, so that a damaged folder is rejected before any change.
+        // It is read once without changing anything, so that a damaged folder is rejected before any change.
         let mut discarded = Writer::new(Arc::new(PublishedState::default()), config.clock, config.history);
         load(&folder, &names, &needed, &mut discarded, ReadFolderUntil::End)?;
         migrate::run(&**files, &needed, oldest, config.contents)?;
@@ -113,7 +113,7 @@ pub(super) fn read_acknowledged(files: &dyn Files) -> Result<Revision, Error> {
     FolderReader(files).whole(USED).map(|contents| acknowledged_revision::read(&contents))
 }
 
-/// How far to read a folder.
+/// How far to read in a folder.
 #[derive(Clone, Copy)]
 pub(super) enum ReadFolderUntil {
     /// To the end; no acknowledged commit may be missing.
@@ -196,7 +196,7 @@ impl NeededFiles {
     }
 }
 
-/// Removes what a crash left behind: unfinished files, and files that a finished checkpoint had made obsolete.
+/// Removes files that a crash left behind: unfinished files, and files that a finished checkpoint had made obsolete.
 fn remove_leftovers(
     files: &dyn Files,
     names: &[String],
@@ -222,7 +222,7 @@ impl FolderReader<'_> {
         Ok(names)
     }
 
-    /// Returns the oldest version of contents among the needed files, if it is not current. Rejects newer versions.
+    /// Returns the oldest content version among the needed files, if it is not current. Rejects newer versions.
     fn check_versions(
         &self,
         names: &[String],
@@ -352,8 +352,8 @@ impl FolderReader<'_> {
                 FrameResult::End if is_last && is_continued => {
                     return Err(self.damaged(&name, "the log file after it is missing"));
                 }
-                // Unused space, or a torn record that was not acknowledged. If later commits build on it, the first
-                // record of the next file reveals the gap.
+                // Unused space, or a torn record that was not acknowledged. If later commits follow, the first record
+                // of the next file reveals the gap.
                 FrameResult::End => return Ok((last, at)),
                 FrameResult::Damage(what) => return Err(self.damaged(&name, what)),
             }

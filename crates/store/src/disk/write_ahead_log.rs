@@ -1,9 +1,10 @@
-//! The log: files of frames, each named after the revision before its first commit, plus the names of all files.
+//! The log consists of files of frames, each named after the revision before its first commit; this module also names
+//! all files.
 //!
 //! **Invariant:** a batch is appended only after the previous one was synced, and a new file is started only when the
 //! last one is synced and its own name is durable. Only the last frame of the last file can therefore be torn, or the
-//! record in the previous file that another one follows. A file is longer than its contents, and its size is on disk
-//! before anything is written to its end: a file that ends without blank space was cut short.
+//! record in the previous file which says that another file follows. A file is longer than its contents, and its size
+//! is on disk before anything is written to its end: a file that ends without blank space was cut short.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::writer::Batch;
 
 const LOG: &str = "log-";
 const CHECKPOINT: &str = "checkpoint-";
-/// The suffix of a file that is not complete yet. One found at the start was never in use.
+/// The suffix of a file that is not complete yet. An unfinished file found at startup was never in use.
 pub(super) const UNFINISHED: &str = ".unfinished";
 
 /// Returns a log file's name. The names sort by revision.
@@ -46,9 +47,10 @@ pub(super) fn is_unfinished(name: &str) -> bool {
     whole.is_some_and(|whole| log_revision(whole).is_some() || checkpoint_revision(whole).is_some())
 }
 
-/// The most space reserved in a log file at a time: one size change per thousand commits instead of one per commit.
+/// The maximum space reserved in a log file at a time, which means one size change per thousand commits instead of one
+/// per commit.
 const RESERVED_BYTES_MAX: u64 = 1 << 20;
-/// The least space reserved: a file doubles as it grows, so that a small store stays small.
+/// The minimum space reserved: a file doubles as it grows, so that a small store stays small.
 const RESERVED_BYTES_MIN: u64 = 64 << 10;
 
 /// The space that is always left after the last record.
@@ -117,7 +119,7 @@ impl WriteAheadLog {
         Ok(Self { files, segments, file, reserved, builder, rules, is_overdue: false })
     }
 
-    /// Continues the log after these files. Rewrites the last record and the space behind it in place: after a failed
+    /// Continues the log after these files. Rewrites the last record and the space after it in place: after a failed
     /// sync or a crash, data that can be read back is not necessarily on disk. Everything before the last record was
     /// synced before that record was started. This takes no more disk space, unless the file lacks the required space
     /// at its end.
@@ -196,7 +198,7 @@ impl WriteAheadLog {
         };
         self.is_overdue = false;
         self.files.sync_names()?;
-        // Not before the next file has its name: from now on, its absence means damage.
+        // This happens only after the next file has its name: from now on, its absence means damage.
         self.builder.start();
         self.file.append(self.builder.finish(FrameKind::Continued, revision.get(), 0))?;
         self.file.sync()?;

@@ -1,4 +1,4 @@
-//! The queue of writes waiting for the disk. It is bounded in number and bytes, so that a flood is answered with *busy*
+//! Queues the writes that wait for the disk. It is bounded in number and bytes, so that a flood is rejected as *busy*
 //! instead of filling memory.
 
 use std::collections::VecDeque;
@@ -9,12 +9,13 @@ use tokio::sync::oneshot;
 
 use crate::{Committed, Error, Op, Txn};
 
-/// The most requests that may wait. At 15 000 commits a second this is a quarter of a second of work; a longer queue
-/// would only delay every caller.
+/// The maximum number of waiting requests. At 15 000 commits a second this is a quarter of a second of work; a longer
+/// queue would only delay every caller.
 const WAITING_MAX: usize = 4096;
-/// The most bytes that may wait: ten of the largest objects the API accepts.
+/// The maximum number of waiting bytes: ten of the largest objects that the API accepts.
 const WAITING_BYTES_MAX: usize = 32 << 20;
-/// The most bytes written in one batch: large enough that the sync dominates, small enough that its buffer does not.
+/// The maximum number of bytes written in one batch: large enough that the sync dominates, small enough that its buffer
+/// does not matter.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// A request to the writer.
@@ -75,7 +76,8 @@ impl WriteQueue {
         Ok(())
     }
 
-    /// Takes the waiting requests, up to a batch; waits for the first. `None` if the queue is closed and empty.
+    /// Takes the waiting requests, up to the size of a batch; waits for the first. `None` if the queue is closed and
+    /// empty.
     pub(super) fn take(&self) -> Option<Vec<WriteRequest>> {
         let mut waiting = self.lock();
         while waiting.requests.is_empty() {
@@ -102,7 +104,7 @@ impl WriteQueue {
         self.arrived.notify_one();
     }
 
-    /// Rejects further requests and drops accepted ones: their callers learn that the store is closed.
+    /// Rejects further requests and drops accepted ones: their callers get the error that the store is closed.
     pub(super) fn abandon(&self) {
         let mut waiting = self.lock();
         waiting.is_closed = true;

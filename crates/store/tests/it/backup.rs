@@ -1,4 +1,4 @@
-//! Backups of a store at rest and of one that is being written to, and what is refused.
+//! Tests backups of a store at rest and of one that is being written to, and which files are refused.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,8 +65,8 @@ async fn what_was_backed_up_is_restored_and_goes_on_at_a_later_revision() {
     assert_eq!(contents(&folders.open("restored", &config).snapshot(), &pods())["/pods/default/a"], "new");
 }
 
-/// Every backup of a store with one writer contains exactly a prefix of its commits, whatever the writer does
-/// meanwhile.
+/// Every backup of a store with one writer contains exactly a prefix of its commits, whatever the writer does in the
+/// meantime.
 #[tokio::test(flavor = "multi_thread")]
 async fn backups_of_a_store_that_is_written_to_are_consistent() {
     let folders = Folders::new();
@@ -140,7 +140,7 @@ async fn damage_strangers_and_folders_in_use_are_refused() {
         let mut broken = whole.clone();
         broken[at] ^= 1;
         std::fs::write(&file, &broken).expect("it can be written");
-        // The mark at the end of each record may be missing, but must not differ; everything else has a checksum.
+        // The mark after each record may be missing, but must not differ; everything else has a checksum.
         assert!(read(&file).is_err(), "a changed byte {at} of {} was not noticed", whole.len());
         std::fs::write(&file, &whole[..at]).expect("it can be written");
         assert!(read(&file).is_err(), "it was cut at {at} of {} and not noticed", whole.len());

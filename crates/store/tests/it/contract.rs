@@ -1,6 +1,6 @@
-//! The contract: what every [`Store`] promises, as tests that use nothing but the trait.
+//! Tests what every [`Store`] promises, using only the trait.
 //!
-//! A new implementation provides a [`Subject`] and calls [`suite!`]; nothing else makes it a store.
+//! A new implementation provides a [`Subject`] and calls [`suite!`]; nothing else is required of a store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ pub(crate) async fn commit(store: &SharedStore, txn: Txn) -> Committed {
     store.commit(txn).await.expect("nothing forbids this commit")
 }
 
-/// Returns key and text of everything in a snapshot.
+/// Returns the key and text of every entry in a snapshot.
 pub(crate) fn contents(snapshot: &Snapshot, prefix: &Prefix) -> BTreeMap<String, String> {
     snapshot
         .range(prefix, "")
@@ -364,8 +364,8 @@ pub(crate) async fn a_watch_resumes_from_any_revision_kept(subject: &impl Subjec
     assert!((2..60).contains(&resumed), "some are kept, some are not: {resumed}");
 }
 
-/// Linearizable reads, witnessed by revisions: a read shows exactly the state of its revision, and that revision is
-/// at least as new as every write acknowledged before the read began.
+/// Checks that reads are linearizable, using revisions: a read shows exactly the state of its revision, and that
+/// revision is at least as new as every write acknowledged before the read began.
 pub(crate) async fn a_read_during_writes_is_the_state_of_its_revision(subject: &impl Subject) {
     const WRITERS: u64 = 4;
     const WRITES: u64 = 60;
@@ -485,7 +485,7 @@ pub(crate) async fn the_past_equals_its_replay(subject: &impl Subject) {
 }
 
 pub(crate) async fn paging_is_consistent_while_others_write(subject: &impl Subject) {
-    // The history is too short for the roll-back: only the pin can answer.
+    // The history is too short to roll back: only the pinned snapshot can serve the read.
     let store = subject.open(Limits { bytes: 5_000, age: Duration::from_mins(5) });
     for index in 0..20 {
         commit(&store, put(&format!("{index:02}"), "before")).await;

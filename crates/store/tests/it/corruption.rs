@@ -1,5 +1,5 @@
-//! Damaged folders: every byte of every file is flipped in turn. Each time the store refuses to start, or contains
-//! exactly what was committed; it never panics and never loses a commit.
+//! Tests damaged folders: every byte of every file is flipped in turn. Each time the store refuses to start, or
+//! contains exactly what was committed; it never panics and never loses a commit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,8 +60,8 @@ fn open(folder: Folder) -> Option<BTreeMap<String, String>> {
     }
 }
 
-/// Damages each file at each place in turn: every time it is refused, or nothing is missing. Returns how often it was
-/// refused.
+/// Damages each file at each place in turn: every time the folder is refused, or nothing is missing. Returns how often
+/// it was refused.
 fn check_each(
     (folder, expected): &(Folder, BTreeMap<String, String>),
     is_damaged: impl Fn(&str) -> bool,
@@ -131,8 +131,8 @@ async fn a_folder_that_was_used_is_not_taken_for_a_new_one() {
     assert_eq!(open(left), None);
 }
 
-/// Zeros over the newest records, from any sector or byte on, look like a torn or missing write. The note next to the
-/// log shows the difference.
+/// Tests zeros over the newest records, from any sector or byte on, which look like a torn or missing write. The
+/// acknowledged revision next to the log reveals the difference.
 #[tokio::test]
 async fn newest_records_that_were_blanked_are_missed() {
     let (folder, expected) = folder(false).await;

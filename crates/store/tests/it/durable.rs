@@ -1,4 +1,4 @@
-//! The disk store keeps the contract, also across restarts.
+//! The disk store fulfils the contract, also across restarts.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Every call to the disk fails once, and the power fails once at every call: nothing acknowledged is lost, nothing
-//! incomplete is visible, and the store starts again.
+//! Tests that every call to the disk may fail once, and that the power may fail at every call: nothing acknowledged is
+//! lost, nothing incomplete is visible, and the store starts again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,8 @@ const COMMITS: u64 = 60;
 /// With this configuration and script, more log files mean that a checkpoint is due.
 const LOGS_MAX: usize = 5;
 
-/// Returns the transaction of revision `number`; values span sectors, some commits have several steps, some delete.
+/// Returns the transaction of revision `number`; values span sectors, and some commits have several steps or delete
+/// keys.
 fn script(number: u64) -> Txn {
     use homeostat_store::{Expect, Op};
     let name = (number % 5).to_string();
@@ -51,7 +52,7 @@ async fn states() -> Vec<BTreeMap<String, String>> {
     states
 }
 
-/// Runs the script from the current revision of the store until it ends or fails; returns the last acknowledged
+/// Runs the script from the current revision of the store until it finishes or fails; returns the last acknowledged
 /// revision.
 async fn run(store: &Disk, files: &Simulated) -> Result<Revision, (Revision, Error)> {
     let mut acknowledged = store.snapshot().revision();
@@ -75,7 +76,7 @@ fn check_state(store: &Disk, states: &[BTreeMap<String, String>], acknowledged: 
     assert_eq!(contents(&snapshot, &pods()), states[index], "{what}: state at {revision}");
 }
 
-/// Reopens what remains, checks it, and finishes the script on it.
+/// Reopens the remaining files, checks it, and finishes the script on it.
 async fn check_left(
     files: &Simulated,
     left: Left,
@@ -98,8 +99,8 @@ async fn check_left(
 const LEFT: [Left; 6] =
     [Left::Everything, Left::Synced, Left::Torn(1), Left::Torn(2), Left::Torn(3), Left::Torn(4)];
 
-/// Returns the calls of one undisturbed run, from an empty folder to the close. Checkpoints are written by a separate
-/// thread, so runs differ; one with a checkpoint is used.
+/// Returns the number of calls in one undisturbed run, from an empty folder until the store is closed. Checkpoints are
+/// written by a separate thread, so runs differ; one with a checkpoint is used.
 async fn calls_of_a_run() -> usize {
     for _ in 0..100 {
         let files = Simulated::default();
@@ -142,7 +143,7 @@ async fn the_power_goes_again_at_every_call_of_the_start() {
             Disk::open_on(Arc::new(reopened.clone()), &small()).expect("it opens").snapshot().revision();
         for at in 0..=reopened.calls() {
             let files = Simulated::of(left.clone()).with_fault(Fault::PowerCut(at));
-            // It may open or not; in either case the next start must find everything.
+            // The store may open or not; in either case the next start must find everything.
             let opened = Disk::open_on(Arc::new(files.clone()), &small());
             assert!(opened.is_ok() || at < reopened.calls());
             drop(opened);

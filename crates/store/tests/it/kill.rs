@@ -1,4 +1,5 @@
-//! A real process writes to a real disk and is killed repeatedly: what it printed as acknowledged exists afterwards.
+//! Tests a real process that writes to a real disk and is killed repeatedly: everything that it printed as acknowledged
+//! exists afterwards.
 //!
 //! The process is this test binary; an environment variable makes it write until it dies.
 
@@ -29,7 +30,7 @@ fn small() -> Config {
     }
 }
 
-/// What the killed process runs; as an ordinary test it does nothing.
+/// Runs in the process that is killed; as an ordinary test it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn write_until_killed() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
@@ -42,7 +43,7 @@ async fn write_until_killed() {
     }
 }
 
-/// Counts up under one key for ever and prints what was acknowledged.
+/// Counts up under one key forever and prints each acknowledged count.
 async fn write(store: SharedStore, writer: u64, first: u64) {
     for count in first.. {
         let text = format!("{count} {}", "x".repeat(500));
@@ -101,7 +102,7 @@ fn run_and_kill(folder: &Path, after: u64) -> BTreeMap<String, (u64, Revision)> 
     acknowledged
 }
 
-/// Opens what remains and compares.
+/// Opens the remaining files and compares them.
 fn check(
     folder: &Path,
     acknowledged: &BTreeMap<String, (u64, Revision)>,

@@ -1,4 +1,4 @@
-//! One test binary for the crate: the contract of every store ([`contract`]), run on each implementation.
+//! The crate's only test binary runs the contract of every store ([`contract`]) on each implementation.
 
 mod backup;
 mod contract;

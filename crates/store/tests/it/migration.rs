@@ -1,5 +1,5 @@
-//! A folder with older contents is migrated when it is opened: nothing is lost, even if the process is killed
-//! meanwhile, and a folder with newer contents is left as it is.
+//! A folder with older contents is migrated when it is opened: nothing is lost, even if the process is killed in the
+//! meantime, and a folder with newer contents is left as it is.
 //!
 //! `first_edition` is a folder that the first edition wrote, with a checkpoint at revision 89 and two log files.
 
@@ -97,7 +97,7 @@ fn oldest(store: &dyn Store) -> Revision {
     }
 }
 
-/// Returns what was seen, under the new names.
+/// Returns the same contents under the new names.
 fn renamed(seen: &Seen) -> Seen {
     let rename = |lines: &[String]| {
         let lines = lines.iter().map(|line| line.replace(" demo.dev/", " new:demo.dev/"));
@@ -285,7 +285,7 @@ fn many_files(contents: ContentFormat) -> Config {
     Config { contents, segment_bytes: 30_000, ..Config::default() }
 }
 
-/// What the killed process runs; as an ordinary test it does nothing.
+/// Runs in the process that is killed; as an ordinary test it does nothing.
 #[test]
 fn migrate_until_killed() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
@@ -312,7 +312,7 @@ async fn write_folder(folder: &Path) -> Seen {
     seen
 }
 
-/// Returns how many log files of the folder are marked as migrated.
+/// Returns how many log files in the folder are marked as migrated.
 fn migrated_files(folder: &Path) -> usize {
     let files = std::fs::read_dir(folder).expect("the folder is there").filter_map(Result::ok);
     let logs = files.filter(|file| file.file_name().to_string_lossy().starts_with("log-"));
@@ -347,7 +347,7 @@ async fn a_process_killed_while_it_migrates_loses_nothing() {
             files += usize::from(kill == 1);
         }
         let mut child = start(folder.path());
-        // Killed when this many files have been replaced, wherever it is then.
+        // It is killed when this many files have been replaced, wherever it is at that moment.
         while migrated_files(folder.path()) < kill * 3 && child.try_wait().expect("it is ours").is_none() {
             std::thread::yield_now();
         }

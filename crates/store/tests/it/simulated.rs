@@ -1,9 +1,9 @@
-//! A folder that can fail: any one call returns an error, or the power fails at any one call.
+//! A simulated folder that can fail: any one call returns an error, or the power fails at any one call.
 //!
-//! What is written is *seen* at once and *durable* after a sync, as on a real system. After a power cut, each unsynced
-//! sector is either written or not, and so is each recent rename, as the seed decides. After a failed sync, a later one
-//! succeeds without making durable what the failed one should have, unless that is written again: kernels behave like
-//! this.
+//! Written data is *seen* at once and *durable* after a sync, as on a real system. After a power cut, each unsynced
+//! sector is either written or not, and so is each recent rename, depending on the seed. After a failed sync, a later
+//! one succeeds without making durable the data that the failed one should have, unless that data is written again;
+//! kernels behave like this.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Cursor, Read};
@@ -14,7 +14,7 @@ use homeostat_store::disk::files::{File, Files};
 
 const SECTOR_BYTES: usize = 512;
 
-/// What goes wrong, at the call with this number (from 1).
+/// The fault that occurs, at the call with this number (from 1).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// The call fails without any effect; later ones succeed.
@@ -30,11 +30,12 @@ pub(crate) enum Fault {
 /// What remains after a power cut or a crash.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Left {
-    /// The process died but the system lives: everything seen remains, and on the disk what was there.
+    /// The process died but the system is still running: everything seen remains, and the disk holds what it held
+    /// before.
     Everything,
-    /// Only what was synced.
+    /// Only synced data remains.
     Synced,
-    /// What was synced, and some of the rest.
+    /// Synced data and some of the rest remain.
     Torn(u64),
 }
 
@@ -54,9 +55,9 @@ struct State {
 
 #[derive(Clone, Debug, Default)]
 struct Contents {
-    /// What can be read, including reserved zeros at the end.
+    /// The data that can be read, including reserved zeros at the end.
     seen: Vec<u8>,
-    /// What is on the disk.
+    /// The data on the disk.
     durable: Vec<u8>,
     /// The sectors that the next sync writes. They are forgotten even if it fails.
     dirty: BTreeSet<usize>,
@@ -84,8 +85,8 @@ impl Contents {
         }
     }
 
-    /// Returns what a power cut leaves: of the sectors that differ, a random part is written. A length that was not
-    /// synced may also be lost.
+    /// Returns the contents after a power cut: a random subset of the sectors that differ is written. A length that was
+    /// not synced may also be lost.
     fn torn(&self, entropy: &Entropy) -> Vec<u8> {
         let grown = self.seen.len() - self.durable.len();
         let length = self.durable.len() + index_below(entropy, grown + 1);
@@ -133,7 +134,7 @@ impl Simulated {
         self.lock().calls
     }
 
-    /// Gives a checkpoint that is due or being written time to complete, so that scripts make about the same calls
+    /// Gives a checkpoint that is due or being written time to complete, so that scripts perform about the same calls
     /// every time. A log of more than `logs_max` files means that one is due.
     pub(crate) async fn let_checkpoint_finish(&self, logs_max: usize) {
         const PATIENCE: usize = 2000;
@@ -148,7 +149,7 @@ impl Simulated {
         }
     }
 
-    /// Returns everything that can be seen.
+    /// Returns all files as they are seen.
     pub(crate) fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.lock();
         state.names.iter().map(|(name, place)| (name.clone(), state.contents[*place].seen.clone())).collect()
@@ -197,7 +198,7 @@ impl Simulated {
         matches!(state.fault, Some(Fault::Full(at)) if state.calls >= at)
     }
 
-    /// Changes names, unless the call is to fail.
+    /// Changes names, unless the call must fail.
     fn change(&self, change: impl FnOnce(&mut State) -> io::Result<()>) -> io::Result<()> {
         let (mut state, fate) = self.begin()?;
         if !matches!(fate, Fate::Succeeds) {
@@ -284,9 +285,9 @@ impl Files for Simulated {
 struct SimulatedFile {
     folder: Simulated,
     place: usize,
-    /// Where the next bytes go.
+    /// The position at which the next bytes are written.
     end: usize,
-    /// If this is after the position, there are zeros up to here.
+    /// If this is greater than `end`, the file is filled with zeros up to here.
     blank_to: usize,
 }
 

@@ -48,8 +48,8 @@ pub(super) fn check_match_conditions(conditions: &ValueAt<'_>, has_params: bool,
     }
 }
 
-/// Checks what both kinds of policies share: match conditions and variables. Returns the scope of their other
-/// expressions.
+/// Checks the parts that both kinds of policies share: match conditions and variables. Returns the scope for their
+/// other expressions.
 pub(super) fn check_policy(policy: &ValueAt<'_>, errors: &mut Errors) -> AdmissionScope {
     let spec = policy.field("spec");
     let has_params = spec.field("paramKind").is_set();

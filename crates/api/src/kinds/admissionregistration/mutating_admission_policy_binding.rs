@@ -1,11 +1,11 @@
-//! MutatingAdmissionPolicyBinding: where a mutating admission policy applies.
+//! MutatingAdmissionPolicyBinding: says where a mutating admission policy applies.
 
 use crate::kinds::admissionregistration::validating_admission_policy_binding;
 use crate::printing::Column;
 use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::PLAIN;
 
-/// Where a mutating admission policy applies.
+/// Says where a mutating admission policy applies.
 pub static MUTATING_ADMISSION_POLICY_BINDING: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     strategy: PLAIN.counted().conditional(),

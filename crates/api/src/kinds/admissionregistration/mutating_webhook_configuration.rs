@@ -1,4 +1,4 @@
-//! MutatingWebhookConfiguration: the servers that may change objects when they are written.
+//! MutatingWebhookConfiguration: lists the servers that may change objects when they are written.
 
 use crate::kinds::admissionregistration::validating_webhook_configuration;
 use crate::object::fill::{JsonObject, objects_mut, set_if_absent};
@@ -6,7 +6,7 @@ use crate::printing::Column;
 use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::PLAIN;
 
-/// The servers that may change objects when they are written.
+/// Lists the servers that may change objects when they are written.
 pub static MUTATING_WEBHOOK_CONFIGURATION: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     old_versions: &["v1beta1"],

@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicyBinding: where a validating admission policy applies.
+//! ValidatingAdmissionPolicyBinding: says where a validating admission policy applies.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::printing::{Column, age, selectors};
 use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::PLAIN;
 
-/// Where a validating admission policy applies.
+/// Says where a validating admission policy applies.
 pub static VALIDATING_ADMISSION_POLICY_BINDING: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     strategy: PLAIN.counted().conditional(),
@@ -25,7 +25,7 @@ pub static VALIDATING_ADMISSION_POLICY_BINDING: BuiltInKind = BuiltInKind {
     )
 };
 
-/// Fills in the defaults of the binding of an admission policy.
+/// Fills in the defaults of an admission policy's binding.
 pub(in crate::kinds) fn defaults(object: &mut JsonObject) {
     if let Some(resources) = object_mut(object, "spec").and_then(|spec| object_mut(spec, "matchResources")) {
         matching::match_resources(resources);

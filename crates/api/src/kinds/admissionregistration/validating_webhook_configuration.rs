@@ -1,4 +1,4 @@
-//! ValidatingWebhookConfiguration: the servers that may reject objects when they are written.
+//! ValidatingWebhookConfiguration: lists the servers that may reject objects when they are written.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -16,12 +16,12 @@ use crate::resource::value_at::{Errors, ValueAt};
 
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 
-/// The maximum timeout of a webhook: it must answer within the time a request may take.
+/// The maximum timeout of a webhook: it must respond within the time that a request may take.
 const WEBHOOK_TIMEOUT_S_MAX: i64 = 30;
 
 const WEBHOOK_TIMEOUT_S: u32 = 10;
 
-/// The servers that may reject objects when they are written.
+/// Lists the servers that may reject objects when they are written.
 pub static VALIDATING_WEBHOOK_CONFIGURATION: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     old_versions: &["v1beta1"],

@@ -1,4 +1,4 @@
-//! The kind that defines kinds, of `apiextensions.k8s.io`.
+//! The kind that defines other kinds, in the group `apiextensions.k8s.io`.
 
 pub mod custom_resource_definition;
 

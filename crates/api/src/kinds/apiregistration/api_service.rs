@@ -1,4 +1,4 @@
-//! APIService: the server of a group and version.
+//! APIService: says which server serves a group and version.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ const GROUP_PRIORITY_MAX: i64 = 20_000;
 
 const VERSION_PRIORITY_MAX: i64 = 1_000;
 
-/// The server of a group and version.
+/// Says which server serves a group and version.
 pub static API_SERVICE: BuiltInKind = BuiltInKind {
     categories: &["api-extensions"],
     subresources: &[STATUS],

@@ -1,4 +1,5 @@
-//! Questions about identity: the kinds of `authentication.k8s.io`, one file each. None of them is stored.
+//! Reviews that answer questions about identity: the kinds of `authentication.k8s.io`, one file each. None of them is
+//! stored.
 
 pub(crate) mod self_subject_review;
 pub(crate) mod token_review;

@@ -1,4 +1,5 @@
-//! Questions about permissions: the kinds of `authorization.k8s.io`, one file each. None of them is stored.
+//! Reviews that answer questions about permissions: the kinds of `authorization.k8s.io`, one file each. None of them is
+//! stored.
 
 pub mod local_subject_access_review;
 pub(crate) mod self_subject_access_review;

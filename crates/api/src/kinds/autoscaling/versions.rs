@@ -18,7 +18,7 @@ const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
-/// The annotations that v1 uses; they have no effect in a v2 object.
+/// The annotations that only v1 uses; they have no effect in a v2 object.
 const TRAVELLING: [&str; 6] = [
     METRICS,
     BEHAVIOR,
@@ -108,7 +108,7 @@ pub(crate) fn to_storage(object: &Value, version: &str) -> Option<Value> {
     }
 }
 
-/// Writes exactly the fields that the type of this version writes.
+/// Writes exactly the fields that Go's type for this version writes.
 fn write_like_type(object: &mut Value, version: &str) {
     if let Some(schema) = schema::built_in("autoscaling", version, KIND)
         && schema::decode(&schema, object).is_ok()

@@ -27,7 +27,7 @@ const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 
 const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 
-/// The printed states of a finished Job, by the first of these conditions that is true.
+/// The printed states of a finished Job, chosen by the first of these conditions that is true.
 const STATES: [(&str, &str); 2] = [("Complete", "Complete"), ("Failed", "Failed")];
 
 /// The printed states of a Job that is neither finished nor being deleted.

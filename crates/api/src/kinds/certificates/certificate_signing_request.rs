@@ -1,4 +1,4 @@
-//! CertificateSigningRequest: a request for a certificate, and the decision on it.
+//! CertificateSigningRequest: requests a certificate, and records the decision.
 
 use std::collections::BTreeSet;
 
@@ -65,7 +65,7 @@ const EXCLUSIVE: &str = "Approved and Denied conditions are mutually exclusive";
 
 /// The prefix of signers that belong to Kubernetes. Other signers belong to operators.
 const KUBERNETES_SIGNERS: &str = "kubernetes.io/";
-/// The existing ones, the same as in Kubernetes.
+/// The signers that exist, the same as in Kubernetes.
 const KNOWN_SIGNERS: [&str; 4] = [
     "kubernetes.io/kube-apiserver-client",
     "kubernetes.io/kube-apiserver-client-kubelet",
@@ -73,7 +73,7 @@ const KNOWN_SIGNERS: [&str; 4] = [
     "kubernetes.io/legacy-unknown",
 ];
 
-/// A request for a certificate, and the decision on it.
+/// Requests a certificate, and records the decision.
 pub static CERTIFICATE_SIGNING_REQUEST: BuiltInKind = BuiltInKind {
     short_names: &["csr"],
     subresources: &[
@@ -316,7 +316,7 @@ fn status_text(object: &Value) -> String {
     status
 }
 
-/// Returns a warning about the approval of a request that this server does not sign.
+/// Returns a warning about approving a request that this server does not sign.
 fn warn_unenforced(_: &BuiltInKind, write: &ObjectWrite<'_>) -> Vec<String> {
     let is_approved = |request: &Value| {
         let conditions = request["status"]["conditions"].as_array();

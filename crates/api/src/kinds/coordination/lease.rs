@@ -1,4 +1,4 @@
-//! Lease: who holds a lock, and until when.
+//! Lease: says who holds a lock, and until when.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::PLAIN;
 use crate::resource::value_at::{Errors, ValueAt};
 
-/// Who holds a lock, and until when.
+/// Says who holds a lock, and until when.
 pub(crate) static LEASE: BuiltInKind = BuiltInKind {
     old_versions: &["v1beta1"],
     strategy: PLAIN.conditional().created_by_update(),

@@ -1,4 +1,4 @@
-//! ComponentStatus: the health of the control plane's parts; nothing reports it any more.
+//! ComponentStatus: the health of the control plane's parts; it is no longer reported.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::object::read;
 use crate::printing::Column;
 use crate::resource::declaration::BuiltInKind;
 
-/// The health of the control plane's parts; nothing reports it any more.
+/// The health of the control plane's parts; it is no longer reported.
 pub(crate) static COMPONENT_STATUS: BuiltInKind = BuiltInKind {
     verbs: &["get", "list"],
     short_names: &["cs"],

@@ -11,12 +11,12 @@ use crate::printing::{Column, age};
 use crate::resource::declaration::BuiltInKind;
 use crate::resource::value_at::{Errors, ValueAt};
 
-/// The maximum size of all values of one object: 1 MiB, so that the whole object fits into the store.
+/// The maximum size of all values in one object: 1 MiB, so that the whole object fits into the store.
 pub(in crate::kinds) const BYTES_MAX: usize = 1024 * 1024;
 
 const IMMUTABLE_TEXT: &str = "field is immutable when `immutable` is set";
 
-/// The ConfigMap in every namespace with the server's certificate authority, by which Pods trust the server.
+/// The ConfigMap in every namespace that holds the server's certificate authority, which lets Pods trust the server.
 pub const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// Configuration for Pods to read.
@@ -46,7 +46,7 @@ fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
         bytes += decoded_len(value.text());
     }
     if bytes > BYTES_MAX {
-        // kube-apiserver names no field here, which prints as empty brackets.
+        // kube-apiserver names no field here, so empty brackets are printed.
         errors.push(Error::too_long(&FieldPath::Key(&FieldPath::Root, ""), BYTES_MAX));
     }
 }

@@ -13,7 +13,7 @@ use crate::resource::selectable::{AbsentValue, SelectableFields};
 use crate::resource::strategy::PLAIN;
 use crate::resource::value_at::{Errors, ValueAt};
 
-/// The fields that selectors of Events may name, in the core form in which both groups are stored.
+/// The fields that Event selectors may name, in the core form in which both groups are stored.
 pub(crate) const SELECTABLE: SelectableFields = SelectableFields {
     value: Some(|name, event| (name == "source").then(|| source(event))),
     ..SelectableFields::fields(&[
@@ -35,7 +35,7 @@ const REASON_BYTES_MAX: usize = 128;
 
 const NOTE_BYTES_MAX: usize = 1024;
 
-/// The columns of Events of both groups.
+/// The columns of Events in both groups.
 pub(crate) const COLUMNS: &[Column] = &[
     Column::text("Last Seen"),
     Column::text("Type"),

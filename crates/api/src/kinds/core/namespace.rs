@@ -18,7 +18,7 @@ use crate::resource::selectable::{AbsentValue, SelectableFields};
 use crate::resource::strategy::{PLAIN, SPEC};
 use crate::resource::value_at::{Errors, ValueAt};
 
-/// The labels that request Pod Security Standards in the audit log, which this server does not have.
+/// The labels that request Pod Security Standards in the audit log, which this server does not keep.
 const AUDITED: [&str; 2] = ["pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/audit-version"];
 
 /// A scope for the names of objects.

@@ -53,7 +53,7 @@ pub static NODE: BuiltInKind = BuiltInKind {
     ..BuiltInKind::cluster_scoped("", "v1", "nodes", "Node")
 };
 
-/// Validates the taints of a Node, and the ranges of its Pods' addresses.
+/// Validates a Node's taints and Pod address ranges.
 fn validate(object: &ValueAt<'_>, errors: &mut Errors) {
     let spec = object.field("spec");
     let mut seen = BTreeSet::new();
@@ -109,7 +109,7 @@ fn validate_update(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Fills in the defaults of a Node: it can allocate everything it has unless specified otherwise.
+/// Fills in the defaults of a Node: all of its capacity is allocatable unless specified otherwise.
 fn defaults(object: &mut JsonObject) {
     if let Some(spec) = object_mut(object, "spec") {
         pod_ranges(spec);

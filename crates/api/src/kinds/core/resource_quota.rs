@@ -1,4 +1,4 @@
-//! ResourceQuota: how much a namespace may use.
+//! ResourceQuota: limits how much a namespace may use.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ const POD_RESOURCES: [&str; 7] =
 
 const SCOPE_OPERATOR_TEXT: &str = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
 
-/// How much a namespace may use.
+/// Limits how much a namespace may use.
 pub static RESOURCE_QUOTA: BuiltInKind = BuiltInKind {
     short_names: &["quota"],
     subresources: &[STATUS],

@@ -1,8 +1,8 @@
 //! Service: one address for a set of Pods.
 //!
-//! `cluster_ip_fields` synchronizes linked fields (`clusterIP` and `clusterIPs`, IP families, values that a change of
-//! type leaves behind), [`service_allocator`] then allocates the missing cluster IPs and node ports, `validation`
-//! has the rules for each type, and `printing` has the columns of `kubectl get services`.
+//! `cluster_ip_fields` synchronizes linked fields (`clusterIP` and `clusterIPs`, IP families, values left over after a
+//! type change), [`service_allocator`] then allocates the missing cluster IPs and node ports, `validation` has the
+//! rules for each type, and `printing` has the columns of `kubectl get services`.
 
 mod cluster_ip_fields;
 pub(in crate::kinds) mod printing;
@@ -28,7 +28,7 @@ use crate::resource::selectable::{AbsentValue, SelectableFields};
 use crate::resource::strategy::{PLAIN, SPEC};
 use crate::resource::value_at::{Errors, ValueAt};
 
-/// The range of Service addresses: a million, as is common in large clusters.
+/// The range of Service addresses: a million addresses, as is common in large clusters.
 pub const SERVICE_NETWORK: (Ipv4Addr, u32) = (Ipv4Addr::new(10, 96, 0, 0), 12);
 
 /// The address of the Service `default/kubernetes`.

@@ -1,8 +1,8 @@
 //! The defaults of built-in kinds that Kubernetes implements as code. The schema's own defaults are applied
 //! elsewhere.
 //!
-//! **Invariant:** defaulting is pure and idempotent and never overwrites what a client set. What admission adds
-//! (tolerations, priority) is not here: that happens once, in [`crate::resource::prepare`].
+//! **Invariant:** defaulting is pure and idempotent and never overwrites a value that a client set. Values that
+//! admission adds (tolerations, priority) are not set here: they are added once, in [`crate::resource::prepare`].
 
 pub(super) mod pod;
 pub(super) mod workloads;

@@ -1,4 +1,4 @@
-//! Defaults of Pods and of the Pod specs inside templates.
+//! Fills in the defaults of Pods and of the Pod specs inside templates.
 //!
 //! A Pod gets more than a template: requests from limits, service links, host ports. A template must stay as its
 //! author wrote it, or comparing two templates would find spurious differences.

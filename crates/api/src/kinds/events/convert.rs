@@ -1,8 +1,8 @@
 //! Converts Events between core/v1 and events.k8s.io/v1, which name the same facts differently. The core form is
 //! stored; the other is converted when it is written and read.
 //!
-//! **Invariant:** a round trip gives the same Event. The conversions move values but do not validate
-//! them: see [`crate::kinds::validate`].
+//! **Invariant:** a round trip yields the same Event. The conversions move values but do not validate them: see
+//! [`crate::kinds::validate`].
 
 use std::time::Duration;
 

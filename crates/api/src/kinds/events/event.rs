@@ -1,4 +1,4 @@
-//! Event of `events.k8s.io`: something that happened to an object, stored for a while.
+//! Event in `events.k8s.io`: something that happened to an object, stored for a while.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The newer form of Events, of `events.k8s.io`.
+//! The newer form of Events, in the group `events.k8s.io`.
 
 pub mod convert;
 pub(crate) mod event;

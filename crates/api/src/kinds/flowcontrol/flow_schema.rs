@@ -1,4 +1,4 @@
-//! FlowSchema: which requests belong to which priority level.
+//! FlowSchema: decides which requests belong to which priority level.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ const PRECEDENCE_MAX: i64 = 10_000;
 
 const FLOW_SCHEMA_PRECEDENCE: u32 = 1000;
 
-/// Which requests belong to which priority level.
+/// Decides which requests belong to which priority level.
 pub(crate) static FLOW_SCHEMA: BuiltInKind = BuiltInKind {
     subresources: &[STATUS],
     strategy: PLAIN.counted().with_status(ALL_BUT_STATUS),

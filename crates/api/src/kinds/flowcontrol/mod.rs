@@ -1,4 +1,4 @@
-//! Limits on concurrent requests: the kinds of `flowcontrol.apiserver.k8s.io`, one file each.
+//! Limits for concurrent requests: the kinds of `flowcontrol.apiserver.k8s.io`, one file each.
 
 pub(crate) mod flow_schema;
 pub(crate) mod priority_level_configuration;

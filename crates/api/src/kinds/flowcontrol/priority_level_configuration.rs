@@ -1,4 +1,4 @@
-//! PriorityLevelConfiguration: how many requests of a level are served concurrently.
+//! PriorityLevelConfiguration: limits how many requests of a level are served concurrently.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -14,10 +14,10 @@ use crate::resource::value_at::{Errors, ValueAt};
 
 const QUEUES_MAX: i64 = 10_000_000;
 
-/// The name of the level, and of its schema, that is exempt from all limits.
+/// The name of the level that is exempt from all limits, and of its schema.
 pub(in crate::kinds) const EXEMPT: &str = "exempt";
 
-/// How many requests of a level are served concurrently.
+/// Limits how many requests of a level are served concurrently.
 pub(crate) static PRIORITY_LEVEL_CONFIGURATION: BuiltInKind = BuiltInKind {
     subresources: &[STATUS],
     strategy: PLAIN.counted().with_status(ALL_BUT_STATUS),

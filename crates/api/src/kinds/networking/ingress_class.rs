@@ -1,4 +1,4 @@
-//! IngressClass: which controller serves Ingresses of a class.
+//! IngressClass: says which controller serves Ingresses of a class.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ const CONTROLLER_BYTES_MAX: usize = 250;
 
 const PATH_TEXT: &str = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
 
-/// Which controller serves Ingresses of a class.
+/// Says which controller serves Ingresses of a class.
 pub static INGRESS_CLASS: BuiltInKind = BuiltInKind {
     old_versions: &["v1beta1"],
     strategy: PLAIN.counted(),

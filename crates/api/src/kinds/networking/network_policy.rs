@@ -1,4 +1,4 @@
-//! NetworkPolicy: which Pods may talk to which.
+//! NetworkPolicy: says which Pods may talk to each other.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::resource::declaration::{BuiltInKind, warn_only_stored};
 use crate::resource::strategy::PLAIN;
 use crate::resource::value_at::{Errors, ValueAt};
 
-/// Which Pods may talk to which.
+/// Says which Pods may talk to each other.
 pub(crate) static NETWORK_POLICY: BuiltInKind = BuiltInKind {
     short_names: &["netpol"],
     strategy: PLAIN.counted(),
@@ -91,7 +91,7 @@ fn policy_peer(peer: &ValueAt<'_>, known: &BTreeSet<&str>, errors: &mut Errors) 
     }
 }
 
-/// Validates a range and the parts that are excepted from it. The `known` ranges are not checked: the policy had them
+/// Validates a range and the parts that are excluded from it. The `known` ranges are not checked: the policy had them
 /// before.
 fn address_block(block: &ValueAt<'_>, known: &BTreeSet<&str>, errors: &mut Errors) {
     let whole = block.field("cidr");

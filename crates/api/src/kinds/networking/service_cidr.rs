@@ -1,4 +1,4 @@
-//! ServiceCIDR: a range from which addresses of Services are allocated.
+//! ServiceCIDR: a range from which Service addresses are allocated.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ const FAMILY_TEXT: &str =
 /// One range of each family.
 const RANGES_MAX: usize = 2;
 
-/// A range from which addresses of Services are allocated.
+/// A range from which Service addresses are allocated.
 pub(crate) static SERVICE_CIDR: BuiltInKind = BuiltInKind {
     subresources: &[STATUS],
     strategy: PLAIN.with_status(ALL_BUT_STATUS),

@@ -1,4 +1,4 @@
-//! RuntimeClass: how containers of a class are run.
+//! RuntimeClass: says how containers of a class are run.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::resource::declaration::BuiltInKind;
 use crate::resource::strategy::PLAIN;
 use crate::resource::value_at::{Errors, ValueAt};
 
-/// How containers of a class are run.
+/// Says how containers of a class are run.
 pub static RUNTIME_CLASS: BuiltInKind = BuiltInKind {
     old_versions: &["v1beta1"],
     strategy: PLAIN.conditional().created_by_update(),

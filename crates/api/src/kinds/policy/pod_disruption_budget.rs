@@ -1,4 +1,4 @@
-//! PodDisruptionBudget: how many Pods may be evicted at the same time.
+//! PodDisruptionBudget: limits how many Pods may be evicted at the same time.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::resource::declaration::{BuiltInKind, InitialStatus};
 use crate::resource::strategy::WORKLOAD;
 use crate::resource::value_at::{Errors, ValueAt};
 
-/// How many Pods may be evicted at the same time.
+/// Limits how many Pods may be evicted at the same time.
 pub static POD_DISRUPTION_BUDGET: BuiltInKind = BuiltInKind {
     short_names: &["pdb"],
     subresources: &[STATUS],

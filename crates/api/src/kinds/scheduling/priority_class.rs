@@ -1,4 +1,4 @@
-//! PriorityClass: how important Pods of a class are.
+//! PriorityClass: says how important Pods of a class are.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -17,7 +17,7 @@ const SYSTEM_PRIORITIES: [(&str, i64); 2] =
 /// Priorities above this are reserved for the system.
 const PRIORITY_MAX: i64 = 1_000_000_000;
 
-/// How important Pods of a class are.
+/// Says how important Pods of a class are.
 pub static PRIORITY_CLASS: BuiltInKind = BuiltInKind {
     short_names: &["pc"],
     old_versions: &["v1alpha1", "v1beta1"],

@@ -1,4 +1,4 @@
-//! Classes of storage, drivers and attachments: the kinds of `storage.k8s.io`, one file each.
+//! Storage classes, drivers and attachments: the kinds of `storage.k8s.io`, one file each.
 
 pub(crate) mod csi_driver;
 pub(crate) mod csi_node;

@@ -1,4 +1,4 @@
-//! StorageClass: how storage of a class is provisioned.
+//! StorageClass: says how storage of a class is provisioned.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -17,7 +17,7 @@ use crate::resource::value_at::{Errors, ValueAt};
 const DEFAULT_ANNOTATIONS: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 
-/// How storage of a class is provisioned.
+/// Says how storage of a class is provisioned.
 pub static STORAGE_CLASS: BuiltInKind = BuiltInKind {
     short_names: &["sc"],
     old_versions: &["v1beta1"],

@@ -1,8 +1,8 @@
 //! Evicts a Pod: decides whether its disruption budget allows the eviction, charges the budget, and records the
 //! eviction in the Pod.
 //!
-//! **Invariant:** a Pod that does not serve costs nothing, but only as long as it does not change: the deletion must
-//! name the revision that was checked.
+//! **Invariant:** evicting a Pod that does not serve costs nothing, but only as long as the Pod does not change: the
+//! deletion must name the revision that was checked.
 
 use homeostat_core::Clock;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::object::read;
 use crate::resource::prepare::kubernetes_now;
 use crate::status::{ResourceName, Status};
 
-/// The message of a rejected eviction.
+/// The message for a rejected eviction.
 const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 /// When to retry if the controller has not yet observed the budget, as in Kubernetes.
 const UNOBSERVED_RETRY_S: u32 = 10;
@@ -30,7 +30,7 @@ pub enum EvictionCost {
     NotStarted,
     /// Nothing, if the Pod has not become ready in the meantime.
     NotReady,
-    /// One disruption; holds the budget after it.
+    /// One disruption; holds the budget as it is afterwards.
     Disruption(Value),
 }
 
@@ -61,7 +61,7 @@ fn is_ready(pod: &Value) -> bool {
         .any(|one| read::string_at(one, "type") == "Ready" && read::string_at(one, "status") == "True")
 }
 
-/// Returns whether the budget lets an unready Pod go: its policy always allows it, or enough other Pods are healthy.
+/// Returns whether the budget lets an unready Pod go: its policy always allows that, or enough other Pods are healthy.
 fn lets_unready_go(budget: &Value) -> bool {
     let number = |field: &str| budget["status"][field].as_i64().unwrap_or(0);
     let (healthy, desired) = (number("currentHealthy"), number("desiredHealthy"));
@@ -99,7 +99,7 @@ fn charge_budget(pod: &Value, budget: &Value, clock: &Clock) -> Result<Value, St
     Ok(changed)
 }
 
-/// Records in the budget that it is used up, ahead of its controller.
+/// Records in the budget that it is used up, before its controller does.
 fn note_exhausted(budget: &mut Value, clock: &Clock) {
     let Some(status) = budget.as_object_mut().and_then(|fields| object_or_insert(fields, "status")) else {
         return;

@@ -1,7 +1,7 @@
 //! The endpoints below an object: pure functions from the stored object and the body to the new object.
 //!
-//! **Invariant:** a subresource changes only its own part; the rest comes from the stored object.
-//! Preconditions, managed fields and writing belong to the generic verbs.
+//! **Invariant:** a subresource changes only its own part; the rest comes from the stored object. The generic verbs
+//! handle preconditions, managed fields and the write itself.
 
 mod eviction;
 mod pod;
@@ -52,8 +52,8 @@ pub fn status(resource: &Resource, stored: &Value, body: Value, clock: &Clock) -
     new
 }
 
-/// Returns the stored object with the status of the body. Custom kinds change nothing else; a body without a status
-/// removes it.
+/// Returns the stored object with the status from the body. For custom kinds nothing else changes; a body without a
+/// status removes it.
 fn status_of_custom(stored: &Value, mut body: Value) -> Value {
     let mut new = stored.clone();
     let Some(fields) = new.as_object_mut() else { return new };
@@ -130,7 +130,7 @@ pub fn approval(stored: &Value, body: &Value, clock: &Clock) -> Value {
     new
 }
 
-/// Returns the response of endpoints that only perform an action: a Status that reports success.
+/// Returns the response from endpoints that only perform an action: a Status that reports success.
 pub fn done() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }

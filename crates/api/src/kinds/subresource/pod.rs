@@ -1,4 +1,4 @@
-//! Subresources of Pods: binding to a node, adding ephemeral containers, resizing.
+//! The subresources of Pods bind a Pod to a node, add ephemeral containers and resize containers.
 
 use homeostat_core::Clock;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::object::read;
 use crate::resource::prepare::{kubernetes_now, restore_stored_value};
 use crate::status::{ResourceName, Status};
 
-/// Returns the Pod after `pods/binding`: assigned to a node, once.
+/// Returns the Pod after `pods/binding`: it is assigned to a node, which happens only once.
 pub fn bind(stored: &Value, binding: &Value, clock: &Clock) -> Result<Value, Status> {
     let name = read::string_at(&stored["metadata"], "name");
     check_seen(stored, binding, name)?;
@@ -33,7 +33,8 @@ pub fn bind(stored: &Value, binding: &Value, clock: &Clock) -> Result<Value, Sta
     Ok(pod)
 }
 
-/// Requires the stored Pod to be the one a Binding means: a Binding may give its uid and its resourceVersion.
+/// Requires the stored Pod to be the one that the Binding refers to: a Binding may state its uid and its
+/// resourceVersion.
 fn check_seen(stored: &Value, binding: &Value, name: &str) -> Result<(), Status> {
     let (stored, asked) = (&stored["metadata"], &binding["metadata"]);
     for (field, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
@@ -89,7 +90,8 @@ fn assign(pod: &mut JsonObject, binding: &Value, node: &str, clock: &Clock) {
     set_condition(status, json!({"type": "PodScheduled", "status": "True"}), clock);
 }
 
-/// Sets a condition of a Pod, replacing any of the same type; keeps its transition time if the status does not change.
+/// Sets a condition of a Pod, replacing any condition of the same type; keeps its transition time if the status does
+/// not change.
 pub(super) fn set_condition(status: &mut JsonObject, mut condition: Value, clock: &Clock) {
     condition["lastProbeTime"] = Value::Null;
     condition["lastTransitionTime"] = kubernetes_now(clock);
@@ -108,7 +110,7 @@ pub(super) fn set_condition(status: &mut JsonObject, mut condition: Value, clock
     }
 }
 
-/// Returns the Pod after `pods/ephemeralcontainers`: with only the ephemeral containers of the body.
+/// Returns the Pod after `pods/ephemeralcontainers`: only the ephemeral containers come from the body.
 pub fn ephemeral_containers(stored: &Value, body: &Value) -> Value {
     let mut pod = stored.clone();
     let wanted = &body["spec"]["ephemeralContainers"];
@@ -122,7 +124,7 @@ pub fn ephemeral_containers(stored: &Value, body: &Value) -> Value {
     pod
 }
 
-/// Returns the Pod after `pods/resize`: with the resources and resize policies of the body, container by container.
+/// Returns the Pod after `pods/resize`: the resources and resize policies come from the body, container by container.
 pub fn resize(stored: &Value, body: &Value) -> Value {
     let mut pod = stored.clone();
     for list in ["containers", "initContainers"] {

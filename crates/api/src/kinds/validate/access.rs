@@ -1,4 +1,4 @@
-//! Validates access reviews: about one resource or one path, with selectors in one form only.
+//! Validates access reviews: a review concerns one resource or one path, and has selectors in one form only.
 
 use serde_json::{Value, json};
 

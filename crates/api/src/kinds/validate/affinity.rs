@@ -1,7 +1,7 @@
-//! Affinity: which nodes and which other Pods a Pod should be near or far from.
+//! Affinity determines which nodes and which other Pods a Pod should be near or far from.
 //!
-//! **Invariant:** values of required node terms must be label values, those of preferred ones need not be, as in the
-//! real server. How `matchLabelKeys` interact with the selector is deliberately not validated.
+//! **Invariant:** values in required node terms must be label values, while values in preferred terms need not be, as
+//! in kube-apiserver. How `matchLabelKeys` interact with the selector is deliberately not validated.
 
 use serde_json::json;
 

@@ -9,8 +9,8 @@ use crate::names;
 use crate::object::read;
 use crate::resource::value_at::{Errors, ValueAt};
 
-/// The maximum number of names that a refusal lists: a Pod may declare as many as fit into its body, and each wrong one
-/// lists them all.
+/// The maximum number of names that an error lists: a Pod may declare as many as fit into its body, and the error for
+/// each wrong name lists them all.
 const DECLARED_SHOWN_MAX: usize = 32;
 
 /// Returns the names of the claims in the spec of a Pod.
@@ -19,7 +19,7 @@ pub(in crate::kinds) fn names(spec: &Value) -> BTreeSet<&str> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// Validates the claims of a Pod: each names an existing claim or a template.
+/// Validates the claims of a Pod: each refers to an existing claim or a template.
 pub(in crate::kinds) fn of_pod(list: &ValueAt<'_>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for claim in list.items() {
@@ -50,7 +50,7 @@ pub(in crate::kinds) fn of_pod(list: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the claims that a container uses, either whole or a single request of one, without duplicates.
+/// Validates the claims that a container uses, either as a whole or a single request of a claim, without duplicates.
 pub(in crate::kinds) fn of_container(list: &ValueAt<'_>, declared: &BTreeSet<&str>, errors: &mut Errors) {
     let mut seen: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (value, claim) in list.value.as_array().into_iter().flatten().zip(list.items()) {

@@ -17,7 +17,7 @@ const HANDLERS: [&str; 5] = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
 const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
 const WITHOUT_RESTART: &str = "may not be set for init containers without restartPolicy=Always";
 
-/// What the containers of one Pod share.
+/// State shared by the containers of one Pod.
 pub(in crate::kinds) struct PodContext<'a> {
     /// Names of its well-formed volumes.
     pub(in crate::kinds) volumes: BTreeSet<&'a str>,
@@ -29,12 +29,12 @@ pub(in crate::kinds) struct PodContext<'a> {
     claims: BTreeSet<&'a str>,
     /// The grace period in seconds; no container may sleep longer when it is stopped.
     grace_s: Option<i64>,
-    /// Whether containers that ended are never restarted.
+    /// Whether terminated containers are never restarted.
     is_never_restarted: bool,
 }
 
 impl<'a> PodContext<'a> {
-    /// Returns what the containers of this spec share.
+    /// Returns the state that the containers of this spec share.
     pub(in crate::kinds) fn of(spec: &ValueAt<'a>, volumes: BTreeSet<&'a str>) -> Self {
         let is_claimed =
             |volume: &&Value| !volume["persistentVolumeClaim"].is_null() || !volume["ephemeral"].is_null();
@@ -56,7 +56,7 @@ pub(in crate::kinds) fn regular<'a>(container: &ValueAt<'a>, pod: &mut PodContex
     running(container, pod, errors);
 }
 
-/// Validates an init container: without its own restart policy, it ends before anything could probe it.
+/// Validates an init container: without its own restart policy, it exits before anything could probe it.
 pub(in crate::kinds) fn init<'a>(container: &ValueAt<'a>, pod: &mut PodContext<'a>, errors: &mut Errors) {
     validate_container(container, pod, errors);
     if container.field("restartPolicy").text() == "Always" {
@@ -71,7 +71,7 @@ pub(in crate::kinds) fn init<'a>(container: &ValueAt<'a>, pod: &mut PodContext<'
     }
 }
 
-/// Validates an ephemeral container: it has no part in the Pod's life cycle.
+/// Validates an ephemeral container: it does not take part in the Pod's life cycle.
 pub(in crate::kinds) fn ephemeral<'a>(
     container: &ValueAt<'a>,
     pod: &mut PodContext<'a>,

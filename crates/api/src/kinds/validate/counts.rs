@@ -11,7 +11,7 @@ pub(in crate::kinds) struct CountRules {
     pub(in crate::kinds) all: &'static [&'static str],
     /// Counts that must not be greater than `replicas`.
     pub(in crate::kinds) parts: &'static [&'static str],
-    /// The message if more are available than ready.
+    /// The message if more replicas are available than ready.
     pub(in crate::kinds) readiness: &'static str,
 }
 

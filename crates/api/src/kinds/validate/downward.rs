@@ -1,7 +1,8 @@
-//! Validates what a container may read about its own Pod: fields and resources, as variables or as files.
+//! Validates the references through which a container reads about its own Pod: fields and resources, as variables or as
+//! files.
 //!
-//! **Invariant:** the paths of errors about files do not say which file, as in kube-apiserver. Whether the paths of
-//! files stay inside their volume is deliberately not validated.
+//! **Invariant:** the paths of errors about files do not say which file is wrong, as in kube-apiserver. Whether file
+//! paths stay inside their volume is deliberately not validated.
 
 use homeostat_core::quantity::parse_nanos;
 use serde_json::json;

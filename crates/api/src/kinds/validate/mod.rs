@@ -1,8 +1,8 @@
 //! Validates objects of built-in kinds, with kube-apiserver's wording.
 //!
 //! **Invariant:** this runs on defaulted and prepared objects and changes nothing. Metadata, types and unknown fields
-//! are checked elsewhere; this is what Kubernetes implements as code. Rare corners (Windows, profiles, most volume
-//! sources) are deliberately not validated.
+//! are checked elsewhere; the checks here are those that Kubernetes implements as code. Rare corners (Windows,
+//! profiles, most volume sources) are deliberately not validated.
 
 pub(super) mod access;
 pub(super) mod affinity;

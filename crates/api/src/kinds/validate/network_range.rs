@@ -1,8 +1,9 @@
-//! Ranges of addresses (`10.0.0.0/8`) in fields that existed before Kubernetes became strict about their spelling: an
-//! address with bits beyond the prefix, leading zeros or an IPv4 address in IPv6 clothes is refused, another spelling
-//! of an IPv6 address only causes a warning.
+//! Validates address ranges (`10.0.0.0/8`) in fields that existed before Kubernetes became strict about their spelling:
+//! an address with bits beyond the prefix, leading zeros or an IPv4 address written as IPv6 is rejected, while other
+//! spellings of an IPv6 address only cause a warning.
 //!
-//! Values that an object already has are the caller's to accept: a stricter server must not refuse to change the rest.
+//! The caller decides whether to accept values that an object already has: a stricter server must not refuse to change
+//! the rest.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -58,7 +59,7 @@ fn length(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// Parses a range, and requires it to be a range and not an address in one, with no leading zeros.
+/// Parses a range and rejects leading zeros and addresses with bits beyond the prefix.
 pub(in crate::kinds) fn parse_strictly(text: &str) -> Result<NetworkRange, &'static str> {
     let range = NetworkRange::parse_any(text).ok_or(NOT_A_RANGE)?;
     let is_exact = text.split_once('/').is_some_and(|(address, bits)| {
@@ -75,7 +76,7 @@ pub(in crate::kinds) fn parse_strictly(text: &str) -> Result<NetworkRange, &'sta
     }
 }
 
-/// Reports a value that is not a range. `text` is the part of the value that must be one.
+/// Reports a value that is not a range. `text` is the part of the value that must be a range.
 pub(in crate::kinds) fn check(place: &ValueAt<'_>, text: &str, errors: &mut Errors) {
     if let Err(why) = parse_strictly(text) {
         errors.push(Error::invalid(&place.path, &text.into(), why));

@@ -1,4 +1,4 @@
-//! Validates Pod templates, and what Pods have in common with them.
+//! Validates Pod templates, and the parts that Pods have in common with them.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Validates amounts of resources: names that are known or fully qualified, valid quantities.
+//! Validates amounts of resources: names must be known or fully qualified, and quantities must be valid.
 //!
 //! **Invariant:** an extended resource (`example.com/card`) is counted in whole units and given to one container
 //! only, so its request must equal its limit. Whether huge pages fit their size is deliberately not validated.
@@ -12,7 +12,7 @@ use crate::resource::value_at::{Errors, ValueAt};
 
 const NANOS_PER_MILLI: i128 = 1_000_000;
 const MILLIS_PER_ONE: i128 = 1_000;
-/// The prefix of resource names in quotas of requests.
+/// The prefix of resource names in quotas for requests.
 const REQUESTS_PREFIX: &str = "requests.";
 /// Resources that are counted, not measured.
 const COUNTED: [&str; 9] = [
@@ -39,7 +39,8 @@ const MEASURED: [&str; 10] = [
     "limits.ephemeral-storage",
 ];
 
-/// Validates requests and limits: valid names, not negative, and no request above its limit.
+/// Validates requests and limits: names must be valid, amounts must not be negative, and no request may exceed its
+/// limit.
 pub(in crate::kinds) fn of_container(resources: &ValueAt<'_>, errors: &mut Errors) {
     let (limits, requests) = (resources.field("limits"), resources.field("requests"));
     for list in [&limits, &requests] {
@@ -127,7 +128,7 @@ pub(in crate::kinds) fn quota_name(name: &str, amount: &ValueAt<'_>, errors: &mu
     }
 }
 
-/// Returns whether the server itself keeps the quota of this resource.
+/// Returns whether the server itself maintains the quota for this resource.
 pub(in crate::kinds) fn is_quota(name: &str) -> bool {
     let is_huge = name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
     is_huge || COUNTED.contains(&name) || MEASURED.contains(&name)

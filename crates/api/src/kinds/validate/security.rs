@@ -36,7 +36,8 @@ pub(in crate::kinds) fn of_pod(spec: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates kernel settings: valid names, no duplicates, and none of a namespace that the Pod shares with its host.
+/// Validates kernel settings: valid names, no duplicates, and none that belongs to a namespace that the Pod shares with
+/// its host.
 fn validate_sysctls(spec: &ValueAt<'_>, list: &ValueAt<'_>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for one in list.items() {

@@ -1,4 +1,4 @@
-//! Objects that kube-apiserver rejected, and the causes it gave: field and reason, in any order.
+//! Tests with objects that kube-apiserver rejected, and the causes it gave: field and reason, in any order.
 
 mod limits;
 mod machinery;

@@ -1,4 +1,4 @@
-//! Validates volumes of Pods: each has a name and one source, and the source has its required fields.
+//! Validates Pod volumes: each has a name and one source, and the source has its required fields.
 //!
 //! The details of most sources (cloud disks, network storage) are deliberately not validated.
 
@@ -11,7 +11,7 @@ use crate::field::Error;
 use crate::names;
 use crate::resource::value_at::{Errors, ValueAt};
 
-/// The sources of a volume. Their order decides which of two sources is reported as superfluous.
+/// The sources of a volume. Their order decides which of two sources is reported as redundant.
 const VOLUME_SOURCES: [&str; 30] = [
     "emptyDir",
     "hostPath",
@@ -121,8 +121,8 @@ fn validate_source(volume: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-/// Rejects two sources of a volume that create the same file. The error is reported at the volume, with the name of
-/// the source.
+/// Rejects two sources in a volume that create the same file. The error is reported at the volume, with the name of the
+/// source.
 fn same_files(
     source: &ValueAt<'_>,
     projected: &ValueAt<'_>,

@@ -1,8 +1,8 @@
 //! Performs a server-side apply: merges the configuration, prunes the fields that its manager gave up, and records
 //! ownership. `conflicts` finds the fields that other managers own.
 //!
-//! **Invariant:** an apply that changes neither object nor ownership returns the stored object, times included.
-//! Defaulting, validation and name checks belong to the verbs.
+//! **Invariant:** an apply that changes neither object nor ownership returns the stored object, times included. The
+//! verbs handle defaulting, validation and name checks.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ use crate::status::Status;
 /// The manager that owns the fields of an untracked object after the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// Merges a configuration into an object as an apply would, without recording who owns what.
+/// Merges a configuration into an object as an apply would, without recording who owns which field.
 pub fn merge_configuration(resource: &Resource, object: &mut Value, config: &Value) {
     merge::merge(object, config, SchemaPosition::root(resource.schema().as_deref()));
 }
@@ -134,8 +134,8 @@ impl ApplyRequest<'_> {
         object
     }
 
-    /// Removes what this manager applied last time but not now, unless another manager owns it. Unowned fields stay,
-    /// and so does what contains them.
+    /// Removes the fields that this manager applied last time but not now, unless another manager owns them. Unowned
+    /// fields stay, and so do the objects and lists that contain them.
     fn prune(&self, object: &mut Value, last: &FieldSet, owned: &FieldSet, others: &[ManagerEntry]) {
         if field_set::contains_all(owned, last) {
             return;
@@ -155,7 +155,7 @@ impl ApplyRequest<'_> {
         let mut gone = all;
         field_set::subtract(&mut gone, &kept);
         remove_fields::remove(object, &field_set::intersection(&gone, &last), self.root);
-        // A map that lost its last item is now null; the configuration may state that it is present but empty.
+        // A map that lost its last item is now null; the configuration may say that it is present but empty.
         merge::merge(object, self.config, self.root);
     }
 
@@ -166,7 +166,7 @@ impl ApplyRequest<'_> {
         owned_fields::with_named_parents(&owned_fields::field_set(&rest, self.root), self.root)
     }
 
-    /// Returns the conflicts that client-side apply does not excuse.
+    /// Returns the conflicts that an earlier client-side apply does not excuse.
     fn beyond_last_applied(&self, mut conflicts: Vec<OwnershipConflict>) -> Vec<OwnershipConflict> {
         let transferable =
             self.live.and_then(|live| last_applied::transferable(live, self.manager.api_version, self.root));

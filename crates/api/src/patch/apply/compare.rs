@@ -1,6 +1,6 @@
 //! Compares two states of an object: fields that were changed or added, and fields that were removed.
 //!
-//! **Invariant:** equal objects give two empty sets and allocate nothing. A new object is compared with the empty one
+//! **Invariant:** equal objects yield two empty sets and allocate nothing. A new object is compared with the empty one
 //! of its kind: fields that Kubernetes writes even when empty already exist, so they count only if they differ.
 
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ pub(super) fn created(new: &Value, root: SchemaPosition<'_>, reset: &[&str]) -> 
 }
 
 /// Returns the node of a value that was added (or removed) as a whole. `was_there` is set if its field was previously
-/// written as empty.
+/// written but empty.
 fn appeared(value: &Value, place: SchemaPosition<'_>, was_there: bool) -> Option<Value> {
     if is_empty(value) {
         return (!was_there).then(leaf);
@@ -179,7 +179,7 @@ fn compare_lists(old: &Value, new: &Value, place: SchemaPosition<'_>) -> FieldDi
     difference
 }
 
-/// Compares the elements with one key. If there are several, they are owned together, without their fields.
+/// Compares the elements that share a key. If there are several, they are owned together, without their fields.
 fn compare_elements(old: &[&Value], new: &[&Value], place: SchemaPosition<'_>) -> ChangeNodes {
     match (old, new) {
         ([old], [new]) => compare_values(old, new, place),

@@ -1,7 +1,7 @@
-//! Conflicts of a server-side apply: fields that it would change but another manager owns, and the refusal that lists
-//! them.
+//! Finds the conflicts of a server-side apply (fields that it would change but another manager owns) and writes the
+//! error that lists them.
 //!
-//! **Invariant:** the size of a refusal is limited, however many fields conflict.
+//! **Invariant:** the size of the error is limited, however many fields conflict.
 
 use std::ops::ControlFlow;
 
@@ -14,8 +14,8 @@ use crate::status::{Cause, Status};
 
 /// The maximum number of conflicts reported one by one: more than anyone reads.
 const CONFLICTS_SHOWN_MAX: usize = 1000;
-/// The maximum number of bytes of reported paths: each repeats the names above its field, so a long name above many
-/// fields would take gigabytes.
+/// The maximum total length of reported paths: each repeats the names above its field, so a long name above many fields
+/// would take gigabytes.
 const CONFLICTS_BYTES_MAX: usize = 128 * 1024;
 
 /// Fields that another manager owns.
@@ -25,7 +25,7 @@ pub(super) struct OwnershipConflict {
     pub(super) fields: FieldSet,
 }
 
-/// Returns the fields that other managers own and this apply would change.
+/// Returns the fields that this apply would change and other managers own.
 pub(super) fn find_conflicts(
     entries: &[ManagerEntry],
     difference: &FieldDifference,
@@ -41,7 +41,7 @@ pub(super) fn find_conflicts(
     found
 }
 
-/// Returns the refusal for an apply with these conflicts.
+/// Returns the error for an apply with these conflicts.
 pub(super) fn refuse_conflicts(conflicts: &[OwnershipConflict]) -> Status {
     let count = conflicts.iter().map(|conflict| field_set::count(&conflict.fields)).sum::<usize>();
     let mut report = ConflictReport::default();

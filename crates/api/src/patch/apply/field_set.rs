@@ -1,4 +1,4 @@
-//! Sets of field paths, in the form of `FieldsV1`: nested objects whose keys are the steps of a path.
+//! Implements sets of field paths, in the form of `FieldsV1`: nested objects whose keys are the steps of a path.
 //!
 //! A node `{}` is a member without children; `"."` inside a node means that the node itself is also a member.
 //! **Invariant:** a node that is neither a member nor has children does not exist, so `{}` always means membership.

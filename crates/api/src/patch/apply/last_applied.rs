@@ -1,4 +1,5 @@
-//! The annotation of client-side `kubectl apply`, honoured when kubectl switches to server-side apply.
+//! Handles the annotation that client-side `kubectl apply` writes, which counts when kubectl switches to server-side
+//! apply.
 //!
 //! **Invariant:** this applies only to the manager named `kubectl`, and only to objects that have the annotation.
 
@@ -30,7 +31,7 @@ pub(super) fn transferable(live: &Value, api_version: &str, root: SchemaPosition
     Some(fields)
 }
 
-/// Updates the annotation of an object that has one to the applied configuration.
+/// Updates the annotation of an object that has one, to hold the applied configuration.
 pub(super) fn refresh(object: &mut Value, config: &Value) {
     let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else {
         return;

@@ -1,4 +1,4 @@
-//! The entries of `metadata.managedFields`: parsed, matched, sorted, capped, written.
+//! Parses, matches, sorts, caps and writes the entries of `metadata.managedFields`.
 //!
 //! **Invariant:** entries that the server wrote are used as they are; entries that a client sends are checked and
 //! normalized. An applier is identified by name and subresource, an updater also by its API version. No entry is

@@ -1,8 +1,8 @@
 //! Merges an applied configuration into the live object.
 //!
-//! **Invariant:** a merge removes nothing; abandoned fields are pruned afterwards. In a list, elements in both follow
-//! the configuration's order, live-only ones keep their position before the next shared one, and new ones go where the
-//! configuration puts them.
+//! **Invariant:** a merge removes nothing; abandoned fields are pruned afterwards. In a list, elements that are in both
+//! follow the configuration's order, live-only ones keep their position before the next shared one, and new ones go
+//! where the configuration puts them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -81,7 +81,7 @@ struct ListMerger<'a> {
     place: SchemaPosition<'a>,
     live: Vec<Option<Value>>,
     live_steps: Vec<String>,
-    /// The position of each step's live element; absent if there are several, which merge with nothing.
+    /// The position of each step's live element; absent if several elements share a step, because those are not merged.
     live_at: HashMap<String, usize>,
     config: &'a [Value],
     config_steps: Vec<String>,

@@ -1,11 +1,11 @@
-//! Server-side apply and the tracking of field ownership (`metadata.managedFields`).
+//! Implements server-side apply and tracks field ownership (`metadata.managedFields`).
 //!
 //! The verbs call [`track_update`] for every write that is not an apply, [`apply()`] for every apply, and
 //! [`keep_times`] after defaulting, so that a write that changes nothing but a timestamp is skipped. A write through
 //! a Scale is tracked on the object it scales, with `scale` as the subresource.
 //!
-//! **Invariant:** sets of fields are kept in their `FieldsV1` form and edited in place. All entries are read
-//! with the schema of the request's version: versions of one kind share their stored form.
+//! **Invariant:** sets of fields are kept in their `FieldsV1` form and edited in place. All entries are read with the
+//! schema of the request's version: all versions of a kind share their stored form.
 
 mod apply_request;
 mod compare;
@@ -43,7 +43,7 @@ pub struct FieldManager<'a> {
     pub time: Timestamp,
 }
 
-/// Dotted paths that the endpoint never writes, regardless of the request: no manager gets to own them through it.
+/// Dotted paths that the endpoint never writes, regardless of the request, so no manager comes to own them through it.
 pub type ResetFields = [&'static str];
 
 impl FieldManager<'_> {

@@ -1,4 +1,4 @@
-//! The fields that an applied configuration contains: its manager owns them.
+//! Finds the fields that an applied configuration contains, which its manager owns.
 //!
 //! **Invariant:** leaves, explicit nulls, empty maps, elements and the entries of free maps are owned; the objects
 //! and lists that only contain them are not, so two managers can share a parent.
@@ -51,7 +51,7 @@ fn list_fields(value: &Value, place: SchemaPosition<'_>) -> FieldSet {
     found
 }
 
-/// Adds to a set the named fields above its members, because removing those means removing the whole named field.
+/// Returns the set extended by the named parents of its members: removing such a member removes the whole named field.
 pub(super) fn with_named_parents(set: &FieldSet, place: SchemaPosition<'_>) -> FieldSet {
     let mut named = FieldSet::new();
     for (step, below) in set {

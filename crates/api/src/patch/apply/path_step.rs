@@ -1,4 +1,4 @@
-//! The steps of a field path, spelled as in `FieldsV1`: `f:spec`, `k:{"name":"a"}`, `v:"x"`, `i:0`.
+//! Handles the steps of a field path, spelled as in `FieldsV1`: `f:spec`, `k:{"name":"a"}`, `v:"x"`, `i:0`.
 //!
 //! **Invariant:** one step has one spelling (keys sorted, no spaces, strings escaped as Go escapes them), so sets can
 //! compare steps as strings. [`canonical`] converts steps from clients to that spelling.
@@ -84,7 +84,7 @@ fn is_plain(byte: u8) -> bool {
     (b' '..0x7f).contains(&byte) && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&')
 }
 
-/// Returns JSON text as Go's encoder writes it: safe inside HTML.
+/// Returns JSON text as Go's encoder writes it, safe to embed in HTML.
 pub(super) fn escaped(json: &str) -> Cow<'_, str> {
     const UNSAFE: [char; 5] = ['<', '>', '&', '\u{2028}', '\u{2029}'];
     if !json.contains(UNSAFE) {

@@ -1,4 +1,4 @@
-//! Removes the items of a set from an object: the pruning after an apply.
+//! Removes the items of a set from an object, to prune it after an apply.
 //!
 //! **Invariant:** a container that loses its last item but was not itself to be removed becomes null, as in the Go
 //! library; decoding drops it again where the kind omits empty fields.
@@ -30,7 +30,7 @@ pub(super) fn remove(value: &mut Value, set: &FieldSet, place: SchemaPosition<'_
     }
 }
 
-/// Removes what the node names below this value, and returns whether the value itself stays.
+/// Removes the fields that the node names below this value, and returns whether the value itself stays.
 fn stays(value: &mut Value, node: Option<&Value>, place: SchemaPosition<'_>) -> bool {
     match node {
         None => true,

@@ -1,7 +1,7 @@
-//! A position in the schema, used throughout server-side apply: it tells whether a value is a leaf, a map or a list.
+//! A position in the schema, used throughout server-side apply: it says whether a value is a leaf, a map or a list.
 //!
-//! **Invariant:** where the schema says nothing, maps merge by field and lists are leaves. At the top of every
-//! object, custom or not, `metadata` has the structure that all objects share; no manager owns identity and
+//! **Invariant:** where the schema does not specify anything, maps merge by field and lists are leaves. At the top of
+//! every object, custom or not, `metadata` has the structure that all objects share; no manager owns identity and
 //! bookkeeping fields.
 
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::schema::{
     ListType, MergeRules, ObjectSchema, Presence, Property, Schema, SchemaType, object_meta,
 };
 
-/// Fields of `metadata` that no manager owns: the server's own, and the identity of the object.
+/// Fields of `metadata` that no manager owns: fields that only the server writes, and the object's identity.
 const UNOWNED_METADATA: [&str; 9] = [
     "name",
     "namespace",
@@ -59,7 +59,7 @@ impl<'s> SchemaPosition<'s> {
         Self { schema, merge: &UNDECLARED, presence: Presence::Always, level: PositionLevel::Object }
     }
 
-    /// A position about which the schema says nothing.
+    /// A position for which the schema does not specify anything.
     pub(super) const DEDUCED: Self =
         Self { schema: None, merge: &UNDECLARED, presence: Presence::Optional, level: PositionLevel::Below };
 

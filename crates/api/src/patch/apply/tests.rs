@@ -1,5 +1,5 @@
-//! Server-side apply and tracking together, as stories: each follows a recorded response of a real kube-apiserver or a
-//! rule of its library.
+//! Tests server-side apply and tracking together, as stories: each follows a response recorded from a real
+//! kube-apiserver or a rule of its library.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,7 @@ use crate::patch::test_schemas::widget;
 use crate::schema::{Schema, built_in};
 use crate::status::Status;
 
-/// One object and what happens to it. Each write happens one second after the previous one.
+/// An object and the writes it goes through. Each write happens one second after the previous one.
 struct Story {
     schema: Schema,
     api_version: &'static str,
@@ -105,7 +105,7 @@ impl Story {
         self.settle(object);
     }
 
-    /// Returns owners and their fields: `{"one Apply": {…}}`, with the second of the time on request.
+    /// Returns owners and their fields: `{"one Apply": {…}}`, with the seconds of the time if requested.
     fn owners(&self) -> Value {
         let object = self.object.as_ref().expect("an object");
         let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
@@ -617,7 +617,7 @@ fn random_stories_keep_the_laws() {
     }
 }
 
-/// Returns whether the path of these steps is in the set.
+/// Returns whether the path made of these steps is in the set.
 fn is_member(set: &Map<String, Value>, path: &[&str]) -> bool {
     let Some((first, rest)) = path.split_first() else { return false };
     match (set.get(*first), rest.is_empty()) {

@@ -1,7 +1,7 @@
 //! Tracks field ownership through creates, updates and all patches except apply.
 //!
-//! **Invariant:** tracking never rejects a write. A write owns what it changes and takes it from other managers;
-//! removed fields have no owner. An object whose managers were removed is not tracked until the next apply.
+//! **Invariant:** tracking never rejects a write. A write owns the fields it changes and takes them from other
+//! managers; removed fields have no owner. An object whose managers were removed is not tracked until the next apply.
 
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ pub(super) fn release(entries: &mut Vec<ManagerEntry>, difference: &FieldDiffere
     entries.retain(|entry| !entry.fields.is_empty());
 }
 
-/// Makes the manager the owner of what it changed. A manager that changed nothing keeps its time.
+/// Makes the manager the owner of the fields it changed. A manager that changed nothing keeps its time.
 fn own(entries: &mut Vec<ManagerEntry>, difference: FieldDifference, manager: &FieldManager<'_>) {
     if difference.changed.is_empty() {
         return;

@@ -1,7 +1,7 @@
-//! Lists in a strategic merge patch: merged by key, united as sets of scalars, or replaced.
+//! Handles lists in a strategic merge patch: they are merged by key, united as sets of scalars, or replaced.
 //!
 //! **Invariant:** a merged list keeps the order of the patch among the elements the patch names, the old order among
-//! the others, and interleaves the two by the old order; new elements come first.
+//! the others, and interleaves the two according to the old order; new elements come first.
 
 use std::collections::{HashMap, HashSet};
 

@@ -2,8 +2,8 @@
 //! are replaced. Directives inside the patch override the schema.
 //!
 //! **Invariant:** the patch is only read, so it can be applied again after a conflict. Directives inside new list
-//! elements stay in them, as in Kubernetes; strict decoding of the result then reports them. Custom kinds do not
-//! support this patch type and are rejected earlier.
+//! elements stay in them, as in Kubernetes; decoding the result strictly then reports them. Custom kinds do not support
+//! this patch type and are rejected earlier.
 
 mod list;
 mod order;
@@ -22,7 +22,7 @@ use crate::status::Status;
 const DIRECTIVE: &str = "$patch";
 /// The key that lists the only keys of the map that may stay.
 const RETAIN_KEYS: &str = "$retainKeys";
-/// The prefix of a key that lists what to remove from a list of scalars.
+/// The prefix of a key that lists the elements to remove from a list of scalars.
 const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
 /// The prefix of a key that gives the order of a merged list.
 const SET_ORDER: &str = "$setElementOrder";
@@ -144,7 +144,7 @@ fn merge_field(
     Ok(())
 }
 
-/// What the schema says about a field. If it says nothing, maps merge and lists are replaced.
+/// The merge rules that the schema has for a field. If it has none, maps merge and lists are replaced.
 struct FieldStrategy<'a> {
     schema: Option<&'a Schema>,
     merge: &'a MergeRules,
@@ -178,7 +178,7 @@ impl<'a> FieldStrategy<'a> {
     }
 }
 
-/// Returns the list that a key such as `$setElementOrder/ports` refers to; fails if it names none.
+/// Returns the list that a key such as `$setElementOrder/ports` refers to; fails if it names no list.
 fn directed_list<'a>(key: &'a str, prefix: &str) -> Option<Result<&'a str, Status>> {
     let rest = key.strip_prefix(prefix)?;
     let about = if prefix == SET_ORDER { "setElementOrder list" } else { "primitive list" };

@@ -1,4 +1,4 @@
-//! The order of merged lists, and `$setElementOrder`, which sets it.
+//! Determines the order of merged lists, and implements `$setElementOrder`, which sets it.
 //!
 //! **Invariant:** elements named by the wanted order follow it; the others keep their old order and go before the first
 //! named element that used to follow them.
@@ -50,7 +50,7 @@ pub(super) fn key_text(element: &Value, key: Option<&str>) -> Result<String, Sta
     }
 }
 
-/// Puts the elements of `target` into the `wanted` order, and interleaves the others by the order `before`.
+/// Puts the elements of `target` into the `wanted` order, and interleaves the others according to the order `before`.
 pub(super) fn weave(
     target: &mut Vec<Value>,
     wanted: &ElementPositions<'_>,

@@ -1,4 +1,4 @@
-//! Strategic merge on a small schema with one field of every kind.
+//! Tests strategic merge on a small schema with one field of every kind.
 
 use serde_json::{Value, json};
 

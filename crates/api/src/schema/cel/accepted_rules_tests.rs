@@ -1,7 +1,7 @@
-//! Rules like those of real definitions: each must be accepted, with a cost within the limit.
+//! Tests rules like those in real definitions: each must be accepted, with a cost within the limit.
 //!
 //! The kinds are invented (a harbour, a kitchen, a choir, a workshop, a library); what matters is which parts of the
-//! language are combined with which bounds of a schema.
+//! language are combined with which schema bounds.
 
 use serde_json::{Value, json};
 
@@ -149,7 +149,7 @@ fn a_choir_that_changes() {
     );
 }
 
-/// Conditions on keys and values of maps, numbers in strings, and pairs of which one must be present.
+/// Conditions on map keys and values, numbers in strings, and pairs in which one side must be present.
 #[test]
 fn a_workshop_with_tools() {
     let wish = object(&json!({"about": text(316), "sign": {"type": "string",
@@ -236,7 +236,7 @@ fn library() -> Value {
         "networks": list(10, &text(43)), "edition": text(64), "route": text(100)}))
 }
 
-/// The libraries: addresses, versions, quantities, times, sets, formats.
+/// Uses the libraries: addresses, versions, quantities, times, sets, formats.
 #[test]
 fn a_library_with_libraries() {
     taken(
@@ -266,7 +266,7 @@ fn a_library_with_libraries() {
     );
 }
 
-/// The language itself: optional values, two variables, lists of conditions, values of any type.
+/// Uses the language itself: optional values, two variables, lists of conditions, values of any type.
 #[test]
 fn a_library_in_every_grammar() {
     taken(

@@ -1,4 +1,4 @@
-//! The scope of the expressions of policies and match conditions, and the check of an expression when it is written:
+//! Defines the scope of expressions in policies and match conditions, and checks an expression when it is written:
 //! syntax, names, overloads, and the type of the result.
 //!
 //! Objects are `dyn` unless their schema is given, so only errors that affect every object are found; `request`,
@@ -32,7 +32,7 @@ pub enum CelResultType {
     Unchecked,
 }
 
-/// The variables of expressions, with their types.
+/// The variables that expressions may use, with their types.
 #[derive(Clone, Debug)]
 pub struct AdmissionScope {
     object: CelType,
@@ -45,7 +45,7 @@ pub struct AdmissionScope {
 }
 
 impl AdmissionScope {
-    /// Creates the scope of match conditions.
+    /// Creates the scope for match conditions.
     pub fn new(has_params: bool) -> Self {
         let params = has_params.then_some(CelType::Dyn);
         Self {
@@ -105,7 +105,7 @@ impl AdmissionScope {
         }
         let is_chain = is_selection(&parsed);
         let result = self.result_of_parsed(parsed, text).map_err(failed)?;
-        // The result of an unknown function is also `dyn`; that of a selection certainly is.
+        // The result of an unknown function is also `dyn`; the result of a selection certainly is.
         let is_unknown = matches!(result, CelType::Dyn) && !is_chain;
         let (is_wanted, words) = match wanted {
             CelResultType::Bool => (matches!(result, CelType::Bool), "must evaluate to bool"),

@@ -1,4 +1,4 @@
-//! The `authorizer` of expressions: calls build up a question, and `check` asks the server.
+//! Implements the `authorizer` of expressions: calls build up a question, and `check` asks the server.
 //!
 //! Values only describe a question (whose permissions, which path or resource); the answer comes from the
 //! [`CelAuthorizer`] of the evaluation. Decisions never carry an error: RBAC always decides.
@@ -35,7 +35,7 @@ pub struct AuthorizationQuestion {
     pub target: AuthorizationTarget,
 }
 
-/// What a permission is about.
+/// The target of a permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthorizationTarget {
     /// A path that is not a resource.
@@ -68,7 +68,7 @@ pub struct AuthorizationAnswer {
     pub reason: String,
 }
 
-/// Whose permissions are checked: those of a ServiceAccount, or of the user who sent the request.
+/// Whose permissions are checked: a ServiceAccount's, or those of the user who sent the request.
 type CheckedAccount = Option<(String, String)>;
 
 /// A value of the authorization library.
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use crate::schema::{CelData, CelExpression, CelFailure};
 
-    /// Allows everything on Pods and `/healthz`, and records the questions.
+    /// Allows everything on Pods and on `/healthz`, and records the questions.
     #[derive(Default)]
     struct PodsAllowed(RefCell<Vec<AuthorizationQuestion>>);
 
@@ -275,7 +275,7 @@ mod tests {
     fn two_checks_fit_into_an_expression_and_three_do_not() {
         let one = "authorizer.path('/healthz').check('get').allowed()";
         let (value, _, cost) = evaluate(one);
-        // One for the name, and one for each of the two calls besides the check.
+        // One unit for the name, and one for each of the two calls besides the check.
         assert_eq!((value.is_ok(), cost), (true, CHECK_COST + 3));
         assert!(evaluate(&format!("{one} && {one}")).0.is_ok());
         let (value, questions, _) = evaluate(&format!("{one} && {one} && {one}"));

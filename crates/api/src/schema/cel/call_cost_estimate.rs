@@ -1,7 +1,7 @@
-//! Estimates the cost of one call: the prices of cel-go's operators and of Kubernetes' libraries, by overload.
+//! Estimates the cost of one call, with the prices of cel-go's operators and of Kubernetes' libraries, by overload.
 //!
-//! Linear functions cost a tenth of the text they read, patterns the product of text and pattern, comparisons the
-//! shorter side; anything not listed costs one. Some calls also determine the size of their result.
+//! Linear functions cost a tenth of the text they read, patterns cost the product of text and pattern, and comparisons
+//! cost the shorter side; anything not listed costs one. Some calls also determine the size of their result.
 
 use super::authorizer::CHECK_COST;
 use super::cost_estimate::LIST;
@@ -45,7 +45,7 @@ pub(super) struct CallEstimate {
     pub(super) size: Option<SizeRange>,
 }
 
-/// Returns the size that the schema gives for a path.
+/// Returns the size that the schema specifies for a path.
 type SizeAt<'a> = &'a dyn Fn(&[String]) -> Option<SizeRange>;
 
 pub(super) fn estimate(call: &EstimatedCall<'_>, size_at: SizeAt<'_>) -> CallEstimate {
@@ -71,7 +71,7 @@ pub(super) fn estimate(call: &EstimatedCall<'_>, size_at: SizeAt<'_>) -> CallEst
 
 type CallPrice = Option<(u64, Option<SizeRange>)>;
 
-/// Estimates the operators and the functions of the language itself.
+/// Estimates the language's own operators and functions.
 fn operator(call: &EstimatedCall<'_>) -> CallPrice {
     let first = || call.arguments.first().map(CallArgument::size);
     let second = || call.arguments.get(1).map(CallArgument::size);
@@ -240,7 +240,7 @@ fn joined(list: &CallArgument, separator: Option<SizeRange>, size_at: SizeAt<'_>
     items.plus(separator.map_or(SizeRange::exactly(0), |separator| separator.times(between)))
 }
 
-/// Returns the size of a string after a replacement.
+/// Returns the size of a string after replacements.
 fn replaced(text: SizeRange, from: SizeRange, to: SizeRange) -> SizeRange {
     let max = if from.min == 0 {
         // An empty string is found between all characters.

@@ -1,4 +1,4 @@
-//! The calls of an evaluation: operators and the most common functions here, the others in kube-cel's library.
+//! Performs the calls of an evaluation: operators and the most common functions here, the others in kube-cel's library.
 //!
 //! A library call copies its arguments, which counts as work. Prices are those that Kubernetes charges while a
 //! rule runs.
@@ -23,18 +23,18 @@ use crate::schema::pattern::{self, CompiledPattern, PatternSlot};
 /// The work of one library call besides its arguments: it creates a scope and an expression.
 const LIBRARY_WORK: u64 = 50;
 
-/// The work of compiling a pattern of the largest size, a few milliseconds; smaller ones take proportionally less. Two
-/// hundred of the largest use up an object's budget.
+/// The work that compiling a pattern of the largest size takes, a few milliseconds; smaller ones take proportionally
+/// less. Two hundred of the largest use up an object's budget.
 const PATTERN_WORK: u64 = 100_000;
 
-/// Bytes whose characters are counted for one unit of work; the price of `size` does not depend on them.
+/// The number of bytes whose characters are counted for one unit of work; the price of `size` does not depend on them.
 const COUNTED_BYTES: u64 = 512;
 
 thread_local! {
     static LIBRARY: Context<'static> = Context::default().with_all();
 }
 
-/// Names of arguments that no rule can spell.
+/// Argument names that no rule can spell.
 const ARGUMENTS: [&str; 5] = ["@0", "@1", "@2", "@3", "@4"];
 
 /// Calls a function of the library.
@@ -153,7 +153,7 @@ impl<'a> Evaluation<'a> {
         Ok(Value::Bool(false))
     }
 
-    /// Returns a list of strings and charges the work of making it.
+    /// Returns a list of strings and charges the work that building it takes.
     fn collected(&mut self, texts: impl Iterator<Item = String>) -> Outcome {
         let mut list = Vec::new();
         for text in texts {
@@ -331,7 +331,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Returns what Kubernetes charges for a call while a rule runs.
+/// Returns the price that Kubernetes charges for a call while a rule runs.
 fn price(function: &str, arguments: &[&Value]) -> u64 {
     let size = |at: usize| arguments.get(at).map_or(0, |value| size_of(value));
     let traversal = |size: u64| scaled(size, TRAVERSAL);

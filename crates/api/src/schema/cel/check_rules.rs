@@ -16,7 +16,8 @@ use super::source::on_deep_stack;
 use super::types::{DeclaredShape, DeclaredType, bound};
 use crate::field::{Error, ErrorType, Errors};
 
-/// How many rules are named if the sum exceeds its limit, and the minimum share of the limit for a rule to be named.
+/// How many rules are named if the sum exceeds its limit, and the minimum share of the limit that a rule must use to be
+/// named.
 const EXPENSIVE_NAMED: usize = 4;
 const EXPENSIVE_MIN: u64 = SCHEMA_COST_MAX / 100;
 
@@ -64,7 +65,7 @@ struct SchemaNode<'a> {
     schema: &'a Value,
     place: String,
     declared: Option<Arc<DeclaredType>>,
-    /// How often it can occur; `None` if a list or map above it has no bound.
+    /// How often it can occur; `None` if a list or map above it is unbounded.
     cardinality: Option<u64>,
     /// The ancestor whose parts cannot be matched between old and new values.
     uncorrelatable: Option<String>,
@@ -121,7 +122,7 @@ impl<'a> SchemaNode<'a> {
     }
 }
 
-/// Returns how many values one value of this schema holds; `None` if nothing bounds it.
+/// Returns how many values one value of this schema holds; `None` if that is unbounded.
 fn elements_max(schema: &Value) -> Option<u64> {
     match schema["type"].as_str() {
         Some("object") if schema["additionalProperties"].is_object() => bound(schema, "maxProperties"),

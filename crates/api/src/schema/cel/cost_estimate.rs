@@ -1,8 +1,8 @@
 //! Estimates the maximum cost of evaluating a rule from the schema alone, in cel-go's units.
 //!
 //! The estimate is part of the API: it decides which rules a definition may hold, so its rules and even its oddities
-//! (what a loop over a literal knows about its items) are those of cel-go's checker. One unit is about 50 ns. Only
-//! upper bounds are kept; only sizes need the lower ones.
+//! (what a loop over a literal knows about its items) are the same as in cel-go's checker. One unit is about 50 ns.
+//! Only upper bounds are kept; lower bounds are needed only for sizes.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use super::expand::variable_of_form;
 use super::size::SizeRange;
 use super::types::{CelType, DeclaredShape, DeclaredType};
 
-/// The fixed prices: reading a name or field, making a list, making a map.
+/// The fixed prices for reading a name or field, making a list, and making a map.
 pub(super) const READ: u64 = 1;
 pub(super) const LIST: u64 = 10;
 pub(super) const MAP: u64 = 30;
@@ -328,14 +328,14 @@ impl CostEstimator<'_> {
         }
     }
 
-    /// Returns the size that the schema gives for the value at a path.
+    /// Returns the size that the schema specifies for the value at a path.
     fn size_at(&self, path: &[String]) -> Option<SizeRange> {
         let (_, steps) = path.split_first()?;
         let mut at = self.root;
         for step in steps {
             at = match (&at.shape, &**step) {
                 (DeclaredShape::List(of) | DeclaredShape::Map(of), "@items" | "@values") => of,
-                // Only the request bounds keys, and the estimate assumes that they are short.
+                // Only the size of the request bounds keys, and the estimate assumes that they are short.
                 (DeclaredShape::Map(_), "@keys") => return Some(SizeRange::up_to(0)),
                 (DeclaredShape::Object(fields), field) => fields.get(field)?,
                 _ => return None,

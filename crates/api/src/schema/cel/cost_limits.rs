@@ -1,4 +1,4 @@
-//! How much the rules of a definition may cost, in Kubernetes' units and with its values. `check_rules` compares
+//! Limits how much the rules of a definition may cost, in Kubernetes' units and with its values. `check_rules` compares
 //! estimates with the first two limits when a definition is written; `eval` counts towards the last one.
 
 /// The maximum estimated cost of one rule, multiplied by how often its value can occur.

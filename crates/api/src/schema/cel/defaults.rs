@@ -10,7 +10,7 @@ use super::evaluate_rules::{RuleBudget, evaluate_default};
 use super::program::CompiledSchema;
 use crate::field::{Errors, FieldPath};
 
-/// Returns the errors of the defaults of the schema at `place`.
+/// Returns the errors in the defaults of the schema at `place`.
 pub(super) fn default_errors(schema: &Value, place: &str) -> Errors {
     let mut walk = DefaultsChecker { errors: Errors::new(), budget: RuleBudget::default() };
     walk.node(schema, &CompiledSchema::read(schema), &FieldPath::Root.field(place));

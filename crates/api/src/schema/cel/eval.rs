@@ -1,9 +1,9 @@
-//! Evaluates an expression and counts its cost, so that it can stop.
+//! Evaluates an expression and counts its cost, so that it can be stopped.
 //!
-//! Two things are counted. The cost is Kubernetes': it decides which objects are rejected with which message, and one
-//! unit stands for very different amounts of time. The work is ours: every part visited, every element compared or
-//! copied. It bounds the time of an evaluation for any rule. Values share their storage, so that reading, binding and
-//! collecting copy nothing; calls that are unknown here go to kube-cel's library.
+//! Two things are counted. The cost is Kubernetes': it decides which objects are rejected and with which message, but
+//! one unit may take very different amounts of time. The work is our own measure: every part visited, every element
+//! compared or copied. It bounds the time of an evaluation for any rule. Values share their storage, so that reading,
+//! binding and collecting copy nothing; calls that are unknown here go to kube-cel's library.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ const LIBRARY_BYTES: u64 = 16;
 /// The work of passing one value to the library, which visits it several times.
 const COPY_WORK: u64 = 5;
 
-/// Why there is no value.
+/// The reason there is no value.
 #[derive(Debug)]
 pub(super) enum EvaluationFailure {
     /// The rule cannot be evaluated for this value.
@@ -197,7 +197,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Evaluates `&&` and `||`: an error counts only if the other side does not decide the result.
+    /// Evaluates `&&` and `||`: an error counts only if the other side does not determine the result.
     fn logical(&mut self, left: &'a IdedExpr, right: &'a IdedExpr, decisive: bool) -> Outcome {
         let left = match self.eval(left) {
             Ok(Value::Bool(is)) if is == decisive => return Ok(Value::Bool(decisive)),
@@ -425,7 +425,7 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// Returns what a loop iterates over: items or keys, or both with their index or value. Keys are in order.
+/// Returns the values that a loop iterates over: items or keys, or both with their index or value. Keys are in order.
 fn rounds_over(range: &Value, is_pair: bool) -> Result<Vec<(Value, Option<Value>)>, EvaluationFailure> {
     match range {
         Value::List(items) if is_pair => {

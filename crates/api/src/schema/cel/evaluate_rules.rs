@@ -1,7 +1,7 @@
-//! Evaluates the rules of a schema on an object: every rule at every value it applies to, in Kubernetes' order.
+//! Evaluates the rules of a schema on an object: every rule on every value it applies to, in Kubernetes' order.
 //!
-//! Rules see an old value only where it can be matched: fields by name, items of lists by their keys. Errors that
-//! already existed in an unchanged value do not fail an update. All rules of an object share one budget.
+//! Rules see an old value only where it can be matched: fields by name, list items by their keys. Errors that already
+//! existed in an unchanged value do not fail an update. All rules of an object share one budget.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ pub(super) const WORK_BUDGET: u64 = 20_000_000;
 /// The maximum length of a message that an expression produces, in bytes.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
-/// Evaluation ended before all rules were evaluated. The error is already reported, or there is no room for more.
+/// Evaluation stopped before all rules were evaluated. The error is already reported, or there is no room for more.
 struct RuleBudgetExhausted;
 
 /// A value with its old value.
@@ -233,7 +233,7 @@ impl RuleEvaluator {
         }
     }
 
-    /// Evaluates a program within the budget; uses up the budget if it is not enough.
+    /// Evaluates a program within the budget; uses up the budget if it is too small.
     fn evaluate(
         &mut self,
         program: &Program,

@@ -1,4 +1,4 @@
-//! Evaluates rules: checks their values, the errors they report about objects, and that none takes long.
+//! Evaluates rules, and checks their values, the errors they report about objects, and that none of them takes long.
 
 use serde_json::{Value, json};
 

@@ -112,7 +112,7 @@ impl NodeFactory {
         IdedExpr { id: self.from, expr: Expr::Comprehension(Box::new(fold)) }
     }
 
-    /// Returns start, condition, step and result of the loop that a macro stands for.
+    /// Returns the start, condition, step and result of the loop that a macro stands for.
     fn parts(
         &mut self,
         function: &str,

@@ -1,5 +1,5 @@
-//! Single expressions, as used in match conditions and admission policies: compiled once, evaluated with any variables,
-//! within a budget of cost and work.
+//! Compiles single expressions, as used in match conditions and admission policies, once, and evaluates them with any
+//! variables within a budget of cost and work.
 //!
 //! Objects are plain here: field names are not escaped, and strings remain strings regardless of their format.
 
@@ -21,17 +21,17 @@ use super::value::as_optional;
 /// The work that one evaluation may take, regardless of its cost: about ten milliseconds.
 const WORK_MAX: u64 = 2_000_000;
 
-/// How much work is charged as one unit of cost. Some calls have a low cost but take long, and a policy may have
+/// How much work is charged as one unit of cost. Some calls have a low cost but take a long time, and a policy may have
 /// thousands of them; a unit of cost is about 50 ns, a unit of work 5 ns.
 const WORK_PER_COST: u64 = 10;
 
-/// The most parts of a value: as many as the largest object has. A part that occurs in several places counts each time,
-/// as it does in the JSON of the value.
+/// The maximum number of parts in a value: as many as the largest object has. A part that occurs in several places
+/// counts each time, as it does in the JSON of the value.
 const PARTS_MAX: u64 = 500_000;
 /// The maximum nesting of a value: deeper than any object, yet far from overflowing the stack of any code that walks
 /// it.
 const DEPTH_MAX: usize = 1000;
-/// How many parts of a value cost as much as one step; they are cheap because they are only counted.
+/// The number of parts of a value that cost as much as one step; they are cheap because they are only counted.
 const PARTS_PER_COST: u64 = 4;
 
 /// A compiled expression.
@@ -42,7 +42,7 @@ pub struct CelExpression(Program);
 #[derive(Clone, Debug)]
 pub struct CelData(Value);
 
-/// Why an expression has no value.
+/// The reason an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CelFailure {
     /// It cannot be evaluated for these variables.
@@ -55,7 +55,7 @@ impl CelExpression {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// If the text is not an expression; the message says where.
+    /// Fails if the text is not an expression; the message says where.
     pub fn compile(text: &str) -> Result<Self, String> {
         on_deep_stack(|| Program::read(text)).map(Self)
     }
@@ -63,7 +63,7 @@ impl CelExpression {
     /// Evaluates the expression. Its cost is taken from the budget.
     ///
     /// # Errors
-    /// If the expression has no value, or its cost exceeds the budget or the limit of one evaluation.
+    /// Fails if the expression has no value, or its cost exceeds the budget or the limit for one evaluation.
     pub fn evaluate(
         &self,
         variables: &[(&str, CelData)],
@@ -131,7 +131,7 @@ impl CelData {
     }
 }
 
-/// Returns the number of parts of a value. Rejects a value with too many parts or too deep a nesting: comparing,
+/// Returns the number of parts of a value. Rejects a value with too many parts or too much nesting: comparing,
 /// serializing or dropping it could exhaust the stack or the memory.
 fn count_parts(value: &Value) -> Result<u64, CelFailure> {
     let mut parts = 0;
@@ -225,7 +225,7 @@ mod tests {
         assert!(matches!(evaluate("object.spec.none == 1", &object), Err(CelFailure::Error(_))));
     }
 
-    /// Each step doubles the valueor nests it deeper, and is cheap on its own.
+    /// Each step doubles the value or nests it deeper, and is cheap on its own.
     #[test]
     fn values_that_grow_from_variable_to_variable_are_refused() {
         let check = |text: &str, steps: usize| {

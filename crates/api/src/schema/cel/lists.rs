@@ -1,4 +1,4 @@
-//! Lists whose schema declares them as sets or maps: they are equal in any order, and `+` merges them.
+//! Handles lists whose schema declares them as sets or maps: they are equal in any order, and `+` merges them.
 //!
 //! CEL has one list type, and a value does not show which kind of list it is. Here the lists of an object are
 //! identified by their address, which all copies of a value share; they are kept alive, so that no other list can get
@@ -14,7 +14,7 @@ use kube_cel::cel;
 use super::eval::{Evaluation, EvaluationFailure, Outcome};
 use super::value::as_key;
 
-/// How a list behaves beyond a plain list.
+/// How a list differs from a plain list.
 #[derive(Clone, Debug)]
 pub(super) enum ListSemantics {
     /// Its items are unique.
@@ -41,7 +41,8 @@ impl TypedLists {
     }
 }
 
-/// Returns what identifies an item: itself, or the values of its keys. `None` if only comparing all items can find it.
+/// Returns the value that identifies an item: the item itself, or the values of its keys. `None` if only comparing all
+/// items can find it.
 fn identity(item: &Value, sort: &ListSemantics) -> Option<Vec<Option<Key>>> {
     match (sort, item) {
         (ListSemantics::Set, item) => as_key(item).map(|key| vec![Some(key)]),

@@ -1,9 +1,9 @@
-//! The CEL rules of a definition (`x-kubernetes-validations`): checked when the definition is written, evaluated for
-//! each object.
+//! Handles the CEL rules of a definition (`x-kubernetes-validations`): they are checked when the definition is written,
+//! and evaluated for each object.
 //!
-//! A definition's rules are type-checked and their cost is estimated ([`rule_errors`]); those of a served kind are
-//! compiled once and evaluated within a budget ([`CelRules`]). The grammar is the `cel` crate's and most functions
-//! are kube-cel's; types, costs, evaluation and messages are here, because they are part of the API.
+//! A definition's rules are type-checked and their cost is estimated ([`rule_errors`]); the rules of a served kind are
+//! compiled once and evaluated within a budget ([`CelRules`]). The grammar is the `cel` crate's and most functions are
+//! kube-cel's; types, costs, evaluation and messages are implemented here, because they are part of the API.
 
 mod admission_scope;
 mod authorizer;

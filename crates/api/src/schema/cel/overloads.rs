@@ -1,4 +1,4 @@
-//! The functions and operators that rules may call, as Kubernetes 1.36 declares them: one line per overload.
+//! Lists the functions and operators that rules may call, as Kubernetes 1.36 declares them: one line per overload.
 //!
 //! A line reads `function id receiver.(arguments) result`, without the receiver for plain functions. `A` and `B`
 //! stand for any type, the same type for each occurrence of the letter. The ids are cel-go's: costs are keyed by them.

@@ -28,18 +28,18 @@ pub struct CheckedKind {
 pub enum ParameterSchema {
     /// The policy takes none.
     None,
-    /// They may be anything.
+    /// They may have any type.
     Unknown,
     /// They are objects of this kind.
     Kind(CheckedKind),
 }
 
-/// What is wrong with an expression.
+/// A problem with an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpressionWarning {
     /// The path of the expression.
     pub field_ref: String,
-    /// What is wrong with it, and for which kinds.
+    /// The problem, and the kinds for which it occurs.
     pub warning: String,
 }
 
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(found(&ParameterSchema::None), 1);
     }
 
-    /// A type that contains itself, and the kind with the largest schema.
+    /// Covers a type that contains itself, and the kind with the largest schema.
     #[test]
     fn every_schema_comes_to_an_end() {
         let validations =

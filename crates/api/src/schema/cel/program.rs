@@ -1,4 +1,4 @@
-//! The compiled rules of a schema: a tree like the schema, reduced to what evaluation needs.
+//! The compiled rules of a schema form a tree like the schema, reduced to what evaluation needs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

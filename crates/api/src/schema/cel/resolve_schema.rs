@@ -1,13 +1,14 @@
-//! The schema of a kind in one piece, for type checks of policies: references are replaced by the types they refer to.
+//! Resolves the schema of a kind into one piece, to type-check policies: references are replaced by the types they
+//! refer to.
 //!
-//! A type within itself becomes an empty object, as in Kubernetes. Quantities have no type there (they are a string or
-//! a number), so rules cannot see them.
+//! A type that contains itself becomes an empty object, as in Kubernetes. Quantities have no type there (they are a
+//! string or a number), so rules cannot see them.
 
 use serde_json::{Map, Value, json};
 
 use crate::schema::type_lines;
 
-/// The type that Kubernetes declares as a choice of types, which CEL does not see.
+/// The type that Kubernetes declares as a choice between types, which CEL does not see.
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";

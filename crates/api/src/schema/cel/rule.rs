@@ -1,7 +1,7 @@
 //! Parses and compiles one entry of `x-kubernetes-validations`.
 //!
 //! A definition's rules are compiled with types and a cost estimate when it is written ([`Rule::check`]), and without
-//! them when its objects are served: checked rules need no second check.
+//! them when its objects are served: rules that were checked once need no second check.
 
 use cel::IdedExpr;
 use kube_cel::cel;

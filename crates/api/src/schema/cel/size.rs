@@ -4,8 +4,8 @@
 pub(super) const TRAVERSAL: f64 = 0.1;
 pub(super) const PATTERN: f64 = 0.25;
 
-/// The cost of a parsed selector besides its text: a list, and for every two characters a requirement with a list of
-/// values.
+/// The cost of a parsed selector in addition to its text: a list, and for every two characters a requirement with a
+/// list of values.
 const SELECTOR_COST: u64 = 10;
 const REQUIREMENT_COST: u64 = 50;
 

@@ -1,22 +1,22 @@
 //! Parses the text of a rule into an expression, and finds the positions of its parts.
 //!
-//! The parser is the `cel` crate's. It exposes positions only with an error, so a second parse with an error at the
-//! end obtains them. Two of its problems are worked around first: it parses what follows an even number of `!` or `-`
-//! twice, which doubles with every nesting, and it does not limit chains (`a.b.c…`, `1+1+…`), which would overflow
-//! the stack. The limits are cel-go's.
+//! The parser is the `cel` crate's. It exposes positions only with an error, so the text is parsed a second time, with
+//! an error at the end, to obtain them. Two of its problems are worked around first: it parses twice what follows an
+//! even number of `!` or `-`, so the time doubles with each level of nesting, and it does not limit chains (`a.b.c…`,
+//! `1+1+…`), which would overflow the stack. The limits are cel-go's.
 
 use cel::IdedExpr;
 use cel::common::ast::SourceInfo;
 use cel::parser::Parser;
 use kube_cel::cel;
 
-/// The maximum number of code points of a rule, as in cel-go.
+/// The maximum number of code points in a rule, as in cel-go.
 const CODE_POINTS_MAX: usize = 100_000;
 
 /// The maximum nesting of expressions, as in cel-go; links of a chain count like brackets.
 const DEPTH_MAX: u16 = 250;
 
-/// A stack on which expressions of that depth can be parsed and visited: about 64 KiB for each level.
+/// A stack on which expressions of that depth can be parsed and visited: about 64 KiB per level.
 const STACK_BYTES: usize = 16 * 1024 * 1024;
 
 /// Runs code that visits expressions on a stack large enough not to overflow.
@@ -42,7 +42,7 @@ pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
     if scan.depth > usize::from(DEPTH_MAX) {
         return Err(error_text(text, 0, &format!("expression recursion limit exceeded: {DEPTH_MAX}")));
     }
-    // At its own limit on nesting, the crate's parser miscounts on the way out and panics in debug builds.
+    // At its own nesting limit, the crate's parser miscounts on the way out and panics in debug builds.
     let read = std::panic::catch_unwind(|| parser().parse(&scan.text));
     let read =
         read.map_err(|_| error_text(text, 0, &format!("expression recursion limit exceeded: {DEPTH_MAX}")))?;
@@ -104,7 +104,7 @@ fn shown(text: &str, line: usize, column: usize, message: &str) -> String {
 struct SourceScan {
     /// The rule with pairs of `!` and of unary `-` replaced by blanks, otherwise unchanged.
     text: String,
-    /// The deepest nesting of brackets and links.
+    /// The maximum nesting of brackets and links.
     depth: usize,
     /// The number of links so far in each open bracket.
     links: Vec<usize>,

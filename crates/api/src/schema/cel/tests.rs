@@ -1,4 +1,4 @@
-//! Tables of rules: their costs, and the errors of the checker.
+//! Tests rules in tables: their costs, and the checker's errors.
 
 use serde_json::{Value, json};
 

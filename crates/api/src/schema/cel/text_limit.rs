@@ -1,7 +1,7 @@
 //! Limits the text that calls produce, before they produce it.
 //!
-//! Kubernetes charges for what a call reads. Three functions produce far more than they read, `replace` the product of
-//! two strings: without a limit, a rule could fill the memory at a low cost.
+//! Kubernetes charges for the text that a call reads. Three functions produce far more than they read (`replace`
+//! produces the product of two strings): without a limit, a rule could fill the memory at a low cost.
 
 use cel::Value;
 use kube_cel::cel;

@@ -1,8 +1,8 @@
-//! The types of CEL, and the CEL type of every node of a schema.
+//! Defines the CEL types, and the CEL type of every schema node.
 //!
 //! A [`DeclaredType`] also knows how large a value can be, from the bounds of the schema or of a request, which the
-//! static estimate multiplies. Two object types are the same only if they are the same node of the schema. What a
-//! schema leaves open (untyped values, preserved fields) has no declaration: rules cannot see it.
+//! static estimate multiplies. Two object types are the same only if they are the same node of the schema. Values that
+//! a schema leaves open (untyped values, preserved fields) have no declaration: rules cannot see them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,13 +19,14 @@ const DATE_BYTES: u64 = 12;
 const DATE_TIME_BYTES_MIN: u64 = 21;
 const TIME_BYTES_MAX: u64 = 32;
 
-/// The most bytes one code point takes in UTF-8; `maxLength` counts code points, the estimate counts bytes.
+/// The maximum number of bytes that one code point takes in UTF-8; `maxLength` counts code points, the estimate counts
+/// bytes.
 const CODE_POINT_BYTES_MAX: u64 = 4;
 
 /// A CEL type.
 #[derive(Clone, Debug)]
 pub(super) enum CelType {
-    /// Known only when the rule runs.
+    /// The type is known only when the rule runs.
     Dyn,
     /// The result of an expression with an error that is already reported.
     Error,
@@ -42,12 +43,12 @@ pub(super) enum CelType {
     Map(Arc<CelType>, Arc<CelType>),
     /// An object node of the schema.
     Object(Arc<DeclaredType>),
-    /// A type of a library: `kubernetes.URL`, `net.IP`.
+    /// A library type: `kubernetes.URL`, `net.IP`.
     Library(&'static str),
     Optional(Arc<CelType>),
     /// The type of a type value.
     Meta(Arc<CelType>),
-    /// To be inferred by the checker.
+    /// The checker has yet to infer the type.
     Variable(usize),
 }
 
@@ -117,7 +118,7 @@ impl fmt::Display for CelType {
     }
 }
 
-/// The CEL type of a node of the schema.
+/// The CEL type of a schema node.
 #[derive(Debug)]
 pub(super) struct DeclaredType {
     /// The name of an object of this type in messages.

@@ -1,8 +1,8 @@
-//! The bindings of type variables, and whether one type can be used for another.
+//! Binds type variables, and decides whether one type can be used for another.
 //!
 //! Unification writes into the bindings; a failed attempt undoes its writes, so nothing is copied. The rules are
-//! cel-go's: `dyn` matches everything, null matches objects, times and library types, and of two compatible types the
-//! more general one is kept.
+//! cel-go's: `dyn` matches everything, null matches objects, times and library types, and the more general of two
+//! compatible types is kept.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::types::CelType;
 #[derive(Debug, Default)]
 pub(super) struct TypeBindings {
     bound: Vec<Option<CelType>>,
-    /// What each write replaced, newest last.
+    /// The value that each write replaced, newest last.
     undo: Vec<(usize, Option<CelType>)>,
 }
 

@@ -1,4 +1,4 @@
-//! Converts values of objects to CEL values: times and bytes are parsed by their format, names are escaped.
+//! Converts object values to CEL values: times and bytes are parsed according to their format, and names are escaped.
 //!
 //! A value is converted once, at the topmost node that has rules; rules below it get its parts.
 
@@ -53,7 +53,7 @@ pub(super) fn part(value: &Value, node: &CompiledSchema, name: &str) -> Option<V
     }
 }
 
-/// Returns a key: names of fields are escaped, keys of maps are data.
+/// Returns a key: field names are escaped, while map keys are data.
 fn key(node: Option<&CompiledSchema>, name: &str) -> Key {
     let is_map = node.is_some_and(|node| node.values.is_some());
     let name = if is_map { None } else { escape(name) }.unwrap_or_else(|| name.to_owned());

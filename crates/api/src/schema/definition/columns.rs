@@ -1,4 +1,4 @@
-//! Printer columns and subresources of a definition.
+//! Validates the printer columns and subresources of a definition.
 
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ use crate::field::{Error, Errors, FieldPath};
 use crate::names;
 use crate::object::read::{list_at, string_at};
 
-/// Review versions this server speaks.
+/// The review versions that this server speaks.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 pub(super) fn validate(conversion: &Value, path: &FieldPath<'_>, errors: &mut Errors) {

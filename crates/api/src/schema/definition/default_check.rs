@@ -26,7 +26,7 @@ fn validate_below(schema: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates one default. As in Kubernetes, errors of embedded resources hide all others.
+/// Validates one default. As in Kubernetes, errors in embedded resources hide all others.
 fn validate_default(schema: &Value, default: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     let node = custom::node(schema);
     let mut pruned = default.clone();

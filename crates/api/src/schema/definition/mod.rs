@@ -1,9 +1,9 @@
-//! CustomResourceDefinitions: their defaults and their validation.
+//! Fills in the defaults of CustomResourceDefinitions and validates them.
 //!
-//! What all versions share is validated once and reported at the top of the spec (`spec.validation` …), where
-//! Kubernetes stores it internally; only versions that differ are reported one by one. An unchanged schema is not
-//! validated again, so that a stricter server does not block updates to old definitions. Metadata is validated as for
-//! all kinds; expressions are compiled elsewhere.
+//! The parts that all versions share are validated once and reported at the top of the spec (`spec.validation` …),
+//! where Kubernetes stores them internally; only versions that differ are reported one by one. An unchanged schema is
+//! not validated again, so that a stricter server does not block updates to old definitions. Metadata is validated in
+//! the same way as for all kinds; expressions are compiled elsewhere.
 
 mod columns;
 mod conversion;
@@ -25,7 +25,7 @@ use crate::object::read::string_at;
 /// The default port of the service of a conversion webhook.
 const HTTPS_PORT: u16 = 443;
 
-/// Fills in what a definition leaves out: names derived from the kind, no conversion, the stored version.
+/// Fills in the fields that a definition leaves out: names derived from the kind, no conversion, the stored version.
 pub fn default_definition(definition: &mut Value) {
     let spec = &mut definition["spec"];
     if !spec.is_object() {
@@ -72,7 +72,7 @@ pub fn validate_definition(new: &Value, old: Option<&Value>) -> Errors {
     let name = string_at(&new["metadata"], "name");
     let is_named_after =
         name == format!("{}.{}", string_at(&spec["names"], "plural"), string_at(spec, "group"));
-    // On update, the immutability of the name's parts gives the better error.
+    // On update, the check that the name's parts are immutable gives a better error.
     if old.is_none() && !is_named_after {
         let root = FieldPath::Root;
         let detail = "must be spec.names.plural+\".\"+spec.group";

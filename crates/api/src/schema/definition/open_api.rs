@@ -1,5 +1,5 @@
-//! The requirements for every node of a definition's schema beyond being structural: known types, no forbidden
-//! keywords, and extensions that fit together.
+//! Validates the requirements for every node of a definition's schema beyond being structural: known types, no
+//! forbidden keywords, and extensions that fit together.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ pub(super) fn validate(schema: &Value, path: &FieldPath<'_>, errors: &mut Errors
 #[derive(Clone, Copy)]
 struct OpenApiValidator<'a> {
     is_root: bool,
-    /// Why defaults are not allowed, if so.
+    /// Why defaults are not allowed here, or `None` if they are.
     defaults_forbidden: Option<&'a str>,
     in_meta: bool,
 }

@@ -1,5 +1,5 @@
-//! Selectable fields of a definition, and the paths that rules refer to: simple paths that must lead to a declared
-//! field.
+//! Validates the selectable fields of a definition, and the paths that rules refer to: simple paths that must lead to a
+//! declared field.
 
 use std::collections::HashSet;
 

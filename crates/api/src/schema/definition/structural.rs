@@ -19,7 +19,7 @@ const UNSUPPORTED: [(&str, &str); 7] = [
     ("definitions", "definitions"),
 ];
 
-/// Keywords that alternatives may not use, with the name in Kubernetes' message.
+/// Keywords that alternatives must not use, with their name in Kubernetes' message.
 const FORBIDDEN_NESTED: [(&str, &str); 11] = [
     ("type", "must be empty to be structural"),
     ("additionalProperties", "must be undefined to be structural"),
@@ -165,7 +165,7 @@ fn check_embedded(schema: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     }
 }
 
-/// Checks that a schema does not change what is implied about metadata, kind and apiVersion.
+/// Checks that a schema does not change the implied structure of metadata, kind and apiVersion.
 fn check_metadata(schema: &Value, level: SchemaLevel, path: &FieldPath<'_>, errors: &mut Errors) {
     let is_whole = level == SchemaLevel::Root || schema["x-kubernetes-embedded-resource"] == true;
     let properties = path.field("properties");
@@ -271,7 +271,7 @@ fn check_nested(
 }
 
 /// Requires that values mentioned in alternatives at the root are also declared outside them. Kubernetes requires this
-/// only of the root.
+/// only at the root.
 fn check_declared(
     schema: &Value,
     from: &Value,

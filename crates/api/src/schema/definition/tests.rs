@@ -1,4 +1,4 @@
-//! CRDs as users write them: each row is a definition and the fields for which it is rejected.
+//! Tests CRDs as users write them: each row is a definition and the fields for which it is rejected.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The versions of a definition: their names, which one is stored, and what each of them serves.
+//! Validates the versions of a definition: their names, which one is stored, and what each of them serves.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,8 +13,8 @@ use crate::schema::pattern::PatternBudget;
 /// The fields that versions may share.
 const SHARED: [&str; 4] = ["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
 
-/// The maximum number of versions of a definition. Kinds with the longest history have about ten; each version is a
-/// row of the registry and of discovery, and about fifteen kilobytes of the OpenAPI document that every client may
+/// The maximum number of versions of a definition. Kinds with the longest history have about ten; each version is a row
+/// in the registry and in discovery, and adds about fifteen kilobytes to the OpenAPI document that every client may
 /// request.
 const VERSIONS_MAX: usize = 100;
 
@@ -101,7 +101,7 @@ fn deprecation(version: &Value, path: &FieldPath<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates what versions may share: once at the top if they do, otherwise in each version.
+/// Validates the parts that versions may share: once at the top if they do share them, otherwise in each version.
 pub(super) fn shared_and_own(spec: &Value, old: Option<&Value>, path: &FieldPath<'_>, errors: &mut Errors) {
     let versions = list_at(spec, "versions");
     let Some(first) = versions.first().filter(|_| versions.len() <= VERSIONS_MAX) else { return };

@@ -1,4 +1,4 @@
-//! Warnings about a definition: formats that nothing checks.
+//! Returns warnings about a definition that requires formats which nothing checks.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use super::structural;
 use crate::object::read::list_at;
 use crate::schema::formats::FormatCheck;
 
-/// Returns warnings for a new definition, or for what an update adds to `old`.
+/// Returns warnings for a new definition, or for the parts that an update adds to `old`.
 pub fn definition_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     let mut seen = old.map(unknown_formats).unwrap_or_default().into_iter().collect::<HashSet<_>>();
     let mut found = unknown_formats(new);

@@ -1,4 +1,4 @@
-//! Values against schemas: each row is a value and the causes for which it is rejected.
+//! Tests values against schemas: each row is a value and the causes for which it is rejected.
 
 use serde_json::json;
 

@@ -7,7 +7,7 @@ const DIRECTIONS: [&str; 2] = ["scaleUp", "scaleDown"];
 const RULES: [&str; 4] = ["stabilizationWindowSeconds", "selectPolicy", "policies", "tolerance"];
 const POLICY: [&str; 3] = ["type", "value", "periodSeconds"];
 
-/// Converts the behavior of v2 to the written form of the internal type.
+/// Converts a v2 behavior to the form in which the internal type is written.
 pub(super) fn to_internal(behavior: &Value) -> Value {
     capitalized(behavior, &DIRECTIONS, |_, rules| {
         capitalized(rules, &RULES, |name, value| match value.as_array() {
@@ -32,7 +32,7 @@ fn internal_name(name: &str) -> String {
     name[..1].to_uppercase() + &name[1..]
 }
 
-/// Converts the written form of the internal type to the behavior of v2; `None` if it is empty.
+/// Converts the form in which the internal type is written to a v2 behavior; `None` if it is empty.
 pub(super) fn from_internal(internal: &Value) -> Option<Value> {
     let behavior = named(internal, &DIRECTIONS, |_, rules| {
         named(&rules, &RULES, |name, value| match value {
@@ -46,8 +46,8 @@ pub(super) fn from_internal(internal: &Value) -> Option<Value> {
     (behavior != json!({})).then_some(behavior)
 }
 
-/// Returns the fields of an object under the names of v2, without nulls. A value that is not an object is kept; the
-/// type check rejects it later.
+/// Returns the fields of an object under their v2 names, without nulls. A value that is not an object is kept; the type
+/// check rejects it later.
 fn named(object: &Value, names: &[&str], inside: impl Fn(&str, Value) -> Value) -> Value {
     let Value::Object(fields) = object else { return object.clone() };
     let known = |(name, value): (&String, &Value)| {

@@ -1,11 +1,11 @@
 //! Converts metrics between v2 and v1's types for them, which occur only in annotations.
 //!
-//! One table says which field of v1 corresponds to which field of v2. v1 has no target type: it follows from the fields
-//! that are present.
+//! A single table maps each v1 field to its v2 field. v1 has no target type: the type follows from the fields that are
+//! present.
 
 use serde_json::{Map, Value, json};
 
-/// Which metrics: those of the spec or those of the status.
+/// Whether metrics belong to the spec or to the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MetricsPart {
     Target,
@@ -13,7 +13,7 @@ pub(super) enum MetricsPart {
 }
 
 impl MetricsPart {
-    /// Returns the field of v2 that holds the amounts.
+    /// Returns the v2 field that holds the amounts.
     fn name(self) -> &'static str {
         match self {
             Self::Target => "target",
@@ -29,8 +29,8 @@ impl MetricsPart {
     }
 }
 
-/// The fields of one kind of metric: its name, and for each field its name in v1, its path in v2, and what v1 writes if
-/// it is absent (`""` for nothing).
+/// The fields of one kind of metric: the metric's name, and for each field its v1 name, its v2 path, and what v1 writes
+/// if it is absent (`""` for nothing).
 type MetricFields = (&'static str, &'static [(&'static str, &'static str, &'static str)]);
 
 const ZERO: &str = "0";
@@ -129,7 +129,7 @@ const CURRENTS: [MetricFields; 5] = [
     ),
 ];
 
-/// Converts metrics of v2 to v1.
+/// Converts v2 metrics to v1.
 pub(super) fn to_v1(metrics: &[Value], part: MetricsPart) -> Value {
     let metric = |metric: &Value| {
         let mut converted = json!({"type": metric["type"]});
@@ -148,7 +148,7 @@ pub(super) fn to_v1(metrics: &[Value], part: MetricsPart) -> Value {
     metrics.iter().map(metric).collect()
 }
 
-/// Converts metrics of v1 to v2; `None` if the value is not a list. Metrics already in the form of v2 stay as they are:
+/// Converts v1 metrics to v2; returns `None` if the value is not a list. Metrics already in v2 form stay as they are:
 /// they were once written that way.
 pub(super) fn from_v1(list: Value, part: MetricsPart) -> Option<Value> {
     let Value::Array(mut metrics) = list else { return None };

@@ -12,7 +12,7 @@ use crate::resource::value_at::{Errors, ValueAt};
 
 const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
-/// The limits of kube-apiserver.
+/// The same limits as in kube-apiserver.
 const RULES_MAX: usize = 20;
 const CODES_MAX: usize = 255;
 const CONDITIONS_MAX: usize = 20;
@@ -111,7 +111,7 @@ fn pod_conditions(conditions: &ValueAt<'_>, errors: &mut Errors) {
     }
 }
 
-/// Requires that, with a failure policy, Pods are neither restarted in place nor replaced before they have ended.
+/// Requires that, with a failure policy, Pods are neither restarted in place nor replaced before they have terminated.
 pub(in crate::kinds) fn policies(spec: &ValueAt<'_>, errors: &mut Errors) {
     let replaces = spec.field("podReplacementPolicy");
     if !spec.field("podFailurePolicy").is_set() {

@@ -1,4 +1,4 @@
-//! Validates the status of a Job: it finishes once, after the end has been announced, and stays finished.
+//! Validates the status of a Job: a Job finishes once, after this has been announced, and stays finished.
 //!
 //! **Invariant:** a rule is checked only if the fields it covers change, so that a status that already breaks it can
 //! still be updated elsewhere. The format of index lists is deliberately not validated.

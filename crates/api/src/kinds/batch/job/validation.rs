@@ -110,7 +110,7 @@ pub(in crate::kinds) fn job_spec(spec: &ValueAt<'_>, errors: &mut Errors) {
     validate_restart_policy(&template, errors);
 }
 
-/// Requires a restart policy with which the Pods of a Job can end.
+/// Requires a restart policy with which the Pods of a Job can terminate.
 fn validate_restart_policy(template: &ValueAt<'_>, errors: &mut Errors) {
     let spec = template.field("spec");
     let restart = spec.field("restartPolicy");

@@ -1,4 +1,5 @@
-//! Sets the initial status of new Pods. What admission adds (priority, tolerations, an account) is not here.
+//! Sets the initial status of new Pods. Values that admission adds (priority, tolerations, a service account) are not
+//! set here.
 
 use homeostat_core::Clock;
 use homeostat_core::quantity::parse_nanos;
@@ -23,7 +24,7 @@ pub(in crate::kinds) fn prepare_create(pod: &mut JsonObject) {
     pod.insert("status".into(), status);
 }
 
-/// Returns the quality of service class: Guaranteed if limits and requests of cpu and memory are set and equal
+/// Returns the quality of service class: Guaranteed if the limits and requests for cpu and memory are set and equal
 /// everywhere.
 pub(in crate::kinds) fn quality_of_service(spec: &Value) -> &'static str {
     let pod_level = &spec["resources"];

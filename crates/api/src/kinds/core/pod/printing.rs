@@ -95,7 +95,7 @@ impl ContainerSummary {
         let mut of_sidecars = RestartCount::default();
         let is_initializing = summary.read_init_containers(pod, &sidecars, &mut of_sidecars);
         if !is_initializing || read::has_true_condition(pod, "Initialized") {
-            // Once a Pod runs, of its init containers only the restarts of sidecars still count.
+            // Once a Pod runs, only the restarts of sidecars still count among those of its init containers.
             summary.restarts = of_sidecars;
             summary.read_containers(pod);
         }
@@ -186,7 +186,7 @@ fn phase(pod: &Value) -> &str {
     read::string_at_or(pod, "status.reason", read::string_at(pod, "status.phase"))
 }
 
-/// Returns why a container ended.
+/// Returns why a container terminated.
 fn end_of(state: &Value) -> String {
     match (read::string_at(state, "reason"), read::integer_at(state, "signal")) {
         ("", 0) => format!("ExitCode:{}", read::integer_at(state, "exitCode")),

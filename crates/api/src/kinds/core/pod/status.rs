@@ -1,5 +1,5 @@
-//! Validates the status of a Pod: conditions with valid names, valid addresses, a quality of service class that does
-//! not change, and containers that do not restart against their restart policy.
+//! Validates the status of a Pod: it has conditions with valid names, valid addresses, a quality of service class that
+//! does not change, and containers that do not restart against their restart policy.
 //!
 //! Statuses of claims, users and devices are deliberately not validated.
 
@@ -95,7 +95,7 @@ fn items_of<'a>(list: &ValueAt<'a>) -> impl Iterator<Item = &'a str> {
     list.value.as_array().into_iter().flatten().map(|one| read::string_at(one, "ip"))
 }
 
-/// Requires that a container that ended runs again only if it may be restarted.
+/// Requires that a terminated container runs again only if it may be restarted.
 fn validate_restarts(
     list: &ValueAt<'_>,
     before: &[Value],
@@ -129,7 +129,7 @@ fn restarts_all(containers: &[Value]) -> bool {
     rules.any(|rule| read::string_at(rule, "action") == "RestartAllContainers")
 }
 
-/// Returns whether a container may be restarted: by its own rules, then its own policy, then that of the Pod.
+/// Returns whether a container may be restarted: its own rules decide, then its own policy, then the Pod's.
 fn may_restart(container: &Value, spec: &Value, code: i64) -> bool {
     let fits = |rule: &Value| {
         let codes = &rule["exitCodes"];

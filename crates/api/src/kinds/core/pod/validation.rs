@@ -1,4 +1,4 @@
-//! Validates Pods. What also applies to templates is in `kinds::validate::pod`.
+//! Validates Pods. Checks that also apply to templates are in `kinds::validate::pod`.
 
 use std::collections::HashSet;
 

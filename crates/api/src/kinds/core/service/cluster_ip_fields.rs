@@ -1,5 +1,5 @@
 //! Synchronizes the linked fields of a Service: `clusterIP` and `clusterIPs`, IP families and their policy, and values
-//! that a change of type leaves behind. Old clients know only some of these fields; they must not lose the others.
+//! left over after a type change. Old clients know only some of these fields; they must not lose the others.
 //!
 //! Nothing is allocated here: `service_allocator` fills in the missing values afterwards.
 
@@ -164,7 +164,7 @@ fn set_families(spec: &mut JsonObject, old: Option<&JsonObject>) {
     }
 }
 
-/// Returns the families of the addresses a client asks for; the family of the cluster if it asks for none.
+/// Returns the families of the addresses a client asks for, or the cluster's family if it asks for none.
 fn given_families(spec: &JsonObject) -> Value {
     let addresses = spec.get("clusterIPs").and_then(Value::as_array).into_iter().flatten();
     let families: Vec<&str> = addresses

@@ -2,8 +2,8 @@
 //!
 //! **Invariant:** an address or port belongs to one Service at a time. The allocator lives in memory, is filled from
 //! the stored Services at startup ([`ServiceAllocator::observe`]) and is notified of every successful write
-//! ([`ServiceAllocator::record_commit`]). Values allocated for a failed write become free by themselves, so a client that
-//! keeps trying to create an existing Service cannot use up the ports. IPv4 only: this is a single-stack cluster.
+//! ([`ServiceAllocator::record_commit`]). Values allocated for a failed write become free automatically, so a client
+//! that keeps trying to create an existing Service cannot use up the ports. IPv4 only: this is a single-stack cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -21,12 +21,13 @@ const NODE_PORT_MIN: u16 = 30_000;
 const NODE_PORT_MAX: u16 = 32_767;
 /// The node port that a dry run shows: no real allocation can return it.
 const DRY_RUN_PORT: u16 = 32_769;
-/// The number of later allocations after which the write that a value was allocated for must have ended: far more than
-/// may be in flight.
+/// The number of later allocations after which the write for which a value was allocated must have completed: far more
+/// than may be in flight.
 const RESERVATIONS_MAX: u64 = 1024;
 /// Twice the number of live reservations, with one address and one port each.
 const PRUNE_AT: usize = 4096;
-/// Random attempts before the search becomes linear; if half the range is taken, the chance of needing that is 2^-16.
+/// Random attempts before the search becomes linear; if half the range is taken, the chance that the linear search is
+/// needed is 2^-16.
 const RANDOM_TRIES: usize = 16;
 
 /// The addresses and ports that a Service holds.
@@ -56,7 +57,7 @@ pub enum ServiceAllocationMode {
     DryRun,
 }
 
-/// The values that are taken: by stored Services, or by unfinished writes.
+/// The values that are taken by stored Services or by unfinished writes.
 #[derive(Clone, Debug, Default)]
 struct TakenValues {
     held: HeldValues,
@@ -127,13 +128,13 @@ impl ServiceAllocator {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records what a stored Service holds; call this for each one at startup.
+    /// Records the values that a stored Service holds; call this for each one at startup.
     pub fn observe(&self, service: &Value) {
         self.record_commit(None, Some(service));
     }
 
-    /// Records that a write succeeded: what `old` held is free unless `new` holds it. A failed write needs no call; the
-    /// values allocated for it become free about a thousand allocations later.
+    /// Records that a write succeeded: the values that `old` held become free unless `new` holds them. A failed write
+    /// needs no call; the values allocated for it become free about a thousand allocations later.
     pub fn record_commit(&self, old: Option<&Value>, new: Option<&Value>) {
         let mut taken = self.taken();
         if let Some(old) = old {

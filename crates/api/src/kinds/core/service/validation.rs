@@ -37,13 +37,13 @@ pub(in crate::kinds) fn validate_create(object: &ValueAt<'_>, errors: &mut Error
     source_ranges(object, &Value::Null, errors);
 }
 
-/// Validates the ranges that may reach a load balancer, in the field or else in the annotation. What the `old` Service
-/// has may stay. Spaces around a range are allowed.
+/// Validates the ranges that may reach a load balancer, in the field or else in the annotation. Ranges that the `old`
+/// Service already has may stay. Spaces around a range are allowed.
 fn source_ranges(object: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
     let (spec, metadata) = (object.field("spec"), object.field("metadata"));
     let (ranges, annotations) = (spec.field("loadBalancerSourceRanges"), metadata.field("annotations"));
     let annotation = annotations.key(SOURCE_RANGES);
-    // kube-apiserver names the field like this.
+    // kube-apiserver gives the field this name.
     let listed = ValueAt { value: ranges.value, path: spec.path.field("LoadBalancerSourceRanges") };
     let given = if listed.len() > 0 { listed } else { annotation };
     if given.is_set() && spec.field("type").text() != "LoadBalancer" {
@@ -251,7 +251,7 @@ fn type_dependent(spec: &ValueAt<'_>, errors: &mut Errors) {
     spec.field("internalTrafficPolicy").must_be_one_of(&["Cluster", "Local"], errors);
 }
 
-/// Validates a changed Service: its ranges may be those it had, and the first address must not change.
+/// Validates a changed Service: ranges that it already had may stay, and the first address must not change.
 pub(in crate::kinds) fn validate_update(new: &ValueAt<'_>, old: &Value, errors: &mut Errors) {
     source_ranges(new, old, errors);
     let spec = new.field("spec");

@@ -1,4 +1,4 @@
-//! Limits of namespaces, and certificate signing requests.
+//! Tests limits in namespaces, and certificate signing requests.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Kinds that the cluster itself creates: classes, revisions, APIs, flows, attachments and addresses.
+//! Tests kinds that the cluster itself creates: classes, revisions, APIs, flows, attachments and addresses.
 
 use super::*;
 

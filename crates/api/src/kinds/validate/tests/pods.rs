@@ -1,4 +1,4 @@
-//! Pods: containers, volumes, numbers, and what may change.
+//! Tests Pods: containers, volumes, numbers, and which fields may change.
 
 use super::*;
 
@@ -143,7 +143,7 @@ fn binding_may_set_the_node() {
     check(&validate_update("", "Pod", "binding", &new, &old), &[]);
 }
 
-/// Returns a Pod of one valid container with fields merged into its spec.
+/// Returns a Pod with one valid container with fields merged into its spec.
 fn pod_with(fields: &Value) -> Value {
     let mut made = pod(&json!([{"name": "a", "image": "i"}]));
     for (name, value) in fields.as_object().into_iter().flatten() {

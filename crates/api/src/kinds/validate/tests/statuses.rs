@@ -1,4 +1,4 @@
-//! What the endpoints below an object reject: statuses and decisions.
+//! Tests what the endpoints below an object reject: invalid statuses and decisions.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

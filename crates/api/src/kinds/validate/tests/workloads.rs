@@ -1,4 +1,4 @@
-//! Deployments and similar kinds, Jobs and CronJobs.
+//! Tests Deployments and similar kinds, Jobs and CronJobs.
 
 use super::*;
 
