@@ -1,11 +1,11 @@
-//! What a reconciler requests after it succeeded. An error carries no action, so no rule is needed for which of the two
-//! wins.
+//! Defines the action that a reconciler requests after it succeeded. An error carries no action, so there is no
+//! question which of the two wins.
 
 use std::time::Duration;
 
 use crate::queue::Outcome;
 
-/// When the object is reconciled again.
+/// When to reconcile the object again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a reconciler returns its action"]
 pub struct Action(Option<Duration>);
@@ -21,8 +21,8 @@ impl Action {
         Self(Some(after))
     }
 
-    /// Reconciles the object again at once, after the objects that are already waiting. Rarely useful: it is a loop
-    /// without a pause.
+    /// Reconciles the object again at once, after the objects that are already waiting. This is rarely useful: it is a
+    /// loop without a pause.
     pub const fn requeue_now() -> Self {
         Self(Some(Duration::ZERO))
     }

@@ -1,23 +1,23 @@
-//! Where this operator's admin server is, for whoever wants to ask it: its address and, in a cluster, its Pod.
+//! Says where this operator's admin server can be reached: its address and, in a cluster, its Pod.
 //!
-//! In a cluster nobody reaches the address; the API server's proxy reaches the Pod. The Pod is announced only if it is
-//! in the namespace of the Lease that announces it, so that who may write Leases of one namespace cannot point callers
-//! at the Pods of another.
+//! In a cluster the address cannot be reached from outside, but the API server's proxy can reach the Pod. The Pod is
+//! announced only if it is in the namespace of the Lease that announces it, so that someone who may write Leases in one
+//! namespace cannot direct callers to the Pods in another.
 
 use std::collections::BTreeMap;
 
 use tokio::net::TcpListener;
 
-/// The annotation of a Lease in which an operator announces its admin server's address.
+/// The Lease annotation in which an operator announces its admin server's address.
 pub(crate) const ADDRESS_ANNOTATION: &str = "homeostat.dev/admin-address";
 
 /// The annotation in which it announces its Pod and the port, as `NAME:PORT`.
 pub(crate) const POD_ANNOTATION: &str = "homeostat.dev/admin-pod";
 
-/// The variable with the name of the Pod, which the generated Deployment sets.
+/// The environment variable that holds the Pod's name, which the generated Deployment sets.
 pub(crate) const POD_NAME_VARIABLE: &str = "POD_NAME";
 
-/// The variable with its namespace.
+/// The environment variable that holds its namespace.
 pub(crate) const POD_NAMESPACE_VARIABLE: &str = "POD_NAMESPACE";
 
 /// Where an admin server is announced.
@@ -52,14 +52,14 @@ impl AdminPod {
         })
     }
 
-    /// Returns the audience of tokens for this Pod: a token for one operator is worthless to every other.
+    /// Returns the audience of tokens for this Pod: a token for one operator is worthless to all others.
     pub(crate) fn audience(&self) -> String {
         format!("homeostat-why/{}/{}", self.namespace, self.name)
     }
 }
 
-/// Returns the audience of tokens for an admin server on this machine, by the address that it announces. Whoever listens
-/// at another address can do nothing with such a token.
+/// Returns the audience of tokens for an admin server on this machine, by the address that it announces. Whoever
+/// listens at another address cannot use such a token.
 pub(crate) fn address_audience(url: &str) -> String {
     format!("homeostat-why/{url}")
 }

@@ -1,4 +1,4 @@
-//! The errors of the runtime itself, one variant for each way to handle them.
+//! Defines the runtime's own errors, with one variant for each way to handle them.
 
 use std::fmt;
 
@@ -8,26 +8,26 @@ use kube::core::Status;
 /// Any error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// An error of the runtime.
+/// A runtime error.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The API server refused. `code` and `reason` tell why.
+    /// The API server refused the request. `code` and `reason` say why.
     #[error("{} {}: {} ({})", .verb, .target, .status.message, .status.code)]
     Api {
-        /// What was tried.
+        /// The operation that was attempted.
         verb: &'static str,
-        /// On what.
+        /// Its target.
         target: String,
-        /// The server's words.
+        /// The server's response.
         status: Box<Status>,
     },
-    /// The API server could not be reached, or its answer could not be read.
+    /// The API server could not be reached, or its response could not be read.
     #[error("{verb} {target} got no answer")]
     Transport {
-        /// What was tried.
+        /// The operation that was attempted.
         verb: &'static str,
-        /// On what.
+        /// Its target.
         target: String,
         /// Why.
         #[source]
@@ -39,7 +39,7 @@ pub enum Error {
         /// `group/resource`.
         resource: String,
     },
-    /// The reconciler read a whole object of a kind of which only metadata is kept.
+    /// The reconciler read a whole object although only the metadata of its kind is kept.
     #[error(
         "only the metadata of {resource} is kept: read it as Metadata<{kind}>, or remove metadata_only::<{kind}>() from \
          the controller"
@@ -55,33 +55,33 @@ pub enum Error {
     NotSynced {
         /// `group/resource`.
         resource: String,
-        /// What its watch says.
+        /// The state of its watch.
         reason: String,
     },
     /// The operator lost the lease under which this reconcile began; nothing was sent.
     #[error("{target} was not written: this operator no longer holds its lease")]
     Fenced {
-        /// What would have been written.
+        /// The object that would have been written.
         target: Key,
     },
-    /// The operator lost the lease under which the reconcile that made this request began; the request was not sent.
+    /// The operator lost the lease under which the reconcile that sent this request began; the request was not sent.
     #[error("{request} was not sent: this operator no longer holds its lease")]
     FencedRequest {
         /// Method and path.
         request: String,
     },
-    /// Someone else changed the field that we were about to write after we had read it. Their change was left alone.
+    /// Someone else changed the field that we were about to write after we had read it. Their change was kept.
     #[error(
         "{target} was not written: somebody else changed the same field after it was read; the next run reads it again"
     )]
     Overtaken {
-        /// What would have been written.
+        /// The object that would have been written.
         target: Key,
     },
     /// The parent that a child reports to is gone, or another object has taken its name.
     #[error("{parent} is gone, so nothing can be reported to it")]
     ParentGone {
-        /// Which parent.
+        /// The parent.
         parent: Key,
     },
     /// The server stored a report without some of its fields, or without any.
@@ -90,15 +90,15 @@ pub enum Error {
          `children: BTreeMap<String, …>`"
     )]
     ReportDropped {
-        /// Which parent.
+        /// The parent.
         parent: Key,
-        /// The first field that is missing, from `status` on.
+        /// The first field that is missing, starting at `status`.
         field: String,
     },
-    /// An object of this name exists, and it is not ours: it was left alone.
+    /// An object with this name exists but is not ours; it was left alone.
     #[error("{target} exists and is not ours ({holder}): choose another name, delete it, or adopt it")]
     NotOurs {
-        /// Which object.
+        /// The object.
         target: Key,
         /// What is known about its owner.
         holder: String,
@@ -118,12 +118,12 @@ pub enum Error {
     /// No cluster is configured.
     #[error("no cluster: {0}")]
     NoCluster(String),
-    /// The operator cannot start: one of its startup activities says so.
+    /// The operator cannot start, because one of its startup activities failed.
     #[error("startup {id} failed: {error}")]
     Startup {
-        /// Which.
+        /// The activity's id.
         id: String,
-        /// In its words.
+        /// Its error message.
         error: String,
     },
     /// A task of the runtime itself panicked, and the operator was stopped.
@@ -132,7 +132,7 @@ pub enum Error {
     /// A local resource failed: an address in use, a signal handler.
     #[error("{what}")]
     Local {
-        /// What was tried.
+        /// The operation that was attempted.
         what: String,
         /// Why it failed.
         #[source]
@@ -140,7 +140,7 @@ pub enum Error {
     },
 }
 
-/// Formats it for people, with its causes: a `main` that returns it prints this.
+/// Formats it for people, with its causes, because a `main` that returns it prints this.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", chain(self))
@@ -176,18 +176,19 @@ impl Error {
         self.code() == Some(404)
     }
 
-    /// Returns whether no server answered: there was no answer at all, or one from a proxy that reached no server.
+    /// Returns whether no server responded: there was no response at all, or one from a proxy that could not reach the
+    /// server.
     pub(crate) fn is_cut_off(&self) -> bool {
         matches!(self, Self::Transport { .. }) || matches!(self.code(), Some(502..=504))
     }
 
-    /// Returns whether someone else wrote in between, or the name is taken.
+    /// Returns whether someone else wrote in the meantime, or the name is taken.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }
 
-    /// Returns whether the namespace is gone or accepts nothing new because it is being deleted. The object that wanted
-    /// to create something there is deleted with it.
+    /// Returns whether the namespace is gone, or accepts no new objects because it is being deleted. The object that
+    /// wanted to create something there is deleted with it.
     pub fn is_namespace_ending(&self) -> bool {
         let Self::Api { status, .. } = self else { return false };
         let Some(details) = &status.details else { return false };

@@ -1,5 +1,5 @@
-//! Why a reconcile failed, and the consequence. Any error becomes a fault with `?` and is retried with backoff; two
-//! functions change that: [`terminal`] and [`retry_after`].
+//! Says why a reconcile failed, and what follows from that. Any error becomes a fault with `?` and is retried with
+//! backoff; two functions change that: [`terminal`] and [`retry_after`].
 //!
 //! ```
 //! use std::time::Duration;
@@ -25,10 +25,10 @@ use crate::error::{BoxError, Error};
 use crate::panics::describe_panic;
 use crate::queue::Outcome;
 
-/// What reconcilers return.
+/// The result type of reconcilers.
 pub type Result<T = crate::Action, E = Fault> = std::result::Result<T, E>;
 
-/// A failed reconcile. Deliberately not an `Error` itself, so that every error converts into it.
+/// A failed reconcile. It is deliberately not an `Error` itself, so that every error converts into it.
 pub struct Fault {
     class: Class,
     error: BoxError,
@@ -44,7 +44,7 @@ enum Class {
     Panic,
 }
 
-/// Returns a fault that only a change of the object can cure: it is not retried until the object is edited, and the
+/// Returns a fault that only a change to the object can resolve: it is not retried until the object is edited, and the
 /// object's status says so.
 pub fn terminal(error: impl Into<BoxError>) -> Fault {
     Fault::new(Class::Terminal, error)
@@ -60,7 +60,7 @@ impl Fault {
         Self { class, error: error.into(), is_told: false }
     }
 
-    /// Returns whether the reconciler recorded its own warning about it, so that no other is needed.
+    /// Returns whether the reconciler recorded its own warning about it, so that no other warning is needed.
     pub(crate) fn is_told(&self) -> bool {
         self.is_told
     }
@@ -88,7 +88,7 @@ impl Fault {
         self.class == Class::Panic
     }
 
-    /// Returns whether something that belongs to someone else is in the way. Only a person can resolve that, so it is
+    /// Returns whether the cause is an object that belongs to someone else. Only a person can resolve that, so it is
     /// reported at once.
     pub(crate) fn is_conflict_of_owners(&self) -> bool {
         matches!(self.error.downcast_ref(), Some(crate::Error::NotOurs { .. }))
@@ -104,8 +104,8 @@ impl Fault {
         crate::error::chain(&*self.error)
     }
 
-    /// Returns whether the fault is part of normal operation: the object or its namespace is gone, or another write
-    /// came first.
+    /// Returns whether the fault is part of normal operation: the object or its namespace is gone, or another write got
+    /// there first.
     pub(crate) fn is_expected(&self, key: &Key, failures: u32) -> bool {
         /// How often in a row a write may come too late: an object that is being deleted loses its children one by one.
         const LATE_MAX: u32 = 3;
@@ -114,7 +114,8 @@ impl Fault {
         (failures < LATE_MAX && is_late) || error.is_loss_of(key) || error.is_namespace_ending()
     }
 
-    /// Returns whether the only cause is that the API server could not be reached, so that its return is the cure.
+    /// Returns whether the only cause is that the API server could not be reached, so that the fault is resolved once
+    /// the server is back.
     pub(crate) fn is_cut_off(&self) -> bool {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&*self.error);
         while let Some(error) = cause {

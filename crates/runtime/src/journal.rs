@@ -1,8 +1,8 @@
-//! The journal: a bounded ring of what this operator did, and the folds over it (metrics, console, oracles).
+//! The journal is a bounded ring of records of what this operator did, with folds over it (metrics, console, oracles).
 //!
-//! Thousands of objects that are reconciled or changed must not push out why one of them fails. So records of changes
-//! and failures are kept when they leave the ring: the last few of each object, for the objects that had one most
-//! recently. Failures are kept apart, so that no change takes their place.
+//! Thousands of objects that are reconciled or changed must not push out the records that explain why one of them
+//! fails. Records of changes and failures are therefore kept when they leave the ring: the last few for each object,
+//! for the objects that had one most recently. Failures are kept separately, so that changes do not displace them.
 //!
 //! **Invariant:** writing never waits for a reader and never fails; when the ring has too many records or bytes, the
 //! oldest are dropped, so memory is bounded. Folds see every record, even those that are dropped later.
@@ -14,16 +14,18 @@ use homeostat_core::journal::{Entry, HandlerOutcome, Record, RequestedNext, Sour
 use homeostat_core::{Clock, Key};
 use jiff::Timestamp;
 
-/// Records in the ring: about four megabytes, some minutes of a busy operator and days of a quiet one.
+/// The maximum number of records in the ring: about four megabytes, which covers some minutes of a busy operator and
+/// days of a quiet one.
 const RECORDS_MAX: usize = 16_384;
 
-/// The bytes of the ring: twice what usual records take, because diffs and errors may be long.
+/// The maximum number of bytes in the ring: twice what usual records take, because diffs and errors may be long.
 const RING_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// The bytes of the failures that outlive the ring, and of the changes.
+/// The maximum number of bytes of failures that outlive the ring, and likewise of changes.
 const KEPT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// How many failures of one object are kept, and how many changes: they show how it fails, and what was done before.
+/// How many failures of one object are kept, and how many changes: they show how it fails, and what was done before
+/// that.
 pub(crate) const KEPT_PER_OBJECT: usize = 4;
 
 /// The number of objects whose failures are kept, and of those whose changes are: each takes as much memory as the
@@ -32,7 +34,7 @@ pub(crate) const KEPT_OBJECTS: usize = 4096;
 
 type Fold = Arc<dyn Fn(&Record) + Send + Sync>;
 
-/// A handle on the journal. Cheap to clone; all clones write to the same ring.
+/// A handle to the journal. Cheap to clone; all clones write to the same ring.
 #[derive(Clone)]
 pub struct Journal(Arc<JournalShared>);
 
@@ -71,7 +73,7 @@ impl Journal {
         Self::with(clock, true)
     }
 
-    /// Creates a journal that keeps nothing, to measure what one costs.
+    /// Creates a journal that keeps nothing, to measure what a journal costs.
     pub(crate) fn disabled(clock: Clock) -> Self {
         Self::with(clock, false)
     }
@@ -81,7 +83,7 @@ impl Journal {
         Self(Arc::new(JournalShared { clock, started: clock.now(), is_kept, held, folds }))
     }
 
-    /// Returns whether records are kept; if not, nothing needs to be found out for them.
+    /// Returns whether records are kept; if not, no effort needs to be spent on them.
     pub(crate) fn is_kept(&self) -> bool {
         self.0.is_kept
     }
@@ -100,7 +102,8 @@ impl Journal {
         drop(oldest);
     }
 
-    /// Calls `fold` with every record from now on. It runs inside the writer, so it must be quick and must not write.
+    /// Calls `fold` with every record from now on. It runs inside the writer, so it must be quick and must not write to
+    /// the journal.
     pub fn fold(&self, fold: impl Fn(&Record) + Send + Sync + 'static) {
         self.0.folds.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(fold));
     }
@@ -140,7 +143,7 @@ impl Journal {
 }
 
 impl JournalState {
-    /// Adds a record; returns those that are no longer needed.
+    /// Adds a record; returns the records that are no longer needed.
     fn push(&mut self, record: Record) -> Vec<Record> {
         self.ring_bytes += record.weight();
         self.ring.push_back(record);
@@ -165,8 +168,8 @@ enum RetainedKind {
     Change,
 }
 
-/// Returns how an entry is retained after it left the ring. Failures and changes are; reconciles that changed nothing,
-/// the vast majority, are not.
+/// Returns how an entry is retained after it has left the ring. Failures and changes are retained; reconciles that
+/// changed nothing, which are the vast majority, are not.
 fn retained_kind(entry: &Entry) -> Option<RetainedKind> {
     match entry {
         Entry::Failed { .. }
@@ -188,13 +191,13 @@ fn retained_kind(entry: &Entry) -> Option<RetainedKind> {
 struct KeptRecords {
     /// The last records of each object with their numbers, oldest first; at least one.
     objects: HashMap<Key, VecDeque<(u64, Record)>>,
-    /// The objects in the order in which something was last kept of them.
+    /// The objects, ordered by when a record about them was last kept.
     order: BTreeMap<u64, Key>,
     bytes: usize,
 }
 
 impl KeptRecords {
-    /// Adds a record whose number is higher than all before; adds those that are no longer needed to `unneeded`.
+    /// Adds a record whose number is higher than all previous ones; adds those that are no longer needed to `unneeded`.
     fn push(&mut self, number: u64, record: Record, unneeded: &mut Vec<Record>) {
         let Some(object) = record.entry.object().cloned() else { return unneeded.push(record) };
         let before = unneeded.len();
@@ -288,7 +291,7 @@ mod tests {
 
     #[test]
     fn no_change_takes_the_place_of_a_failure() {
-        // All at the same time: the order is that in which they were written down.
+        // All records have the same time: their order is the order in which they were written.
         let journal = Journal::new(Clock::virtual_from(Timestamp::UNIX_EPOCH));
         let sick = Key::new("", "things", "", "sick");
         let told =

@@ -15,8 +15,8 @@ pub(crate) fn without_nulls(value: Value) -> Value {
 }
 
 /// Returns the paths at which `actual` differs from `desired`. Fields that `desired` does not mention may have any
-/// value. Lists must agree item by item, so a list that the server reorders counts as different: that costs a
-/// superfluous apply, but never misses one.
+/// value. Lists must agree item by item, so a list that the server reorders counts as different: this costs an
+/// unnecessary apply, but never misses one.
 pub(crate) fn differences(desired: &Value, actual: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare(desired, actual, &mut String::new(), &mut found);

@@ -1,16 +1,16 @@
-//! Reconcilers: functions that make actual state equal to desired state, called when something changed, retried when
-//! they fail, and explained by a journal.
+//! Runs reconcilers: functions that make the actual state match the desired state, which are called when something has
+//! changed, retried when they fail, and explained by a journal.
 //!
 //! ```text
 //! watch (list/watch protocol) → cache (shared, indexed) → relations (who must reconcile)
 //!    → queue (dedupe, fairness, backoff, causes) → workers → engine → context → settle → journal
 //! ```
 //! Reading order for users: [`Operator`], [`Controller`], [`Context`], [`Action`] and [`Fault`]. For maintainers: the
-//! groups below from top to bottom. A module uses only modules above it or in its own group, never in a circle.
+//! groups below from top to bottom. A module uses only modules above it or in its own group, and never forms a cycle.
 
 #![deny(clippy::exit)]
 
-// The vocabulary: objects, errors and what happened.
+// The vocabulary: objects, errors and records of what happened.
 mod action;
 mod admin_address;
 mod error;
@@ -47,7 +47,7 @@ mod controller;
 pub mod handlers;
 pub mod world;
 
-// The program around them.
+// The program around the controllers.
 mod admin;
 mod operator;
 #[cfg(feature = "otel")]

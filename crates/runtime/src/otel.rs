@@ -1,4 +1,4 @@
-//! Spans for OpenTelemetry, sent over OTLP/HTTP: every reconcile with its causes as links.
+//! Sends spans to OpenTelemetry over OTLP/HTTP: one for every reconcile, with its causes as links.
 //!
 //! ```no_run
 //! # async fn main_() -> Result<(), homeostat_runtime::Error> {
@@ -11,8 +11,8 @@
 //! exporter.shutdown().await;
 //! # Ok(()) }
 //! ```
-//! Plain HTTP to a collector beside the operator; the collector knows where spans go from there. Sending happens in the
-//! background, on the runtime this was made in, and never holds up a reconcile.
+//! It uses plain HTTP to a collector next to the operator, which knows where to send the spans. Sending happens in the
+//! background, on the runtime in which the exporter was created, and never holds up a reconcile.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -32,7 +32,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::error::Error;
 
-/// Where OTLP/HTTP takes spans, below the collector's address.
+/// The path at which OTLP/HTTP accepts spans, relative to the collector's address.
 const TRACES_PATH: &str = "/v1/traces";
 
 /// How long the collector may take to accept a batch: OTLP's own default.
@@ -42,8 +42,8 @@ const ANSWER_MAX: std::time::Duration = std::time::Duration::from_secs(10);
 pub struct Exporter(SdkTracerProvider);
 
 impl Exporter {
-    /// Creates an exporter for the operator of this name to the collector at this address (`http://localhost:4318`).
-    /// Needs a tokio runtime.
+    /// Creates an exporter for the operator with this name that sends to the collector at this address
+    /// (`http://localhost:4318`). Needs a tokio runtime.
     pub fn new(service: &str, collector: &str) -> Result<Self, Error> {
         let hyper = HyperClient::with_default_connector(ANSWER_MAX, None);
         let client = OnRuntime { client: Arc::new(hyper), runtime: Handle::current() };
@@ -58,7 +58,7 @@ impl Exporter {
     }
 
     /// Returns the layer for the subscriber. It exports every span and event that the subscriber lets through;
-    /// `reconcile` and `observe` are of level debug.
+    /// `reconcile` and `observe` have the debug level.
     pub fn layer<S>(&self) -> OpenTelemetryLayer<S, SdkTracer>
     where
         S: tracing::Subscriber + for<'span> LookupSpan<'span>,
@@ -66,7 +66,8 @@ impl Exporter {
         tracing_opentelemetry::layer().with_tracer(self.0.tracer("homeostat"))
     }
 
-    /// Sends the waiting spans and ends. Spans made later are lost; dropping the exporter instead loses those that wait.
+    /// Sends the waiting spans and shuts down. Later spans are lost; dropping the exporter instead also loses the
+    /// waiting ones.
     pub async fn shutdown(self) {
         let ended = tokio::task::spawn_blocking(move || self.0.shutdown()).await;
         if let Ok(Err(error)) = ended {
@@ -75,7 +76,7 @@ impl Exporter {
     }
 }
 
-/// The batches are made on a thread without a tokio runtime, and hyper needs one.
+/// The batches are created on a thread without a tokio runtime, and hyper needs one.
 #[derive(Debug)]
 struct OnRuntime {
     client: Arc<HyperClient>,

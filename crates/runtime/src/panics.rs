@@ -1,7 +1,8 @@
-//! Panics in the user's code that runs in our own tasks: mappings, predicates, indexes, decoders. A panic on one object
-//! is reported, and must harm neither the other objects nor the task.
+//! Catches panics in user code that runs in our own tasks: mappings, predicates, indexes, decoders. A panic on one
+//! object is reported, and must harm neither the other objects nor the task.
 //!
-//! Reconcilers and handlers are not called through here: their panics are failures of a run (`reconcile_once`).
+//! Reconcilers and handlers are not called through this module: their panics count as failures of a run
+//! (`reconcile_once`).
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,12 +10,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Calls the user's code; a panic becomes its message.
 ///
 /// State that the code shares with others may be half changed after a panic; state that we share with it is consistent,
-/// because none of our locks is held while it changes something of ours.
+/// because it never changes our state while one of our locks is held.
 pub(crate) fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| message_of(&*panic))
 }
 
-/// Describes a panic of a reconciler, handler or world.
+/// Describes a panic in a reconciler, handler or world.
 pub(crate) fn describe_panic(panic: &(dyn Any + Send)) -> String {
     format!("the reconciler panicked: {}", message_of(panic))
 }

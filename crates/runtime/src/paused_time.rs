@@ -1,11 +1,11 @@
-//! Virtual time that stands still while something real is awaited: a socket, a process, a file.
+//! Stops virtual time while something real is awaited: a socket, a process, a file.
 //!
-//! Tests use it for servers in other processes, plans for the reads of a world.
+//! Tests use this for servers in other processes, and plans use it for a world's reads.
 
-/// Stops virtual time while it exists.
+/// Keeps virtual time stopped while it exists.
 ///
-/// Paused time jumps ahead whenever every task waits, even when one waits for something outside the process. Hold it in
-/// the meantime; otherwise the timeouts of the waiting task expire before the answer arrives.
+/// Paused time jumps ahead whenever every task is waiting, even when one waits for something outside the process. Hold
+/// this in the meantime; otherwise the timeouts of the waiting task expire before the response arrives.
 pub struct PausedTime(
     #[expect(dead_code, reason = "its end is what the blocking task waits for")] std::sync::mpsc::Sender<()>,
 );

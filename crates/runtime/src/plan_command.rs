@@ -1,14 +1,14 @@
-//! The options of the command `plan`, on the command line of an operator and of `homeostat`. The plan itself needs a
-//! control plane in memory and is made elsewhere: see [`Operator::planner`](crate::Operator::planner).
+//! Parses the options of the `plan` command on the command line of an operator and of `homeostat`. The plan itself
+//! needs a control plane in memory and is computed elsewhere: see [`Operator::planner`](crate::Operator::planner).
 
-/// What to plan, and the form of the answer.
+/// What to plan, and the form of the output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanOptions {
-    /// The files with the objects; `-` is stdin.
+    /// The files that contain the objects; `-` is stdin.
     pub files: Vec<String>,
     /// Deletes the objects instead of applying them.
     pub is_delete: bool,
-    /// The namespace of objects that name none; the one of the kubeconfig by default.
+    /// The namespace for objects that do not specify one; by default the kubeconfig's.
     pub namespace: Option<String>,
     /// Refuses a change that deletes or replaces more objects than this.
     pub deletes_max: Option<usize>,
@@ -17,7 +17,7 @@ pub struct PlanOptions {
 }
 
 impl PlanOptions {
-    /// Takes one argument of the command line; returns whether it is one of these options.
+    /// Takes one command-line argument; returns whether it is one of these options.
     pub(crate) fn set(
         &mut self,
         name: &str,
@@ -38,7 +38,7 @@ impl PlanOptions {
         Ok(true)
     }
 
-    /// Says what is missing.
+    /// Returns an error if something is missing.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.files.is_empty() {
             Err("plan needs -f FILE with the objects to apply".to_owned())

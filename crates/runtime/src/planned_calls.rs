@@ -1,8 +1,8 @@
-//! What a plan would call outside: the writes of worlds, recorded instead of sent, and their reads, which go to the
-//! real API.
+//! Handles the external calls of a plan: worlds' writes are recorded instead of sent, and their reads go to the real
+//! API.
 //!
-//! **Invariant:** a read runs on the runtime that the plan was asked on, in real time, and the plan's own virtual time
-//! stands still until it ends: a slow API never looks like a timeout.
+//! **Invariant:** a read runs in real time on the runtime from which the plan was requested, and the plan's own virtual
+//! time stands still until the read completes: a slow API never looks like a timeout.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,7 +29,7 @@ pub struct PlannedCall {
     pub verb: PlannedVerb,
     /// The external resource.
     pub name: String,
-    /// The object that it is written for: `namespace/name`, or only the name; none for a leak.
+    /// The object that it belongs to: `namespace/name`, or only the name; `None` for a leak.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// What it would change.
@@ -49,12 +49,12 @@ pub enum PlannedVerb {
 }
 
 impl PlannedCalls {
-    /// Returns an empty record. Reads of worlds run on the runtime of this handle.
+    /// Returns an empty record. Worlds' reads run on this handle's runtime.
     pub fn new(outside: Handle) -> Self {
         Self { outside, calls: Arc::default() }
     }
 
-    /// Returns what was recorded so far, and begins a new record.
+    /// Returns the calls recorded so far, and begins a new record.
     pub fn take(&self) -> Vec<PlannedCall> {
         std::mem::take(&mut *self.calls.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -68,14 +68,14 @@ impl PlannedCalls {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
     }
 
-    /// Runs a read of the real API. Dropping the future cancels it.
+    /// Runs a read against the real API. Dropping the future cancels it.
     pub(crate) async fn read<T: Send + 'static>(&self, read: impl Future<Output = T> + Send + 'static) -> T {
         let _held = PausedTime::new();
         match AbortOnDropHandle::new(self.outside.spawn(read)).await {
             Ok(answer) => answer,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                // The outer runtime ends: nothing waits for the plan any more.
+                // The outer runtime is shutting down, so nothing waits for the plan any more.
                 Err(_) => std::future::pending().await,
             },
         }

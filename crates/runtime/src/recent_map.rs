@@ -1,7 +1,7 @@
-//! A map of bounded size: when it is full, the entry that was set longest ago is dropped.
+//! A map with a bounded size: when it is full, the entry that was set longest ago is dropped.
 //!
-//! For values that are worth remembering but not forever, where nothing reports that a key is gone. A lookup does not
-//! make an entry younger.
+//! It is for values that are worth remembering, but not forever, when nothing reports that a key is gone. A lookup does
+//! not make an entry younger.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;

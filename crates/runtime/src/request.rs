@@ -1,6 +1,6 @@
-//! One request to the API server and its answer, decoded once and without managed fields. Everything the runtime sends,
-//! except lists and watches, goes through here, and no request waits forever: a connection may die silently, and its
-//! caller would hang.
+//! Sends a request to the API server and decodes the response once, without managed fields. Everything the runtime
+//! sends, except lists and watches, goes through this module, and no request waits forever: a connection may die
+//! silently, and its caller would hang.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::kind::decoded_objects;
 use crate::kind::object::Object;
 use crate::watch::without_managed_fields;
 
-/// How long to wait for an answer. Servers give up on a request after 60 seconds; one that has not answered a little
-/// later never will.
+/// How long to wait for a response. Servers give up on a request after 60 seconds; a server that has not responded a
+/// little later never will.
 const ANSWER_MAX: Duration = Duration::from_secs(65);
 
 /// The verb and target of a request, for the error message.
@@ -41,10 +41,10 @@ impl RequestLabel<'_> {
     }
 }
 
-/// A request as kube builds it.
+/// A request built by kube.
 pub(crate) type Built = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 
-/// Sends a request and decodes the answer.
+/// Sends a request and decodes the response.
 pub(crate) async fn send_request<T: DeserializeOwned>(
     client: &Client,
     label: RequestLabel<'_>,
@@ -53,7 +53,7 @@ pub(crate) async fn send_request<T: DeserializeOwned>(
     call_within(ANSWER_MAX, client, label, request).await
 }
 
-/// Sends a request and decodes the answer, for callers who have less time.
+/// Sends a request and decodes the response, for callers who have less time.
 pub(crate) async fn call_within<T: DeserializeOwned>(
     limit: Duration,
     client: &Client,
@@ -65,7 +65,7 @@ pub(crate) async fn call_within<T: DeserializeOwned>(
     serde_json::from_str(&without_managed_fields(text)).map_err(|error| label.unanswered(error))
 }
 
-/// Sends a request of whose answer only the code matters.
+/// Sends a request for which only the response code matters.
 pub(crate) async fn call_unread(
     client: &Client,
     label: RequestLabel<'_>,
@@ -74,7 +74,7 @@ pub(crate) async fn call_unread(
     exchange(ANSWER_MAX, client, label, request).await.map(drop)
 }
 
-/// Sends a request and decodes the answer as an object of this kind.
+/// Sends a request and decodes the response as an object of this kind.
 pub(crate) async fn call_object(
     client: &Client,
     label: RequestLabel<'_>,
@@ -91,10 +91,10 @@ pub(crate) async fn call_object(
     Ok(object)
 }
 
-/// Decodes an answer.
+/// Decodes a response.
 pub(crate) type Decode<T> = fn(&str) -> serde_json::Result<T>;
 
-/// Sends a request and decodes the answer in this way.
+/// Sends a request and decodes the response in this way.
 pub(crate) async fn call_as<T>(
     decode: Decode<T>,
     client: &Client,
@@ -106,7 +106,7 @@ pub(crate) async fn call_as<T>(
     decode(&without_managed_fields(text)).map_err(|error| label.unanswered(error))
 }
 
-/// Sends a request and decodes the answer, with managed fields.
+/// Sends a request and decodes the response, with managed fields.
 pub(crate) async fn call_whole<T: DeserializeOwned>(
     client: &Client,
     label: RequestLabel<'_>,

@@ -1,5 +1,5 @@
-//! Which shard an object belongs to. Every replica, of every version, must give the same answer, so the hash must never
-//! change.
+//! Determines which shard an object belongs to. Every replica, of every version, must get the same result, so the hash
+//! must never change.
 //!
 //! Which replica holds a shard is decided in `election/shards.rs`; whether work may start under it, in `fence`.
 
@@ -11,8 +11,8 @@ pub(crate) fn shard_of_key(key: &Key, count: u32) -> u32 {
     u32::try_from(stable_hash(key.as_str()) % u64::from(count)).expect("below the number of shards")
 }
 
-/// Returns FNV-1a followed by the finisher of SplitMix64, because names that differ in their last letters leave FNV's
-/// high bits alike. It must never change: every replica, of every version, must put an object into the same shard.
+/// Returns FNV-1a followed by the finisher of SplitMix64, because names that differ in their last letters have similar
+/// high bits in FNV. It must never change: every replica, of every version, must put an object into the same shard.
 pub(crate) fn stable_hash(text: &str) -> u64 {
     let hash = fnv_64(text.as_bytes());
     let mixed = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

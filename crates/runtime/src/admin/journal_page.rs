@@ -1,8 +1,8 @@
-//! The journal of one object: `/journal?group=G&resource=R&namespace=N&name=X`, as JSON.
+//! Serves the journal of one object as JSON: `/journal?group=G&resource=R&namespace=N&name=X`.
 //!
-//! **Invariant:** the caller presents a token; the API server says whose it is and whether that user may get the
-//! object. Others get the same answer whether the object exists or not. Records that name other objects are left out
-//! unless the caller may also get those.
+//! **Invariant:** the caller presents a token, and the API server says whose token it is and whether that user may get
+//! the object. Others get the same response whether or not the object exists. Records that name other objects are left
+//! out unless the caller may also get those.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,15 @@ use crate::error::Error;
 use crate::request::{RequestLabel, send_request};
 use crate::shared::OperatorShared;
 
-/// Where the journal is served.
+/// The path under which the journal is served.
 pub(crate) const JOURNAL_PATH: &str = "/journal";
 
-/// The header of a question from a caller who keeps their own credentials to themselves: a token for this operator only.
+/// The request header for callers who do not want to reveal their own credentials: it holds a token for this operator
+/// only.
 pub(crate) const CALLER_TOKEN_HEADER: &str = "homeostat-caller-token";
 
-/// Other objects for which the server is asked in one answer; records about more are left out.
+/// The maximum number of other objects that the server is asked about for one response; records about further objects
+/// are left out.
 const REVIEWS_MAX: usize = 50;
 
 /// Returns the journal of the object that the query names.
@@ -78,7 +80,8 @@ async fn answer(shared: &OperatorShared, token: &CallerToken<'_>, object: &Key) 
     Ok(AdminPage { code: StatusCode::OK, content_type: "application/json", text })
 }
 
-/// Returns that the object's kind is watched, and whether that fails: then nothing is known about the object.
+/// Returns whether the object's kind is watched and whether that watch fails, in which case nothing is known about the
+/// object.
 fn watch_state(shared: &OperatorShared, object: &Key) -> Option<Record> {
     let caches = shared.caches.all().into_iter();
     let caches = caches.filter(|(_, cache)| {
@@ -98,15 +101,15 @@ fn is_outside(key: &Key) -> bool {
     key.group() == "outside"
 }
 
-/// A token that says who asks.
+/// A token that identifies the caller.
 enum CallerToken<'a> {
-    /// The caller's own, from this machine.
+    /// The caller's own token, sent from this machine.
     Own(&'a str),
-    /// One for this operator and nobody else, by any of these names.
+    /// A token for this operator only, under any of these names.
     ForAudiences(&'a str, Vec<String>),
 }
 
-/// Returns the token of a question; one for this operator counts first.
+/// Returns the token of a request; a token for this operator takes precedence.
 fn caller_token<'a>(shared: &OperatorShared, headers: &'a HeaderMap) -> Option<CallerToken<'a>> {
     if let Some(token) = headers.get(CALLER_TOKEN_HEADER) {
         let audiences = shared.admin_address.as_ref()?.audiences();
@@ -140,7 +143,7 @@ async fn review_token(shared: &OperatorShared, token: &CallerToken<'_>) -> Resul
     };
     let question = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec});
     let answer = ask(shared, "/apis/authentication.k8s.io/v1/tokenreviews", &question).await?;
-    // A server that knows nothing of audiences names none, and its answer does not count.
+    // A server that does not know about audiences names none, and its answer is ignored.
     let is_meant = match token {
         CallerToken::Own(_) => true,
         CallerToken::ForAudiences(_, audiences) => {

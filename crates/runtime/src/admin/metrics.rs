@@ -1,7 +1,8 @@
-//! Metrics, under the names that operators' dashboards already use (`controller_runtime_*`, `workqueue_*`), plus ours.
+//! Exports metrics under the names that operators' dashboards already use (`controller_runtime_*`, `workqueue_*`), plus
+//! our own.
 //!
-//! They are a fold over the journal: nothing else in the runtime counts. Values that the journal does not contain
-//! (waiting keys, cached objects) are read when metrics are requested.
+//! They are a fold over the journal: nothing else in the runtime keeps counters. Values that the journal does not
+//! contain (waiting keys, cached objects) are read when metrics are requested.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -103,7 +104,7 @@ pub(crate) struct MetricsReading {
     pub(crate) worlds: Vec<WorldHealth>,
 }
 
-/// The queue of one controller now.
+/// The current state of one controller's queue.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueReading {
     pub(crate) controller: String,
@@ -111,7 +112,7 @@ pub(crate) struct QueueReading {
     pub(crate) concurrency_max: usize,
 }
 
-/// One cache now.
+/// The current state of one cache.
 #[derive(Clone, Debug)]
 pub(crate) struct CacheReading {
     pub(crate) resource: String,
@@ -120,8 +121,8 @@ pub(crate) struct CacheReading {
     pub(crate) is_fresh: bool,
 }
 
-/// Times in seconds, from 0.1 ms (a cache hit) to 100 s (a call that hangs), in steps of about three. Written out, so
-/// that they are printed as people write them.
+/// Times in seconds, from 0.1 ms (a cache hit) to 100 s (a call that hangs), each about three times the previous one.
+/// They are written out, so that they are printed as people would write them.
 const BUCKETS: [f64; 13] = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0];
 
 struct Seconds<S>(Family<S, Histogram, fn() -> Histogram>);
@@ -133,7 +134,7 @@ impl<S: Clone + std::hash::Hash + Eq> Default for Seconds<S> {
 }
 
 impl MetricFamilies {
-    /// Registers every metric under its name: what is exported, in one place.
+    /// Registers every metric under its name, so that all exported metrics are listed in one place.
     // tidy-table: one row for each metric.
     fn register(&self, registry: &mut Registry) {
         registry.register("controller_runtime_reconcile", "Reconciles by result", self.total.clone());

@@ -1,6 +1,7 @@
-//! The admin server: metrics, health, readiness, the journal of an object. Read-only, plain HTTP, one page per path.
+//! The admin server serves metrics, health, readiness, and the journal of an object. It is read-only, uses plain HTTP,
+//! and serves one page per path.
 //!
-//! [`answer`] is a function of the [`AdminState`]; the shell around it only moves bytes.
+//! [`answer`] is a function of the [`AdminState`]; the code around it only moves bytes.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -38,37 +39,38 @@ use crate::rights::permission_review::Rights;
 use crate::shared::OperatorShared;
 use crate::workers::controller_queue::ControllerQueue;
 
-/// Concurrent connections: a scraper, a kubelet, a few people. One more closes the oldest, so that idle ones lock
-/// nobody out: an answer takes milliseconds, and a client that loses an idle connection opens another.
+/// The maximum number of concurrent connections: a scraper, a kubelet, a few people. Another connection closes the
+/// oldest one, so that idle connections do not lock anyone out: a response takes milliseconds, and a client that loses
+/// an idle connection opens another.
 const CONNECTIONS_MAX: usize = 64;
 
-/// How long a connection may take to send a request, the first one and each after it: longer than the usual minute
+/// How long a connection may take to send a request, the first one and each one after it: longer than the usual minute
 /// between two scrapes.
 const REQUEST_MAX: Duration = Duration::from_secs(75);
 
-/// Concurrent questions about objects: each asks the API server to identify the caller.
+/// The maximum number of concurrent requests about objects: each asks the API server to identify the caller.
 const QUESTIONS_MAX: usize = 8;
 
 /// The pause after a failed accept, which is usually due to a lack of file descriptors: retrying at once would be a
 /// busy loop.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// Everything the admin server shows.
+/// Everything that the admin server shows.
 pub(crate) struct AdminState {
     metrics: Arc<Metrics>,
     caches: Caches,
     probes: Option<Probes>,
     stage: Mutex<OperatorStage>,
     rights: Mutex<Rights>,
-    /// Questions about objects in progress.
+    /// Limits the number of concurrent requests about objects.
     questions: Semaphore,
 }
 
-/// How far the operator has started.
+/// How far the operator's startup has progressed.
 enum OperatorStage {
-    /// What it is doing before its controllers exist.
+    /// The operator is doing this before its controllers exist.
     Starting(String),
-    /// Its controllers and worlds run.
+    /// Its controllers and worlds are running.
     Running { controllers: Vec<ShownController>, worlds: Vec<Arc<dyn WorldHealthSource>> },
 }
 
@@ -91,7 +93,7 @@ enum PageFormat {
     Json,
 }
 
-/// An answer of the admin server.
+/// A response from the admin server.
 struct AdminPage {
     code: StatusCode,
     content_type: &'static str,
@@ -121,7 +123,7 @@ impl AdminState {
         })
     }
 
-    /// Records what the operator does before its controllers exist.
+    /// Records what the operator is doing before its controllers exist.
     pub(crate) fn set_starting(&self, words: String) {
         *self.stage() = OperatorStage::Starting(words);
     }
@@ -147,7 +149,7 @@ impl AdminState {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what the operator is doing, if its controllers do not exist yet.
+    /// Returns a description of what the operator is doing, if its controllers do not exist yet.
     fn starting(&self) -> Option<String> {
         match &*self.stage() {
             OperatorStage::Starting(words) => Some(words.clone()),
@@ -155,8 +157,8 @@ impl AdminState {
         }
     }
 
-    /// Asks the operator's probes, if it has any. Not before it has started: they may need what a startup handler is
-    /// about to create, and an operator that is starting is alive.
+    /// Runs the operator's probes, if it has any. They do not run before the operator has started: they may need
+    /// something that a startup handler is about to create, and an operator that is starting is alive.
     async fn health(&self, format: PageFormat) -> AdminPage {
         if let Some(words) = self.starting() {
             return AdminPage::text(StatusCode::OK, format!("ok, starting: {words}\n"));
@@ -185,7 +187,7 @@ impl AdminState {
         AdminPage::text(code, answers.iter().map(line).collect::<String>())
     }
 
-    /// Answers with the journal of an object, to callers who may read it.
+    /// Responds with the journal of an object, if the caller may read it.
     async fn journal(&self, headers: &HeaderMap, query: Option<&str>) -> AdminPage {
         match &self.probes {
             Some(probes) => match self.questions.try_acquire() {
@@ -213,7 +215,7 @@ impl AdminState {
         }
     }
 
-    /// Returns whether every watch is up to date with the server, and names those that are not, with the reason.
+    /// Returns whether every watch is up to date with the server, and names the watches that are not, with the reason.
     fn readiness(&self) -> AdminPage {
         let mut lines = Vec::new();
         let mut is_ready = true;
@@ -353,7 +355,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// Serves one connection until it ends.
+/// Serves one connection until it is closed.
 async fn serve_connection(
     stream: TcpStream,
     admin_state: Arc<AdminState>,

@@ -1,7 +1,7 @@
-//! Further pages of the admin server, such as a web console, from a crate that this one does not know.
+//! Defines further pages for the admin server, such as a web console, from a crate that this one does not know.
 //!
-//! **Invariant:** such pages get a client without the operator's credentials: whoever asks for a page must bring a token
-//! of the cluster, and sees what the server lets its holder see.
+//! **Invariant:** such pages get a client without the operator's credentials: whoever requests a page must present a
+//! token for the cluster, and sees what the server allows its holder to see.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -17,24 +17,24 @@ use kube::{Client, Config};
 use crate::error::Error;
 use crate::journal::Journal;
 
-/// The body of an answer of the admin server.
+/// The body of a response from the admin server.
 pub type AdminBody = UnsyncBoxBody<Bytes, Infallible>;
 
-/// Pages that the admin server has besides its own.
+/// Pages that the admin server serves besides its own.
 pub trait AdminPages: Send + Sync {
-    /// Answers a request for a path that is none of the admin server's own.
+    /// Answers a request for a path that is not one of the admin server's own.
     fn answer(&self, request: Request<()>) -> BoxFuture<'static, Response<AdminBody>>;
 }
 
-/// What further pages may use.
+/// The things that further pages may use.
 pub struct AdminPagesContext {
     /// The operator's name.
     pub name: String,
     /// A client for the operator's cluster that sends no credentials.
     pub client: Client,
-    /// Where the pages are served.
+    /// The address at which the pages are served.
     pub address: SocketAddr,
-    /// What the operator does.
+    /// The operator's journal.
     pub journal: Journal,
     /// The operator's clock.
     pub clock: Clock,

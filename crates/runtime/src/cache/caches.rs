@@ -1,5 +1,5 @@
-//! The caches of an operator, one per kind and scope, shared by all its controllers. Asking for a cache declares a
-//! watch, which starts with the operator.
+//! Manages the caches of an operator, one per kind and scope, which all its controllers share. Asking for a cache
+//! declares a watch, which starts with the operator.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use crate::journal::Journal;
 use crate::kind::{Kind, KindInfo};
 use crate::watch::Scope;
 
-/// The dependencies of every feed.
+/// The dependencies that every feed needs.
 #[derive(Clone)]
 pub(crate) struct FeedDependencies {
     pub(crate) client: Client,
@@ -46,11 +46,11 @@ impl FeedDependencies {
 #[derive(Clone, Default)]
 pub(crate) struct Caches(Arc<Mutex<CacheTable>>);
 
-/// Declared caches in the order of declaration, in which they are started and shown.
+/// Declared caches in the order of declaration, which is also the order in which they are started and shown.
 #[derive(Default)]
 struct CacheTable {
     by_type: HashMap<(TypeId, Scope), usize>,
-    /// By kind and value type: the type of the value is the name of the index.
+    /// Indexes by kind and value type: the type of the value identifies the index.
     indexes: HashMap<(TypeId, TypeId, Scope), Arc<dyn Any + Send + Sync>>,
     all: Vec<(Scope, ObjectCache)>,
 }
@@ -63,7 +63,7 @@ impl Caches {
         cache
     }
 
-    /// Returns the watch of this kind in this scope, for users that need the changes but not the objects: objects are
+    /// Returns the watch of this kind in this scope, for callers that need the changes but not the objects: objects are
     /// kept only if another controller declares the cache.
     pub(crate) fn declare_events(&self, info: &'static KindInfo, scope: &Scope) -> ObjectCache {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +78,7 @@ impl Caches {
         cache
     }
 
-    /// Returns the cache of objects of this type, if declared and kept: the one of this scope, or of the whole
+    /// Returns the cache of objects of this type, if declared and kept: the one for this scope, or for the whole
     /// namespace scope.
     pub(crate) fn find(&self, type_id: TypeId, scope: &Scope) -> Option<ObjectCache> {
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +90,7 @@ impl Caches {
         declared.next()
     }
 
-    /// Keeps an index of a declared cache.
+    /// Keeps an index on a declared cache.
     pub(crate) fn keep_index<K: Kind, V: Send + Sync + 'static>(&self, scope: &Scope, index: Index<K, V>) {
         let id = (TypeId::of::<K>(), TypeId::of::<V>(), scope.clone());
         self.0.lock().unwrap_or_else(PoisonError::into_inner).indexes.insert(id, Arc::new(index));

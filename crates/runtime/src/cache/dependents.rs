@@ -1,4 +1,4 @@
-//! Maps the uid of an owner to the keys of its dependents, by their owner references.
+//! Maps the uid of an owner to the keys of its dependents, according to their owner references.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{PoisonError, RwLock};
@@ -7,18 +7,18 @@ use homeostat_core::Key;
 
 use crate::kind::object::Object;
 
-/// The dependents of owners.
+/// The dependents of each owner.
 #[derive(Debug, Default)]
 pub(super) struct DependentsByOwner(RwLock<HashMap<Box<str>, BTreeSet<Key>>>);
 
 impl DependentsByOwner {
-    /// Returns the keys of the objects that name this uid, in order.
+    /// Returns the keys of the objects that name this uid as an owner, in order.
     pub(super) fn dependents_of(&self, uid: &str) -> Vec<Key> {
         let dependents = self.0.read().unwrap_or_else(PoisonError::into_inner);
         dependents.get(uid).into_iter().flatten().cloned().collect()
     }
 
-    /// Applies a change of the visible state of an object.
+    /// Applies a change to an object's visible state.
     pub(super) fn follow(&self, key: &Key, old: Option<&Object>, new: Option<&Object>) {
         let (old, new) = (uids(old), uids(new));
         if old == new {

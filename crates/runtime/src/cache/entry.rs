@@ -1,7 +1,8 @@
-//! One cached object: what the watch last showed, and what we wrote since that the watch has not shown yet.
+//! Represents one cached object: the state that the watch last showed, and our later writes that the watch has not
+//! shown yet.
 //!
 //! **Invariant:** reads see the newer of the two. The overlay is dropped as soon as the watch reaches its revision, so
-//! a reader never loses sight of its own write and never keeps it longer than the server would show it.
+//! a reader never loses sight of its own write and never sees it longer than the server would show it.
 
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use homeostat_core::Revision;
 use super::object_delta::WritingRun;
 use crate::kind::object::Object;
 
-/// How many writes to one object may wait for the watch. Beyond that the oldest are forgotten and count as someone
-/// else's, which costs an unnecessary run while a watch is minutes behind.
+/// How many writes to one object may wait for the watch. Beyond that, the oldest are forgotten and count as someone
+/// else's, which costs an unnecessary run if a watch is minutes behind.
 const UNSEEN_WRITES_MAX: usize = 32;
 
 /// One object.
@@ -31,7 +32,7 @@ struct Overlay {
     unseen: Vec<(Revision, WritingRun)>,
 }
 
-/// A state that we know and the watch has not shown.
+/// A state that we know about and that the watch has not shown.
 #[derive(Debug)]
 enum Laid {
     /// We wrote this state.
@@ -47,7 +48,7 @@ impl Entry {
         Self { seen: None, revision: Revision::ZERO, epoch, overlay: None }
     }
 
-    /// Returns what a reader sees.
+    /// Returns the object that a reader sees.
     pub(super) fn visible(&self) -> Option<&Arc<Object>> {
         match self.overlay.as_ref().map(|overlay| &overlay.state) {
             None => self.seen.as_ref(),
@@ -57,7 +58,7 @@ impl Entry {
         }
     }
 
-    /// Takes in a state that the watch shows. Returns which run wrote it, if it is the outcome of a write of ours.
+    /// Stores a state that the watch shows. Returns which run wrote it, if it is the result of one of our writes.
     pub(super) fn observe(&mut self, object: Option<Arc<Object>>, revision: Revision) -> Option<WritingRun> {
         let mut writer = None;
         if let Some(overlay) = &mut self.overlay {
@@ -77,7 +78,7 @@ impl Entry {
         writer
     }
 
-    /// Takes in a state that we wrote, which the watch may never show. If it is older than what is known, it is only
+    /// Stores a state that we wrote, which the watch may never show. If it is older than the known state, it is only
     /// remembered as ours.
     pub(super) fn wrote(&mut self, object: Option<Arc<Object>>, revision: Revision, writer: WritingRun) {
         if revision <= self.revision {
@@ -109,7 +110,8 @@ impl Entry {
         self.overlay = Some(Box::new(Overlay { state: Laid::Deleted { uid }, unseen: Vec::new() }));
     }
 
-    /// Forgets an object that a complete list at `revision` does not hold, with its overlay unless that is newer.
+    /// Forgets an object that a complete list at `revision` does not contain, together with its overlay unless that is
+    /// newer.
     pub(super) fn missing_at(&mut self, revision: Revision) {
         if self.own_revision().is_none_or(|own| own <= revision) {
             self.overlay = None;
@@ -117,7 +119,7 @@ impl Entry {
         self.seen = None;
     }
 
-    /// Drops our writes after `revision`, to which the server went back. Returns whether there were any.
+    /// Drops our writes after `revision`, to which the server has gone back. Returns whether there were any.
     pub(super) fn disown_after(&mut self, revision: Revision) -> bool {
         let is_lost = self.own_revision().is_some_and(|own| own > revision);
         if is_lost {

@@ -1,11 +1,12 @@
-//! A cache that keeps nothing: changes that the watch shows are passed to the subscribers and forgotten.
+//! A cache that keeps nothing passes the changes that the watch shows to its subscribers and forgets them.
 //!
-//! For kinds of which an operator needs only raw events. Only the position of the watch is kept; so nothing can be read
-//! from it, deletions during a gap in the watch are never reported, and after a gap every existing object counts as
-//! listed again. One controller that needs the objects turns it into an ordinary cache, before it is fed.
+//! It is for kinds from which an operator needs only raw events. Only the position of the watch is kept, so nothing can
+//! be read from it, deletions during a gap in the watch are never reported, and after a gap every existing object
+//! counts as listed again. A single controller that needs the objects turns it into an ordinary cache, before the cache
+//! is fed.
 //!
-//! **Invariant:** the watch waits while a reader has no room. What waits in memory is bounded by the readers' room,
-//! however many objects there are and however slow the readers.
+//! **Invariant:** the watch waits while a reader has no room. The number of changes waiting in memory is bounded by the
+//! readers' room, however many objects there are and however slow the readers are.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -22,7 +23,7 @@ use crate::watch::Scope;
 
 /// A consumer of the changes, which may fall behind.
 pub(crate) trait BoundedSubscriber: Send + Sync {
-    /// Returns whether it has no room for more now.
+    /// Returns whether it currently has no room for more.
     fn is_full(&self) -> bool;
 
     /// Waits until there is room for more.
@@ -38,19 +39,19 @@ pub(super) struct EventOnly {
 }
 
 impl ObjectCache {
-    /// Returns a cache of this scope that keeps nothing, unless [`keep`](Self::keep) is called.
+    /// Returns a cache for this scope that keeps nothing, unless [`keep`](Self::keep) is called.
     pub(crate) fn event_only(info: &'static KindInfo, scope: &Scope) -> Self {
         let cache = Self::new(info, scope);
         cache.0.event_only.keeps_nothing.store(true, Ordering::Relaxed);
         cache
     }
 
-    /// Makes the cache keep its objects. Call it before the cache is fed.
+    /// Makes the cache keep its objects. Call this before the cache is fed.
     pub(crate) fn keep(&self) {
         self.0.event_only.keeps_nothing.store(false, Ordering::Relaxed);
     }
 
-    /// Returns whether the cache keeps the objects that it is shown.
+    /// Returns whether the cache keeps the objects that are passed to it.
     pub(crate) fn is_kept(&self) -> bool {
         !self.0.event_only.keeps_nothing.load(Ordering::Relaxed)
     }

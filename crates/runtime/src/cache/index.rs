@@ -1,7 +1,8 @@
-//! Indexes over a cache: from a value the user computes (a node name, a referenced Secret, the owner's uid) to the
+//! An index over a cache maps a value that the user computes (a node name, a referenced Secret, the owner's uid) to the
 //! objects that have it.
 //!
-//! **Invariant:** an index agrees with the cache it belongs to, overlay included; it is updated under the same lock.
+//! **Invariant:** an index agrees with the cache it belongs to, including the overlay; it is updated under the same
+//! lock.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -15,7 +16,7 @@ use crate::kind::Kind;
 use crate::kind::object::{Object, downcast_object, downcast_objects};
 use crate::panics::catch_panic;
 
-/// What an index does when the visible state of an object changes.
+/// How an index reacts when the visible state of an object changes.
 pub(super) trait IndexUpdate: Send + Sync {
     /// Fails with the message of a panic in the user's code; the object then has no values.
     fn follow(&self, key: &Key, old: Option<&Object>, new: Option<&Object>) -> Result<(), String>;
@@ -23,7 +24,8 @@ pub(super) trait IndexUpdate: Send + Sync {
 
 type IndexTable<V> = Arc<RwLock<HashMap<V, IndexedKeys>>>;
 
-/// The objects with a value. Most values belong to one object, and a set for one costs ten times its key.
+/// The objects with a value. Most values belong to one object, and a set with one member takes ten times the memory of
+/// its key.
 enum IndexedKeys {
     One(Key),
     Many(BTreeSet<Key>),
@@ -45,7 +47,7 @@ impl IndexedKeys {
         }
     }
 
-    /// Returns whether none is left.
+    /// Removes a key, and returns whether no key is left.
     fn remove(&mut self, key: &Key) -> bool {
         match self {
             Self::One(other) => other == key,

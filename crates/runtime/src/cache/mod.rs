@@ -1,14 +1,14 @@
-//! The cache of one kind, shared by every controller that reads it: decoded once, indexed, with our own writes laid
-//! over it until the watch shows them. `ObjectCache` does not know the type of its objects and is compiled once;
-//! [`Cache`] restores their type.
+//! The cache of one kind is shared by every controller that reads it: its objects are decoded once and indexed, and our
+//! own writes overlay them until the watch shows them. `ObjectCache` does not know the type of its objects and is
+//! compiled once; [`Cache`] restores their type.
 //!
-//! The watch task is the only writer of what was seen; reconcilers lay their writes on top. Each change is passed to
-//! the subscribers as old and new state, after the lock is released and in the order of the watch. A deletion during a
-//! gap in the watch is found because the next list no longer contains the object.
+//! Only the watch task writes observed states; reconcilers overlay them with their own writes. Each change is passed to
+//! the subscribers with its old and new state, after the lock is released and in the order of the watch. A deletion
+//! during a gap in the watch is found because the next list no longer contains the object.
 //!
-//! **Invariant:** it holds only objects that its watch would show: writes outside its scope, or that the watch has
-//! overtaken, are not laid over it. **Invariant:** subscribers and indexes partly run the user's code; a panic on an
-//! object is reported and does not affect the others.
+//! **Invariant:** a cache contains only objects that its watch would show: writes outside its scope, or older than what
+//! the watch has shown, are not added to it. **Invariant:** subscribers and indexes partly run the user's code; a panic
+//! on an object is reported and does not affect other objects.
 //!
 //! If only raw events of a kind are needed, nothing is kept (`event_only`).
 
@@ -55,7 +55,7 @@ use crate::watch::Scope;
 
 type Subscriber = Arc<dyn Fn(&ObjectDelta) + Send + Sync>;
 
-/// Called for an object that does not decode, and for its deletion, with the source that showed it.
+/// Called for an object that cannot be decoded, and for its deletion, with the source that showed it.
 type QuarantineSubscriber = Arc<dyn Fn(&Key, ShownBy) + Send + Sync>;
 
 /// The cache of one kind, without its type. Cheap to clone; all clones see the same objects.
@@ -71,7 +71,7 @@ struct CacheShared {
     /// Our writes in progress, by object.
     writing: Mutex<HashMap<Key, Vec<WritingRun>>>,
     coverage: ScopeFilter,
-    /// Where panics of the user's code are recorded.
+    /// Where panics in the user's code are recorded.
     reporter: OnceLock<(Journal, Source)>,
     freshness: watch::Sender<Freshness>,
     event_only: EventOnly,
@@ -84,22 +84,22 @@ struct CacheState {
     /// The number of the current or last complete list.
     epoch: u32,
     is_listing: bool,
-    /// Everything up to here has been seen.
+    /// Everything up to this revision has been seen.
     revision: Revision,
 }
 
-/// What shows a state of an object.
+/// The source that shows a state of an object.
 #[derive(Clone, Copy, PartialEq)]
 enum Shown {
     /// The first list.
     First,
-    /// A later one: a new object in it was created during a gap in the watch, which is news.
+    /// A later list: a new object in it was created during a gap in the watch, which counts as a change.
     Again,
     /// A watch.
     Live,
 }
 
-/// An object that does not decode, and the list that last mentioned it.
+/// An object that cannot be decoded, and the list that last mentioned it.
 struct QuarantinedObject {
     error: String,
     epoch: u32,
@@ -110,12 +110,12 @@ struct QuarantinedObject {
 pub struct Freshness {
     /// A complete list has been read at least once.
     pub is_synced: bool,
-    /// What the watch is doing.
+    /// The current state of the watch.
     pub state: WatchState,
 }
 
 impl ObjectCache {
-    /// Creates an empty cache of this scope; nothing feeds it yet.
+    /// Creates an empty cache for this scope; nothing feeds it yet.
     pub(crate) fn new(info: &'static KindInfo, scope: &Scope) -> Self {
         let state = CacheState {
             objects: HashMap::default(),
@@ -145,7 +145,7 @@ impl ObjectCache {
         self.0.info
     }
 
-    /// Returns the object with this key, our own writes included.
+    /// Returns the object with this key, including our own writes.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Object>> {
         self.read().objects.get(key).and_then(|entry| entry.visible().cloned())
     }
@@ -159,7 +159,8 @@ impl ObjectCache {
         found.into_iter().map(|(_, object)| object.clone()).collect()
     }
 
-    /// Returns every object and its key, in no order: sorting a hundred thousand costs more than most uses of them.
+    /// Returns every object and its key, in no particular order: sorting a hundred thousand objects costs more than
+    /// most uses of them.
     pub(crate) fn entries(&self) -> Vec<(Key, Arc<Object>)> {
         let state = self.read();
         let visible = state.objects.iter().filter_map(|(key, entry)| Some((key, entry.visible()?)));
@@ -171,12 +172,12 @@ impl ObjectCache {
         self.0.dependents.dependents_of(uid).iter().filter_map(|key| self.get(key)).collect()
     }
 
-    /// Returns how many objects it holds.
+    /// Returns how many objects it contains.
     pub(crate) fn len(&self) -> usize {
         self.read().objects.len()
     }
 
-    /// Returns whether the cache holds no objects.
+    /// Returns whether the cache contains no objects.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -186,7 +187,7 @@ impl ObjectCache {
         self.read().revision
     }
 
-    /// Returns the objects that do not decode, and why.
+    /// Returns the objects that cannot be decoded, and why.
     pub(crate) fn quarantined(&self) -> Vec<(Key, String)> {
         self.read().quarantined.iter().map(|(key, object)| (key.clone(), object.error.clone())).collect()
     }
@@ -201,18 +202,18 @@ impl ObjectCache {
         self.0.subscribers.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(subscriber));
     }
 
-    /// Calls `subscriber` with the key of every object that does not decode, and when such an object is deleted.
+    /// Calls `subscriber` with the key of every object that cannot be decoded, and when such an object is deleted.
     pub(crate) fn subscribe_quarantined(&self, subscriber: impl Fn(&Key, ShownBy) + Send + Sync + 'static) {
         let mut all = self.0.quarantine_subscribers.write().unwrap_or_else(PoisonError::into_inner);
         all.push(Arc::new(subscriber));
     }
 
-    /// Returns why this object does not decode; `None` if it does, or does not exist.
+    /// Returns why this object cannot be decoded; `None` if it can be, or does not exist.
     pub(crate) fn quarantined_error(&self, key: &Key) -> Option<String> {
         self.read().quarantined.get(key).map(|object| object.error.clone())
     }
 
-    /// Returns a receiver that sees every change of freshness.
+    /// Returns a receiver that sees every freshness change.
     pub(crate) fn watch_freshness(&self) -> watch::Receiver<Freshness> {
         self.0.freshness.subscribe()
     }
@@ -229,8 +230,8 @@ impl ObjectCache {
     }
 
     /// Ends a list that is complete as of `revision`. Returns the objects that were deleted (or reverted) during a gap
-    /// in the watch. A list that is older than what is known comes from a server that went back in time
-    /// (`watch_machine` explains why no other is possible), and counts nevertheless.
+    /// in the watch. A list that is older than the known state comes from a server that went back in time
+    /// (`watch_machine` explains why no other is possible), and is applied nevertheless.
     pub(crate) fn end_list(&self, revision: Revision) -> Vec<ObjectDelta> {
         let (missed, unread) = {
             let mut state = self.write();
@@ -305,8 +306,8 @@ impl ObjectCache {
         Some(delta)
     }
 
-    /// Hides an object that does not decode until it changes. Subscribers are not notified of a deletion, because it is
-    /// not gone.
+    /// Hides an object that cannot be decoded until it changes. Subscribers are not notified of a deletion, because the
+    /// object still exists.
     pub(crate) fn quarantine(&self, key: &Key, error: String, by: ShownBy) {
         {
             let mut state = self.write();
@@ -348,7 +349,7 @@ impl ObjectCache {
         self.follow(&state, &key, before.as_deref(), after.as_deref());
     }
 
-    /// Hides this object, which we deleted. Another one of the same name stays visible.
+    /// Hides this object, which we deleted. Another object with the same name stays visible.
     pub(crate) fn deleted(&self, key: &Key, uid: Option<&str>) {
         let mut state = self.write();
         let Some(entry) = state.objects.get_mut(key) else { return };
@@ -381,7 +382,7 @@ impl ObjectCache {
         let entry = state.objects.entry(key.clone()).or_insert_with(|| Entry::empty(epoch));
         entry.epoch = epoch;
         if shown != Shown::Live && revision < entry.revision {
-            // What we know is newer than a list: it belongs to a history that the server has lost.
+            // The known state is newer than a list: it belongs to a history that the server has lost.
             entry.disown_after(revision);
             entry.revision = Revision::ZERO;
         }
@@ -390,7 +391,7 @@ impl ObjectCache {
         }
         let before = entry.visible().cloned();
         let old = entry.seen.clone();
-        // A list may omit what others wrote before or after us.
+        // A list may omit states that others wrote before or after us.
         let writer = entry.observe(new.clone(), revision).filter(|_| shown == Shown::Live);
         let after = entry.visible().cloned();
         if entry.is_empty() {
@@ -403,7 +404,7 @@ impl ObjectCache {
         Some(ObjectDelta { key, old, new, change, revision, writer, writing })
     }
 
-    /// Returns what we wrote after `revision` was written in a history that the server has lost.
+    /// Returns the states that we wrote after `revision`, in a history that the server has lost.
     fn disown(&self, state: &mut CacheState, revision: Revision) -> Vec<ObjectDelta> {
         let mut undone = Vec::new();
         let mut objects = std::mem::take(&mut state.objects);

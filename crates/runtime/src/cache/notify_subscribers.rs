@@ -1,6 +1,6 @@
 //! Notifies the subscribers of a cache of changes, and reports when a subscriber panics.
 //!
-//! **Invariant:** subscribers are called without any lock of the cache's state held, in the order of the watch.
+//! **Invariant:** subscribers are called while no lock on the cache's state is held, in the order of the watch.
 
 use std::sync::PoisonError;
 

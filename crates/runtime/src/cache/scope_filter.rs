@@ -1,4 +1,4 @@
-//! The objects that a cache can hold: those that its watch would show.
+//! Determines which objects a cache can contain: those that its watch would show.
 
 use homeostat_core::selector::LabelSelector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -6,11 +6,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::kind::KindInfo;
 use crate::watch::Scope;
 
-/// A scope, ready to be compared with objects.
+/// A scope in a form that can be compared with objects.
 #[derive(Debug)]
 pub(super) struct ScopeFilter {
     namespace: Option<String>,
-    /// `None` also if the selector cannot be parsed: then the server refuses the watch, and nothing is ever shown.
+    /// `None` also if the selector cannot be parsed, in which case the server refuses the watch and nothing is ever
+    /// shown.
     labels: Option<LabelSelector>,
 }
 
@@ -20,7 +21,7 @@ impl ScopeFilter {
         Self { namespace: scope.namespace.clone(), labels }
     }
 
-    /// Returns whether the watch would show the object of this kind with this metadata.
+    /// Returns whether the watch would show an object of this kind with this metadata.
     pub(super) fn includes(&self, info: &KindInfo, meta: &ObjectMeta) -> bool {
         let has_namespace =
             !info.is_namespaced || self.namespace.is_none() || self.namespace == meta.namespace;

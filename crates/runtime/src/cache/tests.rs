@@ -1,4 +1,4 @@
-//! The cache's promises: old and new, missed deletions, own writes, indexes, quarantine.
+//! Tests what the cache promises: old and new states, missed deletions, our own writes, indexes, quarantine.
 
 use std::sync::Mutex;
 
@@ -32,7 +32,7 @@ fn at(object: Option<Arc<ConfigMap>>) -> Option<u64> {
     object.map(|object| revision_of(&*object).get())
 }
 
-/// Summarizes what the subscribers observe: change, key, old and new revision.
+/// Collects what the subscribers observe: change, key, old and new revision.
 fn told(cache: &Cache<ConfigMap>) -> Arc<Mutex<Vec<String>>> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let log = told.clone();
@@ -51,7 +51,7 @@ fn told(cache: &Cache<ConfigMap>) -> Arc<Mutex<Vec<String>>> {
     told
 }
 
-/// A run of the object itself wrote this.
+/// Records a write by a run for the object itself.
 fn wrote(cache: &Cache<ConfigMap>, object: ConfigMap) {
     let writer = WritingRun { source: "test".into(), object: key_of(&object) };
     cache.wrote(object, writer);
@@ -80,8 +80,8 @@ fn a_relist_finds_what_changed_and_what_is_gone() {
     assert_eq!(cache.len(), 2);
 }
 
-/// The watch ended before it showed what we wrote, and someone deleted it before the next list: without a notification,
-/// the owner would wait forever. Found by the simulator.
+/// The watch ended before it showed our write, and someone deleted the object before the next list: without a
+/// notification, the owner would wait forever. The simulator found this case.
 #[test]
 fn a_relist_finds_that_a_write_of_ours_is_gone_which_no_watch_has_shown() {
     let cache = new_cache(&Scope::default());
@@ -142,7 +142,7 @@ fn each_own_write_is_known_when_it_comes_back() {
     let cache = new_cache(&Scope::default());
     let told = told(&cache);
     listed(&cache, vec![map("x", 1, "")], 1);
-    // The answer to the second write came first.
+    // The response to the second write arrived first.
     wrote(&cache, map("x", 7, ""));
     wrote(&cache, map("x", 5, ""));
     for revision in [4, 5, 6, 7, 8] {

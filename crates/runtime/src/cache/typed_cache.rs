@@ -1,6 +1,6 @@
-//! The cache of one kind as users see it: a wrapper of [`ObjectCache`] that gives the objects their type back.
+//! The cache of one kind as users see it: a wrapper around [`ObjectCache`] that restores the objects' type.
 //!
-//! **Invariant:** whatever is in the cache under it was decoded or written as a `K`.
+//! **Invariant:** every object in the underlying cache was decoded or written as a `K`.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{Delta, Freshness, Index, ObjectCache, WritingRun};
 use crate::kind::Kind;
 use crate::kind::object::{downcast_object, downcast_objects};
 
-/// A handle on the cache of one kind. Cheap to clone; all clones see the same objects.
+/// A handle to the cache of one kind. Cheap to clone; all clones see the same objects.
 pub struct Cache<K: Kind> {
     inner: ObjectCache,
     kind: PhantomData<fn() -> K>,
@@ -34,7 +34,7 @@ impl<K: Kind> Cache<K> {
         &self.inner
     }
 
-    /// Returns the object with this key, our own writes included.
+    /// Returns the object with this key, including our own writes.
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
         self.inner.get(key).map(downcast_object)
     }
@@ -44,7 +44,8 @@ impl<K: Kind> Cache<K> {
         downcast_objects(self.inner.list())
     }
 
-    /// Returns every object and its key, in no order: sorting a hundred thousand costs more than most uses of them.
+    /// Returns every object and its key, in no particular order: sorting a hundred thousand objects costs more than
+    /// most uses of them.
     pub(crate) fn entries(&self) -> Vec<(Key, Arc<K>)> {
         self.inner.entries().into_iter().map(|(key, object)| (key, downcast_object(object))).collect()
     }
@@ -54,7 +55,7 @@ impl<K: Kind> Cache<K> {
         downcast_objects(self.inner.owned_by(uid))
     }
 
-    /// Builds an index of the objects by the values `values` finds in each.
+    /// Builds an index of the objects by the values that `values` finds in each.
     pub fn index<V, I>(&self, values: impl Fn(&K) -> I + Send + Sync + 'static) -> Index<K, V>
     where
         V: std::hash::Hash + Eq + Send + Sync + 'static,
@@ -63,12 +64,12 @@ impl<K: Kind> Cache<K> {
         Index::new(self, values)
     }
 
-    /// Returns how many objects the cache holds.
+    /// Returns how many objects the cache contains.
     pub fn len(&self) -> usize {
         self.inner.len()
     }
 
-    /// Returns whether the cache holds no objects.
+    /// Returns whether the cache contains no objects.
     pub fn is_empty(&self) -> bool {
         self.inner.is_empty()
     }
@@ -78,7 +79,7 @@ impl<K: Kind> Cache<K> {
         self.inner.revision()
     }
 
-    /// Returns the objects that do not decode, and why.
+    /// Returns the objects that cannot be decoded, and why.
     pub fn quarantined(&self) -> Vec<(Key, String)> {
         self.inner.quarantined()
     }
@@ -98,7 +99,7 @@ impl<K: Kind> Cache<K> {
         self.inner.subscribe(move |delta| subscriber(&Delta::from_erased(delta)));
     }
 
-    /// Returns a receiver that sees every change of freshness.
+    /// Returns a receiver that sees every freshness change.
     pub(crate) fn watch_freshness(&self) -> watch::Receiver<Freshness> {
         self.inner.watch_freshness()
     }

@@ -1,10 +1,10 @@
-//! Our writes that have not been answered yet: the watch may show them before the answer arrives.
+//! Tracks our writes whose responses have not arrived yet: the watch may show them earlier.
 
 use homeostat_core::Key;
 
 use super::{ObjectCache, WritingRun};
 
-/// A write of ours in progress.
+/// One of our writes in progress.
 pub(crate) struct UnansweredWrite {
     pub(super) cache: ObjectCache,
     pub(super) key: Key,

@@ -1,8 +1,9 @@
-//! The async shell around the list/watch machine: sends its requests, splits the answers into objects, feeds the cache,
-//! writes the journal. It never returns; dropping it closes the connection and leaves the cache as it was.
+//! The async shell around the list/watch machine: it sends the machine's requests, splits the responses into objects,
+//! feeds the cache and writes the journal. It never returns; dropping it closes the connection and leaves the cache as
+//! it was.
 //!
-//! A cache that keeps nothing only passes on what it is fed. Then the watch waits for its readers, so that unread
-//! changes wait on the server and not in our memory.
+//! A cache that keeps nothing only passes its changes on. In that case the watch waits for its readers, so that unread
+//! changes wait on the server rather than in our memory.
 
 use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,26 +28,26 @@ use crate::watch::outage::Outage;
 use crate::watch::read_ahead::{ListInProgress, WatchBody};
 use crate::watch::watch_machine::{CacheEffect, WatchMachine, WatchRequest, WatchSignal};
 
-/// Objects per page: client-go's value, which servers are tuned for.
+/// The number of objects per page: client-go's value, which servers are tuned for.
 const PAGE_OBJECTS: u32 = 500;
 
-/// A watch is renewed this often, so that a server can shed connections.
+/// A watch is renewed after this time, so that a server can shed connections.
 const WATCH_SECONDS: u32 = 290;
 
 /// Bookmarks come about once a minute; three missed ones mean a dead connection or a server without bookmarks, and a
-/// new watch shows which.
+/// new watch shows which of the two it is.
 const SILENCE_MAX: Duration = Duration::from_secs(200);
 
-/// An answer to a request begins, and a page is read, within this time.
+/// The maximum time until the response to a request begins, or until a page has been read.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// How long the body of a refusal may take: its code has arrived, and the body is a few hundred bytes.
+/// How long the body of an error response may take: its code has arrived, and the body is a few hundred bytes.
 const REFUSAL_MAX: Duration = Duration::from_secs(10);
 
-/// The longest body of a refusal that is read.
+/// The maximum number of bytes of an error response that are read.
 const REFUSAL_BYTES_MAX: usize = 1 << 20;
 
-/// The error when a list of a kind without a cache expires.
+/// The error reported when a list of a kind without a cache expires.
 const SLOW_READERS: &str = "the list expired before the event handlers had processed it: they take longer than the \
                             server keeps a list; move long work out of them, or use handlers that record progress";
 
@@ -89,7 +90,7 @@ impl WatchLoop {
         }
     }
 
-    /// Performs the machine's next request.
+    /// Sends the machine's next request.
     async fn step(&self, machine: &mut WatchMachine) {
         let (request, effect) = machine.request(Instant::now());
         self.apply_effect(effect);
@@ -124,7 +125,7 @@ impl WatchLoop {
         }
     }
 
-    /// Asks for the smallest list, whose revision is the server's newest. Its object is not taken, because the list is
+    /// Requests the smallest list, whose revision is the server's newest. Its object is ignored, because the list is
     /// not complete.
     async fn ask_newest(&self, machine: &mut WatchMachine) {
         let signal = match self.read_page(1, None).await {
@@ -180,7 +181,7 @@ impl WatchLoop {
         self.apply_effect(machine.on(Instant::now(), signal));
     }
 
-    /// Reads watch lines until there are no more; returns how it ended.
+    /// Reads watch lines until there are no more, and returns how the watch ended.
     async fn follow(&self, machine: &mut WatchMachine, body: Body, by: ShownBy) -> WatchSignal {
         let ended = async {
             let mut reading = WatchBody::new(body);
@@ -230,7 +231,7 @@ impl WatchLoop {
         match line {
             WatchLine::Applied { item, .. } if by == ShownBy::List => {
                 self.observe_item(item, Change::Listed);
-                // Within a list the revisions of objects do not tell where a watch may continue.
+                // Within a list the revisions of objects do not say where a watch may continue.
                 Ok(WatchSignal::Event { revision: String::new() })
             }
             WatchLine::Applied { item, is_added } => {
@@ -258,8 +259,8 @@ impl WatchLoop {
         }
     }
 
-    /// Stores an object as the server showed it. A cache that keeps objects determines the sort of change itself;
-    /// otherwise the server's word counts.
+    /// Stores an object as the server showed it. A cache that keeps objects determines the kind of change itself;
+    /// otherwise the server's is used.
     fn observe_item(&self, item: ReceivedObject, change: Change) {
         match item {
             ReceivedObject::Good { key, object } if self.cache.is_kept() => {
@@ -347,7 +348,7 @@ impl WatchLoop {
         self.info().path(self.scope.namespace.as_deref().filter(|_| self.info().is_namespaced))
     }
 
-    /// Sends a request; anything but success becomes a failure.
+    /// Sends a request; any response other than success becomes a failure.
     async fn send(
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
@@ -370,7 +371,8 @@ fn in_observe_span<T>(key: &Key, observe: impl FnOnce() -> T) -> T {
     tracing::debug_span!("observe", object = %key).in_scope(observe)
 }
 
-/// Returns the server's explanation of its refusal. If it is missing, late or too long, the code has to suffice.
+/// Returns the server's explanation of why it refused. If it is missing, late or too long, the status code has to
+/// suffice.
 async fn read_refusal(response: http::Response<Body>) -> Status {
     let code = response.status().as_u16();
     let body = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect();

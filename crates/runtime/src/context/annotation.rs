@@ -1,8 +1,8 @@
-//! Annotations of our own on the object itself, each changed only if it still has the value we know.
+//! Writes our own annotations on the object itself, each changed only if it still has the value that we know.
 //!
-//! A blind write would undo what another replica recorded after we lost leadership. A resourceVersion would conflict
-//! with every other write to the object, of which there are many that do not concern us. So it is a JSON patch that
-//! tests only this annotation and the uid.
+//! A blind write could undo a change that another replica recorded after we lost leadership. A resourceVersion would
+//! conflict with every other write to the object, many of which do not concern us. The request is therefore a JSON
+//! patch that tests only this annotation and the uid.
 
 use std::sync::Arc;
 
@@ -15,20 +15,21 @@ use super::json_requests::{JsonPatch, escaped, is_stale};
 use crate::error::Error;
 use crate::kind::object::Object;
 
-/// Requests for one annotation: whether an object has annotations at all changes once or twice in its life.
+/// The maximum number of requests for one annotation: an object gains or loses its annotations map only once or twice
+/// in its life.
 const TRIES_MAX: usize = 3;
 
-/// A change of an annotation.
+/// A change to an annotation.
 #[derive(Clone, Copy)]
 pub(crate) struct AnnotationChange<'a> {
     pub(crate) name: &'a str,
-    /// Its value, as far as we know; `None` if it does not exist.
+    /// Its last known value; `None` if it does not exist.
     pub(crate) old: Option<&'a str>,
     pub(crate) new: &'a str,
 }
 
 impl ReconcileRun {
-    /// Changes an annotation. It is an error if someone else changed it before, but not if the object is gone.
+    /// Changes an annotation. It is an error if someone else changed it first, but not if the object is gone.
     pub(crate) async fn annotate(&self, annotation: AnnotationChange<'_>) -> Result<(), Error> {
         let (controller, key) = (&self.controller, &self.key);
         let mut has_others = self.newest().meta().annotations.is_some();
@@ -53,7 +54,7 @@ impl ReconcileRun {
             let annotations = object["metadata"].get("annotations").filter(|all| !all.is_null()).cloned();
             let found = annotations.as_ref().and_then(|all| all[annotation.name].as_str());
             if found == Some(annotation.new) {
-                // It was our own write, whose answer was lost.
+                // It was our own write, whose response was lost.
                 if let Ok(object) = (self.info().decode)(&object.to_string()) {
                     self.note_annotated(object, annotation);
                 }

@@ -1,9 +1,9 @@
 //! Applies desired state: server-side apply with our field manager and owner reference, skipped if the cache shows that
 //! it would change nothing.
 //!
-//! Skipping is safe because we remember what we applied: the same configuration is skipped while the object is as we
-//! left it, or still has every field that we set. After a restart nothing is remembered, so the first apply of each
-//! child is sent; the server answers it without a change.
+//! Skipping is safe because we remember what we applied: the same configuration is skipped while the object is in the
+//! state in which we left it, or still has every field that we set. After a restart nothing is remembered, so the first
+//! apply of each child is sent; the server does not change anything.
 //!
 //! Another owner's object is never taken over unless requested (`object_ownership` finds the owner): with our owner
 //! reference on it, it would even be deleted with our object.
@@ -28,10 +28,10 @@ use crate::request::{RequestLabel, call_object};
 use crate::rights::declared_writes::WriteVerb;
 use crate::shared::last_applied::{AppliedFingerprint, hash_of};
 
-/// What to do about an object of the desired name that is not ours.
+/// What to do about an object that has the desired name but is not ours.
 #[derive(Clone, Copy)]
 enum ForeignObjectPolicy {
-    /// It is left alone; `is_owned` if we would become its owner.
+    /// It is left alone; `is_owned` is set if we would become its owner.
     Refused { is_owned: bool },
     /// It becomes ours.
     Adopted,
@@ -55,29 +55,29 @@ enum ApplyPlan {
 
 impl<K: Kind> Context<K> {
     /// Applies `desired`, owned by our object: creates the object, changes it or leaves it alone. A missing namespace
-    /// means ours. Returns the current object (for a kind of which only metadata is kept, a skipped apply returns its
-    /// argument). An object of that name that is not ours is left alone, which is an error: [`adopt`](Self::adopt)
-    /// takes it over.
+    /// means our object's namespace. Returns the current object (for a kind whose metadata alone is kept, a skipped
+    /// apply returns its argument). If an object with that name exists that is not ours, it is left alone and an error
+    /// is returned: [`adopt`](Self::adopt) takes it over.
     pub async fn apply<T: Kind>(&self, mut desired: T) -> Result<Arc<T>, Error> {
         self.run.add_owner(info::<T>(), desired.meta_mut())?;
         self.apply_as(desired, ForeignObjectPolicy::Refused { is_owned: true }).await
     }
 
-    /// Like [`apply`](Self::apply), without an owner: for objects in other namespaces, which you must clean up
+    /// Like [`apply`](Self::apply), without an owner; use it for objects in other namespaces, which you must clean up
     /// yourself.
     pub async fn apply_unowned<T: Kind>(&self, desired: T) -> Result<Arc<T>, Error> {
         self.apply_as(desired, ForeignObjectPolicy::Refused { is_owned: false }).await
     }
 
-    /// Like [`apply`](Self::apply), but also takes over an object of that name that someone else created: it is changed
-    /// to `desired`, and deleted with our object.
+    /// Like [`apply`](Self::apply), but also takes over an object with that name that someone else created: it is
+    /// changed to `desired`, and deleted with our object.
     pub async fn adopt<T: Kind>(&self, mut desired: T) -> Result<Arc<T>, Error> {
         self.run.add_owner(info::<T>(), desired.meta_mut())?;
         self.apply_as(desired, ForeignObjectPolicy::Adopted).await
     }
 
-    /// Like [`apply_unowned`](Self::apply_unowned), but also changes an object that someone else created: for fields of
-    /// objects that we share with others.
+    /// Like [`apply_unowned`](Self::apply_unowned), but also changes an object that someone else created; use it for
+    /// fields of objects that we share with others.
     pub async fn adopt_unowned<T: Kind>(&self, desired: T) -> Result<Arc<T>, Error> {
         self.apply_as(desired, ForeignObjectPolicy::Adopted).await
     }
@@ -116,7 +116,8 @@ impl ReconcileRun {
         Ok(ApplyPlan::Unchanged(current))
     }
 
-    /// Applies a prepared configuration. Boxed here, so that it is compiled here and not in every operator.
+    /// Applies a prepared configuration. The future is boxed here, so that it is compiled here and not in every
+    /// operator.
     fn apply(
         &self,
         prepared: Prepared,
@@ -151,7 +152,8 @@ impl ReconcileRun {
         Ok(object)
     }
 
-    /// Returns what a configuration changes in the object as far as it is known here; empty if the object is unknown.
+    /// Returns the changes that a configuration makes to the object as it is known here; empty if the object is
+    /// unknown.
     fn apply_diff(&self, prepared: &Prepared) -> FieldDiff {
         if !self.controller.operator.journal.is_kept() {
             return FieldDiff::default();
@@ -161,7 +163,7 @@ impl ReconcileRun {
         actual.map(|actual| FieldDiff::toward(&prepared.key, &actual, &prepared.body)).unwrap_or_default()
     }
 
-    /// Applies a configuration unless the object belongs to someone else. Usually takes one request: the server is
+    /// Applies a configuration unless the object belongs to someone else. This usually takes one request: the server is
     /// asked only if the owner is not known here, or that knowledge is outdated.
     async fn apply_if_ours(&self, prepared: &Prepared, is_owned: bool) -> Result<Arc<Object>, Error> {
         let known = self.known_standing(prepared.info, &prepared.key);
@@ -207,8 +209,8 @@ impl ReconcileRun {
         call_object(&shared.client, label, info, request).await
     }
 
-    /// Returns the current object if applying would change nothing. Records drift if it would change something only
-    /// because others changed the object.
+    /// Returns the current object if applying would change nothing. Records drift if applying would change something
+    /// only because others changed the object.
     fn find_unchanged(&self, prepared: &Prepared, desired: Arc<Object>) -> Option<Arc<Object>> {
         let applied = self.controller.last_applied.get(&prepared.key)?;
         if applied.configuration != prepared.hash {
@@ -250,7 +252,7 @@ impl ReconcileRun {
         let reference = self.info().owner_reference(self.object.meta());
         let reference = reference
             .ok_or_else(|| Error::Invalid(format!("{} has no uid and cannot own anything", self.key)))?;
-        // A foreground deletion of the owner waits for the child, as with every other framework.
+        // Foreground deletion of the owner waits for the child, as in every other framework.
         Ok(OwnerReference { controller: Some(true), block_owner_deletion: Some(true), ..reference })
     }
 
@@ -277,7 +279,7 @@ impl ReconcileRun {
     }
 }
 
-/// Returns the configuration as it is sent: typed, named, without fields that only the server sets.
+/// Returns the configuration as it is sent: with its type and name, and without fields that only the server sets.
 fn prepare_configuration(info: &'static KindInfo, desired: &Object) -> Result<Prepared, Error> {
     let meta = desired.meta();
     let name = meta

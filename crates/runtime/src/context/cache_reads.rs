@@ -17,12 +17,12 @@ impl<K: Kind> Context<K> {
         Ok(self.run.get(info::<T>(), &target.into())?.map(downcast_object))
     }
 
-    /// Returns every object of this kind that the operator watches, in order of namespace and name.
+    /// Returns every object of this kind that the operator watches, ordered by namespace and name.
     pub fn list<T: Kind>(&self) -> Result<Vec<Arc<T>>, Error> {
         Ok(downcast_objects(self.run.synced(info::<T>())?.list()))
     }
 
-    /// Returns the objects of this kind that name ours as an owner, in order of their names.
+    /// Returns the objects of this kind that name ours as an owner, ordered by name.
     pub fn owned<T: Kind>(&self) -> Result<Vec<Arc<T>>, Error> {
         Ok(downcast_objects(self.run.owned(info::<T>())?))
     }
@@ -83,12 +83,12 @@ impl ReconcileRun {
         })
     }
 
-    /// Returns the cache of only the metadata of this kind.
+    /// Returns the metadata-only cache of this kind.
     pub(super) fn metadata_cache(&self, info: &KindInfo) -> Option<ObjectCache> {
         self.controller.operator.caches.find(info.metadata_type_id, &self.controller.scope)
     }
 
-    /// Returns the cache of only the metadata of this kind, if it can be trusted.
+    /// Returns the metadata-only cache of this kind, if it can be trusted.
     pub(super) fn synced_metadata(&self, info: &KindInfo) -> Option<ObjectCache> {
         self.metadata_cache(info).filter(|cache| cache.freshness().is_synced)
     }

@@ -1,4 +1,4 @@
-//! Conditions in an object's status, in Kubernetes' common form, which `kubectl wait` understands.
+//! Creates the conditions in an object's status, in Kubernetes' common form, which `kubectl wait` understands.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -32,8 +32,8 @@ pub fn condition(r#type: &str, is_true: bool, reason: &str, message: impl Into<S
     }
 }
 
-/// Rounds down to the second. The API keeps times to the second; a more precise one would come back different and be
-/// written again.
+/// Rounds down to the second. The API keeps times to the second; a more precise time would read back as different and
+/// be written again.
 pub(super) fn whole_second(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).expect("the whole second of a valid time is valid"))
 }

@@ -1,9 +1,9 @@
-//! Creates and patches objects: for children whose names the server chooses, and for changes of objects that we do not
-//! own completely.
+//! Creates and patches objects; this is for children whose names the server chooses, and for changes to objects that we
+//! do not fully own.
 //!
-//! If the name is known, [`apply`](Context::apply) is the better choice, because it may be repeated. A create with
-//! `generateName` may not, so its caller counts the existing objects first; the cache shows the new object at once. The
-//! body and the cached type may differ, so that a full object is written and only a projection of it is kept.
+//! If the name is known, [`apply`](Context::apply) is the better choice, because it can safely be repeated. A create
+//! with `generateName` cannot, so its caller counts the existing objects first; the cache shows the new object at once.
+//! The body and the cached type may differ, so that a full object is written and only a projection of it is kept.
 
 use std::sync::Arc;
 
@@ -23,14 +23,15 @@ use crate::request::{RequestLabel, call_object};
 use crate::rights::declared_writes::WriteVerb;
 
 impl<K: Kind> Context<K> {
-    /// Creates `desired`, owned by our object, in its namespace unless it names one, and keeps it as a `T`.
+    /// Creates `desired`, owned by our object, in our object's namespace unless `desired` names one, and caches it as a
+    /// `T`.
     pub async fn create<B: Kind, T: Kind>(&self, mut desired: B) -> Result<Arc<T>, Error> {
         let reference = self.run.owner_reference(info::<B>(), desired.meta())?;
         desired.meta_mut().owner_references.get_or_insert_default().push(reference);
         self.create_unowned(desired).await
     }
 
-    /// Like [`create`](Self::create), without an owner: for objects that should outlive ours.
+    /// Like [`create`](Self::create), without an owner; use it for objects that should outlive ours.
     pub async fn create_unowned<B: Kind, T: Kind>(&self, mut desired: B) -> Result<Arc<T>, Error> {
         self.run.settle_namespace(info::<B>(), desired.meta_mut());
         self.run.create(info::<B>(), &desired, info::<T>()).await.map(downcast_object)
@@ -42,27 +43,27 @@ impl<K: Kind> Context<K> {
     }
 
     /// Like [`patch`](Self::patch), for Kubernetes' own kinds: lists are merged item by item, and directives such as
-    /// `$deleteFromPrimitiveList` remove single items, so items of others are not touched.
+    /// `$deleteFromPrimitiveList` remove single items, so other writers' items are not touched.
     pub async fn patch_strategic<T: Kind>(&self, object: &T, patch: Value) -> Result<Arc<T>, Error> {
         self.run.patch(info::<T>(), object, None, Patch::Strategic(patch)).await.map(downcast_object)
     }
 
-    /// Like [`patch`](Self::patch), through the status subresource. It is sent at once; [`status`](Self::status) is for
-    /// the end of a reconcile.
+    /// Like [`patch`](Self::patch), through the status subresource. The patch is sent at once, whereas
+    /// [`status`](Self::status) is written at the end of a reconcile.
     pub async fn patch_status<T: Kind>(&self, object: &T, patch: Value) -> Result<Arc<T>, Error> {
         self.run.patch(info::<T>(), object, Some("status"), Patch::Merge(patch)).await.map(downcast_object)
     }
 }
 
 impl ReconcileRun {
-    /// Puts an object without a namespace, of a kind that has one, into ours.
+    /// Puts an object of a namespaced kind into our namespace if it names none.
     pub(super) fn settle_namespace(&self, info: &KindInfo, meta: &mut ObjectMeta) {
         if info.is_namespaced && meta.namespace.is_none() {
             meta.namespace = Some(self.key.namespace().to_owned());
         }
     }
 
-    // Boxed here and below, so that it is compiled here and not in every operator.
+    // The futures here and below are boxed, so that they are compiled here and not in every operator.
     fn create<'a>(
         &'a self,
         info: &'static KindInfo,
@@ -113,7 +114,7 @@ impl ReconcileRun {
         subresource: Option<&str>,
         mut patch: Patch<Value>,
     ) -> Result<Arc<Object>, Error> {
-        // It applies to this object only.
+        // The patch applies only to the object with this uid.
         if let Patch::Merge(body) | Patch::Strategic(body) = &mut patch {
             body["metadata"]["uid"] = json!(object.meta().uid);
         }
@@ -137,7 +138,7 @@ impl ReconcileRun {
         Ok(written)
     }
 
-    /// Records the write and lays its outcome over the cache, if the kind is watched.
+    /// Records the write and adds its result to the cache, if the kind is watched.
     fn record_and_cache(&self, info: &KindInfo, verb: Verb, object: &Arc<Object>, diff: FieldDiff) {
         let (key, meta) = (info.key_of(object.meta()), object.meta());
         self.note_diff(verb, &key, WriteOutcome::Done { revision: Some(object.revision()) }, diff);
@@ -153,7 +154,7 @@ impl ReconcileRun {
     }
 }
 
-/// Returns what a patch changes in its object.
+/// Returns the changes that a patch makes to its object.
 fn patch_diff(target: &Key, object: &Object, patch: &Patch<Value>) -> FieldDiff {
     match (patch, object.to_json()) {
         (Patch::Merge(body) | Patch::Strategic(body), Ok(actual)) => FieldDiff::toward(target, &actual, body),

@@ -23,15 +23,15 @@ impl<K: Kind> Context<K> {
         self.run.prune(info::<T>(), kept).await
     }
 
-    /// Deletes this object (identified by its uid). Returns whether it existed; one already being deleted is left
-    /// alone.
+    /// Deletes this object (identified by its uid). Returns whether it existed; an object that is already being deleted
+    /// is left alone.
     pub async fn delete<T: Kind>(&self, object: &T) -> Result<bool, Error> {
         self.run.delete(info::<T>(), object.meta()).await
     }
 }
 
 impl ReconcileRun {
-    // Boxed here and below, so that it is compiled here and not in every operator.
+    // The futures here and below are boxed, so that they are compiled here and not in every operator.
     fn prune(&self, info: &'static KindInfo, kept: Vec<Key>) -> BoxFuture<'_, Result<usize, Error>> {
         Box::pin(async move {
             let mut count = 0;
@@ -66,7 +66,7 @@ impl ReconcileRun {
         let label = RequestLabel { verb: "delete", target: key.as_str() };
         let answer: Result<Value, Error> =
             send_request(&self.controller.operator.client, label, request).await;
-        // It is gone, or gone and created again by someone else: either way not ours to delete.
+        // It is gone, or someone else has created it again: either way it is not ours to delete.
         if matches!(&answer, Err(error) if error.is_not_found() || error.is_conflict()) {
             return Ok(false);
         }
@@ -74,7 +74,7 @@ impl ReconcileRun {
         self.record_write(Verb::Delete, &key, WriteOutcome::Done { revision: None });
         self.controller.last_applied.forget(&key);
         if let Ok(cache) = self.cache(info) {
-            // An object that waits for its finalizers or its grace period comes back in the answer.
+            // An object that waits for its finalizers or its grace period is returned in the response.
             match (info.decode)(&answer.to_string()) {
                 Ok(rest) if rest.meta().uid == meta.uid && rest.meta().deletion_timestamp.is_some() => {
                     cache.wrote(rest, self.writer());

@@ -1,4 +1,5 @@
-//! Events, which people see with `kubectl describe`. Sending one never waits and never fails a reconcile.
+//! Sends Events, which people see with `kubectl describe`. Sending an event never waits and never makes a reconcile
+//! fail.
 
 use std::sync::atomic::Ordering;
 
@@ -7,8 +8,8 @@ use crate::events::{EventNote, Severity};
 use crate::kind::Kind;
 
 impl<K: Kind> Context<K> {
-    /// Records an event about the object. Repeats are counted on the first event, and floods are dropped. A reconcile
-    /// that fails after its own warning causes no other event about the failure.
+    /// Records an event about the object. Repeated events are counted on the first one, and floods are dropped. A
+    /// reconcile that fails after its own warning does not cause another event about the failure.
     pub fn event(&self, severity: Severity, reason: &str, message: impl Into<String>) {
         self.run.event(severity, reason, message.into());
     }

@@ -1,9 +1,10 @@
 //! Decides which faults are reported to people, and under which name: a terminal fault, a panic and a conflict over a
-//! child's name at once, anything else after the third failure in a row. The condition `Reconciled` and the event
-//! follow the same rule; the event also covers objects whose status has no conditions.
+//! child's name are reported at once, anything else after the third failure in a row. The condition `Reconciled` and
+//! the event follow the same rule; the event also covers objects whose status has no conditions.
 //!
-//! Not reported as events: failures because the API server is unreachable (the object is not to blame, and the event
-//! could not be stored), failures after the lease was lost, and faults that the reconciler already warned about.
+//! The following are not reported as events: failures because the API server is unreachable (the object is not to
+//! blame, and the event could not be stored), failures after the lease was lost, and faults that the reconciler already
+//! warned about.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
@@ -13,19 +14,19 @@ use crate::kind::object::Object;
 use crate::rights::declared_writes::WriteVerb;
 use crate::shared::ControllerShared;
 
-/// The number of failures in a row after which people are informed; a blip is not reported.
+/// The number of failures in a row after which people are informed; a brief failure is not reported.
 const FAILURES_TOLD: u32 = 3;
 
 /// The name of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FaultName {
-    /// As the reason of the condition.
+    /// Its name as the reason in the condition.
     pub(super) condition: &'static str,
-    /// As the reason of the event.
+    /// Its name as the reason in the event.
     event: &'static str,
 }
 
-/// Returns the name under which a fault is reported after this many failures in a row, if it is.
+/// Returns the name under which a fault is reported after this many failures in a row, if it is reported at all.
 pub(super) fn name_of_failure(fault: &Fault, failures: u32) -> Option<FaultName> {
     let failed = |condition| Some(FaultName { condition, event: "ReconcileFailed" });
     match fault {
@@ -38,7 +39,8 @@ pub(super) fn name_of_failure(fault: &Fault, failures: u32) -> Option<FaultName>
 }
 
 impl ControllerShared {
-    /// Returns whether the runtime may write to the status on its own: only if the kind is custom and has a status.
+    /// Returns whether the runtime may write to the status on its own initiative, which it may only if the kind is
+    /// custom and has a status.
     pub(crate) fn tells_in_status(&self) -> bool {
         self.cache.info().is_custom && self.may_write_status()
     }
@@ -49,7 +51,8 @@ impl ControllerShared {
     }
 
     /// Records an event about a fault on its object, if the fault should be reported after this many consecutive
-    /// failures. Repeats are counted on the first event. The engine itself reports a fault that a reconcile returns.
+    /// failures. Repeated events are counted on the first one. A fault that a reconcile returns is reported by the
+    /// engine itself.
     pub(crate) fn report_failure(&self, object: &Object, failures: u32, fault: &Fault) {
         if let Some(name) = name_of_failure(fault, failures)
             && !fault.is_told()

@@ -1,5 +1,5 @@
-//! The finalizer: added before the first reconcile, removed after the cleanup. Both are merge patches that carry the
-//! resourceVersion, so a list of finalizers that someone else changed in the meantime is never overwritten.
+//! The finalizer is added before the first reconcile and removed after the cleanup. Both steps are merge patches that
+//! carry the resourceVersion, so a finalizer list that someone else has changed in the meantime is never overwritten.
 
 use std::sync::Arc;
 

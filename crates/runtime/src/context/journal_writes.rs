@@ -8,7 +8,7 @@ use crate::fence::TenureClaim;
 use crate::shared::ControllerShared;
 
 impl ControllerShared {
-    /// Refuses a write for this object if the tenure under which its run began is over.
+    /// Refuses a write for this object if the tenure under which its run began has ended.
     pub(super) fn refuse_if_deposed(
         &self,
         claim: &TenureClaim,
@@ -26,7 +26,7 @@ impl ControllerShared {
         self.note_diff(object, verb, target, outcome, FieldDiff::default());
     }
 
-    /// Records the result of a write for this object, and what it changed.
+    /// Records the result of a write for this object, and the changes it made.
     pub(super) fn note_diff(
         &self,
         object: &Key,

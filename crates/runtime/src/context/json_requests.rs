@@ -1,5 +1,5 @@
-//! Requests that use the JSON of an object instead of its type: reading it completely, and patching it with tests of
-//! the patch's assumptions.
+//! Sends requests that use the JSON of an object instead of its type: reading it completely, and patching it with tests
+//! of the patch's assumptions.
 
 use homeostat_core::Key;
 use http::HeaderValue;
@@ -13,7 +13,7 @@ use crate::request::{Built, Decode, RequestLabel, call_as, send_request};
 use crate::shared::ControllerShared;
 use crate::shared::OperatorShared;
 
-/// A JSON patch of an object or of one of its subresources.
+/// A JSON patch for an object or of one of its subresources.
 pub(super) struct JsonPatch<'a> {
     /// Its purpose, for the error message.
     pub(super) verb: &'static str,
@@ -22,7 +22,7 @@ pub(super) struct JsonPatch<'a> {
 }
 
 impl ControllerShared {
-    /// Returns the object as the server has it now; `None` if it is gone.
+    /// Returns the object as it currently is on the server; `None` if it is gone.
     pub(crate) async fn read_whole(&self, key: &Key) -> Result<Option<Value>, Error> {
         read_whole(self.cache.info(), &self.operator, key).await
     }
@@ -40,7 +40,7 @@ impl ControllerShared {
     }
 }
 
-/// Returns an object of any kind as the server has it now; `None` if it is gone.
+/// Returns an object of any kind as it currently is on the server; `None` if it is gone.
 pub(super) async fn read_whole(
     info: &KindInfo,
     shared: &OperatorShared,
@@ -53,7 +53,7 @@ pub(super) async fn read_whole(
     }
 }
 
-/// Sends a patch of an object of any kind, which is applied completely or not at all.
+/// Sends a patch for an object of any kind, which is applied completely or not at all.
 pub(super) async fn send_patch(
     info: &KindInfo,
     shared: &OperatorShared,
@@ -73,8 +73,8 @@ fn patch_request(info: &KindInfo, shared: &OperatorShared, key: &Key, patch: &Js
     })
 }
 
-/// Returns whether a test of a patch may have failed. The same code means that the object would be invalid; only
-/// reading the object tells which.
+/// Returns whether a test in a patch may have failed. The same code means that the object would be invalid; only
+/// reading the object shows which it is.
 pub(super) fn is_stale(error: &Error) -> bool {
     matches!(error.code(), Some(409 | 422))
 }
@@ -84,7 +84,7 @@ pub(super) fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// Marks a request as a JSON patch. kube takes such patches as types of another crate; the body is the same list.
+/// Marks a request as a JSON patch. kube accepts such patches only as another crate's types; the body is the same list.
 fn as_json_patch(request: Built) -> Built {
     request.map(|mut request| {
         let media_type = HeaderValue::from_static("application/json-patch+json");

@@ -1,8 +1,8 @@
-//! The context of a reconciler: it reads from the cache and writes through the context.
+//! A reconciler reads from the cache and writes to the server through its context.
 //!
-//! Reads never wait: they are answered from the shared cache with our own writes laid over it. Writes are sent only if
-//! they change something, carry the operator's field manager and an owner reference, are journaled, and are refused
-//! once the lease is lost. Status is collected and written once, at the end.
+//! Reads never wait: they are answered from the shared cache overlaid with our own writes. Writes are sent only if they
+//! change something, carry the operator's field manager and an owner reference, are journaled, and are refused once the
+//! lease is lost. Status changes are collected and written once, at the end.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -60,10 +60,10 @@ pub(crate) struct ReconcileRun {
     /// The tenure under which it began.
     claim: TenureClaim,
     failures: u32,
-    /// Its status may contain our report about an earlier run.
+    /// Whether its status may contain our report about an earlier run.
     may_say_failed: bool,
     draft: Mutex<StatusDraft>,
-    /// The object after the last write of its status in this run.
+    /// The object after this run's last status write.
     written: Mutex<Option<Arc<Object>>>,
     /// Whether it recorded a warning about the object.
     has_warned: AtomicBool,
@@ -84,7 +84,7 @@ impl ReconcileRun {
         })
     }
 
-    /// Creates a run outside any reconcile, under this tenure.
+    /// Creates a run outside any reconcile, with this tenure.
     pub(crate) fn detached(
         controller: Arc<ControllerShared>,
         object: Arc<Object>,
@@ -171,8 +171,8 @@ impl<K: Kind> Context<K> {
         &self.run.key
     }
 
-    /// Returns whether this run is part of a plan. Worlds know that by themselves; a reconciler that calls something
-    /// outside on its own must not write there in a plan.
+    /// Returns whether this run is part of a plan. Worlds take this into account; a reconciler that calls an external
+    /// system itself must not write to it in a plan.
     pub fn is_plan(&self) -> bool {
         self.run.controller.operator.planned_calls.is_some()
     }
@@ -182,8 +182,9 @@ impl<K: Kind> Context<K> {
         self.run.failures
     }
 
-    /// Returns the client, for requests that the context does not cover. Writes made with it are not in the cache. Once
-    /// the operator loses the lease under which this reconcile began, they are refused, even in tasks that it started.
+    /// Returns the client, for requests that the context does not cover. Writes sent with it do not appear in the
+    /// cache. Once the operator loses the lease under which this reconcile began, they are refused, even in tasks that
+    /// it started.
     pub fn client(&self) -> &Client {
         self.run.client()
     }
@@ -199,12 +200,12 @@ impl<K: Kind> Context<K> {
     }
 
     /// Returns the value of this type that was given to [`Operator::state`](crate::Operator::state). Declare it with
-    /// [`Controller::needs_state`](crate::Controller::needs_state), so that a missing one is found when the operator
-    /// starts.
+    /// [`Controller::needs_state`](crate::Controller::needs_state), so that a missing state is detected when the
+    /// operator starts.
     ///
     /// # Panics
-    /// When the operator has no state of this type, which is a bug in its `main`: then the operator ends with an error that
-    /// names the type.
+    /// If the operator has no state of this type, which is a bug in its `main`; the operator then exits with an error
+    /// that names the type.
     pub fn state<S: Send + Sync + 'static>(&self) -> Arc<S> {
         let controller = &self.run.controller;
         controller.operator.states.expect_declared(&controller.source)

@@ -1,9 +1,10 @@
-//! Finds the owner of an object that a reconciler wants to apply: this operator, none yet, or another one.
+//! Finds the owner of an object that a reconciler wants to apply: this operator, nobody yet, or someone else.
 //!
 //! An object is ours if it carries our owner reference, if we applied it in this process, or if our field manager wrote
-//! it; only the last has to be asked of the server, once, because caches keep no managed fields. A write to our object
-//! names its uid, so another object that has taken the name since is not overwritten. Server-side apply has no "only if
-//! it does not exist": an object that someone else creates between our check and our first write is the only case left.
+//! it; only the last requires asking the server, once, because caches do not keep managed fields. A write to our object
+//! names its uid, so that another object which has taken its name since is not overwritten. Server-side apply has no
+//! "only if it does not exist": an object that someone else creates between our check and our first write is the only
+//! remaining case.
 
 use homeostat_core::Key;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -16,7 +17,7 @@ use crate::error::Error;
 use crate::kind::KindInfo;
 use crate::request::{RequestLabel, call_whole};
 
-/// The owner of the object under a name.
+/// The owner of the object with a given name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ObjectOwnership {
     /// The object does not exist.
@@ -35,7 +36,7 @@ struct OnlyMetadata {
 }
 
 impl ReconcileRun {
-    /// Returns the owner according to the caches and our memory, if they suffice.
+    /// Returns the owner according to the caches and to what we remember, if that suffices.
     pub(super) fn known_standing(&self, info: &KindInfo, key: &Key) -> Option<ObjectOwnership> {
         if let Some(cache) = self.synced_metadata(info).or_else(|| self.synced(info).ok()) {
             return self.cached_standing(&cache, key);

@@ -1,10 +1,10 @@
-//! Reports of children to their parent: each has its own entry, `status.children.{id}`, and changes no other.
+//! Sends reports from children to their parent: each has its own entry, `status.children.{id}`, and changes no other.
 //!
 //! A report is a JSON patch that sets the one entry, so children that report at the same moment do not overwrite each
-//! other, and no cache is used, so a stale one does no harm. The parent is read only if it has no such map yet; then
-//! the map is added with a test that it has not been added in the meantime.
+//! other, and no cache is used, so a stale cache does no harm. The parent is read only if it has no such map yet; in
+//! that case the map is added with a test that nobody else has added it in the meantime.
 //!
-//! **Invariant:** nothing of another child or of the parent is ever part of a request.
+//! **Invariant:** no data of another child or of the parent is ever part of a request.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use crate::rights::declared_writes::WriteVerb;
 /// The field of a parent's status that holds the reports.
 const CHILDREN: &str = "children";
 
-/// Attempts for one report. Two are usual for the first child of a parent and one for all others; after losing to other
-/// writers this often, retrying the reconcile later is better.
+/// The maximum number of attempts for one report. Usually the first child of a parent needs two attempts and every
+/// other child one; after losing to other writers this often, retrying the reconcile later is better.
 const TRIES_MAX: usize = 6;
 
-/// The object to report to: the object itself, or its name (in our namespace), or namespace and name. By name, the uid
-/// is that of our owner reference, if we have one to it.
+/// The object to report to: the object itself, or its name (in our namespace), or namespace and name. If only the name
+/// is given, the uid is taken from our owner reference to it, if there is one.
 #[derive(Clone, Debug)]
 pub struct Parent<P> {
     target: ObjectName,
@@ -78,7 +78,7 @@ struct Report<'a> {
 
 /// The result of a report.
 enum Reported {
-    /// It was sent; this is the parent now.
+    /// It was sent; this is the resulting parent.
     Sent(Value),
     /// The parent already has this entry.
     Already,
@@ -87,9 +87,10 @@ enum Reported {
 }
 
 impl<K: Kind> Context<K> {
-    /// Reports our object's state to its parent: `value` becomes `status.children.{id}` of the parent, at once. Entries
-    /// of other children stay, even those that are written at the same moment. The parent's controller sees it as a
-    /// change of its object; `on_field` reacts to it. Declare it with [`reports_to`](crate::Controller::reports_to).
+    /// Reports our object's state to its parent: `value` becomes `status.children.{id}` of the parent immediately.
+    /// Other children's entries are kept, even those that are written at the same moment. The parent's controller sees
+    /// the report as a change to its object, to which `on_field` reacts. Declare it with
+    /// [`reports_to`](crate::Controller::reports_to).
     ///
     /// It is an error if the parent is gone ([`Error::ParentGone`]) or its schema has no field for the report
     /// ([`Error::ReportDropped`]).
@@ -102,8 +103,8 @@ impl<K: Kind> Context<K> {
         self.run.report(parent.into().erased(), id.as_ref(), serde_json::to_value(value)).await
     }
 
-    /// Removes a report: `status.children.{id}` of the parent. For a cleanup or `on_delete`. It is not an error if
-    /// there is no such entry or no such parent.
+    /// Removes our object's report, `status.children.{id}`, from the parent. Use it in a cleanup or in `on_delete`. It
+    /// is not an error if there is no such entry or no such parent.
     pub async fn withdraw_report<P: Kind>(
         &self,
         parent: impl Into<Parent<P>>,
@@ -127,7 +128,7 @@ impl<P: Kind> Parent<P> {
 }
 
 impl ReconcileRun {
-    // Boxed here and below, so that it is compiled here and not in every operator.
+    // The futures here and below are boxed, so that they are compiled here and not in every operator.
     fn report<'a>(
         &'a self,
         parent: AnyParent,
@@ -189,7 +190,7 @@ impl ReconcileRun {
         Ok(Report { info, parent, uid, id, value })
     }
 
-    /// Returns the uid in our owner reference to this object.
+    /// Returns the uid in our object's owner reference to this parent.
     fn uid_of_owner(&self, info: &KindInfo, parent: &Key) -> Option<String> {
         let owners = self.object.meta().owner_references.as_deref().unwrap_or_default();
         let is_meant = |reference: &&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| {
@@ -230,7 +231,7 @@ impl ReconcileRun {
                 return self.record_failure(Verb::Status, parent, Err(Error::Invalid(error)));
             }
             if known.as_ref() == Some(&newest) {
-                // The server has the state we know and refuses the change.
+                // The server has the state that we know about and still refuses the change.
                 return self.record_failure(Verb::Status, parent, Err(refusal));
             }
             operations = change.operations(&newest, self.now());
@@ -239,7 +240,7 @@ impl ReconcileRun {
         unreachable!("the last try returns")
     }
 
-    /// Fails if the server has not stored all that was reported.
+    /// Fails if the server has not stored the whole report.
     fn check_report(&self, report: &Report<'_>, object: &Value) -> Result<(), Error> {
         let stored = &object["status"][CHILDREN][report.id];
         let missing = report.value.as_ref().map(|value| differences(value, stored)).unwrap_or_default();
@@ -253,9 +254,9 @@ impl ReconcileRun {
         }
     }
 
-    /// Records the write and lays its outcome over the cache, if the parents are watched.
+    /// Records the write and adds its result to the cache, if the parents are watched.
     fn keep_report(&self, report: &Report<'_>, object: &Value) {
-        // A parent that does not decode is reported by its own controller.
+        // A parent that cannot be decoded is reported by its own controller.
         let object = (report.info.decode)(&object.to_string()).ok();
         let revision = object.as_ref().map(|object| object.revision());
         let path = ["status", CHILDREN, report.id];

@@ -1,6 +1,6 @@
-//! Reports that an object cannot be reconciled because it does not decode: with an event, the condition `Reconciled` in
-//! its status and the one that its controller keeps, written without knowing the object's type. The next successful
-//! reconcile removes them.
+//! Reports that an object cannot be reconciled because it cannot be decoded: with an event, and with the condition
+//! `Reconciled` and the one that its controller maintains in its status, which are written without knowing the object's
+//! type. The next successful reconcile removes them.
 
 use homeostat_core::Key;
 use homeostat_core::journal::{Verb, WriteOutcome};
@@ -15,10 +15,10 @@ use crate::fence::TenureClaim;
 use crate::kind::{KindInfo, parse_revision};
 use crate::shared::ControllerShared;
 
-/// The reason of the event and of the conditions.
+/// The reason given in the event and in the conditions.
 const UNDECODABLE: &str = "Undecodable";
 
-/// Records the event, and writes the conditions if the runtime may write the status of this kind and it does not
+/// Records the event, and writes the conditions if the runtime may write this kind's status and the object does not
 /// already have them.
 pub(crate) async fn report_undecodable(
     controller: &ControllerShared,
@@ -55,8 +55,8 @@ pub(crate) async fn report_undecodable(
     Ok(())
 }
 
-/// Returns whether its status already says so for this generation. Our own writes to it come back, and change the
-/// position in the error.
+/// Returns whether its status already says so for this generation. Our own writes to the object appear in the watch,
+/// and change the position in the error.
 fn is_told(object: &Value) -> bool {
     let generation = &object["metadata"]["generation"];
     object["status"]["conditions"].as_array().is_some_and(|conditions| {
@@ -69,7 +69,7 @@ fn as_json(text: &str) -> serde_json::Result<Value> {
     serde_json::from_str(text)
 }
 
-/// Returns the reference of an object that is known only as JSON.
+/// Returns a reference to an object that is known only as JSON.
 fn reference(info: &KindInfo, object: &Value) -> ObjectReference {
     let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
     ObjectReference {

@@ -1,5 +1,5 @@
-//! A complete controller without the type of its objects: its declarations, and how it is connected to the caches, the
-//! queue and the workers when the operator runs. Compiled once, whatever the kinds.
+//! Represents a complete controller without the type of its objects: its declarations, and how it is connected to the
+//! caches, the queue and the workers when the operator runs. This code is compiled once for all kinds.
 
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -37,11 +37,12 @@ use crate::watch::Scope;
 use crate::workers::WorkerPool;
 use crate::workers::controller_queue::ControllerQueue;
 
-/// Concurrent reconciles by default: enough to hide the latency of an API server, few enough not to flood it.
+/// The default number of concurrent reconciles: enough to hide the latency of an API server, few enough not to flood
+/// it.
 const CONCURRENCY: usize = 32;
 
-/// The period after which every object is reconciled without a cause. It should not be needed: it repairs what a lost
-/// event or a bug left behind.
+/// The period after which every object is reconciled without a cause. This should not be necessary: it only repairs the
+/// consequences of a lost event or a bug.
 const RESYNC: Duration = Duration::from_secs(10 * 3600);
 
 /// The description of a controller, without the type of its objects.
@@ -51,7 +52,7 @@ pub(crate) struct ControllerDescription {
     pub(crate) labels: Option<String>,
     pub(crate) predicate: Option<ChangeTest>,
     pub(crate) relations: Vec<Relation>,
-    /// How the kinds of its relations are followed.
+    /// How related kinds are followed.
     pub(crate) options: Options,
     pub(crate) streams: Vec<TriggerStream>,
     pub(crate) rules: Vec<Rule>,
@@ -64,13 +65,13 @@ pub(crate) struct ControllerDescription {
     pub(crate) companions: Vec<Companion>,
     pub(crate) is_called_to_the_end: bool,
     pub(crate) dependent_condition: Option<&'static str>,
-    /// It acts only once its caches show what the server had when this process became leader.
+    /// Whether it acts only once its caches show the state that the server had when this process became leader.
     pub(crate) starts_fresh: bool,
-    /// Its objects are not reconciled; only companions are notified of their changes.
+    /// Whether its objects are not reconciled, and only companions are notified of their changes.
     pub(crate) only_listens: bool,
 }
 
-/// A task that runs besides the workers and may end later than they do after the stop.
+/// A task that runs alongside the workers and may finish later than they do after a stop.
 pub(crate) type Companion =
     Box<dyn FnOnce(Arc<ControllerShared>, CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
@@ -104,7 +105,7 @@ impl ControllerDescription {
         }
     }
 
-    /// Declares that the object carries a finalizer or annotations of ours.
+    /// Declares that the object carries our finalizer or annotations.
     pub(crate) fn write_metadata(&mut self) {
         self.writes.metadata = true;
     }
@@ -117,12 +118,12 @@ impl ControllerDescription {
         self.relations.push(relation);
     }
 
-    /// Adds a task that runs besides the workers.
+    /// Adds a task that runs alongside the workers.
     pub(crate) fn accompany(&mut self, companion: Companion) {
         self.companions.push(companion);
     }
 
-    /// Sets what is done before the object is removed.
+    /// Sets the cleanup that runs before the object is removed.
     pub(crate) fn clean_up(&mut self, cleanup: Cleanup) {
         self.cleanup = Some(cleanup);
         self.write_metadata();
@@ -148,7 +149,7 @@ pub struct BuiltController(pub(crate) Box<dyn CompleteController>);
 pub(crate) trait CompleteController: Send {
     /// Returns the controller's name.
     fn name(&self) -> &str;
-    /// Refuses a controller with contradictory declarations, and says what to do.
+    /// Refuses a controller with contradictory declarations, and says how to correct them.
     fn verify(&self) -> Result<(), String> {
         Ok(())
     }
@@ -169,7 +170,7 @@ pub(crate) struct AssembledController {
     pub(crate) name: Source,
     pub(crate) queue: ControllerQueue,
     pub(crate) pump: WorkerPool,
-    /// The main kind first, then the others.
+    /// The main kind's comes first, then those of the others.
     pub(crate) freshness: Vec<watch::Receiver<Freshness>>,
     pub(crate) streams: Vec<BoxFuture<'static, ()>>,
     pub(crate) companions: Vec<Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>>,
@@ -279,7 +280,7 @@ impl CompleteController for DescribedController {
     }
 }
 
-/// Returns the types of the other kinds; of some only the metadata are followed.
+/// Returns the types of the other kinds; for some, only the metadata is followed.
 fn related_types(relations: &[Relation]) -> BTreeSet<TypeId> {
     let infos = relations.iter().filter_map(|relation| Some(relation.other.as_ref()?.info));
     infos.flat_map(|info| [info.type_id, info.metadata_type_id]).collect()
@@ -310,7 +311,7 @@ fn relist_function(controller: &ControllerShared, queue: &ControllerQueue) -> Re
     let (cache, queue, fence) = (controller.cache.clone(), queue.clone(), controller.operator.fence.clone());
     Arc::new(move |shards| {
         let is_in_them = |key: &Key| fence.shard_of(key).is_some_and(|shard| shards.contains(&shard));
-        // In order, so that test runs do not differ.
+        // The keys are sorted, so that test runs do not differ.
         let keys: BTreeSet<Key> =
             cache.entries().into_iter().map(|(key, _)| key).filter(is_in_them).collect();
         for key in keys {
@@ -329,7 +330,7 @@ fn queue_targets(
     Box::pin(async move {
         let source = &outside.name;
         loop {
-            // A stream that panicked cannot be polled again; the others and the watches continue.
+            // A stream that panicked cannot be polled again; other streams and the watches continue.
             let next = AssertUnwindSafe(outside.targets.next()).catch_unwind().await;
             let target = match next.map_err(|panic| message_of(&*panic)) {
                 Ok(Some(target)) => target,

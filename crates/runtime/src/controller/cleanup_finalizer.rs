@@ -1,8 +1,9 @@
-//! The finalizer of objects that need a cleanup: when it is added, when the cleanup runs, and when it is removed.
+//! Manages the finalizer of objects that need a cleanup: it decides when to add it, when to run the cleanup, and when
+//! to remove it.
 //!
-//! **Invariant:** the finalizer is on an object exactly when a cleanup is registered for it and not yet done. It is
-//! added before the first reconcile and removed only after the cleanup has reported that it is done, so a crash between
-//! any two steps is repaired by repeating the step.
+//! **Invariant:** the finalizer is on an object exactly when a cleanup is registered for it and has not yet been done.
+//! It is added before the first reconcile and removed only after the cleanup has reported that it is done, so a crash
+//! between any two steps is repaired by repeating the step.
 
 use std::sync::Arc;
 
@@ -27,8 +28,8 @@ impl Engine {
         match (&self.cleanup, is_dying) {
             (Some(cleanup), true) if is_held => Box::pin(self.clean_up(object, run, &cleanup.call)).await,
             (_, false) if is_held && !is_needed => {
-                // The object, or a new version of the operator, no longer asks for the cleanup. Waiting for this write
-                // to come back is no option, because a predicate may hold it back.
+                // The object, or a new version of the operator, no longer requires the cleanup. Waiting until the watch
+                // shows this write is not an option, because a predicate may suppress it.
                 Box::pin(self.context(object, run).remove_finalizer()).await?;
                 let Some(object) = self.controller.cache.get(&run.work.key) else {
                     return Ok(Action::await_change());
@@ -36,7 +37,7 @@ impl Engine {
                 self.call(object, run, &self.reconcile).await
             }
             (None, true) if is_held => {
-                // A former version registered a cleanup; nothing else would ever remove its finalizer.
+                // An earlier version registered a cleanup; nothing else would ever remove its finalizer.
                 Box::pin(self.context(object, run).remove_finalizer()).await?;
                 Ok(Action::await_change())
             }
@@ -59,7 +60,7 @@ impl Engine {
         if action.is_settled() {
             // The cleanup may have written to the object; an old resourceVersion would be refused.
             let latest = self.controller.cache.get(&run.work.key);
-            // An object of the same name may have taken its place: that one has not been cleaned up.
+            // Another object with the same name may have taken its place, and that one has not been cleaned up.
             let object = latest.filter(|latest| latest.meta().uid == object.meta().uid).unwrap_or(object);
             self.context(object, run).remove_finalizer().await?;
         }

@@ -1,4 +1,4 @@
-//! Describes one controller: what it reconciles, what else concerns it, how it behaves. Nothing happens until the
+//! Describes one controller: what it reconciles, what else it depends on, and how it behaves. Nothing happens until the
 //! operator runs.
 
 use std::borrow::Cow;
@@ -63,16 +63,16 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Reconciles only after these changes of the object itself. Its first appearance and its deletion always count.
+    /// Reconciles only after these changes to the object itself. Its first appearance and its deletion always count.
     pub fn when(mut self, predicate: Predicate<K>) -> Self {
         self.description.predicate = Some(predicate.erased());
         self
     }
 
-    /// Lets only these changes of related objects of kind `T` trigger a reconcile, whatever the relation to `T`:
+    /// Lets only these changes to related objects of kind `T` trigger a reconcile, whatever the relation to `T` is:
     /// [`owns`](Self::owns), [`watches`](Self::watches), [`references`](Self::references) or
-    /// [`selects`](Self::selects). An object that appears, disappears, or begins or ceases to concern one of ours
-    /// always triggers a reconcile. Several filters of one kind must all pass.
+    /// [`selects`](Self::selects). An object that appears, disappears, or starts or stops concerning one of ours always
+    /// triggers a reconcile. If there are several filters for a kind, all of them must pass.
     ///
     /// It may be called before or after the relation is declared. Without a relation to `T`, the operator refuses to
     /// start.
@@ -81,10 +81,10 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Keeps only the metadata of objects of kind `T` in memory: for kinds that the reconciler writes but never reads.
-    /// What is kept can be read as [`Metadata<T>`](Metadata).
+    /// Keeps only the metadata of objects of kind `T` in memory; use it for kinds that the reconciler writes but never
+    /// reads. The metadata can be read as [`Metadata<T>`](Metadata).
     ///
-    /// It may be called before or after the relation is declared. Without a relation to `T`, or where the function of a
+    /// It may be called before or after the relation is declared. Without a relation to `T`, or if the function of a
     /// relation takes a whole `&T`, the operator refuses to start.
     pub fn metadata_only<T: Kind>(mut self) -> Self
     where
@@ -94,13 +94,13 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Follows objects of kind `T` that our object owns: a change triggers the owners before and after it.
+    /// Follows objects of kind `T` that our object owns: a change triggers both the previous and the new owners.
     pub fn owns<T: Kind>(self) -> Self {
         self.owning().relate(owns::owns(info::<T>())).allow(Rule::on::<T>("", WRITE))
     }
 
-    /// Follows objects of kind `T`; `map` returns our objects that a changed one concerns, and is called with its old
-    /// and its new state.
+    /// Follows objects of kind `T`; `map` returns those of our objects that a changed object concerns, and is called
+    /// with its old and its new state.
     pub fn watches<T: Kind, I>(self, map: impl Fn(&T) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item: Into<ObjectName>>,
@@ -108,7 +108,8 @@ impl<K: Kind> Controller<K> {
         self.relate(watches::watches(info::<T>(), targets(map))).allow(Rule::on::<T>("", READ))
     }
 
-    /// Follows objects of kind `T` that ours names: when one appears, changes or disappears, ours is reconciled.
+    /// Follows objects of kind `T` that our object refers to by name: when one appears, changes or disappears, our
+    /// object is reconciled.
     pub fn references<T: Kind, I>(self, names: impl Fn(&K) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item: Into<ObjectName>>,
@@ -116,9 +117,9 @@ impl<K: Kind> Controller<K> {
         self.relate(references::references(info::<T>(), targets(names))).allow(Rule::on::<T>("", READ))
     }
 
-    /// Follows objects of kind `T` that our label selector matches, owned or not: in our namespace, if both kinds live
-    /// in one. The selector is k8s-openapi's or `homeostat_core`'s: `.selects::<Pod, _>(|set|
-    /// Some(set.spec.selector.clone()))`.
+    /// Follows objects of kind `T` that our object's label selector matches, whether or not it owns them: in its
+    /// namespace, if both kinds are namespaced. The selector is k8s-openapi's or `homeostat_core`'s: `.selects::<Pod,
+    /// _>(|set| Some(set.spec.selector.clone()))`.
     pub fn selects<T: Kind, S: Selector>(
         self,
         selector: impl Fn(&K) -> Option<S> + Clone + Send + Sync + 'static,
@@ -128,20 +129,20 @@ impl<K: Kind> Controller<K> {
         self.relate(selects::selects(info::<T>(), selector)).allow(Rule::on::<T>("", READ))
     }
 
-    /// Follows objects of kind `T` that the reconciler reads; they trigger nothing.
+    /// Follows objects of kind `T` that the reconciler reads; they do not trigger reconciles.
     pub fn reads<T: Kind>(self) -> Self {
         self.relate(reads(info::<T>())).allow(Rule::on::<T>("", READ))
     }
 
-    /// Declares that the reconciler writes objects of kind `T` but does not read them: it gets the permissions, and no
+    /// Declares that the reconciler writes objects of kind `T` but does not read them: it gets the permissions but no
     /// watch.
     pub fn writes<T: Kind>(self) -> Self {
         self.owning().allow(Rule::on::<T>("", WRITE_ONLY))
     }
 
-    /// Declares that the reconciler writes the status of objects of kind `T` ([`Context::patch_status`]). A main kind
-    /// of your own needs no such declaration; to the status of Kubernetes' own kinds not even a terminal fault is
-    /// written without it.
+    /// Declares that the reconciler writes the status of objects of kind `T` ([`Context::patch_status`]). A custom main
+    /// kind needs no such declaration; without it, not even a terminal fault is written to the status of Kubernetes'
+    /// own kinds.
     pub fn writes_status<T: Kind>(self) -> Self {
         self.allow(Rule::on::<T>("/status", PATCH))
     }
@@ -157,19 +158,19 @@ impl<K: Kind> Controller<K> {
         self.writing_metadata()
     }
 
-    /// Declares that the reconciler calls [`cx.state::<S>()`](Context::state), once for each type: then an operator
-    /// that was not given such a state refuses to start.
+    /// Declares that the reconciler calls [`cx.state::<S>()`](Context::state), once for each type: an operator that was
+    /// not given such a state then refuses to start.
     ///
-    /// Without it, a missing state is found only when the first run requests it, which ends the operator. The types
-    /// that a function requests are known only in its body, so they have to be named here; the use of an undeclared
-    /// state is logged as a warning.
+    /// Without it, a missing state is detected only when the first run requests it, which stops the operator. The types
+    /// that a function requests are known only in its body, so they have to be named here; using an undeclared state is
+    /// logged as a warning.
     pub fn needs_state<S: Send + Sync + 'static>(mut self) -> Self {
         self.description.needed_states.push(StateType::new::<S>());
         self
     }
 
     /// Keeps an index of the objects of kind `T` by the values found in each, read with [`Context::indexed`]. The type
-    /// of the value names the index, so give each its own.
+    /// of the value identifies the index, so each index needs its own type.
     pub fn index<T: Kind, V, I>(self, values: impl Fn(&T) -> I + Send + Sync + 'static) -> Self
     where
         V: std::hash::Hash + Eq + Send + Sync + 'static,
@@ -178,9 +179,9 @@ impl<K: Kind> Controller<K> {
         self.relate(indexes::<T, V, I>(values)).allow(Rule::on::<T>("", READ))
     }
 
-    /// Reconciles the objects that a stream from outside the cluster names. A name without a namespace means the
-    /// operator's own: the one it is bound to ([`Operator::namespace`](crate::Operator::namespace)), otherwise that of
-    /// its kubeconfig or Pod. `name` appears in explanations.
+    /// Reconciles the objects that a stream from outside the cluster names. A name without a namespace refers to the
+    /// operator's own namespace: the one it is bound to ([`Operator::namespace`](crate::Operator::namespace)), or else
+    /// that of its kubeconfig or Pod. `name` appears in explanations.
     pub fn on(
         mut self,
         name: impl Into<Cow<'static, str>>,
@@ -217,7 +218,7 @@ impl<K: Kind> Controller<K> {
     }
 
     /// Calls `cleanup` before the object is removed. With it, every object carries our finalizer; a cleanup that
-    /// returns `await_change` is done.
+    /// returns `await_change` counts as done.
     pub fn cleanup<F, Fut>(self, cleanup: F) -> Self
     where
         F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,
@@ -241,23 +242,25 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Reconciles objects that are being deleted as well, without a finalizer of ours: for kinds whose removal is the
-    /// controller's own work, as that of a Pod is its node's.
+    /// Reconciles objects that are being deleted as well, without adding a finalizer: for kinds whose objects the
+    /// controller itself removes, as a node removes its Pods.
     pub fn to_the_end(mut self) -> Self {
         self.description.is_called_to_the_end = true;
         self
     }
 
-    /// Lets it act only once its caches show what the server had when this process started or acquired its lease.
+    /// Lets it act only once its caches show the state that the server had when this process started or acquired its
+    /// lease.
     ///
-    /// A reconciler usually corrects later what it did based on an old state. Use this where it cannot, for example
-    /// because a superfluous Pod would already have run. Handlers always start this way.
+    /// A reconciler usually corrects its actions later if they were based on an old state. Use this where it cannot,
+    /// for example because an unnecessary Pod would already have run. Handlers always start this way.
     pub fn starts_fresh(mut self) -> Self {
         self.description.starts_fresh = true;
         self
     }
 
-    /// Names a condition that the reconcile function keeps and that must become false when the object does not decode.
+    /// Names a condition that the reconcile function maintains and that must become false when the object cannot be
+    /// decoded.
     pub(crate) fn with_dependent_condition(mut self, condition: &'static str) -> Self {
         self.description.dependent_condition = Some(condition);
         self
@@ -276,13 +279,13 @@ impl<K: Kind> Controller<K> {
         self.description
     }
 
-    /// Declares that the object becomes the owner of others.
+    /// Declares that the object becomes the owner of other objects.
     fn owning(mut self) -> Self {
         self.description.writes.owns = true;
         self
     }
 
-    /// Declares that the object carries a finalizer or annotations of ours.
+    /// Declares that the object carries our finalizer or annotations.
     pub(crate) fn writing_metadata(mut self) -> Self {
         self.description.write_metadata();
         self

@@ -1,6 +1,6 @@
-//! One reconcile of one object, from the cache to its result: looks it up, adds or removes its finalizer
-//! (`cleanup_finalizer`), calls the user's function, writes the status once, and turns the outcome, even a panic, into
-//! a result.
+//! Performs one reconcile of one object, from the cache to its result: looks the object up, adds or removes its
+//! finalizer (`cleanup_finalizer`), calls the user's function, writes the status once, and turns the outcome, even a
+//! panic, into a result.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -30,11 +30,11 @@ pub(crate) struct Engine {
     pub(crate) controller: Arc<ControllerShared>,
     pub(crate) reconcile: ReconcileFunction,
     pub(crate) cleanup: Option<Cleanup>,
-    /// Objects being deleted are reconciled like any other.
+    /// Whether objects being deleted are reconciled like any others.
     pub(crate) is_called_to_the_end: bool,
     /// How far the cache has caught up since this replica became leader.
     pub(crate) takeover: ObjectCatchUp,
-    /// Whether its caches have caught up, if it must not act before.
+    /// Whether its caches have caught up, if it must not act before that.
     pub(crate) fresh_start: Option<AllCachesCatchUp>,
 }
 
@@ -94,7 +94,7 @@ impl Engine {
         RunResult::Failed(fault)
     }
 
-    /// Reports an object that does not decode: it cannot be reconciled until it changes, and its status says so.
+    /// Reports an object that cannot be decoded: it cannot be reconciled until it changes, and its status says so.
     async fn report_undecodable(&self, run: RunInput<'_>, error: String) -> RunResult {
         match report_undecodable(&self.controller, &run.work.key, run.claim, &error).await {
             Ok(()) => RunResult::Failed(terminal(format!("the object does not decode: {error}"))),
@@ -110,7 +110,7 @@ impl Engine {
         handler: &ReconcileFunction,
     ) -> Result<Action> {
         let context = self.context(object, run);
-        // The call itself may panic as well as its future.
+        // Both the call itself and its future may panic.
         let run = AssertUnwindSafe(async { handler(context.clone()).await });
         let mut result = run.catch_unwind().await.unwrap_or_else(|panic| Err(Fault::from_panic(&*panic)));
         if let Err(fault) = &mut result
@@ -135,7 +135,7 @@ impl Engine {
     }
 }
 
-/// Returns whether the same write may succeed later: the server did not refuse its content or its sender.
+/// Returns whether the same write may succeed later: the server did not refuse it because of its content or its sender.
 fn is_worth_a_retry(error: &Error) -> bool {
     error.code().is_none_or(|code| !matches!(code, 400 | 403 | 404 | 422))
 }

@@ -1,10 +1,10 @@
-//! Lets a controller act only once its caches show what the server had when this process became leader.
+//! Lets a controller act only once its caches show the state that the server had when this process became leader.
 //!
-//! A process that has just started, or a replica that stood by, may begin with caches that are behind. Most reconcilers
-//! act on what they see and correct it when they see more. Some cannot: a handler that is recorded as done is not
-//! called again, and a superfluous Pod has already run. Before their first run the newest revision of each kind is
-//! requested once. A cache that has not reached it is compared with a list of names and revisions, and waits for its
-//! watch.
+//! A process that has just started, or a standby replica, may begin with caches that are behind. Most reconcilers act
+//! on what they see and correct their actions when they see more. Some cannot: a handler that is recorded as done is
+//! not called again, and an unnecessary Pod has already run. Before the first run of such a reconciler, the newest
+//! revision of each kind is requested once. A cache that has not reached it is compared with a list of names and
+//! revisions, and waits for its watch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::request::{RequestLabel, send_request};
 use crate::shared::OperatorShared;
 use crate::watch::Scope;
 
-/// How long one run waits for a watch that is behind: longer than any lag except that of a broken watch, for which the
-/// run is retried.
+/// How long one run waits for a watch that is behind: longer than any lag except that of a broken watch, in which case
+/// the run is retried.
 const CATCH_UP_MAX: Duration = Duration::from_secs(30);
 
 /// The caches that a controller reads, and whether they have caught up.
@@ -47,10 +47,10 @@ impl AllCachesCatchUp {
         Self { caches, caught_up: Mutex::default(), changed }
     }
 
-    /// Waits until every cache shows what the server had when the leadership term began, or something newer.
+    /// Waits until every cache shows the state that the server had when the leadership term began, or something newer.
     pub(crate) async fn catch_up(&self, operator: &OperatorShared) -> Result<(), Error> {
         let gain = operator.fence.gain().unwrap_or_default();
-        // Of several concurrent runs, one asks and the others wait for it.
+        // If several runs are concurrent, one asks and the others wait for it.
         let mut caught_up = self.caught_up.lock().await;
         if *caught_up == Some(gain) {
             return Ok(());

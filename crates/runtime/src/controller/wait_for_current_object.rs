@@ -1,12 +1,13 @@
-//! Catches up with the server after this replica became active.
+//! Catches up with the server after this replica has become active.
 //!
 //! A standby replica follows the same watches as the active one, and may lag behind it. The other replica's last
-//! writes, such as the record that a handler has finished, may not have arrived when leadership moves. So the first run
-//! of an object in a new leadership term waits until the cache includes everything the server had when the term began.
+//! writes, such as the record that a handler has finished, may not have arrived when leadership moves. For that reason,
+//! the first run of an object in a new leadership term waits until the cache includes everything that the server had
+//! when the term began.
 //!
 //! The server's newest revision is requested once. A watch that has reached it has shown everything before it. Until
-//! then, which on a quiet kind takes a bookmark, each object is read once. Objects of other kinds, such as children,
-//! are not read: reconcilers act on what they see and correct it when they see more.
+//! then (for a kind that rarely changes, until the next bookmark), each object is read once. Objects of other kinds,
+//! such as children, are not read: reconcilers act on what they see and correct their actions when they see more.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,14 +26,14 @@ use crate::kind::parse_revision;
 use crate::request::{RequestLabel, send_request};
 use crate::shared::ControllerShared;
 
-/// How long one run waits for a watch that is behind: longer than any lag except that of a broken watch, for which the
-/// run is retried.
+/// How long one run waits for a watch that is behind: longer than any lag except that of a broken watch, in which case
+/// the run is retried.
 const CATCH_UP_MAX: Duration = Duration::from_secs(30);
 
 /// How far the cache of a controller's main kind has caught up since this replica became active.
 pub(crate) struct ObjectCatchUp {
     known: Mutex<CatchUpProgress>,
-    /// The cache has changed.
+    /// Notified when the cache has changed.
     changed: Arc<Notify>,
 }
 
@@ -42,7 +43,7 @@ struct CatchUpProgress {
     gain: u64,
     /// The server's newest revision at some time after the term began.
     newest: Option<Revision>,
-    /// The objects that were read since.
+    /// The objects that have been read since then.
     confirmed: HashSet<Key>,
 }
 
@@ -132,7 +133,7 @@ impl ObjectCatchUp {
     }
 }
 
-/// Returns the revision of the smallest list there is.
+/// Returns the revision of the smallest possible list.
 async fn ask_newest_revision(controller: &ControllerShared) -> Result<Revision, Error> {
     let params = ListParams {
         limit: Some(1),

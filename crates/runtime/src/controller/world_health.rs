@@ -1,7 +1,7 @@
-//! The health of a controller's worlds, as metrics and `/readyz` show it.
+//! Reports the health of a controller's worlds in metrics and in `/readyz`.
 //!
-//! A world that cannot be watched is reported but does not make the operator unready: its Pod can do nothing about an
-//! API that is down, and the objects of other worlds are not affected.
+//! A world that cannot be surveyed is reported but does not make the operator unready: the Pod cannot do anything about
+//! an API that is down, and the objects of other worlds are not affected.
 
 use std::time::Duration;
 
@@ -9,16 +9,17 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) struct WorldHealth {
     pub(crate) world: &'static str,
-    /// Only probes are sent.
+    /// Whether only probes are sent.
     pub(crate) is_blocked: bool,
     /// The time since the last complete pass, or since the start.
     pub(crate) age: Duration,
-    /// Why the last pass did not end.
+    /// Why the last pass did not complete.
     pub(crate) problem: Option<String>,
 }
 
 impl WorldHealth {
-    /// Describes it in one line for people: `[!]` is worth a look, but does not make the operator unready.
+    /// Describes it in one line for people: `[!]` marks a problem that is worth a look but does not make the operator
+    /// unready.
     pub(crate) fn line(&self) -> String {
         let (world, age) = (self.world, self.age.as_secs());
         match &self.problem {

@@ -1,7 +1,7 @@
-//! Announces the address of this operator's admin server, so that `why` finds it: in an annotation of the Leases it
-//! holds or, without an election, of a Lease created for that purpose.
+//! Announces the address of this operator's admin server, so that `why` finds it: in an annotation on the Leases it
+//! holds or, without an election, on a Lease created for that purpose.
 //!
-//! Lacking the permission is not a failure: `why` then works without this operator's journal, and says so.
+//! A missing permission is not a failure: `why` then works without this operator's journal, and says so.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Reads, acquires, renews and releases Leases: the I/O of elections.
+//! Reads, acquires, renews and releases Leases; this is the I/O of elections.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +20,7 @@ use crate::request::{Built, RequestLabel, call_within};
 /// The label by which the leases of one operator are found.
 pub(super) const OPERATOR_LABEL: &str = "homeostat.dev/operator";
 
-/// The name of a lease, and the number of shards to write on it.
+/// The name of a lease, and the number of shards to record on it.
 #[derive(Clone, Copy)]
 pub(super) struct LeaseName<'a> {
     pub(super) name: &'a str,
@@ -49,20 +49,20 @@ pub(super) struct LeaseClient {
     pub(super) identity: String,
     pub(super) clock: Clock,
     pub(super) terms: LeaseTimes,
-    /// The address of this replica's admin server, written on the leases it holds.
+    /// The address of this replica's admin server, recorded on the leases it holds.
     admin_address: Option<AdminAddress>,
     has_reported_wait: AtomicBool,
 }
 
 impl LeaseClient {
-    /// Creates the client of this replica.
+    /// Creates a client for this replica.
     pub(super) fn new(client: Client, replica: Replica, clock: Clock, terms: LeaseTimes) -> Self {
         let Replica { operator, identity, admin_address } = replica;
         let has_reported_wait = AtomicBool::new(false);
         Self { client, operator, identity, clock, terms, admin_address, has_reported_wait }
     }
 
-    /// Logs once that a lease is held for a while before anything is done, and why.
+    /// Logs once that a lease must be held for a while before anything is done, and why.
     pub(super) fn report_wait(&self, lease: &str, candidate: &LeaseCandidate) {
         if let Some(wait) = candidate.begins_in(self.clock.instant())
             && !self.has_reported_wait.swap(true, Ordering::Relaxed)
@@ -77,7 +77,7 @@ impl LeaseClient {
         }
     }
 
-    /// Reads the lease and acquires or renews it if allowed. Returns until when it is held.
+    /// Reads the lease and acquires or renews it if allowed. Returns the time until which it is held.
     pub(super) async fn acquire_or_renew(
         &self,
         lease: LeaseName<'_>,
@@ -114,7 +114,8 @@ impl LeaseClient {
         let sent = self.clock.instant();
         match (self.write(name, lease, LeaseContent { spec, count }).await, decision) {
             (Ok(()), _) => candidate.wrote(sent, self.clock.instant(), self.terms),
-            // Another client wrote it in between: the next read shows who, and the previous renewal still counts.
+            // Another client wrote it in the meantime: the next read shows which one, and the previous renewal is still
+            // valid.
             (Err(error), LeaseAction::Renew { .. }) if error.is_conflict() => {}
             (Err(error), _) if error.is_conflict() => candidate.lost(),
             (Err(error), _) => return Err(error),
@@ -122,7 +123,7 @@ impl LeaseClient {
         Ok(candidate.right(self.clock.instant()))
     }
 
-    /// Releases the lease if it is ours. Whatever the answer, we no longer rely on it.
+    /// Releases the lease if it is ours. Whatever the response, we no longer rely on the lease.
     pub(super) async fn release(&self, name: &str, candidate: &mut LeaseCandidate) -> Result<(), Error> {
         let may_give_back = candidate.may_give_back(self.clock.instant());
         candidate.lost();
@@ -137,13 +138,13 @@ impl LeaseClient {
         self.write(name, Some(lease), LeaseContent { spec: given_back(&spec), count: None }).await
     }
 
-    /// Removes the lease that only showed that we are alive.
+    /// Removes the lease whose only purpose was to show that we are alive.
     pub(super) async fn remove(&self, name: &str) -> Result<(), Error> {
         let request = self.path().delete(name, &DeleteParams::default());
         self.send::<serde_json::Value>("delete the lease", name, request).await.map(drop)
     }
 
-    /// Removes the lease of another replica, unless it was written since it was read.
+    /// Removes another replica's lease, unless it was written since it was read.
     pub(super) async fn remove_unchanged(&self, lease: &Lease) -> Result<(), Error> {
         let name = lease.metadata.name.as_deref().unwrap_or_default();
         let preconditions = Preconditions {
@@ -175,12 +176,12 @@ impl LeaseClient {
         }
     }
 
-    /// Writes a number of shards on a lease that nobody holds. A write by anyone else in between is a conflict.
+    /// Writes a number of shards on a lease that nobody holds. A concurrent write by anyone else causes a conflict.
     pub(super) async fn write_count(&self, name: &str, old: Option<Lease>, count: u32) -> Result<(), Error> {
         self.write(name, old, LeaseContent { spec: LeaseSpec::default(), count: Some(count) }).await
     }
 
-    /// Creates or replaces the lease; a write by anyone else in between is a conflict.
+    /// Creates or replaces the lease; a concurrent write by anyone else causes a conflict.
     async fn write(&self, name: &str, old: Option<Lease>, content: LeaseContent) -> Result<(), Error> {
         let LeaseContent { spec, count } = content;
         let is_new = old.is_none();
@@ -209,7 +210,7 @@ impl LeaseClient {
         self.send::<Lease>("write the lease", name, request).await.map(drop)
     }
 
-    /// Sends a request that ends well before the term does.
+    /// Sends a request that completes or times out well before the term ends.
     async fn send<T: DeserializeOwned>(
         &self,
         verb: &'static str,

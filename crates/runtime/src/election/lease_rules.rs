@@ -1,13 +1,13 @@
-//! When a Lease may be acquired, sans I/O: the rules of Kubernetes' leader election.
+//! Decides when a Lease may be acquired, sans I/O, by the rules of Kubernetes' leader election.
 //!
-//! The clocks of replicas are not compared: a candidate measures with its own clock how long it has seen no renewal.
+//! The clocks of replicas are not compared: a candidate uses its own clock to measure how long it has seen no renewal.
 //! The holder's leadership ends two thirds of the term after it *sent* its last successful renewal, and another replica
-//! may acquire the lease a whole term after it *saw* it, so at least a third of a term lies between the two in which
-//! nobody writes.
+//! may acquire the lease a whole term after it *saw* it, so between the two there is at least a third of a term in
+//! which nobody writes.
 //!
-//! **Invariant:** only a lease that was released, or not renewed for a term, is free. A lease that vanished, was
-//! emptied, or was edited to name us proves nothing about leaders that may still be acting, so a replica that acquires
-//! it renews it for a term before it acts.
+//! **Invariant:** only a lease that was released, or not renewed for a term, is free. A lease that has vanished, was
+//! emptied, or was edited to name us says nothing about leaders that may still be acting, so a replica that acquires it
+//! renews it for a term before it acts.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) struct LeaseTimes {
     /// How long a former leader may take to finish work that can no longer write: half of the time until another
     /// replica may act.
     pub(super) spare: Duration,
-    /// How long one answer may take: a read that hangs must leave time for another before leadership ends.
+    /// How long one response may take: a read that hangs must leave time for another before leadership ends.
     pub(super) answer_within: Duration,
 }
 
@@ -49,11 +49,11 @@ impl LeaseTimes {
     }
 }
 
-/// The duration written into a released lease, as by Kubernetes' own controllers. It distinguishes a released lease
-/// from one that someone else emptied.
+/// The duration written into a released lease, the same as in Kubernetes' own controllers. It distinguishes a released
+/// lease from one that someone else emptied.
 const GIVEN_BACK_SECONDS: i32 = 1;
 
-/// Returns a lease that is free from now on.
+/// Returns the lease in a state in which it is free from now on.
 pub(super) fn given_back(lease: &LeaseSpec) -> LeaseSpec {
     LeaseSpec {
         lease_duration_seconds: Some(GIVEN_BACK_SECONDS),
@@ -66,12 +66,12 @@ fn is_given_back(lease: &LeaseSpec) -> bool {
     lease.lease_duration_seconds == Some(GIVEN_BACK_SECONDS) && lease.renew_time.is_none()
 }
 
-/// What a candidate should do.
+/// The next action of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaseAction {
-    /// Write itself in as the holder, with this number of transitions.
+    /// Make itself the holder, with this number of transitions.
     Take { transitions: i32 },
-    /// Renew what it holds.
+    /// Renew the lease that it holds.
     Renew { transitions: i32 },
     /// Another replica holds it.
     Wait,
@@ -80,10 +80,10 @@ pub(super) enum LeaseAction {
 /// Our relation to a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum LeaseStanding {
-    /// It does not name us, or we do not know why it does so.
+    /// It does not name us, or we do not know why it does.
     #[default]
     Stranger,
-    /// It names us, or will once our pending write arrives; we may act between these two moments.
+    /// It names us, or will name us once our pending write arrives; we may act between these two times.
     Holder { from: Instant, until: Instant },
 }
 
@@ -120,9 +120,9 @@ impl LeaseCandidate {
                 self.take_over(now);
                 next
             }
-            // It vanished or was emptied while we held it, and our leadership is still valid: nobody else can lead.
+            // It vanished or was emptied while we held it, but our leadership is still valid, so nobody else can lead.
             _ if self.right(now).is_some() => next,
-            // The holder we knew will write it again.
+            // The last known holder will write it again.
             _ if self.seen.as_ref().is_some_and(|(lease, since)| !is_over(lease, *since, now, term)) => {
                 LeaseAction::Wait
             }
@@ -133,27 +133,27 @@ impl LeaseCandidate {
         }
     }
 
-    /// Records a write of ours that may arrive even if we get no answer.
+    /// Records that we sent a write, which may arrive even if we get no response.
     fn take_over(&mut self, now: Instant) {
         self.standing = LeaseStanding::Holder { from: now, until: now };
     }
 
-    /// Records that the write we sent at this moment arrived; the current time is `now`.
+    /// Records that the write sent at `sent` arrived; the current time is `now`.
     pub(super) fn wrote(&mut self, sent: Instant, now: Instant, terms: LeaseTimes) {
         let from = match self.standing {
             LeaseStanding::Stranger => now + terms.term,
             LeaseStanding::Holder { from, .. } => from,
         };
-        // Leadership is counted from before the request was sent: a later time on the server cannot extend it.
+        // Leadership is counted from the time before the request was sent: a later time on the server cannot extend it.
         self.standing = LeaseStanding::Holder { from, until: sent + terms.renew_within };
     }
 
-    /// Records that the lease belongs to another replica, or will.
+    /// Records that the lease belongs to another replica, or soon will.
     pub(super) fn lost(&mut self) {
         self.standing = LeaseStanding::Stranger;
     }
 
-    /// Returns until when we may act, if we may now.
+    /// Returns the time until which we may act, if we currently may.
     pub(super) fn right(&self, now: Instant) -> Option<Instant> {
         match self.standing {
             LeaseStanding::Holder { from, until } if from <= now && now < until => Some(until),
@@ -169,13 +169,13 @@ impl LeaseCandidate {
         }
     }
 
-    /// Returns whether a replica that finds the lease released would be the only one to act. Not while we ourselves
-    /// wait for another's leadership to end.
+    /// Returns whether a replica that found the lease released would be the only one to act. This is not the case while
+    /// we are waiting for another replica's leadership to end.
     pub(super) fn may_give_back(&self, now: Instant) -> bool {
         matches!(self.standing, LeaseStanding::Holder { from, .. } if from <= now)
     }
 
-    /// Returns whether the lease was renewed within its time, as far as we could see.
+    /// Returns whether the lease was renewed in time, as far as we can tell.
     pub(super) fn is_alive(&mut self, lease: &LeaseSpec, now: Instant, term: Duration) -> bool {
         let since = match &self.seen {
             Some((seen, since)) if seen == lease => *since,
@@ -187,12 +187,12 @@ impl LeaseCandidate {
         !is_over(lease, since, now, term)
     }
 
-    /// Returns whether its holder may act under it, as far as we could see.
+    /// Returns whether its holder may act under it, as far as we can tell.
     pub(super) fn is_in_use(&mut self, lease: &LeaseSpec, now: Instant, term: Duration) -> bool {
         self.is_alive(lease, now, term) && !is_given_back(lease)
     }
 
-    /// Returns whether the holder we knew may write a lease that is gone again.
+    /// Returns whether the last known holder may still recreate a lease that is gone.
     pub(super) fn may_return(&self, now: Instant, term: Duration) -> bool {
         let known = self.seen.as_ref().filter(|(lease, _)| !is_given_back(lease));
         known.is_some_and(|(lease, since)| !is_over(lease, *since, now, term))
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// What a candidate that went through these looks does at the last: seconds, the lease, whether writes arrive.
+    /// Checks what a candidate does at the last of these observations: seconds, the lease, whether writes arrive.
     #[track_caller]
     fn check(looks: &[(u64, Option<LeaseSpec>)], expected: LeaseAction, may_act: bool) {
         let (mut candidate, start, terms) =
@@ -287,7 +287,7 @@ mod tests {
                 LeaseAction::Renew { transitions: 4 },
                 true,
             );
-            // It vanishes again: the time starts over.
+            // The lease vanishes again, so the waiting time starts over.
             check(
                 &[(0, start), (14, None), (15, Some(lease("me", 1)))],
                 LeaseAction::Renew { transitions: 4 },

@@ -1,8 +1,8 @@
 //! Decides which replica acts when several run: one leader, or each replica for its shards. The result is the fence,
-//! which all work enters and every write checks; nothing else in the runtime knows about elections.
+//! which all work enters and which is checked before every write; nothing else in the runtime knows about elections.
 //!
-//! **Invariant:** a lease is released only when nothing runs under it any more. One that cannot be renewed expires: the
-//! fence cancels the work under it a third of a term before another replica may acquire it.
+//! **Invariant:** a lease is released only when nothing runs under it any more. A lease that cannot be renewed expires:
+//! the fence cancels the work under it a third of a term before another replica may acquire it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,7 +34,8 @@ use crate::rights::required_rules::Rule;
 use crate::shared::OperatorShared;
 use crate::workers::controller_queue::ControllerQueue;
 
-/// The time between two checks of what still runs in a shard that is to be given back. A check costs no request.
+/// The time between two checks for work that is still running in a shard that is to be handed over. A check costs no
+/// request.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
 
 /// How the replicas of an operator share the work.
@@ -44,7 +45,7 @@ pub(crate) enum Election {
     None,
     /// One acts, the others wait.
     Leader,
-    /// Each acts on its shards, of this many.
+    /// Each acts on its own shards, out of this many.
     Shards(u32),
 }
 
@@ -75,7 +76,7 @@ pub(crate) struct Participation {
     pub(crate) election: Election,
     /// How long others wait without a renewal before they take over.
     pub(crate) term: Duration,
-    /// How long work in a shard that is to be given back may take to finish.
+    /// How long work in a shard that is to be handed over may take to finish.
     pub(crate) grace: Duration,
 }
 
@@ -90,7 +91,7 @@ pub(crate) struct LeaseMember {
     pub(crate) relist: Relist,
 }
 
-/// Keeps the fence up to date until `stop` and the end of the controllers, then releases the leases.
+/// Keeps the fence up to date until `stop` is signalled and the controllers have ended, then releases the leases.
 pub(crate) async fn hold_leases(
     part: Participation,
     shared: Arc<OperatorShared>,
@@ -140,7 +141,7 @@ pub(crate) async fn hold_leases(
     }
 }
 
-/// Runs the leader's loop. If a renewal is not answered, leadership expires.
+/// Runs the leader's loop. If a renewal gets no response, leadership expires.
 async fn run_leader(holder: &LeaseClient, shared: &OperatorShared, candidate: &mut LeaseCandidate) {
     let (mut was_leader, mut trouble) = (false, LeaseFailures::default());
     let lease = LeaseName { name: &holder.operator, count: None };
@@ -227,7 +228,7 @@ fn log_failed_release(answer: Result<(), Error>) {
     }
 }
 
-/// How the leadership that a lease grants changed.
+/// How a lease's leadership changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LeaseChange {
     Gained,
@@ -251,9 +252,9 @@ fn next_renewal_in(holder: &LeaseClient, shared: &OperatorShared) -> Duration {
     holder.terms.renew_every.mul_f64(0.8 + 0.4 * shared.entropy.unit())
 }
 
-/// Returns the identity of a replica: host, process and a random number, which alone makes it unique.
+/// Returns the identity of a replica: host, process and a random number, which by itself makes it unique.
 fn replica_identity(chance: u64) -> String {
-    // In a Pod the host is named after it.
+    // In a Pod, the host name is the Pod's name.
     let host = std::env::var("HOSTNAME").or_else(|_| std::fs::read_to_string("/proc/sys/kernel/hostname"));
     let host = host.map(|name| object_name(name.trim())).unwrap_or_default();
     let host = if host.is_empty() { "replica" } else { &host };

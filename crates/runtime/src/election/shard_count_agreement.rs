@@ -1,16 +1,18 @@
-//! How many shards the keys are divided into. The replicas agree on one number, which may differ from this replica's
-//! own setting: in a rollout that changes `.sharded(n)`, both settings exist for a while.
+//! Determines how many shards the keys are divided into. The replicas agree on one number, which may differ from this
+//! replica's own setting: during a rollout that changes `.sharded(n)`, both settings exist for a while.
 //!
-//! The number is stored on a Lease of its own, created by the first replica. It changes when every live replica is
-//! configured with the same other number. Each lease of a shard carries the number under which it was acquired.
+//! The number is stored on a separate Lease, created by the first replica. It changes when every live replica is
+//! configured with the same other number. Each shard's lease carries the number under which it was acquired.
 //!
-//! **Invariant:** a replica acts on a shard only after it has listed all leases, after writing the shard's own, and
-//! found its number agreed on and no live lease with another number. Of two replicas that acquire shards under
-//! different numbers, the one that lists later sees the other's lease. (The integration tests `handovers::*` show it.)
+//! **Invariant:** a replica acts on a shard only after it has written the shard's lease, then listed all leases, and
+//! found that its number is the agreed one and that no live lease has a different number. Of two replicas that acquire
+//! shards under different numbers, the one that lists later sees the other's lease. (The integration tests
+//! `handovers::*` demonstrate this.)
 
 use k8s_openapi::api::coordination::v1::Lease;
 
-/// The annotation with the number: agreed on, wanted (on a replica's own Lease) or held under (on a shard's lease).
+/// The annotation that holds the agreed number, the number that a replica wants (on its own Lease), or the number under
+/// which a shard is held (on the shard's lease).
 pub(super) const COUNT_ANNOTATION: &str = "homeostat.dev/shards";
 
 /// Returns the number on a lease.
@@ -31,8 +33,8 @@ pub(super) struct ShardCounts {
 }
 
 impl ShardCounts {
-    /// Returns the number to write, if it should change. `others` are the settings of the other live replicas; one
-    /// without a setting accepts any.
+    /// Returns the number to write, if it should change. `others` are the settings of the other live replicas; a
+    /// replica without a setting accepts any number.
     pub(super) fn proposal(self, others: impl IntoIterator<Item = Option<u32>>) -> Option<u32> {
         let Some(agreed) = self.agreed else { return Some(self.in_force.unwrap_or(self.wanted)) };
         let is_wanted_by_all = others.into_iter().all(|other| other == Some(self.wanted));

@@ -1,9 +1,9 @@
-//! Sharding: every replica renews a Lease that shows it is alive; each shard belongs to the live replica with the
-//! highest hash for it, so a replica that joins or leaves moves only its own share.
+//! Divides the work into shards: every replica renews a Lease that shows it is alive, and each shard belongs to the
+//! live replica with the highest hash for it, so a replica that joins or leaves moves only its own share.
 //!
 //! A shard that should move is closed first: no new work starts in it, running work may finish within the grace period
-//! and is cancelled after it, and only when nothing runs any more is its lease released. Until then it is renewed like
-//! any other. A replica that dies gives up its shards by not renewing.
+//! and is cancelled after that, and its lease is released only when nothing is running in it any more. Until then the
+//! lease is renewed like any other. A replica that dies gives up its shards by not renewing.
 //!
 //! **Invariant:** a replica acts on a shard only under its lease, and under the agreed number of shards (see
 //! `shard_count_agreement`).
@@ -22,7 +22,7 @@ use crate::fence::{Fence, HeldShard, StartedShards};
 use crate::kind::object_name;
 use crate::shard_assignment::stable_hash;
 
-/// Returns the random part of an identity: host and process are for people, and would make runs of a test differ.
+/// Returns the random part of an identity: host and process are for people, and would make test runs differ.
 fn chance_of(identity: &str) -> &str {
     identity.rsplit('_').next().unwrap_or(identity)
 }
@@ -32,30 +32,31 @@ fn owner_of_shard(members: &Members, shard: u32) -> Option<&String> {
     members.keys().max_by_key(|member| stable_hash(&format!("{shard}/{}", chance_of(member))))
 }
 
-/// Terms without a renewal after which the lease of a replica is removed: long enough that a suspended machine or a
-/// network partition is not mistaken for a dead replica. If one is removed wrongly, its owner just writes it again.
+/// The number of terms without a renewal after which a replica's lease is removed: long enough that a suspended machine
+/// or a network partition is not mistaken for a dead replica. If a lease is removed by mistake, its owner simply writes
+/// it again.
 const MEMBER_GONE_TERMS: u32 = 20;
 
-/// Leases of dead replicas removed at a time, so that renewals never wait long for it.
+/// The number of dead replicas' leases that are removed at a time, so that renewals never wait long.
 const REMOVALS_MAX: usize = 4;
 
-/// Shards released at a time, each with two requests, so that renewals never wait long for it.
+/// The number of shards released at a time, each with two requests, so that renewals never wait long.
 const RELEASES_MAX: usize = 4;
 
-/// What one replica knows about the shards.
+/// One replica's view of the shards.
 pub(super) struct Shards {
     /// The number of shards it is configured with.
     wanted: u32,
-    /// The number under which it holds shards; `None` before the first and between two.
+    /// The number under which it holds shards; `None` before the first number and between two numbers.
     in_force: Option<u32>,
     candidates: BTreeMap<String, LeaseCandidate>,
-    /// The leases held, and until when.
+    /// The leases held, and their expiry times.
     held: BTreeMap<u32, Instant>,
-    /// Those on which it may act: no lease with another number was live when they were checked.
+    /// The held shards on which it may act: no lease with another number was live when they were checked.
     proven: BTreeSet<u32>,
-    /// Those to be given back, and when the work in them is cancelled.
+    /// The shards to be handed over, and when the work in them is cancelled.
     leaving: BTreeMap<u32, Instant>,
-    /// How long work in a shard that is to be given back may take to finish.
+    /// How long work in a shard that is to be handed over may take to finish.
     grace: Duration,
 }
 
@@ -64,7 +65,7 @@ type Leases = BTreeMap<String, Lease>;
 /// The live replicas, and the number of shards each is configured with.
 type Members = BTreeMap<String, Option<u32>>;
 
-/// How the keys are divided: into how many shards, and among which replicas.
+/// The division of the keys into shards among the replicas.
 #[derive(Clone, Copy)]
 struct ShardDivision<'a> {
     count: u32,
@@ -91,8 +92,8 @@ impl Shards {
         }
     }
 
-    /// Renews our own lease and those we hold, acquires free shards that should be ours, and finds out which are to be
-    /// given back. An error undoes nothing that was done before it.
+    /// Renews our own lease and those we hold, acquires free shards that should be ours, and finds out which ones are
+    /// to be handed over. An error does not undo anything done before it.
     pub(super) async fn renew_and_bid(&mut self, holder: &LeaseClient) -> Result<(), Error> {
         let own = member_name(holder);
         let sign = LeaseName { name: &own, count: Some(self.wanted) };
@@ -137,13 +138,13 @@ impl Shards {
         }
         match holder.write_count(&name, lease.cloned(), proposal).await {
             Ok(()) => Ok(Some(proposal)),
-            // The next read shows what it is.
+            // The next read shows the number.
             Err(error) if error.is_conflict() => Ok(self.in_force),
             Err(error) => Err(error),
         }
     }
 
-    /// Checks every shard that is or should be ours. A failure with one does not affect the others.
+    /// Checks every shard that is or should be ours. A failure with one shard does not affect the others.
     async fn bid_for_all(
         &mut self,
         holder: &LeaseClient,
@@ -166,7 +167,7 @@ impl Shards {
             match self.bid(holder, Shard { number: shard, count }, leases).await {
                 Ok(Some(until)) => _ = self.held.insert(shard, until),
                 Ok(None) => self.drop_shard(shard),
-                // The server does not answer: asking for each shard would only take longer.
+                // The server does not respond: asking for each shard would only take longer.
                 Err(error @ Error::Transport { .. }) => return Err(error),
                 Err(error) => outcome = Err(error),
             }
@@ -210,8 +211,8 @@ impl Shards {
         Ok(())
     }
 
-    /// Returns whether there is a live Lease of a shard that was acquired under another number of shards, or one that
-    /// vanished and may be written again by its holder.
+    /// Returns whether a shard has a live Lease that was acquired under a different number of shards, or had one that
+    /// vanished and that its holder may write again.
     fn sees_another_count(&mut self, holder: &LeaseClient, leases: &Leases, count: u32) -> bool {
         let (now, term) = (holder.clock.instant(), holder.terms.term);
         let prefix = format!("{}-shard-", holder.operator);
@@ -239,8 +240,8 @@ impl Shards {
         fence.set_shards(count, &rights.collect())
     }
 
-    /// Returns some of the shards to be given back in which nothing runs any more. Cancels work that has used up its
-    /// time.
+    /// Returns some of the shards to be handed over in which nothing is running any more. Cancels work that has used up
+    /// its time.
     pub(super) fn vacated(&self, fence: &Fence, now: Instant) -> Vec<u32> {
         for (&shard, _) in self.leaving.iter().filter(|(_, end)| **end <= now) {
             fence.end_shard(shard);
@@ -249,12 +250,12 @@ impl Shards {
         vacated.take(RELEASES_MAX).collect()
     }
 
-    /// Returns whether there are shards to be given back.
+    /// Returns whether there are shards to be handed over.
     pub(super) fn is_leaving(&self) -> bool {
         !self.leaving.is_empty()
     }
 
-    /// Returns the live replicas according to their leases, always including ourselves, and the leases of those that
+    /// Returns the live replicas according to their leases, always including this one, and the leases of replicas that
     /// died long ago.
     fn members<'a>(&mut self, holder: &LeaseClient, leases: &'a Leases) -> (Members, Vec<&'a Lease>) {
         let (now, term) = (holder.clock.instant(), holder.terms.term);
@@ -283,7 +284,8 @@ impl Shards {
         self.leaving.remove(&shard);
     }
 
-    /// Releases these shards. Stops at the first failure: the rest expire, and a shutdown must not wait long.
+    /// Releases these shards. Stops at the first failure: the remaining leases expire, and a shutdown must not wait
+    /// long.
     pub(super) async fn release(&mut self, holder: &LeaseClient, shards: &[u32]) -> Result<(), Error> {
         for shard in shards {
             self.drop_shard(*shard);

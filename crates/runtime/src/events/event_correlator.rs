@@ -1,4 +1,4 @@
-//! Decides which events are sent, sans I/O: a repeated event is counted on the first one, and an object with too many
+//! Decides which events are sent, sans I/O: repeated events are counted on the first one, and an object with too many
 //! events is silenced for a while.
 //!
 //! Memory is bounded: the correlator keeps at most [`KNOWN_MAX`] events and as many budgets, even while the server
@@ -12,24 +12,26 @@ use tokio::time::Instant;
 
 use super::{EventNote, Severity};
 
-/// The same event within this time is counted, later it is a new one: Kubernetes' own choice.
+/// An event that is repeated within this time is counted on the first one, and a later one is new; the value is
+/// Kubernetes' own.
 const SAME_WITHIN: Duration = Duration::from_secs(10 * 60);
 
-/// Events one object may send at once, and the time after which it may send one more: Kubernetes' spam filter.
+/// The number of events that one object may send at once, and the time after which it may send one more, as in
+/// Kubernetes' spam filter.
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(5 * 60);
 
-/// Events remembered.
+/// The maximum number of remembered events.
 const KNOWN_MAX: usize = 4096;
 
-/// What to do with a note.
+/// The decision about a note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EventDecision {
-    /// Create an Event of this name.
+    /// Create an Event with this name.
     Create { name: String },
-    /// Set the count of the Event of this name.
+    /// Set the count of the Event with this name.
     Count { name: String, count: i32 },
-    /// Too many.
+    /// There are too many events.
     Drop,
 }
 
@@ -104,7 +106,7 @@ impl Correlator {
             self.known.retain(|_, known| known.last > middle);
         }
         if self.budgets.len() >= KNOWN_MAX {
-            // A budget that is full again need not be kept.
+            // A budget that has been fully replenished need not be kept.
             self.budgets.retain(|_, budget| !budget.is_whole(now));
         }
         if self.budgets.len() >= KNOWN_MAX {
@@ -115,7 +117,7 @@ impl Correlator {
 }
 
 impl EventBudget {
-    /// Events earned since it was last refilled.
+    /// Returns the number of events earned since the last refill.
     fn earned(&self, now: Instant) -> u32 {
         let elapsed = now.saturating_duration_since(self.refilled);
         u32::try_from(elapsed.as_secs() / REFILL.as_secs()).unwrap_or(BURST)
@@ -221,7 +223,7 @@ mod tests {
         let later = now + Duration::from_secs(1);
         (0..BURST)
             .for_each(|number| drop(correlator.decide_event(&note("loud", &number.to_string()), later)));
-        // The others have earned their event back, and are forgotten for the next newcomer.
+        // The other objects have earned their event back, and are forgotten when the next new object appears.
         let last = now + REFILL;
         correlator.decide_event(&note("newcomer", "m"), last);
         assert_eq!(correlator.budgets.len(), 2);

@@ -1,4 +1,4 @@
-//! Kubernetes Events, written in the background: [`event_correlator`] decides (sans I/O), this task sends.
+//! Writes Kubernetes Events in the background: [`event_correlator`] decides (sans I/O), and this task sends.
 //!
 //! **Invariant:** a reconciler never waits for an event. When the channel is full or the server refuses, events are
 //! dropped and the log says so; reconciling continues. At shutdown the waiting events are sent within the grace period.
@@ -21,16 +21,16 @@ use event_correlator::{Correlator, EventDecision};
 
 use crate::request::{RequestLabel, send_request};
 
-/// Events waiting to be sent. A burst beyond this is a loop, and its events say nothing new.
+/// The maximum number of events waiting to be sent. A larger burst is a loop, and its further events say nothing new.
 const WAITING_MAX: usize = 1024;
 
-/// Bytes of a message: what the newer Events API accepts. The rest is in the log.
+/// The maximum number of bytes in a message: the limit of the newer Events API. The rest is in the log.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// How important an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// For the record.
+    /// For information only.
     Normal,
     /// Someone should take a look.
     Warning,
@@ -59,7 +59,7 @@ pub(crate) struct EventNote {
 pub(crate) struct EventRecorder(mpsc::Sender<EventNote>);
 
 impl EventRecorder {
-    /// Creates a recorder and the notes it takes, for [`EventSender`].
+    /// Creates a recorder and the receiver of its notes, for [`EventSender`].
     pub(crate) fn new() -> (Self, mpsc::Receiver<EventNote>) {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         (Self(sender), receiver)
@@ -72,7 +72,7 @@ impl EventRecorder {
     }
 }
 
-/// Sends notes as Events until no more can come, then those that are still waiting, within the time it is given.
+/// Sends notes as Events until no more can arrive, then sends those that are still waiting, within the given time.
 pub(crate) struct EventSender {
     client: Client,
     component: String,
@@ -85,7 +85,7 @@ impl EventSender {
         Self { client, component, clock, correlator: Correlator::new(entropy) }
     }
 
-    /// Sends events until `ended` returns the moment by which everything must be sent.
+    /// Sends events until `ended` returns the time by which everything must be sent.
     pub(crate) async fn run(
         mut self,
         mut notes: mpsc::Receiver<EventNote>,

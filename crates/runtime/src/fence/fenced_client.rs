@@ -1,5 +1,5 @@
-//! A client for requests that the context does not cover, limited to the tenure of a run: reads pass, and every request
-//! that may change something is refused once the tenure is over.
+//! A client for requests that the context does not cover, limited to the tenure of a run: reads are allowed, and every
+//! request that may change something is refused once the tenure is over.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -44,7 +44,8 @@ impl tower::Service<Request<Body>> for FencedService {
     }
 }
 
-/// Returns whether a request may change something. Reads do not; a command in a container, which begins as a GET, may.
+/// Returns whether a request may change something. Reads do not, but a command in a container, which begins with a GET,
+/// may.
 fn may_change(request: &Request<Body>) -> bool {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     !is_read || request.headers().contains_key(header::UPGRADE)

@@ -1,7 +1,7 @@
-//! The fence: whether this replica leads, and for which keys. A replica that lost its lease, or is about to, must
-//! neither continue its work nor send a write that it has prepared. So code that acts for an object enters the fence
-//! first, is cancelled when its tenure ends, and asks the fence before each write. The fence closes before the lease
-//! can pass to another replica.
+//! The fence says whether this replica leads, and for which keys. A replica that has lost its lease, or is about to
+//! lose it, must neither continue its work nor send a write that it has prepared. So code that acts for an object
+//! enters the fence first, is cancelled when its tenure ends, and asks the fence before each write. The fence closes
+//! before the lease can pass to another replica.
 //!
 //! Without an election everything is allowed and nothing is counted. With one leader there is one [`Tenure`] for all
 //! keys; with shards, one for each shard held. Only the election starts, renews and ends tenures.
@@ -27,14 +27,14 @@ mod tenure;
 use tenure::Tenure;
 pub(crate) use tenure::{Permit, TenureClaim};
 
-/// What this process leads now.
+/// The leadership that this process currently holds.
 #[derive(Debug)]
 pub(crate) enum Leadership {
-    /// All keys, always: there is no election.
+    /// This process always leads all keys, because there is no election.
     Unlimited,
-    /// All keys under this tenure, if there is one.
+    /// This process leads all keys under this tenure, if there is one.
     Whole(Option<Arc<Tenure>>),
-    /// The keys of some shards, each under its own tenure.
+    /// This process leads the keys of some shards, each under its own tenure.
     Shards {
         /// How many shards the keys are divided into.
         count: u32,
@@ -69,7 +69,7 @@ impl Leadership {
 pub(crate) struct HeldShard {
     /// When its tenure ends unless renewed.
     pub(crate) until: Instant,
-    /// It is to be given back: work in progress may finish, but nothing new starts.
+    /// Whether it is to be handed over: work in progress may finish, but nothing new starts.
     pub(crate) is_closing: bool,
 }
 
@@ -87,22 +87,22 @@ pub(crate) struct StartedShards {
 pub(crate) enum FenceAnswer {
     /// It may start, and is counted until the permit is dropped.
     Granted(Permit),
-    /// Not now: the tenure lapsed or is being handed over, and may become ours again.
+    /// It may not start now: the tenure has lapsed or is being handed over, and may become ours again.
     Suspended,
     /// The key belongs to another replica.
     Elsewhere,
 }
 
-/// A shared view of what this process leads. Cheap to clone.
+/// A shared view of the keys that this process leads. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Fence {
     right: Arc<watch::Sender<Leadership>>,
     /// How often leadership was gained that was not held before.
     gains: Arc<AtomicU64>,
-    /// There is no election and never will be: no check is needed.
+    /// Whether there is no election and never will be, so that no check is needed.
     is_unlimited: bool,
-    /// How long work that can no longer write may continue after its tenure ends: a part of the time before another
-    /// replica may lead.
+    /// How long work that can no longer write may continue after its tenure ends, which is part of the time before
+    /// another replica may lead.
     spare: Duration,
 }
 
@@ -185,12 +185,12 @@ impl Fence {
     }
 
     /// Returns a number that grows whenever leadership is gained that was not held before; `None` without an election.
-    /// Knowledge from under another number may be older than what another replica did in the meantime.
+    /// Knowledge from a time with another number may be older than another replica's later actions.
     pub(crate) fn gain(&self) -> Option<u64> {
         (!self.is_unlimited).then(|| self.gains.load(Ordering::SeqCst))
     }
 
-    /// Counts a gain of leadership. Called under the lock, so before anything can act under it.
+    /// Counts a gain of leadership. This is called under the lock, so before anything can act under the new leadership.
     fn count_gain(&self) {
         self.gains.fetch_add(1, Ordering::SeqCst);
     }
@@ -200,8 +200,8 @@ impl Fence {
         self.right.subscribe()
     }
 
-    /// Ends tenures when their time is over, for as long as it is polled. The election renews them at its own pace,
-    /// which an unresponsive server may delay.
+    /// Ends tenures when their time is up, for as long as it is polled. The election renews them at its own pace, which
+    /// an unresponsive server may delay.
     pub(crate) async fn enforce(&self) {
         let mut changes = self.right.subscribe();
         loop {
@@ -279,7 +279,7 @@ impl Fence {
         begun
     }
 
-    /// Ends the work in progress in this shard.
+    /// Cancels the work in progress in this shard.
     pub(crate) fn end_shard(&self, shard: u32) {
         self.right.send_modify(|right| {
             if let Some(tenure) = right.shard(shard) {

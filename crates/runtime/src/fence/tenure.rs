@@ -1,8 +1,8 @@
-//! A tenure: one uninterrupted leadership of a part of the keys, and the work done under it.
+//! A tenure is one uninterrupted leadership of a part of the keys, together with the work done under it.
 //!
 //! Running work holds a [`Permit`], which is counted, so that the election knows when leadership may be handed over. A
-//! [`TenureClaim`] is the same without the count, for values that may outlive the run: it only tells whether the tenure
-//! under which the work began has lasted until now.
+//! [`TenureClaim`] is the same without the count, for values that may outlive the run: it only says whether the tenure
+//! under which the work began still lasts.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use crate::error::Error;
 pub(crate) struct Tenure {
     term: Arc<TenureTerm>,
     is_closing: AtomicBool,
-    /// Shared with former tenures of the same part: work that began under them may still be finishing.
+    /// Shared with earlier tenures of the same part: work that began under them may still be finishing.
     active: Arc<AtomicUsize>,
     client: OnceLock<Client>,
 }
@@ -58,8 +58,8 @@ impl Tenure {
         Arc::new(Self { term, is_closing: AtomicBool::new(false), active, client: OnceLock::new() })
     }
 
-    /// Returns the tenure that lasts until this moment: the former one, renewed, or a new one if there is none or it is
-    /// over.
+    /// Returns the tenure that lasts until this time: the previous one, renewed, or a new one if there was none or it
+    /// has ended.
     pub(super) fn renewed(former: Option<&Arc<Self>>, until: Instant) -> Arc<Self> {
         match former {
             Some(former) if former.renew(until) => former.clone(),
@@ -71,7 +71,7 @@ impl Tenure {
         }
     }
 
-    /// Returns the tenure of a shard. One that is to be given back is renewed but never restarted.
+    /// Returns the tenure of a shard. A shard that is to be handed over is renewed but never restarted.
     pub(super) fn shard(former: Option<&Arc<Self>>, right: HeldShard) -> Arc<Self> {
         let tenure = match former {
             Some(former) if right.is_closing => {
@@ -94,7 +94,8 @@ impl Tenure {
     }
 
     pub(super) fn enter(self: &Arc<Self>) -> FenceAnswer {
-        // The election closes a tenure under the lock that guards this call, and counts the work in progress after it.
+        // The election closes a tenure under the lock that guards this call, and counts the work in progress
+        // afterwards.
         if self.is_open() { FenceAnswer::Granted(Permit::under(self)) } else { FenceAnswer::Suspended }
     }
 
@@ -108,12 +109,12 @@ impl Tenure {
         self.term.is_valid() && !self.is_closing.load(Ordering::Acquire)
     }
 
-    /// Ends it, whatever is in progress.
+    /// Ends it, even if work is in progress.
     pub(super) fn end(&self) {
         self.term.over.cancel();
     }
 
-    /// Ends it if its time is over; returns whether this call ended it.
+    /// Ends it if its time is up; returns whether this call ended it.
     pub(super) fn lapse(&self, now: Instant) -> bool {
         let has_lapsed = !self.term.over.is_cancelled() && *self.term.end() <= now;
         if has_lapsed {
@@ -122,7 +123,7 @@ impl Tenure {
         has_lapsed
     }
 
-    /// Returns when it ends unless renewed; `None` if it is over.
+    /// Returns when it ends unless renewed; `None` if it has ended.
     pub(super) fn ends_at(&self) -> Option<Instant> {
         (!self.term.over.is_cancelled()).then(|| *self.term.end())
     }
@@ -133,12 +134,12 @@ impl Tenure {
     }
 }
 
-/// The tenure under which work began. Without an election there is no tenure and nothing ends it.
+/// The tenure under which work began. Without an election there is no tenure and the claim never ends.
 #[derive(Clone, Debug)]
 pub(crate) struct TenureClaim(Option<Arc<Tenure>>);
 
 impl TenureClaim {
-    /// Refuses a write to `target` if the tenure is over.
+    /// Refuses a write to `target` if the tenure has ended.
     pub(crate) fn refuse_if_deposed(&self, target: &Key) -> Result<(), Error> {
         if self.is_valid() { Ok(()) } else { Err(Error::Fenced { target: target.clone() }) }
     }
@@ -148,7 +149,7 @@ impl TenureClaim {
         self.0.as_ref().is_none_or(|tenure| tenure.is_valid())
     }
 
-    /// Returns a client whose writes are refused once the tenure is over.
+    /// Returns a client whose writes are refused once the tenure has ended.
     pub(crate) fn client<'a>(&'a self, whole: &'a Client) -> &'a Client {
         match &self.0 {
             None => whole,
@@ -184,7 +185,7 @@ impl Permit {
         }
     }
 
-    /// Waits until the tenure is over.
+    /// Waits until the tenure has ended.
     pub(crate) async fn ended(&self) {
         match &self.0.0 {
             None => std::future::pending().await,

@@ -2,16 +2,16 @@
 //! handler to call now or the time to check again. All decisions are made here; the other modules call handlers and
 //! record results.
 //!
-//! The rules, which the guide repeats for users:
+//! These are the rules, which the guide repeats for users:
 //! - `create` runs once for each object, the first time its filters match; `resume` once for each process;
 //! - `update` runs when the state differs from the one it last finished with. If there is none yet, it starts from the
-//!   state that the first successful handler saw. A handler that is added to the program later has finished with
-//!   nothing, so it runs;
+//!   state that the first successful handler saw. A handler that is added to the program later has not finished with
+//!   any state, so it runs;
 //! - `field` runs when the value differs from the one it last finished with; until its first call, absent and empty are
 //!   the same;
 //! - updates wait until creation has finished; when the object is being deleted, only `delete` runs;
 //! - a failed handler waits for its backoff; one that gave up counts as finished. Both last only until the state
-//!   changes.
+//!   changes again.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -41,7 +41,7 @@ impl Role {
 /// A handler whose filters match the object.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate<'a> {
-    /// Its index in the program.
+    /// Its index among the declared handlers.
     pub(super) index: usize,
     pub(super) id: &'a str,
     pub(super) role: Role,
@@ -51,14 +51,14 @@ pub(super) struct Candidate<'a> {
     pub(super) value: Option<Value>,
 }
 
-/// The parts of the object's situation that decide what runs.
+/// The facts about the object that decide what runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AgendaInput {
     pub(super) now: Timestamp,
     pub(super) is_dying: bool,
-    /// This process has taken over the object from another one.
+    /// Whether this process has taken over the object from another one.
     pub(super) is_resuming: bool,
-    /// The object existed before this process.
+    /// Whether the object existed before this process.
     pub(super) is_inherited: bool,
     pub(super) created: Timestamp,
     /// When the object last changed.
@@ -84,7 +84,7 @@ enum HandlerProgress {
     Through,
 }
 
-/// The recorded progress: of the object, and of this process.
+/// The progress recorded for the object, and the progress recorded in this process.
 #[derive(Clone, Copy)]
 pub(super) struct KnownRecords<'a> {
     pub(super) record: &'a HandlerRecord,
@@ -188,8 +188,8 @@ fn is_wanted(candidate: &Candidate<'_>, record: &HandlerRecord, seen: Option<&Fi
     }
 }
 
-/// Records the handlers of fields that are about to be called for the first time; returns whether there are any.
-/// Otherwise a handler whose end could not be recorded would look like one that was never called, and an emptied field
+/// Records the field handlers that are about to be called for the first time; returns whether there are any. Otherwise
+/// a handler whose completion could not be recorded would look like one that was never called, and an emptied field
 /// like one that was never filled.
 pub(super) fn announce_first_calls(candidates: &[Candidate<'_>], record: &mut HandlerRecord) -> bool {
     let fields = candidates.iter().filter(|candidate| candidate.role == Role::Field);
@@ -200,7 +200,7 @@ pub(super) fn announce_first_calls(candidates: &[Candidate<'_>], record: &mut Ha
     !first.is_empty()
 }
 
-/// Returns whether to call the handler of a field for the first time.
+/// Returns whether to call a field's handler for the first time.
 fn is_first_call(candidate: &Candidate<'_>, record: &HandlerRecord) -> bool {
     !record.has_mark(candidate.id) && candidate.value.as_ref().is_some_and(|value| !is_empty(value))
 }
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Handlers `r`, `c`, `u`, `f`, `d`, `t` of the object in state 2.
+    /// Handlers `r`, `c`, `u`, `f`, `d`, `t` for the object in state 2.
     fn candidates(roles: &[Role]) -> Vec<Candidate<'static>> {
         let candidate = |(index, &role): (usize, &Role)| {
             let id = match role {
@@ -318,7 +318,7 @@ mod tests {
         check(&both, &created(FinishedWith::State(state(1))), view(), Step::Run(1));
         check(&both, &created(FinishedWith::State(state(2))), view(), Step::Rest(None));
         check(&[Role::Update], &HandlerRecord::default(), view(), Step::Adopt);
-        // New in the program: it has finished with nothing, although the object is not new.
+        // The handler is new in the program, so it has finished with nothing, although the object is not new.
         check(&both, &record(&[("c", FinishedWith::Once)]), view(), Step::Run(1));
         check(&[], &HandlerRecord::default(), view(), Step::Rest(None));
     }

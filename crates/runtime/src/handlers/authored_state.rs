@@ -1,8 +1,9 @@
-//! The authored state of an object: what its author wrote, without what the server, controllers and the operator write.
-//! Two objects with the same authored state are the same to a handler.
+//! The authored state of an object is the part that its author wrote, without the parts that the server, controllers
+//! and the operator write. Two objects with the same authored state are the same to a handler.
 //!
 //! It is everything except `status`, and only labels and annotations of the metadata. Annotations that are copies of
-//! the object (ours and kubectl's) are left out: otherwise each record would be a change that must be recorded.
+//! the object (ours and kubectl's) are left out: otherwise each record would be a change that has to be recorded in
+//! turn.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::kind::KindInfo;
 use crate::kind::object::Object;
 use crate::shard_assignment::stable_hash;
 
-/// The suffix of every annotation that holds a record of handlers, of any operator: two operators that handle the same
+/// The suffix of every annotation that holds a handler record, from any operator: two operators that handle the same
 /// object must not mistake each other's records for edits.
 pub(super) const RECORD_SUFFIX: &str = ".handled";
 

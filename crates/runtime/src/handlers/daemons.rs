@@ -1,8 +1,10 @@
-//! Daemons: one task per object, outside the queue, for what neither events nor timers can do, such as a long poll.
+//! Daemons are tasks, one per object, that run outside the queue and do what neither events nor timers can do, such as
+//! a long poll.
 //!
 //! The handler runner decides which daemons should run (filters, deletion). One supervisor per controller starts them,
-//! owns their tasks and ends them: it asks them to stop and, after a grace period, cancels them at their next await.
-//! **Invariant:** an object has at most one task of each daemon, and none without the right to act on it.
+//! owns their tasks and stops them: it asks them to stop and, after a grace period, cancels them at their next await.
+//! **Invariant:** an object has at most one task for each daemon, and none unless this replica has the right to act on
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -49,7 +51,7 @@ pub(super) struct Daemon {
 pub(super) type DaemonCall =
     Arc<dyn Fn(Arc<HandlerContextState>) -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
-/// Identifies a daemon of an object.
+/// Identifies one object's daemon.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct DaemonKey {
     object: Key,
@@ -64,7 +66,7 @@ impl DaemonKey {
     }
 }
 
-/// A task of a daemon that has ended.
+/// A daemon task that has ended.
 struct EndedDaemon {
     key: DaemonKey,
     how: DaemonEnd,
@@ -78,7 +80,7 @@ pub(super) struct DaemonSupervisor {
     changed: Notify,
     /// Signals that a daemon has ended.
     ended: Notify,
-    /// The queue that is told when a daemon gives up, so that the object's status shows it.
+    /// The queue that is notified when a daemon gives up, so that the object's status shows it.
     queue: OnceLock<ControllerQueue>,
 }
 
@@ -96,7 +98,7 @@ struct WantedDaemon {
     uid: Option<String>,
     /// The state of the object at the last check.
     state: Fingerprint,
-    /// It has ended and is not started again, or only in another state.
+    /// Set if it has ended and will not be started again, or only in another state.
     ended: Option<DaemonEnd>,
 }
 
@@ -122,8 +124,8 @@ enum DaemonEnd {
 
 impl DaemonSupervisor {
     /// Starts these daemons for the object and stops all others. `is_alive` is called while the lock is held: the cache
-    /// contains a deletion before it is reported, so either this call sees it, or the report stops what this call
-    /// starts.
+    /// contains a deletion before it is reported, so either this call sees it, or the report stops the daemons that
+    /// this call starts.
     pub(super) fn set_wanted(
         &self,
         key: &Key,
@@ -156,7 +158,7 @@ impl DaemonSupervisor {
         self.wake(&table);
     }
 
-    /// Sets the queue that is told about daemons that gave up.
+    /// Sets the queue that is notified about daemons that gave up.
     pub(super) fn report_to(&self, queue: ControllerQueue) {
         // A controller is assembled only once.
         let _ = self.queue.set(queue);
@@ -183,7 +185,7 @@ impl DaemonSupervisor {
         self.wake(&table);
     }
 
-    /// Stops all daemons of the object and waits until none runs.
+    /// Stops all daemons of the object and waits until none is running.
     pub(super) async fn stop_all_and_wait(&self, key: &Key) {
         self.stop_all(key);
         loop {
@@ -197,7 +199,7 @@ impl DaemonSupervisor {
         }
     }
 
-    /// Runs the desired daemons until `stop`, then ends them all.
+    /// Runs the desired daemons until `stop`, then stops them all.
     pub(super) async fn supervise(
         &self,
         plan: Arc<DeclaredHandlers>,
@@ -249,13 +251,13 @@ impl DaemonSupervisor {
                 let life = run_daemon(post.index, plan.clone(), context, stop.clone());
                 tasks.spawn(run_while_permitted(post.clone(), life, stop, lapse));
             }
-            // A daemon that is stopping but is needed again is checked when it has ended.
+            // A daemon that is stopping but is needed again is checked again when it has ended.
             (Some(_), Some(_)) | (None, None) => {}
         }
     }
 
     fn note_end(&self, ended: Option<EndedDaemon>) {
-        // A panic of the task is our bug: panics of user code are caught inside it.
+        // A panic in the task itself is our bug: panics in user code are caught inside it.
         let Some(EndedDaemon { key: post, how }) = ended else { return };
         let mut table = self.table();
         table.running.remove(&post);
@@ -311,8 +313,8 @@ struct Lapse {
     spare: Duration,
 }
 
-/// Runs a daemon while this replica has the right to act. After that the daemon is asked to stop, and dropped before
-/// another replica can get the right.
+/// Runs a daemon while this replica has the right to act. After that the daemon is asked to stop, and is dropped before
+/// another replica can gain that right.
 async fn run_while_permitted(
     key: DaemonKey,
     life: impl Future<Output = DaemonEnd>,
@@ -370,7 +372,7 @@ async fn run_daemon(
     }
 }
 
-/// Runs a daemon once; returns `None` if it was stopped, within its grace period or after it.
+/// Runs a daemon once; returns `None` if it was stopped, whether within its grace period or after it.
 async fn run_once(daemon: &Daemon, turn: Arc<HandlerContextState>) -> Option<Result<()>> {
     let stop = turn.stop().clone();
     let life = async {

@@ -1,4 +1,5 @@
-//! Declares handlers: one method per sort of handler, each with an id and a function. Options follow in `options`.
+//! Declares handlers: one method per kind of handler, each with an id and a function. Options are declared in
+//! `options`.
 
 use std::future::Future;
 use std::hash::Hash;
@@ -38,7 +39,7 @@ use crate::shared::user_values::StateType;
 /// The handlers of a kind. Each has an id, under which its progress is recorded in the objects: a handler with a new id
 /// is a new handler and runs once for every existing object.
 ///
-/// `L` is what was declared last; options such as [`retries`](Handlers::retries) apply to it.
+/// `L` is the kind of the last declaration; options such as [`retries`](Handlers::retries) apply to it.
 #[must_use = "handlers do nothing until they complete a controller"]
 pub struct Handlers<K: Kind, L = NothingDeclared> {
     pub(super) plan: DeclaredHandlers,
@@ -91,8 +92,8 @@ impl<K: Kind, L> Handlers<K, L> {
     }
 
     /// Calls `handler` when this field differs from the value it last finished with. Any field can be followed,
-    /// including those of the status. It gets the old and the new value. On the first call there is no old value, and
-    /// an empty field does not count as a change.
+    /// including those of the status. The handler gets the old and the new value. On the first call there is no old
+    /// value, and an empty field does not count as a change.
     pub fn on_field<V, F, Fut, R>(
         self,
         id: impl Into<String>,
@@ -131,7 +132,7 @@ impl<K: Kind, L> Handlers<K, L> {
     }
 
     /// Calls `handler` once per process and object if the object was handled before this process took it over: use it
-    /// to restore what is only in memory.
+    /// to restore state that exists only in memory.
     pub fn on_resume<F, Fut, R>(self, id: impl Into<String>, handler: F) -> Handlers<K, HandlerDeclared>
     where
         F: Fn(Arc<K>, HandlerContext<K>) -> Fut + Send + Sync + 'static,
@@ -141,8 +142,8 @@ impl<K: Kind, L> Handlers<K, L> {
         self.handler(id, Role::Resume, None, simple(handler))
     }
 
-    /// Calls `handler` repeatedly while the object exists and the filters match: use it for what no event reports.
-    /// `interval` is the time from the end of one call to the start of the next.
+    /// Calls `handler` repeatedly while the object exists and the filters match: use it for changes that no event
+    /// reports. `interval` is the time from the end of one call to the start of the next.
     pub fn every<F, Fut>(
         self,
         id: impl Into<String>,
@@ -159,8 +160,8 @@ impl<K: Kind, L> Handlers<K, L> {
 
     /// Runs a task for each object while it exists and the filters match, and asks it to stop with
     /// [`HandlerContext::stop`]: use it for what blocks, such as a long poll. A task that succeeds is not started
-    /// again; one that fails is; one that fails with a [`terminal`](crate::terminal) fault is started again when the
-    /// object is edited.
+    /// again, but one that fails is; one that fails with a [`terminal`](crate::terminal) fault is started again when
+    /// the object is edited.
     pub fn daemon<F, Fut>(mut self, id: impl Into<String>, daemon: F) -> Handlers<K, options::DaemonDeclared>
     where
         F: Fn(Arc<K>, HandlerContext<K>) -> Fut + Send + Sync + 'static,
@@ -176,8 +177,8 @@ impl<K: Kind, L> Handlers<K, L> {
     }
 
     /// Calls `handler` with every change that the watch reports, in order for each object, without progress, retries or
-    /// any guarantee across restarts. If the operator needs the objects for nothing else, none of them is kept in
-    /// memory, and the watch waits for slow handlers.
+    /// any guarantee across restarts. If the operator does not need the objects for anything else, none of them is kept
+    /// in memory, and the watch waits for slow handlers.
     pub fn on_event<F, Fut>(
         mut self,
         id: impl Into<String>,
@@ -239,7 +240,7 @@ impl<K: Kind, L> Handlers<K, L> {
         self.now()
     }
 
-    /// Returns the same handlers with another marker for what was declared last.
+    /// Returns the same handlers with another marker for the last declaration.
     fn now<M>(self) -> Handlers<K, M> {
         let Self { plan, wires, needed_states, .. } = self;
         Handlers { plan, wires, needed_states, last: PhantomData }

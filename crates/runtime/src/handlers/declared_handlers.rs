@@ -1,5 +1,5 @@
-//! The declarations of a program: handlers, daemons, listeners and indexes, without any state. The agenda decides what
-//! runs, and the runner runs it.
+//! Holds the declarations of a program: handlers, daemons, listeners and indexes, without any state. The agenda decides
+//! what runs, and the runner runs it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::kind::object::ObjectTest;
 /// The input of a handler.
 pub(super) struct HandlerInput {
     pub(super) object: Arc<Object>,
-    /// What it last finished with: a state for updates, a value for fields.
+    /// The state (for updates) or value (for fields) that it last finished with.
     pub(super) before: Option<Value>,
 }
 
@@ -33,7 +33,7 @@ pub(super) type HandlerFunction =
 /// Reads a field.
 pub(super) type Lens = Arc<dyn Fn(&Object) -> Value + Send + Sync>;
 
-/// A handler that the agenda decides about.
+/// A handler that the agenda schedules.
 pub(super) struct DeclaredHandler {
     pub(super) id: String,
     pub(super) role: Role,
@@ -101,7 +101,7 @@ impl DeclaredHandlers {
         self.entries.iter().any(|entry| entry.role == Role::Delete)
     }
 
-    /// Returns whether there are only listeners. Then no object is ever handled or remembered.
+    /// Returns whether there are only listeners. In that case no object is ever handled or remembered.
     pub(super) fn only_listens(&self) -> bool {
         self.entries.is_empty() && self.daemons.is_empty() && !self.listeners.is_empty()
     }
@@ -123,8 +123,8 @@ impl DeclaredHandlers {
         self.entries.iter().any(|entry| entry.id == id)
     }
 
-    /// Refuses two handlers with the same id. Progress is recorded by id, so each would take the other's progress for
-    /// its own.
+    /// Refuses two handlers with the same id. Progress is recorded by id, so each would mistake the other's progress
+    /// for its own.
     pub(super) fn verify(&self, kind: &str) {
         let mut ids = BTreeSet::new();
         let entries = self.entries.iter().map(|entry| entry.id.as_str());

@@ -1,4 +1,4 @@
-//! The difference between two states, typed and field by field.
+//! Computes the difference between two states, typed and field by field.
 //!
 //! Objects are compared member by member; any other value, including a list, is compared as a whole. A member that
 //! appears or disappears is one change, with everything below it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::kind::object::ObjectTest;
 
-/// A condition on a label or annotation. A string means exactly this value.
+/// A condition for a label or annotation. A string means exactly this value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ValueFilter {

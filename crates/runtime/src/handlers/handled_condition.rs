@@ -2,7 +2,7 @@
 //! status of custom kinds. The condition is `True` when all handlers have finished with this generation, `False` while
 //! one has given up or keeps failing, and is not updated while handlers are running.
 //!
-//! The record stores the progress; these reports are only for people, and nothing depends on them.
+//! The progress itself is stored in the record; these reports are only for people, and nothing depends on them.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::kind::object::Object;
 
 const HANDLED: &str = "Handled";
 
-/// How many characters of an error are kept at each end. Responses of the server may contain whole objects; an event
+/// How many characters of an error are kept at each end. The server's responses may contain whole objects; an event
 /// holds a thousand characters, and failures should not make the record grow.
 const ERROR_HEAD: usize = 400;
 const ERROR_TAIL: usize = 400;
@@ -63,7 +63,7 @@ fn failing_handler(id: &str, trial: &FailedAttempts) -> Option<FailingHandler> {
     is_worth_it.then(|| FailingHandler { id: id.to_owned(), error: trial.error.clone(), gave_up })
 }
 
-/// What the status reports about the handlers.
+/// The handlers' state as the status reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HandledState {
     /// All have finished.
@@ -74,7 +74,7 @@ pub(super) enum HandledState {
     },
 }
 
-/// What the status reports, and for which generation.
+/// The reported state, and the generation it applies to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReportedState {
     pub(super) word: Option<HandledState>,
@@ -146,7 +146,8 @@ pub(super) fn warn_of_outcome(context: &ReconcileRun, id: &str, attempt: u32, ou
     context.event(Severity::Warning, reason, format!("{id}: {error} (attempt {attempt}; {next})"));
 }
 
-/// Shortens an error for storing and showing. What failed comes first and why comes last, so the middle is left out.
+/// Shortens an error for storing and showing. What failed comes first and the reason comes last, so the middle is left
+/// out.
 pub(super) fn shorten_error(error: &str) -> String {
     let count = error.chars().count();
     if count <= ERROR_HEAD + ERROR_TAIL {
@@ -156,7 +157,7 @@ pub(super) fn shorten_error(error: &str) -> String {
     head.chain(" … ".chars()).chain(tail).collect()
 }
 
-/// Rounds a pause, so that people do not see its jitter.
+/// Rounds a pause, to hide its jitter from people.
 fn rounded(time: Duration) -> String {
     if time < Duration::from_secs(1) { "a moment".to_owned() } else { format!("{} s", time.as_secs()) }
 }

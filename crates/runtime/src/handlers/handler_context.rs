@@ -1,5 +1,5 @@
-//! The context that a handler gets while it runs: that of a reconciler, and what only handlers have: the number of the
-//! attempt, sub-handlers, the live object and the stop token.
+//! The context that a handler gets while it runs: a reconciler's context, plus the parts that only handlers have: the
+//! number of the attempt, sub-handlers, the live object and the stop token.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -24,7 +24,7 @@ pub struct HandlerContext<K: Kind> {
     state: Arc<HandlerContextState>,
 }
 
-/// The context of one handler call without the type of its object: the inside of a [`HandlerContext`].
+/// The context of one handler call without the type of its object: the inner part of a [`HandlerContext`].
 pub(super) struct HandlerContextState {
     run: Arc<ReconcileRun>,
     which: CallIdentity,
@@ -33,7 +33,7 @@ pub(super) struct HandlerContextState {
     lookups: Lookups,
 }
 
-/// Identifies one call of a handler.
+/// Identifies one handler call.
 #[derive(Clone, Debug)]
 pub(super) struct CallIdentity {
     pub(super) id: String,
@@ -62,7 +62,7 @@ impl HandlerContextState {
         Arc::new(Self { run, which, parts: Mutex::default(), stop, lookups })
     }
 
-    /// Writes the status collected so far. Boxed, so that it is compiled here and not in every operator.
+    /// Writes the status collected so far. The future is boxed, so that it is compiled here and not in every operator.
     pub(super) fn save_status(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(self.run.write_status(None))
     }
@@ -130,7 +130,8 @@ impl<K: Kind> HandlerContext<K> {
 
     /// Registers a sub-handler. It runs after this handler has succeeded, and has its own progress, retries and result
     /// under `parent/id`; this handler finishes when all its sub-handlers have. Until then this handler is called again
-    /// to register them, while finished sub-handlers are not called again: what must not be repeated belongs in them.
+    /// to register them, while finished sub-handlers are not called again: put anything that must not be repeated into
+    /// them.
     pub fn sub<F, Fut, R>(&self, id: impl AsRef<str>, handler: F)
     where
         F: FnOnce(Self) -> Fut + Send + 'static,
@@ -144,20 +145,20 @@ impl<K: Kind> HandlerContext<K> {
         self.state.add_part(id.as_ref(), call);
     }
 
-    /// Returns the object as it is now; `None` if it is gone. Useful for handlers that run long. An event handler of a
-    /// kind whose objects are not kept in memory gets the object of its event.
+    /// Returns the object as it is now; `None` if it is gone. This is useful for long-running handlers. An event
+    /// handler of a kind whose objects are not kept in memory gets the object of its event.
     pub fn live(&self) -> Option<Arc<K>> {
         let cache = &self.run().controller().cache;
         if cache.is_kept() { cache.get(self.key()).map(downcast_object) } else { Some(self.object().clone()) }
     }
 
-    /// Writes the status collected so far, without waiting for the end of the handler. Useful for handlers that run
-    /// long.
+    /// Writes the status collected so far, without waiting for the handler to finish. This is useful for long-running
+    /// handlers.
     pub async fn save_status(&self) -> Result<(), Error> {
         self.state.save_status().await
     }
 
-    /// Returns the token that is cancelled when the handler must end: the object is deleted, its filters no longer
+    /// Returns the token that is cancelled when the handler must stop: the object is deleted, its filters no longer
     /// match, or the operator stops.
     pub fn stop(&self) -> &CancellationToken {
         &self.state.stop

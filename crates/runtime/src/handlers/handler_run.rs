@@ -1,8 +1,9 @@
-//! One run of an object's handlers: the state that the agenda decides on, the calls themselves, and the record that is
-//! written between any two calls.
+//! Performs one run of an object's handlers: it holds the state that the agenda decides on, calls the handlers, and
+//! writes the record between any two calls.
 //!
-//! **Invariant:** no handler is called while the end of the previous one is unrecorded. What could not be written stays
-//! in memory and is written first in the next run, so an unreachable server causes no repeated calls.
+//! **Invariant:** no handler is called while the previous one's result is unrecorded. A record that could not be
+//! written stays in memory and is written first in the next run, so an unreachable server does not cause repeated
+//! calls.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -74,8 +75,8 @@ impl<'a> HandlerRun<'a> {
         Self { plan, cx, object, is_dying, essence, state, memory, kept }
     }
 
-    /// Reads the record, or first writes what could not be written last time. A record that another replica wrote after
-    /// this one lost the right to act is newer and is used instead.
+    /// Reads the record, or first writes the one that could not be written last time. A record that another replica
+    /// wrote after this one lost the right to act is newer and is used instead.
     pub(super) async fn open(&mut self) -> Result<()> {
         let text = record_store::text_of(&self.cx, &*self.object);
         if self.kept.text == text {
@@ -100,7 +101,8 @@ impl<'a> HandlerRun<'a> {
             let candidates = self.plan.candidates(&*self.object, self.state);
             return agenda::next(&candidates, self.known(), &self.view());
         }
-        // It is being deleted, or another object has taken its name: another run, which is already queued, handles that.
+        // It is being deleted, or another object has taken its name: another run, which is already queued, handles
+        // this.
         Step::Rest(None)
     }
 
@@ -142,13 +144,13 @@ impl<'a> HandlerRun<'a> {
         self.keep_state();
     }
 
-    /// Ends the run; these daemons have given up.
+    /// Finishes the run; these daemons have given up.
     pub(super) async fn close(
         &mut self,
         rest: Option<Timestamp>,
         daemons: Vec<FailingHandler>,
     ) -> Result<(), Error> {
-        // After the last handler of a deletion, removing the finalizer records its end.
+        // After the last handler of a deletion, removing the finalizer serves as its record.
         if self.is_dying && rest.is_none() {
             return Ok(());
         }
@@ -179,7 +181,7 @@ impl<'a> HandlerRun<'a> {
         }
     }
 
-    /// Returns whether nothing remains to be done. Timers and daemons count only if they fail.
+    /// Returns whether nothing is left to do. Timers and daemons count only if they fail.
     fn is_well(&self, candidates: &[Candidate<'_>], told: &ReportedState) -> bool {
         let is_handled =
             |candidate: &Candidate<'_>| candidate.role.is_durable() && candidate.role != Role::Delete;
@@ -195,7 +197,7 @@ impl<'a> HandlerRun<'a> {
         self.memory.told.get_or_insert_with(|| ReportedState::read(&**object))
     }
 
-    /// Adds to a status that is written anyway, after the last handler, that all handlers have finished.
+    /// Adds the fact that all handlers have finished to a status that is written after the last handler anyway.
     fn foretell(&mut self, call: &PendingCall<'_>, turn: &HandlerContextState) {
         let is_worth_it = !call.is_part
             && call.role.is_durable()
@@ -234,7 +236,7 @@ impl<'a> HandlerRun<'a> {
         self.cx.key()
     }
 
-    /// Returns what to remember until the next run.
+    /// Returns the state to remember until the next run.
     pub(super) fn into_memory(self) -> HandlerMemory {
         let is_worth_it = self.kept.is_unsaved || self.kept.is_aside;
         HandlerMemory { kept: is_worth_it.then_some(self.kept), ..self.memory }
@@ -305,7 +307,7 @@ impl<'a> HandlerRun<'a> {
         };
         match &outcome {
             HandlerOutcome::Done => {}
-            // The watches report an unreachable server once, so the objects do not.
+            // The watches report an unreachable server once, so they are not reported for each object.
             HandlerOutcome::Retry { after, error } if fault.is_some_and(Fault::is_cut_off) => {
                 tracing::debug!(object = %self.cx.key(), handler = call.id, %error, retry = ?after, "handler failed");
             }
@@ -326,7 +328,7 @@ impl<'a> HandlerRun<'a> {
             .record(&controller.source, JournalEntry::Handled { object, handler, outcome, took });
     }
 
-    /// Runs the sub-handlers that are due. Returns when to check again if some have not finished.
+    /// Runs the sub-handlers that are due. Returns when to check again if some of them have not finished.
     async fn run_parts(
         &mut self,
         parent: &PendingCall<'_>,
@@ -457,7 +459,7 @@ impl<'a> HandlerRun<'a> {
         true
     }
 
-    /// Records when the object last changed: as the record says, otherwise now.
+    /// Records when the object last changed: the time in the record if there is one, otherwise the current time.
     fn date_state(&mut self) {
         if self.memory.unchanged.is_some_and(|(state, _)| state == self.state) {
             return;
@@ -470,7 +472,7 @@ impl<'a> HandlerRun<'a> {
     }
 }
 
-/// Records that a handler of an object that is not being deleted finished. Updates start from the state of the first
+/// Records that a handler finished for an object that is not being deleted. Updates start from the state of the first
 /// one that finishes.
 fn note_finished<'a>(
     record: &mut HandlerRecord,

@@ -1,9 +1,10 @@
-//! Raw events: passes every change that the watch reports, in order for each object, to functions that have no progress
-//! and no retries. Useful for views and counters in memory; what must not be missed belongs in the other handlers.
+//! Passes every change that the watch reports, in order for each object, to functions that have no progress and no
+//! retries. This is useful for in-memory views and counters; use the other handlers for anything that must not be
+//! missed.
 //!
 //! If nothing else in the operator needs the objects, none is kept: the watch waits for the listeners, and at most
-//! [`ROOM`] events wait in memory. If there is a cache, its watch never waits, because others depend on it. The newest
-//! event is then dropped when more than [`WAITING_MAX`] wait, and the drop is logged.
+//! [`ROOM`] events wait in memory. If there is a cache, its watch never waits, because other code depends on it. The
+//! newest event is then dropped when more than [`WAITING_MAX`] wait, and the drop is logged.
 //!
 //! When this replica gets the right to act, all existing objects are reported again as listed, because earlier events
 //! went to another replica.
@@ -45,7 +46,7 @@ const CONCURRENCY: usize = 32;
 /// One change that the watch reported.
 #[derive(Clone, Debug)]
 pub struct RawEvent<K> {
-    /// The sort of change. `Listed` means that the object exists, which may not be new.
+    /// The kind of change. `Listed` means that the object exists, which may not be new.
     pub change: Change,
     /// The object after the change, or before it if it is gone.
     pub object: Arc<K>,
@@ -140,7 +141,7 @@ impl Mailbox {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = self.arrived.notified() => {}
-                // Without an election, rights never change, but the sender lives as long as the operator.
+                // Without an election, rights never change; the sender lives as long as the operator.
                 _ = rights.changed() => {}
                 Some(told) = tasks.join_next() => if let Ok(key) = told { self.finished(key) },
             }

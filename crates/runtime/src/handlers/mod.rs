@@ -1,12 +1,12 @@
-//! Handlers: functions for what happens to an object (it is created, edited or deleted, or one of its fields changes)
-//! instead of one function for its desired state. Timers and daemons are for what no event reports. They use the queue,
-//! cache, finalizers, journal and metrics of every controller: handlers complete a [`Controller`](crate::Controller) in
-//! place of a reconcile function.
+//! Handlers are functions for the things that happen to an object (it is created, edited or deleted, or one of its
+//! fields changes), instead of one function for its desired state. Timers and daemons are for everything that no event
+//! reports. They use the queue, cache, finalizers, journal and metrics of every controller: handlers complete a
+//! [`Controller`](crate::Controller) in place of a reconcile function.
 //!
-//! **Invariant:** a handler that has finished is not called again for the same state, across any number of restarts;
-//! one that has not finished is called again. Only a crash between the end of a handler and its record causes a
-//! repeated call. For maintainers: `agenda` (decides what runs next, without I/O), `record` (what is remembered),
-//! `record_store` (where it is stored), `runner` (everything else).
+//! **Invariant:** a handler that has finished is not called again for the same state, across any number of restarts; a
+//! handler that has not finished is called again. Only a crash between the completion of a handler and its record
+//! causes a repeated call. For maintainers: `agenda` (decides what runs next, without I/O), `record` (the recorded
+//! progress), `record_store` (where it is stored), `runner` (everything else).
 
 mod agenda;
 mod authored_state;

@@ -1,5 +1,5 @@
-//! Activities of an operator that concern no object: before its controllers start, after they have ended, and when its
-//! health is probed.
+//! Handlers of the operator itself rather than of an object: they run before its controllers start, after they have
+//! ended, and when its health is probed.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -18,7 +18,7 @@ use crate::fault::{Fault, Result};
 use crate::queue::{Backoff, Outcome};
 use crate::shared::OperatorShared;
 
-/// How long a probe may take: its caller waits a few seconds at most, and no answer is worse than a bad one.
+/// How long a probe may take: its caller waits a few seconds at most, and no response is worse than a bad one.
 const PROBE_MAX: Duration = Duration::from_secs(5);
 
 /// The context of an activity. Cheap to clone.
@@ -29,7 +29,7 @@ impl OperatorContext {
     /// Returns the value given to [`Operator::state`](crate::Operator::state).
     ///
     /// # Panics
-    /// When the operator has no state of this type, which is a bug in its `main`.
+    /// If the operator has no state of this type, which is a bug in its `main`.
     pub fn state<S: Send + Sync + 'static>(&self) -> Arc<S> {
         self.0.states.expect()
     }
@@ -87,8 +87,8 @@ impl OperatorHandlers {
         all.push(Named { id, call });
     }
 
-    /// Runs the activities before the controllers, one after the other, each until it succeeds. A terminal fault ends
-    /// the operator. `tell` is called with the name of the current one.
+    /// Runs the activities before the controllers, one after the other, each until it succeeds. A terminal fault stops
+    /// the operator. `tell` is called with the name of the current activity.
     pub(crate) async fn start(
         &self,
         shared: &Arc<OperatorShared>,
@@ -113,7 +113,8 @@ impl OperatorHandlers {
         Ok(())
     }
 
-    /// Runs the activities after the controllers, within the grace period, without retries: the process is ending.
+    /// Runs the activities after the controllers, within the grace period, without retries, because the process is
+    /// about to exit.
     pub(crate) async fn end(&self, shared: &Arc<OperatorShared>, grace: Duration) {
         let all = async {
             for activity in &self.shutdown {

@@ -1,5 +1,5 @@
-//! Options of the last declaration: filters for everything, retries for handlers. An option that does not fit the
-//! declaration does not compile.
+//! Declares the options for the last declaration: filters for everything, retries for handlers. An option that does not
+//! fit the declaration does not compile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,7 +111,7 @@ impl<K: Kind, L: HasRetries> Handlers<K, L> {
     }
 
     /// Retries the handler for this long after its first attempt, across restarts (without limit by default). An
-    /// attempt that is running when the time is over is cancelled at its next await.
+    /// attempt that is running when the time is up is cancelled at its next await.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.policy(|policy| policy.timeout = Some(timeout))
     }
@@ -138,7 +138,7 @@ impl<K: Kind> Handlers<K, TimerDeclared> {
         self.schedule(|schedule| schedule.idle = Some(idle))
     }
 
-    /// Makes the first call this long after the object's creation (at once by default).
+    /// Schedules the first call this long after the object's creation (at once by default).
     pub fn initial_delay(self, delay: Duration) -> Self {
         self.schedule(|schedule| schedule.initial_delay = delay)
     }

@@ -1,8 +1,8 @@
-//! The durable record of an object: which handlers finished with which state, which attempts failed, and when timers
-//! last ticked. It is the complete durable state of the handlers.
+//! The durable record of an object says which handlers finished with which state, which attempts failed, and when
+//! timers last ticked. It is the complete durable state of the handlers.
 //!
-//! Progress is recorded per handler: one that has finished is not called again because another one has not. States that
-//! no handler refers to are dropped; when all have finished there is one.
+//! Progress is recorded per handler: a handler that has finished is not called again because another one has not
+//! finished. States that no handler refers to are dropped; when all handlers have finished, only one is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ pub(super) struct RecordedState {
 /// The progress of one handler.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct RecordedProgress {
-    /// What it last finished with.
+    /// The state or value that it last finished with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) seen: Option<FinishedWith>,
     /// Its failed attempts in a later state.
@@ -48,7 +48,7 @@ pub(super) struct RecordedProgress {
     pub(super) trial: Option<FailedAttempts>,
 }
 
-/// What a handler finished with.
+/// The state or value that a handler finished with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum FinishedWith {
@@ -56,24 +56,24 @@ pub(super) enum FinishedWith {
     Once,
     /// This state.
     State(Fingerprint),
-    /// This value of the field it follows.
+    /// This value of the field that it follows.
     Value(Value),
-    /// A sub-handler: its part of the parent's work on this state.
+    /// A sub-handler's part of the parent's work on this state.
     SubHandler(Fingerprint),
 }
 
-/// Failed attempts in one state.
+/// The failed attempts in one state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct FailedAttempts {
-    /// The state in which they were made; in another state they no longer count.
+    /// The state in which they occurred; in another state they no longer count.
     pub(super) at: Fingerprint,
     pub(super) attempts: u32,
-    /// When the first one was made.
+    /// The time of the first attempt.
     pub(super) since: Timestamp,
-    /// When the next one may be made; `None` if the handler gave up.
+    /// The time of the next attempt; `None` if the handler gave up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) after: Option<Timestamp>,
-    /// The error of the last one.
+    /// The error of the last attempt.
     pub(super) error: String,
 }
 
@@ -124,7 +124,7 @@ impl HandlerRecord {
         self.marks.entry(id.to_owned()).or_default().trial = Some(trial);
     }
 
-    /// Records this state as handled by these handlers without calling them: they start from it.
+    /// Records this state as handled by these handlers without calling them: they start from this state.
     pub(super) fn adopt<'a>(&mut self, ids: impl IntoIterator<Item = &'a str>, state: Fingerprint) {
         for id in ids {
             let mark = self.marks.entry(id.to_owned()).or_default();
@@ -132,7 +132,7 @@ impl HandlerRecord {
         }
     }
 
-    /// Keeps the state while a handler refers to it.
+    /// Keeps the state as long as a handler refers to it.
     pub(super) fn keep_state(&mut self, fingerprint: Fingerprint, essence: &Value, since: Timestamp) {
         self.states.entry(fingerprint).or_insert_with(|| RecordedState { since, essence: essence.clone() });
         let used: BTreeSet<Fingerprint> = self.marks.values().filter_map(RecordedProgress::state).collect();
@@ -146,7 +146,7 @@ impl HandlerRecord {
         self.ticks.retain(|id, _| is_known(id));
     }
 
-    /// Rewrites each state as the current types serialize it.
+    /// Rewrites each state in the form in which the current types serialize it.
     pub(super) fn renew(&mut self, renewed: impl Fn(&Value) -> Option<Value>) {
         for (fingerprint, state) in std::mem::take(&mut self.states) {
             let essence = renewed(&state.essence).unwrap_or(state.essence);

@@ -1,5 +1,5 @@
-//! The record as text: plain JSON if short, compressed base64 if longer, and a pointer to a Secret if it exceeds the
-//! annotation limit.
+//! Encodes the record as text: plain JSON if it is short, compressed base64 if it is longer, and a pointer to a Secret
+//! if it exceeds the annotation limit.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ pub(super) const ANNOTATION_BYTES_MAX: usize = 32 * 1024;
 /// The maximum size of a decompressed record: an object has at most 3 MiB, and a record holds a few states of it.
 const RECORD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Deflate's medium level: the records are small, and the highest level makes JSON no smaller.
+/// Deflate's medium level: the records are small, and the highest level does not make JSON any smaller.
 const LEVEL: u8 = 6;
 
 const DEFLATED: &str = "deflate:";

@@ -1,11 +1,11 @@
-//! Stores records: in an annotation of the object or, if too large, in a Secret that the object owns.
+//! Stores records: in an annotation on the object or, if they are too large, in a Secret that the object owns.
 //!
-//! A Secret and not a ConfigMap, because a record holds a copy of the spec, and a copy must not have more readers than
-//! the original. It is read and written by name, never listed or watched. The Secret is written before the annotation
-//! that points to it: after a crash in between, the newer record is found, and the annotation follows.
+//! A Secret is used instead of a ConfigMap, because a record holds a copy of the spec, and a copy must not have more
+//! readers than the original. It is read and written by name, never listed or watched. The Secret is written before the
+//! annotation that points to it: after a crash in between, the newer record is found, and the annotation follows.
 //!
 //! **Invariant:** a record is written only over the one that was read, in the annotation and in the Secret. A replica
-//! that is late finds out, and continues with the other's record.
+//! that comes too late notices this, and continues with the other replica's record.
 
 use homeostat_core::journal::Verb;
 use k8s_openapi::api::core::v1::Secret;
@@ -28,20 +28,22 @@ use crate::request::{RequestLabel, send_request};
 /// The rights that are needed for the Secrets of records.
 pub(super) const SECRET_VERBS: &[&str] = &["get", "create", "patch"];
 
-/// How often the Secret is written if something else about it changes all the time. The next run tries again.
+/// The maximum number of attempts to write the Secret while something else about it keeps changing. The next run tries
+/// again.
 const TRIES_MAX: usize = 5;
 
-/// A record and where it is kept.
+/// A record and where it is stored.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LoadedRecord {
     pub(super) record: HandlerRecord,
-    /// The annotation when the record was read or written.
+    /// The annotation's text when the record was last read or written.
     pub(super) text: Option<String>,
-    /// The record was once too large for the annotation. It then stays in the Secret, or every edit could move it.
+    /// Whether the record was once too large for the annotation. It then stays in the Secret; otherwise every edit
+    /// could move it.
     pub(super) is_aside: bool,
     /// The resourceVersion of the Secret when it was read or written; `None` if it did not exist.
     secret_revision: Option<String>,
-    /// The record has changed since.
+    /// Whether the record has changed since then.
     pub(super) is_unsaved: bool,
 }
 
@@ -56,7 +58,7 @@ fn annotation_name(cx: &ReconcileRun) -> String {
     format!("{}{RECORD_SUFFIX}", cx.controller().finalizer)
 }
 
-/// Returns the annotation of the object.
+/// Returns the text of the object's annotation.
 pub(super) fn text_of(cx: &ReconcileRun, object: &Object) -> Option<String> {
     object.meta().annotations.as_ref()?.get(&annotation_name(cx)).cloned()
 }
@@ -76,7 +78,7 @@ pub(super) async fn load(cx: &ReconcileRun, text: Option<String>) -> Result<Load
 
 async fn load_aside(cx: &ReconcileRun, text: Option<String>) -> Result<LoadedRecord> {
     let name = secret_name(cx);
-    // If somebody removed it, the object is handled from the beginning, as when its annotation is removed.
+    // If somebody removed it, the object is handled from the beginning, as if its annotation had been removed.
     let Some(found) = read_secret(cx, &name).await? else {
         return Ok(LoadedRecord { text, is_aside: true, ..LoadedRecord::default() });
     };
@@ -134,8 +136,8 @@ pub(super) async fn save(cx: &ReconcileRun, kept: &mut LoadedRecord) -> Result<(
     Ok(())
 }
 
-/// Writes the record into the Secret. If somebody else wrote it since it was read, continues with their record, which is an
-/// error for this run.
+/// Writes the record into the Secret. If somebody else has written it since it was read, adopts their record and fails
+/// this run.
 async fn save_aside(cx: &ReconcileRun, kept: &mut LoadedRecord, text: &str) -> Result<(), Error> {
     let name = secret_name(cx);
     let target = key::<Secret>(cx.key().namespace(), &name);
@@ -153,7 +155,7 @@ async fn save_aside(cx: &ReconcileRun, kept: &mut LoadedRecord, text: &str) -> R
         kept.secret_revision = found.as_ref().and_then(|found| found.revision.clone());
         let Some(found) = found else { continue };
         if found.text == text {
-            // It was our own write, whose answer was lost.
+            // It was our own write, whose response was lost.
             return Ok(());
         }
         if kept.text.as_ref() != Some(&pointer(&found.text)) {
@@ -168,7 +170,7 @@ async fn save_aside(cx: &ReconcileRun, kept: &mut LoadedRecord, text: &str) -> R
     cx.record_failure(Verb::Apply, &target, Err(Error::Overtaken { target: target.clone() }))
 }
 
-/// Creates the Secret, or changes the one of this revision.
+/// Creates the Secret, or changes it if it still has this revision.
 async fn write_secret(
     cx: &ReconcileRun,
     name: &str,

@@ -1,7 +1,7 @@
 //! Decides what follows a failed attempt of a handler, without I/O: whether there is another one, and when.
 //!
 //! Attempts are counted per state of the object: an edit resets the count. A handler gives up after a terminal error,
-//! after its last attempt, and when its time is over; then only an edit makes it run again.
+//! after its last attempt, and when its time is up; after that, only an edit makes it run again.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) struct RetryPolicy {
 /// One failed attempt.
 #[derive(Clone, Copy)]
 pub(super) struct Failure<'a> {
-    /// The state in which it was made.
+    /// The state in which it occurred.
     pub(super) at: Fingerprint,
     pub(super) began: Timestamp,
     pub(super) now: Timestamp,
@@ -35,7 +35,7 @@ pub(super) struct Failure<'a> {
 }
 
 impl RetryPolicy {
-    /// Returns the attempts so far, including this one, and when the next one may be made.
+    /// Returns the attempts so far, including this one, and the time of the next one.
     pub(super) fn next_attempt(
         &self,
         before: Option<&FailedAttempts>,

@@ -1,5 +1,5 @@
 //! Runs the handlers of a kind: takes an object from the queue, asks the agenda what to run, and continues until there
-//! is nothing to do. Keeps in memory, per object, what need not outlive the process.
+//! is nothing to do. Keeps in memory, per object, the state that need not outlive the process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,10 +27,10 @@ use crate::kind::object::Object;
 use crate::relations::{ConnectRelation, Relation};
 
 /// The maximum number of handlers called in one run. Otherwise handlers that edit their own object would occupy a
-/// worker for ever.
+/// worker forever.
 const STEPS_MAX: usize = 100;
 
-/// The number of excess memories that triggers a search for those of deleted objects.
+/// The number of surplus memories that triggers a search for those of deleted objects.
 const MEMORIES_SPARE: usize = 1024;
 
 /// Runs the handlers of a kind.
@@ -41,21 +41,21 @@ pub(super) struct HandlerRunner {
     mailbox: Arc<Mailbox>,
 }
 
-/// What this process remembers about an object.
+/// The state that this process remembers about an object.
 #[derive(Default)]
 pub(super) struct HandlerMemory {
     pub(super) uid: Option<String>,
-    /// It existed when this process began to watch.
+    /// Whether it existed when this process began to watch.
     pub(super) is_inherited: bool,
     /// Whether it is being taken over; set in the first run.
     pub(super) is_resuming: Option<bool>,
     /// The progress of handlers that start over in each process.
     pub(super) in_process: HandlerRecord,
-    /// Its state at the last run, and since when it has been in it.
+    /// Its state at the last run, and the time since which it has been in that state.
     pub(super) unchanged: Option<(Fingerprint, Timestamp)>,
-    /// What its status reports about the handlers; set in the first run.
+    /// The state of the handlers as its status reports it; set in the first run.
     pub(super) told: Option<ReportedState>,
-    /// A record that is not saved yet, or that would cost a request to read.
+    /// A record that is not saved yet, or that it would cost a request to read.
     pub(super) kept: Option<LoadedRecord>,
 }
 
@@ -65,7 +65,8 @@ impl HandlerRunner {
         Self { plan: Arc::new(plan), memories: Mutex::default(), daemons: Arc::default(), mailbox }
     }
 
-    /// Returns the tasks that run besides the workers: one for all daemons and one for all listeners, if there are any.
+    /// Returns the tasks that run alongside the workers: one for all daemons and one for all listeners, if there are
+    /// any.
     pub(super) fn companions(&self) -> Vec<Companion> {
         let mut companions: Vec<Companion> = Vec::new();
         if !self.plan.daemons.is_empty() {
@@ -129,7 +130,7 @@ impl HandlerRunner {
         let memory = self.recall(&*object, cx.key());
         let is_dying = object.meta().deletion_timestamp.is_some();
         if is_dying {
-            // A daemon must not create again what a deletion removes.
+            // A daemon must not recreate something that the deletion removes.
             self.daemons.stop_all_and_wait(cx.key()).await;
         }
         let mut run = HandlerRun::new(&self.plan, cx.clone(), object, memory);
@@ -183,8 +184,8 @@ impl HandlerRunner {
 
     fn remember(&self, cx: &ReconcileRun, memory: HandlerMemory) {
         let mut memories = self.memories();
-        // This read happens under the lock: the cache contains a deletion before it is reported, so the report finds
-        // the entry to remove.
+        // This read happens under the lock: the cache contains a deletion before it is reported, so the handler of that
+        // report finds the entry to remove.
         let cache = &cx.controller().cache;
         if cache.get(cx.key()).is_some() {
             memories.insert(cx.key().clone(), memory);
@@ -200,7 +201,7 @@ impl HandlerRunner {
     }
 }
 
-/// Why the run ends.
+/// The reason the run stops.
 enum Rest {
     /// There is nothing to do until this time or until a change.
     Until(Option<Timestamp>),

@@ -1,8 +1,8 @@
 //! Decides when a timer ticks, without I/O.
 //!
 //! **The phase outlives the process.** Ticks a minute or more apart are recorded with the object; recording closer ones
-//! would cost a write each, so after a restart they follow the grid that starts at the object's creation. Ticks missed
-//! while no process ran are made up for by a single one.
+//! would cost a write each, so after a restart they follow the grid that starts at the object's creation. A single tick
+//! makes up for all ticks missed while no process was running.
 
 use std::time::Duration;
 
@@ -10,14 +10,15 @@ use jiff::Timestamp;
 
 use super::retry_policy::{add_saturating, duration_between};
 
-/// Ticks at least this far apart are recorded: one write per minute and object is acceptable, one per second is not.
+/// Ticks at least this far apart are recorded: one write per object per minute is acceptable, one per second is not.
 const RECORDED_FROM: Duration = Duration::from_secs(60);
 
 /// When a timer ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Schedule {
     pub(super) interval: Duration,
-    /// Counted from start to start, rather than from the end of one tick to the next.
+    /// Whether the interval is counted from start to start, rather than from the end of one tick to the start of the
+    /// next.
     pub(super) is_sharp: bool,
     /// Ticks only after the object has not been edited for this long.
     pub(super) idle: Option<Duration>,
@@ -25,7 +26,7 @@ pub(super) struct Schedule {
     pub(super) initial_delay: Duration,
 }
 
-/// The state of a timer of one object.
+/// The state of a timer for one object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Phase {
     /// The last tick.
@@ -34,7 +35,7 @@ pub(super) struct Phase {
     pub(super) created: Timestamp,
     /// When the object last changed.
     pub(super) unchanged: Timestamp,
-    /// The object existed before this process.
+    /// Whether the object existed before this process.
     pub(super) is_inherited: bool,
 }
 
@@ -55,7 +56,7 @@ impl Schedule {
         self.idle.map_or(due, |idle| due.max(add_saturating(phase.unchanged, idle)))
     }
 
-    /// Returns what to record about a tick with this start and end.
+    /// Returns the time to record for a tick with this start and end.
     pub(super) fn ticked(&self, due: Timestamp, began: Timestamp, ended: Timestamp) -> Timestamp {
         if !self.is_sharp {
             return ended;

@@ -1,6 +1,6 @@
-//! In-memory indexes with values: a function maps each object to keys and values, and lookups are by key. The cache
-//! indexes the keys; the values are computed from the cached objects at each lookup, so they are never outdated and
-//! need no memory.
+//! Maintains in-memory indexes with values: a function maps each object to keys and values, and lookups are by key. The
+//! cache indexes the keys; the values are computed from the cached objects at each lookup, so they are never outdated
+//! and need no memory.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use crate::kind::{Kind, resource_of};
 /// Maps an object to its index keys and values.
 type Values<T, Q, R> = Arc<dyn Fn(&T) -> Vec<(Q, R)> + Send + Sync>;
 
-/// The value functions of the declared indexes, by the types of object, key and value.
+/// The value functions of the declared indexes, by their object, key and value types.
 #[derive(Clone, Default)]
 pub(super) struct Lookups(Arc<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 

@@ -1,5 +1,5 @@
-//! Objects that were decoded before, by their text. The simulator starts thousands of operators a second that are shown the
-//! same few objects, and decodes each version of one once.
+//! Keeps objects that were decoded before, by their text. The simulator starts thousands of operators a second that see
+//! the same few objects, and decodes each version of one once.
 //!
 //! Nothing is kept unless the owner of the thread asks for it: a program that runs one operator never sees a text twice.
 //!
@@ -16,7 +16,7 @@ use foldhash::fast::RandomState;
 use super::KindInfo;
 use super::object::Object;
 
-/// Bytes of text that are kept: some thousand versions of small objects.
+/// The maximum number of bytes of text kept: several thousand versions of small objects.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
 thread_local! {
@@ -31,7 +31,7 @@ pub struct DecodedObjects {
 }
 
 impl DecodedObjects {
-    /// Calls `run`; operators that are polled by it on this thread share the objects that they decode.
+    /// Calls `run`; operators that it polls on this thread share the objects that they decode.
     pub fn share_within<T>(&mut self, run: impl FnOnce() -> T) -> T {
         let outer = IN_USE.replace(Some(std::mem::take(self)));
         let result = run();

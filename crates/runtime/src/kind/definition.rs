@@ -1,4 +1,4 @@
-//! The definition of a custom kind, as it is applied and printed: derived from the Rust type once per process.
+//! Derives the definition of a custom kind, as it is applied and printed, from the Rust type once per process.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use serde_json::Value;
 /// Definitions by the type they are derived from.
 static DERIVED: Mutex<Option<HashMap<TypeId, Arc<Definition>>>> = Mutex::new(None);
 
-/// The definition of a custom kind, and the bytes it is sent as.
+/// The definition of a custom kind, and its encoded form.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Definition {
     value: Value,
@@ -37,8 +37,8 @@ impl Deref for Definition {
     }
 }
 
-/// Returns the definition of a custom kind. It is derived once per process: that takes longer than the rest of a start, and
-/// the simulator starts operators thousands of times.
+/// Returns the definition of a custom kind. It is derived once per process: this takes longer than the rest of the
+/// startup, and the simulator starts operators thousands of times.
 pub(crate) fn definition_of<K: CustomResourceExt + 'static>() -> Arc<Definition> {
     let mut derived = DERIVED.lock().unwrap_or_else(PoisonError::into_inner);
     let derived = derived.get_or_insert_default().entry(TypeId::of::<K>()).or_insert_with(|| {

@@ -1,4 +1,4 @@
-//! What the runtime requires of an object type, and how it names objects. It requires nothing beyond what
+//! Says what the runtime requires of an object type, and how it names objects. It requires nothing beyond what
 //! `#[derive(CustomResource)]` and k8s-openapi provide.
 
 use std::any::TypeId;
@@ -22,7 +22,7 @@ pub(crate) mod object;
 pub use decoded_objects::DecodedObjects;
 use object::Object;
 
-/// An object type: any `CustomResource`, any type of k8s-openapi, or only the metadata of one ([`Metadata`]).
+/// An object type: any `CustomResource`, any k8s-openapi type, or only the metadata of one ([`Metadata`]).
 pub trait Kind:
     Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static
 {
@@ -33,11 +33,11 @@ impl<K> Kind for K where
 {
 }
 
-/// Only the metadata of a kind: a tenth of the memory if the rest is not needed.
+/// Only the metadata of a kind: it takes a tenth of the memory if the rest is not needed.
 pub type Metadata<K> = PartialObjectMeta<K>;
 
-/// What is known of a kind without its type: its names, and how its objects are decoded. One per kind, for the life of
-/// the process.
+/// The facts known about a kind without its type: its names, and how its objects are decoded. One per kind, for the
+/// life of the process.
 pub(crate) struct KindInfo {
     pub(crate) type_id: TypeId,
     /// The type that holds only the metadata of this kind.
@@ -49,17 +49,18 @@ pub(crate) struct KindInfo {
     /// `group/resource`; only the resource in the core group.
     pub(crate) resource: String,
     pub(crate) is_namespaced: bool,
-    /// A custom kind, not one of Kubernetes'.
+    /// Whether it is a custom kind rather than one of Kubernetes' own.
     pub(crate) is_custom: bool,
-    /// Only metadata is requested.
+    /// Whether only metadata is requested.
     pub(crate) is_metadata_only: bool,
-    /// Decodes an object from JSON. The only place that compiles the `Deserialize` of a kind, so it is compiled once.
+    /// Decodes an object from JSON. This is the only place that compiles the `Deserialize` of a kind, so it is compiled
+    /// once.
     pub(crate) decode: fn(&str) -> serde_json::Result<Arc<Object>>,
 }
 
 static KINDS: RwLock<BTreeMap<TypeId, &'static KindInfo>> = RwLock::new(BTreeMap::new());
 
-/// Returns what is known of a kind without its type.
+/// Returns the facts known about a kind without its type.
 pub(crate) fn info<K: Kind>() -> &'static KindInfo {
     find_registered(TypeId::of::<K>()).unwrap_or_else(|| {
         let (group, plural) = (K::group(&()).into_owned(), K::plural(&()).into_owned());
@@ -104,14 +105,14 @@ impl KindInfo {
         self.key(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
     }
 
-    /// Returns the key that a user means by a target, seen from an object in `namespace`.
+    /// Returns the key that a target refers to, seen from an object in `namespace`.
     pub(crate) fn target_key(&self, target: &ObjectName, namespace: &str) -> Key {
         let namespace =
             if self.is_namespaced { target.namespace.as_deref().unwrap_or(namespace) } else { "" };
         self.key(namespace, &target.name)
     }
 
-    /// Returns the path of the objects of this kind in a namespace; without one, of all of them.
+    /// Returns the path of the objects of this kind in a namespace; without a namespace, the path of all of them.
     pub(crate) fn path(&self, namespace: Option<&str>) -> Path {
         let group = if self.group.is_empty() { "api" } else { "apis" };
         let namespaces = namespace.map(|name| format!("namespaces/{name}/")).unwrap_or_default();
@@ -146,17 +147,16 @@ impl KindInfo {
         })
     }
 
-    /// Returns whether this is the same kind, whatever is kept of its objects.
+    /// Returns whether this is the same kind, whichever part of its objects is kept.
     pub(crate) fn is_same_kind(&self, other: &Self) -> bool {
         self.kind == other.kind && self.group == other.group
     }
 }
 
-/// Makes an object, or a part of one, from a JSON value.
+/// Creates an object, or a part of one, from a JSON value.
 ///
-/// Does what `serde_json::from_value` does. The compiler makes less of it: the way from text is the one by which the
-/// runtime reads every object, so a kind's `Deserialize` is compiled once instead of twice (a Pod's takes half a
-/// megabyte).
+/// Does what `serde_json::from_value` does. It generates less code: the runtime reads every object from text, so a
+/// kind's `Deserialize` is compiled once instead of twice (a Pod's takes half a megabyte).
 pub fn from_json<T: DeserializeOwned>(value: &serde_json::Value) -> serde_json::Result<T> {
     serde_json::from_str(&value.to_string())
 }
@@ -182,13 +182,13 @@ pub(crate) fn resource_name(group: &str, resource: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{group}/{resource}") }
 }
 
-/// Returns the object's resourceVersion; zero when it has none or not a number.
+/// Returns the object's resourceVersion; zero if it has none or it is not a number.
 pub(crate) fn revision_of<K: Kind>(object: &K) -> Revision {
     parse_revision(object.meta().resource_version.as_deref())
 }
 
-/// Parses a resourceVersion; a text that is not a number becomes zero, "unknown". Kubernetes promises since 1.35 that
-/// they are numbers that grow.
+/// Parses a resourceVersion; a text that is not a number becomes zero, which means "unknown". Since 1.35, Kubernetes
+/// guarantees that they are increasing numbers.
 pub(crate) fn parse_revision(text: Option<&str>) -> Revision {
     text.and_then(|text| text.parse().ok()).unwrap_or(Revision::ZERO)
 }
@@ -201,30 +201,31 @@ pub(crate) fn object_name(name: &str) -> String {
     name.trim_matches(['.', '-']).to_owned()
 }
 
-/// What a user names another object by: a name in the same namespace, or a namespace and a name.
+/// The way in which a user names another object: a name in the same namespace, or a namespace and a name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectName {
-    /// The namespace; absent means that of the object that refers (or none, for cluster-scoped kinds).
+    /// The namespace; absent means the namespace of the referring object (or none, for cluster-scoped kinds).
     pub namespace: Option<String>,
     /// The name.
     pub name: String,
 }
 
 impl ObjectName {
-    /// Returns the key this means, seen from an object in `namespace`.
+    /// Returns the key that this refers to, seen from an object in `namespace`.
     #[cfg(test)]
     fn key<K: Kind>(&self, namespace: &str) -> Key {
         info::<K>().target_key(self, namespace)
     }
 }
 
-/// Returns whether this kind lives in namespaces. Compared by name, because kube bounds `Resource::Scope` by no trait.
+/// Returns whether this kind is namespaced. The scope is compared by name, because kube does not bound
+/// `Resource::Scope` by any trait.
 fn is_namespaced<K: Kind>() -> bool {
     std::any::type_name::<K::Scope>() != std::any::type_name::<kube::core::ClusterResourceScope>()
 }
 
-/// The groups of Kubernetes' own kinds, without versions. Others that end in `k8s.io` belong to other projects,
-/// such as the Gateway API or volume snapshots, and their kinds are defined like anyone's.
+/// The groups of Kubernetes' own kinds, without versions. Others that end in `k8s.io` belong to other projects, such as
+/// the Gateway API or volume snapshots, and their kinds are defined like anyone else's.
 const BUILT_IN_GROUPS: [&str; 23] = [
     "",
     "admissionregistration.k8s.io",

@@ -1,7 +1,9 @@
-//! Objects without their type. The runtime works on these, so that it is compiled once and not for every kind.
+//! Represents objects without their type. The runtime works on these, so that it is compiled once and not for every
+//! kind.
 //!
 //! **Invariant:** code that turns an object back into a type got it from a cache, a request or a relation of that same
-//! type. Deliberately without `Debug` and `Clone`: each would compile more code per kind, and nothing here needs them.
+//! type. They deliberately lack `Debug` and `Clone`: each would compile more code per kind, and nothing here needs
+//! them.
 
 use std::any::Any;
 use std::fmt;
@@ -17,10 +19,10 @@ use super::{Kind, parse_revision};
 /// An object of any kind.
 pub(crate) type Object = dyn ErasedObject;
 
-/// A question about an object.
+/// A test on an object.
 pub(crate) type ObjectTest = Arc<dyn Fn(&Object) -> bool + Send + Sync>;
 
-/// What every object can do, whatever its type.
+/// The operations that every object supports, whatever its type.
 pub(crate) trait ErasedObject: Any + Send + Sync {
     /// Returns its metadata.
     fn metadata(&self) -> &ObjectMeta;

@@ -1,5 +1,6 @@
-//! Finds the cluster: `--kubeconfig`, then `KUBECONFIG`, then the account of the Pod we run in. The file in the home
-//! directory is not used silently: an operator that acts on the cluster its user last looked at is an accident.
+//! Finds the cluster: `--kubeconfig`, then `KUBECONFIG`, then the service account of the Pod we run in. The file in the
+//! home directory is not used silently: an operator must not act by accident on the cluster that its user last looked
+//! at.
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -8,8 +9,8 @@ use super::launch::ClusterChoice;
 use crate::admin::client_without_credentials;
 use crate::error::Error;
 
-/// Names the folder of a Pod's account if it is not at the usual path: a Homeostat node without mount namespaces sets
-/// it.
+/// The environment variable that names the folder of a Pod's service account if it is not at the usual path: a
+/// Homeostat node without mount namespaces sets it.
 const ACCOUNT_FOLDER: &str = "HOMEOSTAT_SERVICE_ACCOUNT";
 
 /// A connected cluster, and a description of the connection for people.
@@ -19,7 +20,7 @@ pub(crate) struct ConnectedCluster {
     pub(crate) words: String,
     /// The token that identifies us, if any.
     pub(crate) token: Option<String>,
-    /// A client for people who bring their own token.
+    /// A client for people who present their own token.
     pub(crate) viewer_client: Client,
 }
 
@@ -56,8 +57,8 @@ pub(crate) async fn connect(cluster: &ClusterChoice) -> Result<Option<ConnectedC
     Ok(Some(ConnectedCluster { client, words, token, viewer_client }))
 }
 
-/// Reads the files that `KUBECONFIG` lists and joins them, as kubectl does: the first one that says something counts, and
-/// files that do not exist are passed over unless there is no other.
+/// Reads the files that `KUBECONFIG` lists and joins them, as kubectl does: the first file that sets a value wins, and
+/// missing files are skipped unless there is no other.
 fn read_list(list: &str) -> Result<Kubeconfig, String> {
     let files: Vec<_> = std::env::split_paths(list).filter(|file| !file.as_os_str().is_empty()).collect();
     let existing: Vec<_> = files.iter().filter(|file| file.exists()).collect();
@@ -75,7 +76,7 @@ fn read_list(list: &str) -> Result<Kubeconfig, String> {
 
 /// Returns the token in a configuration, or in the file that it names.
 fn token_of(config: &Config) -> Option<String> {
-    // The type of the token can only be read by serializing it.
+    // The token's type can only be read by serializing it.
     let shown = serde_json::to_value(&config.auth_info).ok()?;
     let token = shown["token"].as_str().map(str::to_owned);
     let token = token.or_else(|| std::fs::read_to_string(config.auth_info.token_file.as_ref()?).ok());

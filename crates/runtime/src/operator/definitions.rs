@@ -1,8 +1,8 @@
-//! The definitions that an operator installs: applied at start, retried while the server is unreachable, and applied
-//! again when one is deleted, which shows as a failing watch.
+//! Installs an operator's definitions: they are applied at startup, retried while the server is unreachable, and
+//! applied again when one is deleted, which becomes apparent through a failing watch.
 //!
-//! In a cluster the operator usually may not write definitions, and they already exist: being forbidden is not an
-//! error. No definition is ever removed.
+//! In a cluster the operator is usually not allowed to write definitions, and they already exist, so it is not an error
+//! if this is forbidden. No definition is ever removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::request::{RequestLabel, call_unread};
 use crate::rights::required_rules::Rule;
 use crate::shared::OperatorShared;
 
-/// The pauses while the server is unreachable: short at first, and never so long that its watch would have to wait for
-/// it.
+/// The pauses while the server is unreachable: short at first, and never so long that a watch would have to wait for
+/// the definition.
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(500), Duration::from_secs(10));
 
-/// A kube-apiserver serves a new kind some tenths of a second after it accepted the definition, and says until then
-/// that it does not exist (404) or is about to (429). After this many checks the watches take over, and report what is
-/// missing.
+/// A kube-apiserver serves a new kind a few tenths of a second after it has accepted the definition, and until then
+/// says that it does not exist (404) or will exist soon (429). After this many checks the watches take over, and report
+/// what is missing.
 const LOOKS_MAX: u32 = 50;
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
@@ -35,11 +35,11 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct InstalledDefinition {
     definition: Arc<Definition>,
     is_applied: bool,
-    /// Whether its refusal was already reported.
+    /// Whether the server's refusal has already been reported.
     is_told: bool,
 }
 
-/// Applies each definition once and waits until its kind is served, so that watches usually start with it in place.
+/// Applies each definition once and waits until its kind is served, so that it is usually in place when watches start.
 pub(crate) async fn install(
     shared: &OperatorShared,
     definitions: Vec<Arc<Definition>>,
@@ -90,7 +90,7 @@ fn followers(shared: &OperatorShared, definition: &Value) -> Vec<watch::Receiver
         .collect()
 }
 
-/// Waits until a watch of the kind fails (again): we try as often as the watch does.
+/// Waits until a watch of the kind fails (again): we retry as often as the watch does.
 async fn cut_off(freshness: &mut [watch::Receiver<Freshness>]) {
     let each = freshness.iter_mut().map(|receiver| {
         Box::pin(async move {
@@ -117,7 +117,8 @@ enum ApplyResult {
     Failed(Error),
 }
 
-/// Logs a refusal once, and its end; returns whether there is one. The watches report that the server is unreachable.
+/// Logs a refusal once, and also when it ends; returns whether there is a refusal. The watches report that the server
+/// is unreachable.
 fn log_result(is_told: bool, verdict: &ApplyResult) -> bool {
     match verdict {
         ApplyResult::Failed(error) if is_told || error.is_cut_off() => {
@@ -138,14 +139,14 @@ async fn apply(shared: &OperatorShared, definition: &Definition) -> ApplyResult 
     let name = text(definition, "/metadata/name");
     let path = Path::new("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
     let params = PatchParams::apply(shared.name.as_str()).force();
-    // Encoded once per process, not at every start.
+    // The definition is encoded once per process, not at every start.
     let request = path.patch(name, &params, &Patch::Apply(Value::Null));
     let request = request.map(|request| request.map(|_| definition.encoded().to_vec()));
     let label = RequestLabel { verb: "apply the definition", target: name };
     match call_unread(&shared.client, label, request).await {
         Ok(()) => ApplyResult::Applied,
         Err(error @ Error::Api { .. }) if error.code() == Some(403) => {
-            // Operators usually run like this in a cluster: the person who installs them applies the definitions.
+            // This is usual for operators in a cluster: the person who installs them applies the definitions.
             tracing::debug!(%error, "definition not applied; expecting it in the cluster");
             ApplyResult::Forbidden
         }
@@ -153,7 +154,7 @@ async fn apply(shared: &OperatorShared, definition: &Definition) -> ApplyResult 
     }
 }
 
-/// Waits until objects of the kind can be listed. Any other refusal is left to the watches.
+/// Waits until objects of the kind can be listed. Any other refusal is reported by the watches.
 async fn await_served(shared: &OperatorShared, definition: &Value) {
     let version = text(definition, "/spec/versions/0/name");
     let (group, plural) = (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
@@ -169,7 +170,7 @@ async fn await_served(shared: &OperatorShared, definition: &Value) {
 }
 
 /// Returns the reconciled kinds whose status has no `conditions`: the server drops the conditions that a reconciler, or
-/// the runtime for failing objects, writes there. A kind without any status reports nothing by choice.
+/// the runtime for failing objects, writes to it. A kind without any status chooses not to report anything.
 pub(crate) fn without_conditions<'a>(
     definitions: &'a [Arc<Definition>],
     rules: &'a [Rule],

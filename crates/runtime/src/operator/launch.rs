@@ -1,5 +1,5 @@
-//! The command line of an operator. `manifests` prints the manifests that a cluster needs to run it, `--kubeconfig
-//! FILE` chooses the cluster, `--serve ADDRESS` serves the admin pages.
+//! Parses the command line of an operator. `manifests` prints the manifests that a cluster needs to run it,
+//! `--kubeconfig FILE` chooses the cluster, `--serve ADDRESS` serves the admin pages.
 //!
 //! A program with its own command line takes these arguments after `--`.
 
@@ -17,7 +17,7 @@ const NAMESPACE_LETTERS_MAX: usize = 63;
 pub(crate) enum Arguments {
     /// All arguments of the process are the operator's.
     OfProcess,
-    /// The operator's begin after `--`.
+    /// The operator's arguments begin after `--`.
     AfterDashes,
     /// The program has parsed its command line and passes these.
     Given(Vec<String>),
@@ -26,14 +26,14 @@ pub(crate) enum Arguments {
 /// The arguments of a program, without its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommandLine {
-    /// The program's own, with the `--` that ends them.
+    /// The program's own arguments, including the `--` that ends them.
     pub(crate) own: Vec<String>,
-    /// The operator's.
+    /// The operator's arguments.
     pub(crate) rest: Vec<String>,
 }
 
 impl CommandLine {
-    /// Returns the command line from the configured source.
+    /// Returns the command line read from the configured source.
     pub(crate) fn read(arguments: Arguments) -> Self {
         match arguments {
             Arguments::OfProcess => Self { own: Vec::new(), rest: std::env::args().skip(1).collect() },
@@ -49,7 +49,7 @@ impl CommandLine {
         Self { own: all, rest }
     }
 
-    /// Parses the operator's part, or says what is wrong with it and where the help is.
+    /// Parses the operator's part, or fails with an error that says what is wrong and how to get help.
     pub(crate) fn parse(&self) -> Result<LaunchCommand, Error> {
         let hint = if self.own.is_empty() { "--help" } else { "-- --help" };
         parse(&self.rest).map_err(|problem| Error::Usage(format!("{problem}; try {hint}")))
@@ -59,17 +59,17 @@ impl CommandLine {
 /// The command to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LaunchCommand {
-    /// Run in this cluster; serve the admin pages here.
+    /// Run in this cluster, and serve the admin pages at this address.
     Run { cluster: ClusterChoice, serve: Option<SocketAddr> },
     /// Print the help.
     Help,
     /// Print name and version.
     Version,
-    /// Explain an object of this cluster.
+    /// Explain an object in this cluster.
     Why { cluster: ClusterChoice, options: WhyOptions },
     /// Print what a change would do to this cluster.
     Plan { cluster: ClusterChoice, options: PlanOptions },
-    /// Print CRDs, RBAC objects and a Deployment of this image in this namespace.
+    /// Print CRDs, RBAC objects and a Deployment with this image in this namespace.
     Manifests { image: Option<String>, namespace: Option<String> },
 }
 
@@ -80,11 +80,11 @@ pub(crate) enum ClusterChoice {
     Any,
     /// The one in this kubeconfig.
     Of(String),
-    /// The one of the Pod it runs in, and no other.
+    /// The one in which its Pod runs, and no other.
     Own,
 }
 
-/// Parses the operator's arguments, or says what is wrong with them.
+/// Parses the operator's arguments, or returns what is wrong with them.
 fn parse(arguments: &[String]) -> Result<LaunchCommand, String> {
     let mut arguments = arguments.iter();
     let mut launch = LaunchCommand::Run { cluster: ClusterChoice::Any, serve: None };
@@ -158,7 +158,7 @@ fn check_namespace_name(name: String) -> Result<String, String> {
     if is_good { Ok(name) } else { Err(format!("{name} is not a valid namespace: {rule}")) }
 }
 
-/// Returns the help screen of the operator of this name, in a program that needs these arguments of its own.
+/// Returns the help screen for the operator with this name, in a program that needs these arguments itself.
 pub(crate) fn help(operator: &str, own: &[String]) -> String {
     let program = std::env::args().next().unwrap_or_default();
     let program = program.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("operator");

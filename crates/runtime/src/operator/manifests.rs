@@ -1,5 +1,5 @@
-//! The manifests that a cluster needs to run the operator: its definitions, its RBAC objects (`rbac_manifests`) and a
-//! Deployment.
+//! Generates the manifests that a cluster needs to run the operator: its definitions, its RBAC objects
+//! (`rbac_manifests`) and a Deployment.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::rights::required_rules::Rule;
 /// The input of the manifests.
 pub(crate) struct ManifestInput<'a> {
     pub(crate) name: &'a str,
-    /// Where the operator runs and keeps its leases.
+    /// The namespace in which the operator runs and keeps its leases.
     pub(crate) home: &'a str,
     /// The only namespace it works in, if there is one.
     pub(crate) namespace: Option<&'a str>,
@@ -26,18 +26,18 @@ pub(crate) struct ManifestInput<'a> {
     pub(crate) definitions: &'a [Arc<Definition>],
     pub(crate) rules: &'a [Rule],
     pub(crate) election: Election,
-    /// Where the admin pages are served.
+    /// The address at which the admin pages are served.
     pub(crate) admin: Option<SocketAddr>,
 }
 
-/// Where the operator runs and keeps its leases by default.
+/// The default namespace in which the operator runs and keeps its leases.
 pub(crate) const HOME_NAMESPACE: &str = "default";
 
 /// Returns the manifests, in the order in which to apply them.
 pub(crate) fn manifests(description: &ManifestInput<'_>) -> Vec<Value> {
     let mut documents = Vec::new();
-    // The namespace it works in is the user's; the one it runs in is created with the operator, except `default`, which
-    // every cluster has.
+    // The namespace that it works in belongs to the user; the one it runs in is created with the operator, except
+    // `default`, which every cluster has.
     if description.home != HOME_NAMESPACE {
         documents
             .push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": description.home}}));
@@ -68,7 +68,7 @@ fn unspecified_address(address: IpAddr) -> IpAddr {
 
 fn deployment(description: &ManifestInput<'_>, name: &str) -> Value {
     let labels = json!({"app.kubernetes.io/name": name});
-    // Never a control plane of its own, which would be ready and do nothing for the cluster.
+    // It must never start its own control plane, which would become ready but do nothing for the cluster.
     let mut arguments = [description.own_arguments, &["--in-cluster".to_owned()]].concat();
     let mut container = json!({
         "name": "operator", "image": description.image,
@@ -86,7 +86,7 @@ fn deployment(description: &ManifestInput<'_>, name: &str) -> Value {
         }
         let variable =
             |name: &str, field: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}});
-        // By these `why` finds the Pod, and asks it through the API server.
+        // `why` uses these to find the Pod, and queries it through the API server.
         container["env"] = json!([
             variable(POD_NAME_VARIABLE, "metadata.name"),
             variable(POD_NAMESPACE_VARIABLE, "metadata.namespace"),
@@ -115,7 +115,8 @@ mod tests {
     use super::*;
     use crate::rights::required_rules::{READ, WRITE};
 
-    /// The rights to answer `why`: to announce itself, and to ask whose a token is and what its owner may read.
+    /// The operator needs permissions to answer `why`: to announce itself, and to ask whom a token belongs to and what
+    /// its owner may read.
     #[test]
     fn an_operator_with_admin_pages_may_review_callers_and_announce_itself() {
         let roles = |admin: Option<&str>, namespace| {

@@ -1,4 +1,4 @@
-//! The builder of an operator: a set of controllers that run together. `run` has the order in which they start and
+//! Builds an operator, which is a set of controllers that run together. `run` defines the order in which they start and
 //! stop.
 
 use std::collections::BTreeSet;
@@ -43,19 +43,19 @@ use crate::why::WhyClient;
 /// Provides the client if no cluster is configured.
 pub type Connect = Box<dyn FnOnce() -> BoxFuture<'static, Result<Client, BoxError>> + Send>;
 
-/// Answers the command `plan`: computes what a change would do to the cluster behind the client, and prints it.
+/// Implements the `plan` command: computes what a change would do to the client's cluster, and prints it.
 pub type Planner =
     Box<dyn FnOnce(Operator, Client, PlanOptions) -> BoxFuture<'static, Result<(), Error>> + Send>;
 
-/// The answer to `plan` of a program that cannot plan.
+/// The message that a program which cannot plan prints for `plan`.
 const NO_PLANNER: &str = "this program cannot plan: that needs a control plane in memory. Build it with the feature \
                           `embedded` of the crate `homeostat` (on by default), and call `homeostat::run(operator)` in main";
 
 /// The kubeconfig of a control plane that was started in this folder.
 const LOCAL_KUBECONFIG: &str = ".homeostat/kubeconfig";
 
-/// Connects to the cluster of this kubeconfig, of `KUBECONFIG` or of the Pod, or to the control plane of this folder,
-/// in order to ask `why`.
+/// Connects to the cluster given by this kubeconfig, by `KUBECONFIG` or by the Pod, or to the control plane of this
+/// folder, to run `why`.
 ///
 /// # Errors
 /// Fails if there is none, or if the file is broken.
@@ -64,7 +64,7 @@ pub async fn connect_why_client(kubeconfig: Option<&str>) -> Result<WhyClient, E
     Ok(WhyClient::new(connected.client, connected.token))
 }
 
-/// Connects to the same cluster as [`connect_why_client`], in order to plan.
+/// Connects to the same cluster as [`connect_why_client`], to run `plan`.
 ///
 /// # Errors
 /// Fails if there is none, or if the file is broken.
@@ -86,7 +86,7 @@ async fn connect_for_reading(kubeconfig: Option<&str>) -> Result<ConnectedCluste
     })
 }
 
-/// How long running reconciles may take after the stop: below the 30 s after which Kubernetes kills a Pod.
+/// How long running reconciles may take after a stop: less than the 30 s after which Kubernetes kills a Pod.
 const GRACE: Duration = Duration::from_secs(25);
 
 /// A set of controllers that run together.
@@ -103,21 +103,21 @@ pub struct Operator {
     pub(crate) grace: Duration,
     pub(crate) admin: Option<Admin>,
     pub(crate) admin_pages: Option<MakeAdminPages>,
-    /// A client without credentials, for those who ask for these pages.
+    /// A client without credentials, for viewers of these pages.
     pub(crate) viewer_client: Option<Client>,
     pub(crate) election: Election,
     pub(crate) term: Duration,
     pub(crate) activities: OperatorHandlers,
-    /// Whether the server is asked at the start if the operator has the permissions it declares.
+    /// Whether to ask the server at startup if the operator has the permissions that it declares.
     pub(crate) reviews_rights: bool,
-    /// In a plan: where external writes are recorded instead of sent.
+    /// In a plan, records external writes instead of sending them.
     pub(crate) planned_calls: Option<PlannedCalls>,
     planner: Option<Planner>,
     arguments: Arguments,
 }
 
 impl Operator {
-    /// Creates an operator of this name, which should be a domain you own (`webpage.demo.dev`): it becomes the field
+    /// Creates an operator with this name, which should be a domain you own (`webpage.demo.dev`): it becomes the field
     /// manager, the prefix of finalizers, the name of the Lease and the source of events.
     pub fn new(name: impl AsRef<str>) -> Self {
         let clock = Clock::system();
@@ -156,14 +156,14 @@ impl Operator {
         self
     }
 
-    /// Installs the definition of this custom kind: it is applied at start, if the operator may, and is part of the
-    /// manifests.
+    /// Installs the definition of this custom kind: it is applied at startup, if the operator is allowed to, and is
+    /// part of the manifests.
     pub fn crd<K: CustomResourceExt + 'static>(mut self) -> Self {
         self.definitions.push(definition_of::<K>());
         self
     }
 
-    /// Works only in this namespace (in all by default).
+    /// Works only in this namespace (in all namespaces by default).
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.scope.namespace = Some(namespace.into());
         self
@@ -176,7 +176,7 @@ impl Operator {
     }
 
     /// Calls `startup` before the controllers start, and again until it succeeds; a [`terminal`](crate::terminal) fault
-    /// ends the operator.
+    /// stops the operator.
     pub fn on_startup<F, Fut>(mut self, id: impl Into<String>, startup: F) -> Self
     where
         F: Fn(OperatorContext) -> Fut + Send + Sync + 'static,
@@ -196,7 +196,7 @@ impl Operator {
         self
     }
 
-    /// Calls `probe` on each request of `/healthz`, which shows its result and succeeds if all probes do.
+    /// Calls `probe` on each request for `/healthz`, which shows its result and succeeds if all probes do.
     pub fn probe<F, Fut, R>(mut self, id: impl Into<String>, probe: F) -> Self
     where
         F: Fn(OperatorContext) -> Fut + Send + Sync + 'static,
@@ -207,20 +207,20 @@ impl Operator {
         self
     }
 
-    /// Serves `/metrics`, `/healthz`, `/readyz` and the journal for `why` on this address. The
-    /// Deployment of the manifests probes them; if this address is a loopback address, the Deployment starts the
-    /// operator with `--serve` on all addresses.
+    /// Serves `/metrics`, `/healthz`, `/readyz` and the journal for `why` on this address. The Deployment in the
+    /// manifests probes them; if this address is a loopback address, the Deployment starts the operator with `--serve`
+    /// on all addresses.
     pub fn serve(self, address: SocketAddr) -> Self {
         Self { admin: Some(Admin::At(address)), ..self }
     }
 
-    /// Like [`serve`](Self::serve), on a listener that is already bound: for port 0, whose number only the listener
-    /// knows.
+    /// Like [`serve`](Self::serve), on a listener that is already bound; use it for port 0, whose actual number only
+    /// the listener knows.
     pub fn serve_on(self, listener: TcpListener) -> Self {
         Self { admin: Some(Admin::On(listener)), ..self }
     }
 
-    /// Adds pages to the admin server. They are served where it is, and only on a cluster that it was told of by
+    /// Adds pages to the admin server. They are served at the same address, and only for a cluster that was given by
     /// `--kubeconfig`, by the environment or by [`viewers_of`](Self::viewers_of).
     pub fn admin_pages(
         mut self,
@@ -230,11 +230,11 @@ impl Operator {
         self
     }
 
-    /// Names the cluster whose tokens the viewers of [`admin_pages`](Self::admin_pages) have, for an operator that runs
-    /// on a given client. Credentials in `config` are not used.
+    /// Sets the cluster whose tokens the viewers of [`admin_pages`](Self::admin_pages) use, for an operator that runs
+    /// with a given client. Credentials in `config` are not used.
     ///
     /// # Errors
-    /// What is wrong with the configuration.
+    /// Fails if the configuration is invalid.
     pub fn viewers_of(mut self, config: kube::Config) -> Result<Self, Error> {
         self.viewer_client = Some(client_without_credentials(config)?);
         Ok(self)
@@ -246,31 +246,31 @@ impl Operator {
     }
 
     /// Divides the work among several replicas: the objects are divided into this many shards, each held by a Lease.
-    /// Replicas that are configured with different numbers, as in a rollout, keep the number in force until all of them
-    /// agree on the same other one.
+    /// Replicas that are configured with different numbers, as during a rollout, keep the current number until all of
+    /// them agree on the same other one.
     pub fn sharded(self, shards: u32) -> Self {
         Self { election: Election::Shards(shards.max(1)), ..self }
     }
 
-    /// Sets how long a lease is valid without being renewed (15 s by default). When a replica dies, nobody acts for
-    /// that long. A replica that cannot renew its lease stops after two thirds of that time and cancels its running
-    /// reconciles.
+    /// Sets how long a lease is valid without being renewed (15 s by default). When a replica dies, no replica acts on
+    /// its objects for that long. A replica that cannot renew its lease stops after two thirds of that time and cancels
+    /// its running reconciles.
     pub fn lease_term(self, term: Duration) -> Self {
         Self { term, ..self }
     }
 
-    /// Sets how long running reconciles may take after the operator is stopped, or when their shard goes to another
+    /// Sets how long running reconciles may take after the operator is stopped, or when their shard moves to another
     /// replica (25 s by default). After that they are cancelled at their next await.
     pub fn grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
     }
 
-    /// Uses another source of time and randomness: for tests and the simulator.
+    /// Uses another source of time and randomness; for tests and the simulator.
     pub fn time_and_chance(self, clock: Clock, entropy: Entropy) -> Self {
         Self { clock, entropy, journal: Journal::new(clock), ..self }
     }
 
-    /// Serves no admin pages, whatever was configured before: for the simulator, which has no sockets.
+    /// Serves no admin pages, whatever was configured before; for the simulator, which has no sockets.
     pub fn without_admin(self) -> Self {
         Self { admin: None, ..self }
     }
@@ -280,25 +280,25 @@ impl Operator {
         self.name.as_str()
     }
 
-    /// Skips the check of permissions at the start: for the simulator, where the result is not used.
+    /// Skips the permission check at startup; for the simulator, where the result is not used.
     pub fn without_rights_review(self) -> Self {
         Self { reviews_rights: false, ..self }
     }
 
-    /// Answers the command `plan` with this function. `homeostat::run` sets it if the crate `homeostat` is built with
-    /// its feature `embedded`.
+    /// Uses this function for the `plan` command. `homeostat::run` sets it if the crate `homeostat` is built with its
+    /// feature `embedded`.
     pub fn planner(self, planner: Planner) -> Self {
         Self { planner: Some(planner), ..self }
     }
 
-    /// Runs as part of a plan: external writes of worlds are recorded instead of sent, and there is no election, because the
-    /// leases of a plan are its own.
+    /// Runs as part of a plan: worlds' external writes are recorded instead of sent, and there is no election, because
+    /// the leases of a plan are its own.
     pub fn planned(self, calls: PlannedCalls) -> Self {
         Self { planned_calls: Some(calls), election: Election::None, ..self }
     }
 
-    /// Returns group and plural name of every resource that it reads or writes, in order and each once; without those
-    /// of its events and leases.
+    /// Returns the group and plural name of every resource that it reads or writes, sorted and without duplicates,
+    /// except those of its events and leases.
     pub fn used_resources(&self) -> Vec<(String, String)> {
         let plain = |rule: Rule| {
             let plural = rule.resource.split('/').next().unwrap_or_default().to_owned();
@@ -308,7 +308,7 @@ impl Operator {
         all.into_iter().collect()
     }
 
-    /// Returns the only namespace that it works in; `None` if it works in all.
+    /// Returns the only namespace that it works in; `None` if it works in all namespaces.
     pub fn only_namespace(&self) -> Option<&str> {
         self.scope.namespace.as_deref()
     }
@@ -318,19 +318,19 @@ impl Operator {
         self.definitions.iter().map(|definition| serde_json::Value::clone(definition)).collect()
     }
 
-    /// Keeps no journal, so that neither `why` nor metrics know anything: to measure what it costs.
+    /// Keeps no journal, so that `why` and metrics have no data; this is for measuring what the journal costs.
     #[doc(hidden)]
     pub fn without_journal(self) -> Self {
         Self { journal: Journal::disabled(self.clock), ..self }
     }
 
-    /// Returns the journal of what the operator does. Call it before the operator runs.
+    /// Returns the operator's journal. Call it before the operator runs.
     pub fn journal(&self) -> Journal {
         self.journal.clone()
     }
 
-    /// Reads only the arguments after `--`, for a program with its own command line. The Deployment of the
-    /// manifests repeats those before it.
+    /// Reads only the arguments after `--`, for a program with its own command line. The Deployment in the manifests
+    /// repeats the arguments before it.
     pub fn after_dashes(self) -> Self {
         Self { arguments: Arguments::AfterDashes, ..self }
     }
@@ -342,14 +342,14 @@ impl Operator {
         Self { arguments: Arguments::Given(arguments), ..self }
     }
 
-    /// Executes the command line: runs until SIGTERM or ctrl-c against the cluster of `--kubeconfig`, `KUBECONFIG` or
-    /// the Pod's account; or prints manifests, help or the version, and returns.
+    /// Executes the command line: runs until SIGTERM or ctrl-c against the cluster given by `--kubeconfig`,
+    /// `KUBECONFIG` or the Pod's account; or prints manifests, help or the version, and returns.
     ///
-    /// It never ends the process: when it returns, the rest of `main` runs.
+    /// It never exits the process: when it returns, the rest of `main` runs.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an unknown argument; a `main` that returns it prints it and exits with 1. Otherwise the
-    /// error that kept the operator from running.
+    /// Fails with [`Error::Usage`] for an unknown argument; a `main` that returns it prints it and exits with 1.
+    /// Otherwise fails with the error that kept the operator from running.
     pub fn run(self) -> BoxFuture<'static, Result<(), Error>> {
         let nowhere =
             || Error::NoCluster("give --kubeconfig FILE, set KUBECONFIG, or run in a Pod".to_owned());
@@ -358,7 +358,7 @@ impl Operator {
 
     /// Like [`run`](Self::run), but if no cluster is configured, `otherwise` provides the client.
     pub fn run_or(self, otherwise: Connect) -> BoxFuture<'static, Result<(), Error>> {
-        // Boxed here, so that it is compiled here and not in every program that runs one.
+        // The future is boxed here, so that it is compiled here and not in every program that runs an operator.
         Box::pin(self.launch(otherwise))
     }
 
@@ -421,15 +421,15 @@ impl Operator {
         }
     }
 
-    /// Runs against the server behind `client` until `stop`. Dropping the future cancels running reconciles at their
-    /// next await; `stop` lets them end.
+    /// Runs against the server that `client` connects to until `stop`. Dropping the future cancels running reconciles
+    /// at their next await; `stop` lets them finish.
     pub fn run_on(self, client: Client, stop: CancellationToken) -> BoxFuture<'static, Result<(), Error>> {
-        // Boxed here, so that it is compiled here and not in every program that runs one.
+        // The future is boxed here, so that it is compiled here and not in every program that runs an operator.
         Box::pin(run::run(self, client, stop))
     }
 
-    /// Returns what `kubectl apply` needs to run this operator as `image`: its definitions, a role with no more
-    /// permissions than it uses, and a Deployment.
+    /// Returns the manifests with which `kubectl apply` runs this operator as `image`: its definitions, a role with no
+    /// more permissions than it uses, and a Deployment.
     pub fn manifests(&self, image: &str) -> String {
         self.manifests_in(HOME_NAMESPACE, image)
     }
@@ -454,12 +454,12 @@ impl Operator {
         }))
     }
 
-    /// Refuses an operator whose controllers are declared incorrectly. It needs no server, so it comes first.
+    /// Refuses an operator whose controllers are declared incorrectly. This needs no server, so it comes first.
     pub(crate) fn verify(&self) -> Result<(), Error> {
         let mut names = BTreeSet::new();
         for control in &self.controls {
             let name = control.0.name();
-            // Names are part of finalizers and records: two controllers of one name would undo each other's.
+            // Names are part of finalizers and records: two controllers with the same name would undo each other's.
             if !names.insert(name) {
                 return Err(Error::Invalid(format!(
                     "two controllers are named {name}: rename one of them with Controller::named"

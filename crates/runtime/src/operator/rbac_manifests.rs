@@ -1,6 +1,6 @@
-//! The RBAC objects of an operator: roles with the permissions it uses and no more, and their bindings.
+//! Generates the RBAC objects of an operator: roles with exactly the permissions it uses, and their bindings.
 //!
-//! The rules follow from what the builder declared; the same rules are checked at start.
+//! The rules follow from the builder's declarations; the same rules are checked at startup.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ impl OperatorAccount<'_> {
     }
 }
 
-/// Returns the rules of a role. Resources of one group with the same verbs are joined.
+/// Returns the rules of a role. Resources of one group with the same verbs are combined.
 fn policy_rules(rules: &[Rule]) -> Vec<Value> {
     let mut joined: BTreeMap<(String, Vec<&str>), Vec<String>> = BTreeMap::new();
     for MergedRule { group, resource, verbs, .. } in merge_rules(rules) {

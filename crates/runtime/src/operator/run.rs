@@ -1,5 +1,5 @@
 //! Runs an operator, in this order: admin server, startup activities, definitions, watches, events, election,
-//! controllers (each when its caches can be trusted). Stopping is one token: watches and streams are cancelled,
+//! controllers (each when its caches can be trusted). A single token stops it: watches and streams are cancelled,
 //! controllers take no more keys and let running ones finish within the grace period, then their events are sent and
 //! the lease is released.
 
@@ -33,14 +33,14 @@ use crate::rights::permission_review;
 use crate::rights::required_rules::Rule;
 use crate::shared::OperatorShared;
 
-/// The minimum time for sending the last events: together with the grace period it stays below the 30 s after which a
-/// Pod is killed.
+/// The minimum time for sending the last events: together with the grace period, this is less than the 30 s after which
+/// a Pod is killed.
 const FLUSH_MIN: Duration = Duration::from_secs(2);
 
-/// The pauses between two checks of missing permissions: people grant them while they watch, or much later.
+/// The pauses between two checks for missing permissions: people grant them while they watch, or much later.
 const RIGHTS_AGAIN: Backoff = Backoff::exponential(Duration::from_secs(5), Duration::from_secs(300));
 
-/// Returns where the admin server is announced, if there is one.
+/// Returns the address under which the admin server is announced, if there is one.
 fn announced_address(listener: Option<&TcpListener>, client: &Client) -> Option<AdminAddress> {
     AdminAddress::of_listener(listener?, client.default_namespace())
 }
@@ -77,7 +77,7 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     let activities = Arc::new(operator.activities);
     let admin_state = AdminState::new(&shared, activities.clone(), listener.is_some());
     let mut tasks = Tasks::new(stop.clone());
-    // This comes first: a kubelet that gets no answer kills the process, however well it starts.
+    // This comes first: a kubelet that gets no response kills the process, even if it is starting normally.
     if let Some(listener) = listener {
         tasks.spawn("admin", admin::serve(listener, admin_state.clone(), pages));
     }
@@ -123,10 +123,10 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     shared.states.verify().and(ended)
 }
 
-/// The operator, the listener of its admin server if there is one, and the further pages of that server.
+/// The operator, the listener of its admin server if there is one, and that server's further pages.
 type Listening = (Operator, Option<TcpListener>, Option<Arc<dyn AdminPages>>);
 
-/// Takes the port of the admin server, if there is to be one, and creates its further pages.
+/// Binds the admin server's port, if the server is configured, and creates its further pages.
 async fn listen(mut operator: Operator) -> Result<Listening, Error> {
     let Some(admin) = operator.admin.take() else { return Ok((operator, None, None)) };
     let listener = admin.listen().await?;
@@ -138,7 +138,7 @@ async fn listen(mut operator: Operator) -> Result<Listening, Error> {
     Ok((operator, Some(listener), pages))
 }
 
-/// Stops the operator when its code requests a state that `main` did not provide: no retry would find it.
+/// Stops the operator when its code requests a state that `main` did not provide: a retry would not help.
 async fn end_over_missing_state(shared: Arc<OperatorShared>, stop: CancellationToken) {
     shared.states.find_missing().await;
     if let Err(error) = shared.states.verify() {
@@ -210,8 +210,8 @@ fn events_of(shared: &OperatorShared) -> events::EventSender {
     events::EventSender::new(shared.client.clone(), name, shared.clock, entropy)
 }
 
-/// Waits until the last reconcile has ended after the stop; returns by when its events must be sent: within the grace
-/// period, or shortly after it if the reconciles took all of it.
+/// Waits until the last reconcile has finished after the stop, and returns the time by which its events must be sent:
+/// within the grace period, or shortly after it if the reconciles took the whole period.
 async fn flush_by(
     stop: CancellationToken,
     controllers: TaskTracker,
@@ -259,8 +259,8 @@ fn start_controller(
     tasks.spawn_heeding(format!("controller {}", part.name), work);
 }
 
-/// Waits until the main cache is complete and every other one is complete or known to be cut off: one missing kind or
-/// permission must not keep the others from working, and reading from its cache is an error until it recovers.
+/// Waits until the main cache is complete and every other one is complete or known to be cut off: a single missing kind
+/// or permission must not keep the others from working, and reading from its cache is an error until it recovers.
 async fn wait_until_trusted(freshness: Vec<watch::Receiver<Freshness>>) {
     for (index, mut receiver) in freshness.into_iter().enumerate() {
         let is_enough = |freshness: &Freshness| {

@@ -1,4 +1,4 @@
-//! The tasks of an operator: each has a name and an owner that awaits it; one token stops them all.
+//! Manages the tasks of an operator: each has a name and an owner that awaits it, and one token stops them all.
 
 use std::future::Future;
 
@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 
-/// Named tasks under one stop.
+/// Named tasks that share one stop token.
 pub(crate) struct Tasks {
     set: JoinSet<String>,
     stop: CancellationToken,
@@ -18,7 +18,7 @@ impl Tasks {
         Self { set: JoinSet::new(), stop }
     }
 
-    /// Runs the future until it ends or is cancelled by the stop.
+    /// Runs the future until it completes or the stop cancels it.
     pub(crate) fn spawn(
         &mut self,
         name: impl Into<String>,
@@ -31,7 +31,7 @@ impl Tasks {
         });
     }
 
-    /// Runs the future to its own end; it must handle the stop itself.
+    /// Runs the future to completion; it must handle the stop itself.
     pub(crate) fn spawn_heeding(
         &mut self,
         name: impl Into<String>,

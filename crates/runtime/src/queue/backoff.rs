@@ -1,6 +1,7 @@
-//! How long to wait after the n-th failure in a row: exponential, capped, jittered.
+//! Determines how long to wait after the n-th failure in a row: exponential, capped, with jitter.
 //!
-//! Jitter only lengthens the delay, so "at least 1 s, 2 s, 4 s" is a promise, and keys that failed together spread out.
+//! Jitter only lengthens the delay, so "at least 1 s, 2 s, 4 s" is guaranteed, and keys that failed together spread
+//! out.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Waits for `first`, doubled with each failure in a row, never longer than `max`; up to a tenth of jitter is
+    /// Waits for `first`, doubled with each failure in a row, never longer than `max`; jitter of up to a tenth is
     /// added.
     pub const fn exponential(first: Duration, max: Duration) -> Self {
         Self { first, max, jitter: 0.1 }
@@ -36,7 +37,7 @@ impl Backoff {
 }
 
 impl Default for Backoff {
-    /// Returns 1 s, 2 s, 4 s … 5 min: quick enough for a blip, gentle enough for an outage.
+    /// Returns 1 s, 2 s, 4 s … 5 min: quick enough for a brief failure, gentle enough for an outage.
     fn default() -> Self {
         Self::exponential(Duration::from_secs(1), Duration::from_secs(5 * 60))
     }

@@ -1,5 +1,6 @@
-//! Keys and namespaces as small numbers: a key that waits, runs or remembers something has a slot; the others cost
-//! nothing. A slot's number is reused, its stamp only grows, so an old ticket never matches a new key.
+//! Represents keys and namespaces as small numbers: a key that is waiting, running or has state to remember has a slot,
+//! and other keys cost nothing. A slot's number is reused, but its stamp only grows, so an old ticket never matches a
+//! new key.
 
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
@@ -20,7 +21,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Returns the slot of this key, and creates it if there is none.
+    /// Returns the slot of this key, creating it if there is none.
     pub(super) fn intern(&mut self, key: &Key, now: Instant) -> u32 {
         if let Some(&slot) = self.by_key.get(key) {
             return slot;

@@ -1,5 +1,5 @@
-//! The queue's state of one key: its phase (idle, ready, running), how its last run ended (success, failing, terminal),
-//! when it comes due, and the causes gathered for its next run.
+//! The queue's state of one key: its phase (idle, ready, running), the outcome of its last run (success, failing,
+//! terminal), when it is due, and the causes collected for its next run.
 
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;
@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use super::Urgency;
 use super::ready_keys::QueuePriority;
 
-/// Causes kept per run. More than a screenful explains nothing; the run itself is not affected.
+/// The maximum number of causes kept per run. More than a screenful would not explain anything; the run itself is not
+/// affected.
 const CAUSES_MAX: usize = 16;
 
 /// The state of one key.
@@ -16,12 +17,12 @@ const CAUSES_MAX: usize = 16;
 pub(super) struct Slot {
     pub(super) key: Key,
     pub(super) namespace: u32,
-    /// Grows whenever the key gets or leaves a place in a FIFO.
+    /// Incremented whenever the key enters or leaves a FIFO.
     pub(super) stamp: u32,
     pub(super) phase: KeyPhase,
     pub(super) health: KeyHealth,
     pub(super) timer: Option<Timer>,
-    /// When the oldest cause of the coming run became due.
+    /// The time at which the oldest cause of the next run became due.
     pub(super) since: Instant,
     pub(super) causes: Vec<Cause>,
 }
@@ -34,12 +35,12 @@ pub(super) enum KeyPhase {
     Running {
         /// The most urgent trigger since the run began: the key must run again.
         again: Option<Urgency>,
-        /// Began before its backoff was over, so its failure is not counted again.
+        /// Whether the run began before its backoff was over, so its failure is not counted again.
         is_early: bool,
     },
 }
 
-/// How the last run of a key ended.
+/// The outcome of a key's last run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum KeyHealth {
     Well,
@@ -47,20 +48,20 @@ pub(super) enum KeyHealth {
     Terminal { failures: u32 },
 }
 
-/// When a key comes due.
+/// The time at which a key is due.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Timer {
     pub(super) at: Instant,
     pub(super) reason: TimerReason,
 }
 
-/// Why it comes due.
+/// The reason it is due.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum TimerReason {
     Requeue,
     Retry,
     Resync,
-    /// Its last run was cut off; that timer never waits.
+    /// Its last run was interrupted; that timer never waits.
     Interrupted,
 }
 
@@ -96,7 +97,7 @@ impl Slot {
         }
     }
 
-    /// Gives the slot to a new key; only the stamp continues.
+    /// Reuses the slot for a new key; only the stamp is kept.
     pub(super) fn reuse(&mut self, key: Key, namespace: u32) {
         self.key = key;
         self.namespace = namespace;

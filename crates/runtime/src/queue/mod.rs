@@ -1,12 +1,12 @@
-//! The work queue, sans I/O: time comes in as an argument, workers live elsewhere.
+//! The work queue is sans I/O: time is passed in as an argument, and workers live elsewhere.
 //!
-//! **Invariants.** A key runs at most once at a time. A trigger is never lost: one that arrives while its key runs
-//! makes it run again. Waiting is fair (see `ready_keys`). Everything is O(1), timers O(log n).
+//! **Invariants.** A key runs at most once at a time. A trigger is never lost: one that arrives while its key is
+//! running makes it run again. Waiting is fair (see `ready_keys`). All operations are O(1), timers O(log n).
 //!
 //! **Backoff is not spent by unrelated triggers.** While a failing key waits for its retry, an edit of the object runs
-//! it at once; the first other event of the period may run it once, early; echoes of our own writes, lists and resyncs
-//! wait with it. A failure of such an early run neither lengthens nor shortens the schedule. After a terminal failure
-//! only an edit runs the key.
+//! it at once; the first other event during that time may run it once, early; echoes of our own writes, lists and
+//! resyncs wait with the key. A failure of such an early run neither lengthens nor shortens the schedule. After a
+//! terminal failure only an edit runs the key.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ use key_state::{KeyHealth, KeyPhase, Timer, TimerReason};
 use ready_keys::{QueuePriority, Ready, Ticket};
 use timers::Timers;
 
-/// A resync is spread over this share of its period, so that a million keys do not come due together.
+/// A resync is spread over this share of its period, so that a million keys are not due at the same time.
 const RESYNC_JITTER: f64 = 0.2;
 
 /// The urgency of a trigger, least urgent first.
@@ -38,9 +38,9 @@ const RESYNC_JITTER: f64 = 0.2;
 pub enum Urgency {
     /// The initial list or a resync: runs after fresh work, unless it has waited long.
     Background,
-    /// Our own write coming back through the watch: fresh, but no reason to try a failing key early.
+    /// Our own write, seen through the watch: fresh, but no reason to retry a failing key early.
     Echo,
-    /// Something the object depends on changed.
+    /// Something that the object depends on changed.
     Event,
     /// The object itself was edited: overrides backoff and a terminal fault.
     Edit,
@@ -60,20 +60,20 @@ impl Urgency {
 pub struct Config {
     /// The retry schedule.
     pub backoff: Backoff,
-    /// Concurrent runs in one namespace; unlimited if absent.
+    /// The maximum number of concurrent runs in one namespace; unlimited if absent.
     pub per_namespace: Option<u32>,
     /// The period after which a settled key runs again.
     pub resync: Option<Duration>,
 }
 
-/// A key handed out to run. Give `ticket` back to [`Queue::done`].
+/// A key handed out to run. Pass `ticket` to [`Queue::done`] when the run has finished.
 #[derive(Debug)]
 pub struct DispatchedKey {
     /// Identifies the run.
     pub ticket: u32,
-    /// What to reconcile.
+    /// The object to reconcile.
     pub key: Key,
-    /// Why, merged. Moved into the journal when the run begins.
+    /// The merged causes. They are moved into the journal when the run begins.
     pub causes: Vec<Cause>,
     /// Whether one of the causes is that it existed at startup.
     pub was_listed: bool,
@@ -83,20 +83,21 @@ pub struct DispatchedKey {
     pub waited: Duration,
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Success: wait for a change.
     AwaitChange,
-    /// Success: run again after this time, or earlier on a change. Zero means now, after those already waiting.
+    /// Success: run again after this time, or earlier on a change. Zero means now, after the keys that are already
+    /// waiting.
     Requeue(Duration),
     /// An error: retry on the schedule.
     Failed,
     /// An error that specifies when to retry.
     RetryAfter(Duration),
-    /// An error that only an edit can cure.
+    /// An error that only an edit can resolve.
     Terminal,
-    /// It was cancelled before its end: neither a success nor a failure, and due again at once.
+    /// It was cancelled before it finished: neither a success nor a failure, and due again at once.
     Interrupted,
     /// The object no longer exists; forget it.
     Gone,
@@ -105,13 +106,13 @@ pub enum Outcome {
 /// The numbers of keys in the queue, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {
-    /// Keys that may run now.
+    /// The number of keys that may run now.
     pub ready: usize,
-    /// Keys running.
+    /// The number of running keys.
     pub running: usize,
-    /// Keys that come due later.
+    /// The number of keys that are due later.
     pub waiting: usize,
-    /// All keys that the queue remembers.
+    /// The number of all keys that the queue remembers.
     pub known: usize,
 }
 
@@ -133,7 +134,7 @@ impl Queue {
         let ready = Ready::new(config.per_namespace);
         Self {
             config,
-            // Jitter needs no secrets: a stream of the queue's own is not shared with other threads.
+            // Jitter need not be secret: the queue has its own stream, which is not shared with other threads.
             entropy: Entropy::seeded(entropy.next_u64()),
             slots: Slots::default(),
             ready,
@@ -143,7 +144,7 @@ impl Queue {
         }
     }
 
-    /// Asks for a reconcile of `key`.
+    /// Requests a reconcile of `key`.
     pub fn add(&mut self, key: &Key, cause: Cause, urgency: Urgency, now: Instant) {
         let slot = self.slots.intern(key, now);
         self.slots[slot].add_cause(cause);
@@ -172,8 +173,8 @@ impl Queue {
         })
     }
 
-    /// Brings the retry of a failed key forward, to a random moment within `spread`, because the cause of the failure
-    /// is gone. A key that is due earlier, runs or did not fail stays as it is.
+    /// Brings the retry of a failed key forward, to a random time within `spread`, because the cause of the failure is
+    /// gone. A key that is due earlier, is running or did not fail is not changed.
     pub fn hasten(&mut self, key: &Key, spread: Duration, now: Instant) {
         let Some(index) = self.slots.get(key) else { return };
         let at = later(now, spread.mul_f64(self.entropy.unit()));
@@ -185,12 +186,12 @@ impl Queue {
         }
     }
 
-    /// Returns when the next key comes due; the caller calls [`Queue::next`] again then.
+    /// Returns when the next key is due, which is when the caller should call [`Queue::next`] again.
     pub fn deadline(&self) -> Option<Instant> {
         self.timers.first().map(|(at, _)| at)
     }
 
-    /// Ends a run. Returns how long until the key comes due again, if it does.
+    /// Finishes a run. Returns the time until the key is due again, if it is.
     pub fn done(&mut self, ticket: u32, outcome: Outcome, now: Instant) -> Option<Duration> {
         let slot = &mut self.slots[ticket];
         let KeyPhase::Running { again, is_early } = slot.phase else {
@@ -225,8 +226,8 @@ impl Queue {
         self.make_ready(ticket, class, since);
     }
 
-    /// Takes back a key whose run did not begin and may not for a while: [`Queue::resume`] or a trigger makes it due
-    /// again.
+    /// Takes back a key whose run did not begin and may not begin for a while: [`Queue::resume`] or a trigger makes it
+    /// due again.
     pub fn suspend(&mut self, work: DispatchedKey) {
         self.shelve(work);
     }
@@ -259,7 +260,7 @@ impl Queue {
         self.slots.release(index);
     }
 
-    /// Ends a run that did not begin; its causes stay with the key.
+    /// Finishes a run that did not begin; its causes stay with the key.
     fn shelve(&mut self, work: DispatchedKey) -> u32 {
         let slot = &mut self.slots[work.ticket];
         debug_assert!(
@@ -289,7 +290,7 @@ impl Queue {
         }
     }
 
-    /// Sets the key's health after a run; returns when it comes due again.
+    /// Sets the key's health after a run; returns when it is due again.
     fn judge(&mut self, ticket: u32, outcome: Outcome, is_early: bool, now: Instant) -> Option<Timer> {
         let slot = &mut self.slots[ticket];
         let failures = slot.failures();
@@ -341,7 +342,7 @@ impl Queue {
         self.promote(index, class);
     }
 
-    /// Gives the key a place in this class; its stamp makes an earlier place invalid.
+    /// Enqueues the key in this class; its new stamp invalidates any earlier position.
     fn promote(&mut self, index: u32, class: QueuePriority) {
         let slot = &mut self.slots[index];
         slot.stamp = slot.stamp.wrapping_add(1);
@@ -350,7 +351,7 @@ impl Queue {
         self.ready.push(slot.namespace, class, ticket);
     }
 
-    /// Makes the keys ready whose time has come. [`Queue::next`] also does this.
+    /// Makes keys ready whose time has come. [`Queue::next`] also does this.
     pub fn tick(&mut self, now: Instant) {
         while let Some((at, index)) = self.timers.first()
             && at <= now
@@ -379,7 +380,8 @@ impl Queue {
 }
 
 impl KeyHealth {
-    /// Returns whether this trigger may run a key that is backing off. Spends the one early run of the period.
+    /// Returns whether this trigger may run a key that is backing off. If so, this uses up the one early run of the
+    /// period.
     fn allows_run(&mut self, urgency: Urgency) -> bool {
         match self {
             Self::Well => true,

@@ -1,5 +1,5 @@
 //! Tests the queue against a simple model that remembers everything: thousands of random steps per seed, and after each
-//! the two must agree on which keys may run, the counts, and when the next timer fires.
+//! step the two must agree on which keys may run, the counts, and when the next timer fires.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ const PER_NAMESPACE: u32 = 2;
 
 #[derive(Default)]
 struct ModelKey {
-    /// Triggered and allowed to run.
+    /// Whether it is triggered and allowed to run.
     is_ready: bool,
     running: Option<Run>,
     failing: Option<(Instant, bool)>,
@@ -44,7 +44,7 @@ impl ModelKey {
         }
     }
 
-    /// `until` is when the queue said the key comes back by itself.
+    /// `until` is the time at which, according to the queue, the key is due again by itself.
     fn end(&mut self, outcome: Outcome, until: Option<Instant>, now: Instant) -> Option<Urgency> {
         let run = self.running.take().expect("the model ran it");
         self.timer = until;

@@ -1,20 +1,21 @@
-//! The keys that may run now: two classes, each with a ring of namespaces, each namespace with a FIFO.
+//! Holds the keys that may run now: two classes, each with a ring of namespaces, each namespace with a FIFO.
 //!
-//! Fresh work goes before background work, but background ages: from [`AGEING`] on it gets one turn in [`TURNS`], so
-//! that it neither starves nor holds up what people are waiting for. Inside a class namespaces take turns, so one
+//! Fresh work goes before background work, but background work ages: after [`AGEING`] it gets one turn in [`TURNS`], so
+//! that it neither starves nor holds up what people are waiting for. Within a class, namespaces take turns, so one
 //! tenant's thousand keys delay another's single key by one turn. A namespace at its limit leaves the ring until one of
-//! its runs ends. All operations are O(1) amortised.
+//! its runs finishes. All operations are O(1) amortised.
 //!
-//! **Invariant:** a namespace is in a class's ring exactly when its FIFO there holds a ticket and it is below its
-//! limit. A ticket whose stamp is not its slot's is dead and is skipped; that is how promotion avoids a search.
+//! **Invariant:** a namespace is in a class's ring exactly when its FIFO in that class holds a ticket and it is below
+//! its limit. A ticket whose stamp differs from its slot's is dead and is skipped, which is how promotion avoids a
+//! search.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A background key this much older than the fresh ones gets turns before them: half a minute of delay is invisible in
-/// a resync.
+/// A background key this much older than the fresh ones gets turns ahead of them: half a minute of delay is invisible
+/// in a resync.
 const AGEING: Duration = Duration::from_secs(30);
 
 /// Aged background keys get one of this many turns, as long as there are fresh ones. A list of thousands may take
@@ -32,7 +33,7 @@ impl QueuePriority {
     const ALL: [Self; 2] = [Self::Fresh, Self::Background];
 }
 
-/// One place in a FIFO.
+/// One position in a FIFO.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ticket {
     pub(super) slot: u32,
@@ -58,7 +59,7 @@ pub(super) struct Ready {
     namespaces: Vec<Namespace>,
     rings: [VecDeque<u32>; 2],
     limit: u32,
-    /// Turns fresh keys took while aged ones waited.
+    /// The number of turns that fresh keys took while aged ones waited.
     passed_over: u32,
 }
 
@@ -107,7 +108,7 @@ impl Ready {
         Some(if is_passed_over { QueuePriority::Fresh } else { QueuePriority::Background })
     }
 
-    /// Records that a run in this namespace ended.
+    /// Records that a run in this namespace finished.
     pub(super) fn ended(&mut self, namespace: u32) {
         self.namespaces[namespace as usize].running -= 1;
         for class in QueuePriority::ALL {
@@ -115,7 +116,7 @@ impl Ready {
         }
     }
 
-    /// Returns the ticket whose turn it is in a class; drops dead tickets and empty or full namespaces on the way.
+    /// Returns the ticket whose turn it is in a class; drops dead tickets and empty or full namespaces along the way.
     fn head(&mut self, class: QueuePriority, is_alive: &impl Fn(Ticket) -> bool) -> Option<Ticket> {
         while let Some(&namespace) = self.rings[class as usize].front() {
             let state = &mut self.namespaces[namespace as usize];

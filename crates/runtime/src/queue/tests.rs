@@ -1,10 +1,11 @@
-//! The queue's promises, one test each. `random_model_test` checks them together under random use.
+//! Tests what the queue promises, with one test for each promise. `random_model_test` checks the promises together
+//! under random use.
 
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A queue, a time and the names of keys: what every test needs.
+/// A queue, a time and the names of keys, which every test needs.
 struct ControllerRunner {
     queue: Queue,
     now: Instant,
@@ -41,7 +42,7 @@ impl ControllerRunner {
         self.queue.done(work.ticket, outcome, self.now)
     }
 
-    /// Runs the only ready key to this outcome and returns the seconds until it comes back.
+    /// Runs the only ready key with this outcome and returns the seconds until it is due again.
     #[track_caller]
     fn run(&mut self, outcome: Outcome) -> Option<u64> {
         let work = self.next().expect("a key is ready");
@@ -53,7 +54,7 @@ impl ControllerRunner {
     }
 }
 
-/// `namespace/name`, or a name in the namespace `a`.
+/// Returns the key for `namespace/name`, or for a name in the namespace `a`.
 fn key(text: &str) -> Key {
     let (namespace, name) = text.split_once('/').unwrap_or(("a", text));
     Key::new("demo.dev", "things", namespace, name)

@@ -1,19 +1,20 @@
-//! When keys come due: a heap of times; each slot knows its own.
+//! Tracks when keys are due, in a heap of times; each slot also knows its own time.
 //!
-//! **Invariant:** the slot is the truth. An entry whose moment is not its slot's is dead; it is dropped when it reaches
-//! the top, and all dead ones when they outnumber the live ones. So a million keys that settle (each plans its periodic
-//! pass, far away and at random) cost a push each, which is O(1) on average and touches little memory, where an ordered
-//! set would walk a tree that no processor cache holds.
+//! **Invariant:** the slot is authoritative. An entry whose time differs from its slot's is dead; it is dropped when it
+//! reaches the top, and all dead entries are dropped when they outnumber the live ones. A million keys that settle
+//! (each schedules its next resync, far in the future and at random) therefore cost a push each, which is O(1) on
+//! average and touches little memory, whereas an ordered set would walk a tree that does not fit into any processor
+//! cache.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use tokio::time::Instant;
 
-/// Dead entries that are always tolerated: below this a sweep costs more than it frees.
+/// The number of dead entries that are always tolerated: below this, a sweep costs more than it frees.
 const DEAD_TOLERATED: usize = 64;
 
-/// The moments at which slots are due.
+/// The times at which slots are due.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Instant, u32)>>,
@@ -21,13 +22,13 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Makes this slot due at this moment.
+    /// Makes this slot due at this time.
     pub(super) fn set(&mut self, at: Instant, slot: u32) {
         self.heap.push(Reverse((at, slot)));
         self.alive += 1;
     }
 
-    /// Records that a slot is no longer due at its former time; `is_alive` compares an entry with its slot.
+    /// Records that a slot is no longer due at its previous time; `is_alive` compares an entry with its slot.
     pub(super) fn unset(&mut self, is_alive: impl Fn(Instant, u32) -> bool) {
         self.alive -= 1;
         if self.heap.len() > 2 * self.alive + DEAD_TOLERATED {

@@ -1,8 +1,9 @@
-//! How a controller follows the kinds it is related to: which of their changes count, and whether only metadata is
-//! kept. Options name a kind and hold for every relation to it, so the order of the builder's calls does not matter.
+//! Determines how a controller follows the kinds it is related to: which of their changes matter, and whether only
+//! metadata is kept. An option names a kind and applies to every relation to it, so the order of the builder's calls
+//! does not matter.
 //!
-//! **Invariant:** an option that would have no effect, or that a relation cannot honour, is an error before anything
-//! starts.
+//! **Invariant:** an option that would have no effect, or that a relation cannot honour, is reported as an error before
+//! anything starts.
 
 use super::{RelatedKind, Relation};
 use crate::kind::KindInfo;
@@ -30,12 +31,12 @@ struct MetadataOnly {
 pub(crate) struct FollowedKind {
     /// The kind, or only its metadata.
     pub(crate) info: &'static KindInfo,
-    /// Which changes count; all if absent.
+    /// Which changes matter; all of them if absent.
     pub(crate) filter: Option<ChangeTest>,
 }
 
 impl Options {
-    /// Lets only changes of this kind count that pass the test.
+    /// Ignores changes to objects of this kind that do not pass the test.
     pub(crate) fn filter(&mut self, info: &'static KindInfo, test: ChangeTest) {
         self.filters.push(Filter { info, test });
     }
@@ -52,13 +53,13 @@ impl Options {
         FollowedKind { info: self.kept(other), filter }
     }
 
-    /// Returns the type that the cache keeps of this kind.
+    /// Returns the type that the cache keeps for this kind.
     fn kept(&self, other: &'static KindInfo) -> &'static KindInfo {
         let only = self.metadata_only.iter().find(|only| only.whole.is_same_kind(other));
         only.map_or(other, |only| only.metadata)
     }
 
-    /// Refuses options that no relation of this controller can honour, and says what to do.
+    /// Refuses options that no relation of this controller can honour, and says how to correct them.
     pub(crate) fn verify(&self, main: &KindInfo, relations: &[Relation]) -> Result<(), String> {
         let others = || relations.iter().filter_map(|relation| relation.other);
         for only in &self.metadata_only {
@@ -76,7 +77,7 @@ impl Options {
 }
 
 impl MetadataOnly {
-    /// Refuses it without a relation to its kind, or where one reads whole objects.
+    /// Refuses the option if there is no relation to its kind, or if a relation reads whole objects.
     fn verify(&self, main: &KindInfo, related: &[RelatedKind]) -> Result<(), String> {
         let kind = &self.whole.kind;
         if related.is_empty() {
@@ -100,7 +101,7 @@ impl MetadataOnly {
 }
 
 impl Filter {
-    /// Refuses it without a relation through which its kind triggers something, or where too little of it is kept.
+    /// Refuses the filter if no relation lets its kind trigger reconciles, or if too little of the objects is kept.
     fn verify(&self, main: &KindInfo, kept: &[&KindInfo]) -> Result<(), String> {
         let kind = &self.info.kind;
         if kept.is_empty() {

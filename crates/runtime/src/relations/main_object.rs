@@ -1,10 +1,10 @@
-//! The object itself: created, changed, deleted.
+//! Triggers reconciles when the object itself is created, changed or deleted.
 //!
-//! An edit (spec, labels, annotations, deletion) is more than a change: it overrides backoff and terminal faults. The
-//! object's own write coming back is a change and never an edit, so a failing reconciler that writes does not loop.
-//! Only a change that is known to be that write counts as one (`cache::object_delta` says how). A watch may show it
-//! before its answer arrives, so while a write is in progress a change that is not an edit counts as that write. An
-//! object that does not decode is queued as well: it cannot be reconciled, but its status can say so.
+//! An edit (spec, labels, annotations, deletion) is more than a change: it overrides backoff and terminal faults. An
+//! echo of the object's own write is a change and never an edit, so a failing reconciler that writes does not loop.
+//! Only a change that is known to be such a write counts as an echo (`cache::object_delta` explains how). A watch may
+//! show the write before its response arrives, so while a write is in progress a change that is not an edit counts as
+//! that write. An object that cannot be decoded is queued as well: it cannot be reconciled, but its status can say so.
 
 use homeostat_core::journal::{Cause, Change, Source};
 
@@ -47,7 +47,7 @@ fn classify(delta: &ObjectDelta, source: &Source) -> (Cause, Urgency) {
 fn is_edit(delta: &ObjectDelta) -> bool {
     let (Some(old), Some(new)) = (&delta.old, &delta.new) else { return true };
     let (old, new) = (old.meta(), new.meta());
-    // Kinds without generations do not distinguish status from spec; any change by others may be an edit.
+    // Kinds without generations do not distinguish status from spec; any change made by others may be an edit.
     new.generation.is_none()
         || old.generation != new.generation
         || old.uid != new.uid

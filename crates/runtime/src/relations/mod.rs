@@ -1,9 +1,10 @@
-//! Decides which objects to reconcile after a change: each relation turns changes of one kind into triggers of another.
+//! Decides which objects to reconcile after a change: each relation turns changes to one kind into triggers for
+//! another.
 //!
 //! One file per relation: [`main_object`] (the object itself), [`owns`] (owner references, old and new), [`watches`] (a
-//! mapping of the user's, over old and new), [`references`] (what the object names, through a reverse index),
-//! [`selects`] (what its label selector matches). All of them compare old and new state, so a dropped owner or mapping
-//! triggers once more.
+//! user-defined mapping, applied to the old and new state), [`references`] (objects that the object names, through a
+//! reverse index), [`selects`] (objects that its label selector matches). All of them compare old and new state, so a
+//! dropped owner or mapping triggers once more.
 //!
 //! Mappings and predicates are the user's code: one that panics is reported and does not keep others from seeing the
 //! change.
@@ -41,7 +42,7 @@ use crate::workers::controller_queue::ControllerQueue;
 /// The parts that a relation is connected to.
 pub(crate) struct RelationContext<'a> {
     pub(crate) caches: &'a Caches,
-    /// Where the other kind is watched.
+    /// The scope in which the other kind is watched.
     pub(crate) scope: &'a Scope,
     pub(crate) main: &'a ObjectCache,
     pub(crate) queue: &'a ControllerQueue,
@@ -57,7 +58,7 @@ impl RelationContext<'_> {
 
 /// A relation of a controller to another kind, as declared.
 pub(crate) struct Relation {
-    /// The other kind, and what the relation does with it; `None` if it follows only the main kind.
+    /// The other kind, and how the relation uses it; `None` if it follows only the main kind.
     pub(crate) other: Option<RelatedKind>,
     pub(crate) connect: ConnectRelation,
 }
@@ -66,15 +67,15 @@ pub(crate) struct Relation {
 pub(crate) type ConnectRelation =
     Box<dyn FnOnce(&RelationContext<'_>, FollowedKind) -> watch::Receiver<Freshness> + Send>;
 
-/// The other kind of a relation, and what the relation does with its objects.
+/// The other kind of a relation, and how the relation uses its objects.
 #[derive(Clone, Copy)]
 pub(crate) struct RelatedKind {
     pub(crate) info: &'static KindInfo,
     /// The builder's method, for messages.
     pub(crate) method: &'static str,
-    /// The user's code reads whole objects, so their metadata is not enough.
+    /// Whether the user's code reads whole objects, so that their metadata is not enough.
     pub(crate) reads_whole: bool,
-    /// Its changes trigger reconciles.
+    /// Whether its changes trigger reconciles.
     pub(crate) triggers: bool,
 }
 
@@ -85,7 +86,7 @@ impl Relation {
     }
 }
 
-/// The objects that one names, or that a change of it concerns.
+/// Returns the objects that an object names, or that a change to it concerns.
 pub(crate) type Targets = Box<dyn Fn(&Object) -> Vec<ObjectName> + Send + Sync>;
 
 /// Erases the type of a user's function that names objects.
@@ -96,8 +97,8 @@ where
     Box::new(move |object| names(object.as_type()).into_iter().map(Into::into).collect())
 }
 
-/// Returns our objects that a change triggers. A change after which an object begins or ceases to concern one of ours
-/// always does; any other only if the filter passes.
+/// Returns our objects that a change triggers. A change after which an object starts or stops concerning one of ours
+/// always triggers it; any other change does so only if it passes the filter.
 fn triggered<'a>(
     old: &'a BTreeSet<Key>,
     new: &'a BTreeSet<Key>,
@@ -106,7 +107,7 @@ fn triggered<'a>(
     old.union(new).filter(move |key| passes_filter || old.contains(*key) != new.contains(*key))
 }
 
-/// Returns the urgency of a change of another object for ours.
+/// Returns how urgent a change to another object is for ours.
 fn urgency(delta: &ObjectDelta, queue: &ControllerQueue, ours: &Key) -> Urgency {
     match delta.change {
         Change::Listed => Urgency::Background,
@@ -115,15 +116,15 @@ fn urgency(delta: &ObjectDelta, queue: &ControllerQueue, ours: &Key) -> Urgency 
     }
 }
 
-/// Returns whether the change matters. One on which the predicate panics does: a superfluous run does less harm than a
-/// missing one.
+/// Returns whether the change matters. A change on which the predicate panics does: an unnecessary run does less harm
+/// than a missing one.
 fn passes(test: Option<&ChangeTest>, delta: &ObjectDelta, queue: &ControllerQueue) -> bool {
     let Some(test) = test else { return true };
     let test = || test.passes(delta.old.as_deref(), delta.new.as_deref());
     guarded("a predicate", &delta.key, queue, test).unwrap_or(true)
 }
 
-/// Calls a function of the user about this object; returns `None` if it panicked, which is reported.
+/// Calls a user function for this object; returns `None` if it panicked, which is reported.
 fn guarded<T>(
     function: &'static str,
     object: &Key,
@@ -139,7 +140,7 @@ fn guarded<T>(
     catch_panic(call).map_err(told).ok()
 }
 
-/// Relates a kind that is read through an index; it triggers nothing.
+/// Relates a kind that is read through an index; it does not trigger reconciles.
 pub(crate) fn indexes<T: Kind, V, I>(values: impl Fn(&T) -> I + Send + Sync + 'static) -> Relation
 where
     V: std::hash::Hash + Eq + Send + Sync + 'static,
@@ -154,7 +155,7 @@ where
     Relation { other: Some(other), connect }
 }
 
-/// Relates a kind that is only read; it triggers nothing.
+/// Relates a kind that is only read; it does not trigger reconciles.
 pub(crate) fn reads(info: &'static KindInfo) -> Relation {
     let connect: ConnectRelation = Box::new(|wire, followed| wire.declare(followed.info).watch_freshness());
     let other = RelatedKind { info, method: "reads", reads_whole: false, triggers: false };

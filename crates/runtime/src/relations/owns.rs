@@ -1,5 +1,5 @@
-//! Owned objects: a change of a child triggers its owners, those before the change and those after. A filter may hold
-//! changes back, but never a child that appears, disappears or changes its owners.
+//! Follows owned objects: a change to a child triggers both its previous and its new owners. A filter may suppress
+//! changes, but never a child that appears, disappears or changes its owners.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,7 @@
-//! Which changes of an object matter. A predicate compares the state before and after; `|`, `&` and `!` combine them.
+//! Predicates decide which changes to an object matter. A predicate compares the state before and after; `|`, `&` and
+//! `!` combine them.
 //!
-//! An object seen for the first time, one that began to be deleted and one that is gone always matter: level-triggered
+//! An object seen for the first time, one whose deletion has begun and one that is gone always matter: level-triggered
 //! code must see them.
 
 use std::marker::PhantomData;
@@ -13,15 +14,15 @@ use crate::kind::object::Object;
 
 type Compare = dyn Fn(&Object, &Object) -> bool + Send + Sync;
 
-/// A test of old and new state, without the type of the object.
+/// A test on the old and new state, without the type of the object.
 #[derive(Clone)]
 pub(crate) struct ChangeTest {
     compare: Arc<Compare>,
-    /// Whether it reads more than metadata, and so needs objects of the type it was written for.
+    /// Whether it reads more than metadata, and therefore needs objects of the type it was written for.
     pub(crate) reads_whole: bool,
 }
 
-/// A test of old and new state.
+/// A test on the old and new state.
 pub struct Predicate<K> {
     test: ChangeTest,
     kind: PhantomData<fn(&K)>,
@@ -34,7 +35,7 @@ impl<K> Clone for Predicate<K> {
 }
 
 impl<K: 'static> Predicate<K> {
-    /// Creates a predicate from a test of the old and the new state.
+    /// Creates a predicate from a test on the old and the new state.
     pub fn new(test: impl Fn(&K, &K) -> bool + Send + Sync + 'static) -> Self {
         let compare = Arc::new(move |old: &Object, new: &Object| test(old.as_type(), new.as_type()));
         Self::from_test(ChangeTest { compare, reads_whole: true })
@@ -140,7 +141,7 @@ pub mod changed {
     }
 }
 
-/// What the ready-made predicates test, compiled once for all kinds.
+/// The tests of the ready-made predicates, compiled once for all kinds.
 mod tests_of {
     use super::{ChangeTest, of_metadata};
 

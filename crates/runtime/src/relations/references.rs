@@ -1,5 +1,6 @@
-//! Declared references: our object names others, the runtime keeps the reverse index and triggers ours when a named one
-//! appears, changes or disappears. A dropped reference is a change of our own object, so nothing is lost.
+//! Follows declared references: our object names others, and the runtime keeps the reverse index and triggers our
+//! object when a named one appears, changes or disappears. A dropped reference is a change to our own object, so
+//! nothing is lost.
 
 use homeostat_core::Key;
 use homeostat_core::journal::Cause;

@@ -1,8 +1,9 @@
-//! Selected objects: ours has a label selector, and is reconciled when an object it matches, or matched before the
-//! change, appears, changes or disappears. Both are in one namespace, unless one of the kinds is cluster-scoped.
+//! Follows selected objects: our object has a label selector, and is reconciled when an object it matches, or matched
+//! before the change, appears, changes or disappears. Both are in the same namespace, unless one of the kinds is
+//! cluster-scoped.
 //!
-//! Each of our objects is indexed under one label its selector demands, so a change is compared only with the few that
-//! may match.
+//! Each of our objects is indexed under one label that its selector requires, so a change is compared only with the few
+//! objects that may match.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,9 +19,9 @@ use crate::cache::{ObjectCache, ObjectIndex};
 use crate::kind::KindInfo;
 use crate::kind::object::Object;
 
-/// A label selector in any of its types.
+/// A label selector of any supported type.
 pub trait Selector {
-    /// Converts it into one that can match. A selector that is not valid matches nothing.
+    /// Converts it into a selector that can be matched. A selector that is invalid matches nothing.
     fn into_selector(self) -> LabelSelector;
 }
 
@@ -52,7 +53,7 @@ enum NamespaceMatch {
     Anywhere,
 }
 
-/// Reads the selector of an object of ours.
+/// Reads the selector of one of our objects.
 pub(crate) type SelectorOf = Arc<dyn Fn(&Object) -> Option<LabelSelector> + Send + Sync>;
 
 pub(crate) fn selects(other: &'static KindInfo, selector: SelectorOf) -> Relation {
@@ -108,7 +109,7 @@ fn anchor(namespace: String, selector: &LabelSelector) -> SelectorIndexKey {
     SelectorIndexKey { namespace, label }
 }
 
-/// An object that changed, which selectors of ours may match.
+/// A changed object, which our objects' selectors may match.
 #[derive(Clone, Copy)]
 struct ChangedObject<'a> {
     nearness: NamespaceMatch,

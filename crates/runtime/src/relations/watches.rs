@@ -1,5 +1,5 @@
-//! Related objects: the user's mapping says which of ours a change concerns. It sees the old and the new state. A
-//! filter may hold changes back, but never one after which the mapping names other objects.
+//! Follows related objects: the user's mapping says which of our objects a change concerns. It sees the old and the new
+//! state. A filter may suppress changes, but never one after which the mapping names different objects.
 
 use std::collections::BTreeSet;
 

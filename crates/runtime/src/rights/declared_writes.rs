@@ -1,8 +1,8 @@
-//! The writes that the builder declared, checked before every write. A kind that it did not declare can be written with
-//! an administrator's kubeconfig, but is forbidden in a cluster, whose role follows from the declarations: the first
-//! write of each such kind is logged as a warning while it still works, and `/readyz` shows it.
+//! Checks every write against the writes that the builder declared. A kind that it did not declare can be written with
+//! an administrator's kubeconfig, but is forbidden in a cluster, where the role follows from the declarations: the
+//! first write of each such kind is logged as a warning while it still works, and `/readyz` shows it.
 //!
-//! It only informs. Whether a write is allowed is decided by the server.
+//! This check only informs. The server decides whether a write is allowed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use super::required_rules::Rule;
 use crate::kind::{KindInfo, resource_name};
 
-/// A sort of write, as RBAC rules name it.
+/// A kind of write, as named in RBAC rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteVerb {
     /// Server-side apply creates missing objects.
@@ -18,7 +18,7 @@ pub(crate) enum WriteVerb {
     Create,
     Patch,
     PatchStatus,
-    /// Writes an entry of a parent's status.
+    /// Writes an entry in a parent's status.
     Report,
     Delete,
     /// Removes a finalizer that an earlier version of the controller added.
@@ -53,7 +53,7 @@ impl WriteVerb {
 /// The declarations of all controllers.
 #[derive(Default)]
 pub(crate) struct DeclaredWrites {
-    /// By group and resource, with its subresource.
+    /// The verbs by group and resource, including the subresource.
     verbs: HashMap<String, BTreeSet<&'static str>>,
     /// Messages about writes that were not declared.
     undeclared: Mutex<BTreeSet<String>>,

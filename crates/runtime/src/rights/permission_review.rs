@@ -1,7 +1,8 @@
-//! Checks at start that the operator may do what its builder declared, and names exactly what is missing.
+//! Checks at startup that the operator may do what its builder declared, and names exactly which permissions are
+//! missing.
 //!
-//! It only informs: a missing permission shows up as a failing watch or write, works as soon as it is granted, and
-//! stops nothing else. A review that the server did not answer grants nothing: it is requested again.
+//! It only informs: a missing permission shows up as a failing watch or write, works as soon as it is granted, and does
+//! not stop anything else. A review that the server did not answer does not count as granted and is requested again.
 
 use futures::StreamExt;
 use futures::stream;
@@ -17,8 +18,8 @@ use super::required_rules::{MergedRule, Rule, merge_rules};
 use crate::error::Error;
 use crate::request::{RequestLabel, send_request};
 
-/// Concurrent reviews. Each opens a connection of its own, whose handshake costs more than the answer, and the first
-/// lists matter more than the verdict.
+/// The maximum number of concurrent reviews. Each opens its own connection, whose handshake costs more than the
+/// response, and the first lists matter more than the reviews.
 const REVIEWS_AT_ONCE: usize = 2;
 
 /// The relevant part of the answer to a review.
@@ -27,7 +28,7 @@ struct RightsReview {
     status: Option<SubjectAccessReviewStatus>,
 }
 
-/// What is known about the client's permissions, as messages.
+/// The known facts about the client's permissions, as messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rights {
     /// Missing permissions.
@@ -42,7 +43,7 @@ impl Rights {
         self.missing.is_empty() && self.unknown.is_empty()
     }
 
-    /// Joins the two.
+    /// Combines the two.
     pub(crate) fn join(mut self, other: Self) -> Self {
         self.missing.extend(other.missing);
         self.unknown.extend(other.unknown);
@@ -50,7 +51,7 @@ impl Rights {
     }
 
     /// Returns a line for each missing permission, and one for all unknown ones: usually the server was unreachable,
-    /// and one reason stands for all.
+    /// and one reason suffices for all.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> =
             self.missing.iter().map(|missing| format!("this operator {missing}")).collect();

@@ -1,4 +1,5 @@
-//! The RBAC rules that an operator needs for a kind: declared by the builder, checked at start, printed as manifests.
+//! Defines the RBAC rules that an operator needs for a kind: they are declared by the builder, checked at startup and
+//! printed as manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,25 +12,26 @@ use crate::kind::{Kind, KindInfo, info};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) group: String,
-    /// Plural, with `/subresource` if one is meant.
+    /// Plural, followed by `/subresource` if the rule is about one.
     pub(crate) resource: String,
     pub(crate) verbs: &'static [&'static str],
     pub(crate) is_namespaced: bool,
-    /// The objects of this resource are reconciled.
+    /// Whether the objects of this resource are reconciled.
     pub(crate) is_main: bool,
 }
 
-/// Following a kind, and reading an object of it.
+/// The verbs for following a kind, and for reading its objects.
 pub(crate) const READ: &[&str] = &["get", "list", "watch"];
-/// Creating, changing and deleting children. Applying one for the first time reads it to find its owner.
+/// The verbs for creating, changing and deleting children. Applying a child for the first time reads it, to find its
+/// owner.
 pub(crate) const WRITE: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
-/// The same without following them.
+/// The same verbs, without following the children.
 pub(crate) const WRITE_ONLY: &[&str] = &["get", "create", "patch", "delete"];
 /// The verbs for the records of a world: they are watched, and never read one by one.
 pub(crate) const KEEP: &[&str] = &["list", "watch", "create", "patch", "delete"];
-/// Reading an object without following its kind.
+/// The verbs for reading an object without following its kind.
 pub(crate) const GET: &[&str] = &["get"];
-/// Changing what exists.
+/// The verbs for changing existing objects.
 pub(crate) const PATCH: &[&str] = &["patch"];
 /// `blockOwnerDeletion` in an owner reference requires this verb on the owner's finalizers.
 const UPDATE: &[&str] = &["update"];
@@ -37,11 +39,11 @@ const UPDATE: &[&str] = &["update"];
 /// How a controller writes the objects it reconciles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MainWrites {
-    /// Finalizers and annotations of our own.
+    /// Whether it writes our finalizers and annotations.
     pub(crate) metadata: bool,
-    /// Their status, by the reconciler or by the runtime.
+    /// Whether the reconciler or the runtime writes their status.
     pub(crate) status: bool,
-    /// They become owners of others.
+    /// Whether they become owners of other objects.
     pub(crate) owns: bool,
 }
 
@@ -82,7 +84,8 @@ impl Rule {
     }
 }
 
-/// Returns what an operator with an admin server needs for `why`: asking who a caller is and what they may read.
+/// Returns the rules that an operator with an admin server needs for `why`: asking who a caller is and what they may
+/// read.
 pub(crate) fn review_rules() -> Vec<Rule> {
     let rule = |group: &str, resource: &str| Rule {
         group: group.to_owned(),
@@ -94,7 +97,8 @@ pub(crate) fn review_rules() -> Vec<Rule> {
     vec![rule("authentication.k8s.io", "tokenreviews"), rule("authorization.k8s.io", "subjectaccessreviews")]
 }
 
-/// Returns what an operator without an election needs to announce its admin server in a Lease. Applying creates it.
+/// Returns the rule that an operator without an election needs to announce its admin server in a Lease. Applying
+/// creates the Lease.
 pub(crate) fn announcement_rule() -> Rule {
     Rule::on::<Lease>("", &["create", "patch", "delete"])
 }
@@ -110,13 +114,13 @@ pub(crate) fn describe_reconciled_kinds(rules: &[Rule]) -> String {
 /// All verbs on one resource.
 pub(crate) struct MergedRule {
     pub(crate) group: String,
-    /// Plural, with `/subresource` if one is meant.
+    /// Plural, followed by `/subresource` if the rule is about one.
     pub(crate) resource: String,
     pub(crate) verbs: BTreeSet<&'static str>,
     pub(crate) is_namespaced: bool,
 }
 
-/// Joins rules on the same resource, in order of group and resource.
+/// Merges rules on the same resource, sorted by group and resource.
 pub(crate) fn merge_rules(rules: &[Rule]) -> Vec<MergedRule> {
     let mut merged: BTreeMap<(&str, &str), MergedRule> = BTreeMap::new();
     for rule in rules {

@@ -1,4 +1,4 @@
-//! The state that all reconciles of one controller share: its name, its cache, and its memory of its own writes.
+//! Holds the state that all reconciles of one controller share: its name, its cache, and its memory of its own writes.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ pub(crate) struct ControllerShared {
     /// The objects of its main kind.
     pub(crate) cache: ObjectCache,
     pub(crate) finalizer: String,
-    /// A condition that becomes false when the object does not decode.
+    /// A condition that becomes false when the object cannot be decoded.
     pub(crate) dependent_condition: Option<&'static str>,
-    /// What was applied last to each child, so that applying it again costs nothing.
+    /// The configuration last applied to each child, so that applying it again costs nothing.
     pub(crate) last_applied: Arc<LastApplied>,
 }
 

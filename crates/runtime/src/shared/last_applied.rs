@@ -1,9 +1,9 @@
-//! The last configuration that a controller applied to each object, so that applying the same again costs nothing, and
-//! the server need not be asked again who owns a child.
+//! Remembers the last configuration that a controller applied to each object, so that applying the same configuration
+//! again costs nothing, and the server need not be asked again who owns a child.
 //!
-//! **Invariant:** memory is bounded. Cached objects are remembered as long as they are in the cache; of objects in no
-//! cache, such as children that are written but not watched, only the last [`UNWATCHED_MAX`]. Forgetting costs a
-//! request.
+//! **Invariant:** memory is bounded. Cached objects are remembered as long as they are in the cache; for objects in no
+//! cache, such as children that are written but not watched, only the last [`UNWATCHED_MAX`] are remembered. Forgetting
+//! costs a request.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -57,12 +57,12 @@ impl LastApplied {
         self.lock().find(key).map(|one| one.applied)
     }
 
-    /// Returns the uid of the object of this name that we applied last.
+    /// Returns the uid of the object with this name that we last applied.
     pub(crate) fn uid(&self, key: &Key) -> Option<String> {
         self.lock().find(key)?.uid.as_deref().map(str::to_owned)
     }
 
-    /// Returns whether exactly this was written last.
+    /// Returns whether this was the last configuration written.
     pub(crate) fn was_written(&self, key: &Key, applied: AppliedFingerprint) -> bool {
         self.get(key) == Some(applied)
     }
@@ -105,7 +105,7 @@ pub(crate) fn hash_of(body: &Value) -> u64 {
     hasher.finish()
 }
 
-/// Returns the key under which the status of an object is remembered, beside the object itself.
+/// Returns the key under which the status of an object is remembered, separately from the object itself.
 pub(crate) fn status_key(key: &Key) -> Key {
     Key::new(key.group(), &format!("{}:status", key.resource()), key.namespace(), key.name())
 }

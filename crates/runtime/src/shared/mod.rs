@@ -1,5 +1,5 @@
-//! The state that all controllers of an operator share: one client, the caches, the journal, time and randomness, the
-//! user's state, the event recorder, the fence and the declared writes.
+//! Holds the state that all controllers of an operator share: one client, the caches, the journal, time and randomness,
+//! the user's state, the event recorder, the fence and the declared writes.
 
 use homeostat_core::journal::Source;
 use homeostat_core::{Clock, Entropy};
@@ -38,12 +38,12 @@ pub(crate) struct OperatorShared {
     pub(crate) declared: DeclaredWrites,
     /// The announced address of the admin server.
     pub(crate) admin_address: Option<AdminAddress>,
-    /// In a plan: where external writes are recorded instead of sent.
+    /// In a plan, records external writes instead of sending them.
     pub(crate) planned_calls: Option<PlannedCalls>,
 }
 
 impl OperatorShared {
-    /// Returns the namespace that a name without one means: the only one the operator works in, otherwise the client's
+    /// Returns the namespace for names without one: the only namespace that the operator works in, or else the client's
     /// own.
     pub(crate) fn home_namespace(&self) -> String {
         self.scope.namespace.clone().unwrap_or_else(|| self.client.default_namespace().to_owned())

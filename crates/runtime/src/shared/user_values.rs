@@ -1,14 +1,14 @@
-//! The values that `main` gives to the operator for its reconcilers, one per type.
+//! Holds the values that `main` gives to the operator for its reconcilers, one per type.
 //!
 //! A type is known only inside the function that asks for it, so the operator cannot find out on its own which types
 //! will be requested. A controller declares them instead, and a declared value that was not given is an error before
 //! anything starts. A forgotten declaration does not go unnoticed: the first use of an undeclared value is logged as a
-//! warning, and the first use of one that was not given ends the operator, because no retry and no other object would
-//! find it.
+//! warning, and the first use of one that was not given stops the operator, because neither a retry nor another object
+//! would find it.
 //!
-//! Rejected: values as parameters of the functions, which needs a second form of every method that takes a function
-//! (closures of unknown arity have no inferred types), and a type parameter for the state, which every `Context<K>`
-//! would carry.
+//! Two alternatives were rejected: values as parameters of the functions, which would require a second form of every
+//! method that takes a function (closures of unknown arity have no inferred types), and a type parameter for the state,
+//! which every `Context<K>` would carry.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
-//! Explains why an object does not decode, with the field: ``spec.content: invalid type: integer `7`, expected a
-//! string``. The decoder's own message names a line and a column of a text that the user has never seen.
+//! Explains why an object cannot be decoded, naming the field: ``spec.content: invalid type: integer `7`, expected a
+//! string``. The decoder's own message names a line and a column in a text that the user has never seen.
 //!
 //! The path of the field is found in the text, from the position that the decoder names, so that no type is compiled
-//! for a second decoder. Whether an object decodes is never decided here.
+//! for a second decoder. This module never decides whether an object can be decoded.
 
 use std::ops::Range;
 
@@ -12,11 +12,11 @@ use super::json_scan::{ScannedField, fields, first, items};
 use crate::kind::KindInfo;
 use crate::panics::catch_panic;
 
-/// Explains to people why an object does not decode as this kind; `error` is the decoder's error.
+/// Explains to people why an object cannot be decoded as this kind; `error` is the decoder's error.
 pub(super) fn explain(info: &KindInfo, text: &str, error: &Error) -> String {
     let words = words_of(error);
     let mut way = way_to(text, offset(text, error));
-    // An error that a type reports about a value it has read is only noticed where the enclosing object ends.
+    // An error that a type reports about a value it has read is noticed only at the end of the enclosing object.
     if !words.starts_with("missing field")
         && let Some(last) = way.object.clone().and_then(|object| fields(text, object.start).last())
         && way.is_at_end
@@ -36,7 +36,7 @@ fn words_of(error: &Error) -> String {
     words.strip_suffix(&place).map(str::to_owned).unwrap_or(words)
 }
 
-/// Returns how much of the text the decoder had read.
+/// Returns the position that the decoder had reached in the text.
 fn offset(text: &str, error: &Error) -> usize {
     let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
     lines.map(str::len).sum::<usize>() + error.column()
@@ -46,7 +46,7 @@ fn offset(text: &str, error: &Error) -> usize {
 #[derive(Default)]
 struct JsonPath {
     steps: Vec<String>,
-    /// The innermost object around the position, if the position is in one and in none of its values.
+    /// The innermost object around the position, if the position is inside an object but not inside one of its values.
     object: Option<Range<usize>>,
     /// Whether the position is where that object ends.
     is_at_end: bool,
@@ -57,7 +57,7 @@ fn way_to(text: &str, offset: usize) -> JsonPath {
     let mut value = first(text)..text.trim_end().len();
     let holds = |range: &Range<usize>| range.start <= offset && offset <= range.end;
     loop {
-        // If a value is refused at its first character, nothing of it has been read.
+        // If a value is refused at its first character, none of it has been read.
         let is_inside = offset > value.start;
         let field = fields(text, value.start).find(|field| is_inside && offset <= field.value.end);
         let item = items(text, value.start).enumerate().find(|(_, item)| holds(item));
@@ -94,7 +94,7 @@ fn is_blamed(info: &KindInfo, text: &str, field: &ScannedField, words: &str) -> 
     }
 }
 
-/// Returns a field as one step of a path; its name comes with quotes.
+/// Returns a field as one step of a path; its name includes the quotes.
 fn step(name: &str) -> String {
     let field = serde_json::from_str::<String>(name).unwrap_or_else(|_| name.to_owned());
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '$');
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// With this next to a valid spec.
+    /// Returns an object with this field next to a valid spec.
     fn with(field: &str, value: Value) -> Value {
         let mut object = json!({"metadata": {"managedFields": "skipped"}, "spec": {"content": "x"}});
         object["spec"][field] = value;

@@ -1,4 +1,4 @@
-//! Decodes what the server sends: list pages and watch lines. An object that does not decode becomes an
+//! Decodes what the server sends: list pages and watch lines. An object that cannot be decoded becomes a
 //! [`ReceivedObject::Undecodable`] with its name and the decoder's message; the objects around it are not affected. If
 //! decoding panics, the object also counts as undecodable.
 
@@ -62,9 +62,9 @@ pub(crate) struct ListPage {
 /// One line of a watch.
 #[derive(Debug)]
 pub(crate) enum WatchLine {
-    /// `ADDED` or `MODIFIED`. A cache that knows the previous state decides by that instead.
+    /// `ADDED` or `MODIFIED`. A cache that knows the previous state uses that to decide instead.
     Applied { item: ReceivedObject, is_added: bool },
-    /// `DELETED`. The last state is not decoded: a cache has the one before it, and readers without a cache decode it
+    /// `DELETED`. The last state is not decoded: a cache has the previous state, and readers without a cache decode it
     /// on demand.
     Deleted { key: Key, revision: String, last: Bytes },
     /// `BOOKMARK`.
@@ -168,12 +168,12 @@ fn event(info: &KindInfo, kind: &str, object: Bytes) -> Result<WatchLine, Error>
     }
 }
 
-/// Decodes one object as this kind, or explains why that fails. An error means that it is not even JSON.
+/// Decodes one object as this kind, or explains why that fails. An error means that the text is not even JSON.
 pub(crate) fn decode_item(info: &KindInfo, object: &[u8]) -> Result<ReceivedObject, Error> {
     decode_once(info, text_of(object)?)
 }
 
-/// Decodes a text that was not decoded before, where those are kept.
+/// Decodes a text, or returns the object if the text was decoded before and decoded objects are kept.
 fn decode_once(info: &KindInfo, text: &str) -> Result<ReceivedObject, Error> {
     if let Some(known) = decoded_objects::get(info, text) {
         return Ok(ReceivedObject::good(info, known));

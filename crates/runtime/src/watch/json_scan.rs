@@ -1,8 +1,8 @@
-//! Finds the bounds of values in the text of a JSON document without decoding them: where a field is, where a value
+//! Finds the bounds of values in the text of a JSON document without decoding them: where a field is, and where a value
 //! ends.
 //!
-//! It assumes that the text is JSON and checks only quotes, brackets and commas. If it is not, the decoder refuses it
-//! afterwards; this code never panics and always terminates.
+//! It assumes that the text is JSON and checks only quotes, brackets and commas. If it is not JSON, the decoder refuses
+//! it afterwards; this code never panics and always terminates.
 
 use std::ops::Range;
 

@@ -1,9 +1,9 @@
-//! Splits a stream of chunks into lines without copying: a line that lies inside one chunk is a view of it; only one
-//! that spans chunks is copied.
+//! Splits a stream of chunks into lines without copying: a line within one chunk is a view of it, and only a line that
+//! spans chunks is copied.
 
 use bytes::{Buf, Bytes};
 
-/// The line splitter. A line without its end is never returned: the server died in the middle of it.
+/// The line splitter. An incomplete line is never returned: the server died in the middle of it.
 #[derive(Debug, Default)]
 pub(super) struct LineSplitter {
     chunk: Bytes,
@@ -17,7 +17,7 @@ impl LineSplitter {
         self.chunk = chunk;
     }
 
-    /// Returns the next whole line, without its end.
+    /// Returns the next whole line, without its line ending.
     pub(super) fn next(&mut self) -> Option<Bytes> {
         let Some(end) = memchr::memchr(b'\n', &self.chunk) else {
             self.partial.extend_from_slice(&self.chunk);
@@ -33,7 +33,7 @@ impl LineSplitter {
         Some(std::mem::take(&mut self.partial).into())
     }
 
-    /// Returns how many bytes are held of a line whose end has not arrived.
+    /// Returns the number of buffered bytes of an incomplete line.
     pub(super) fn pending_bytes(&self) -> usize {
         self.partial.len()
     }

@@ -1,11 +1,11 @@
-//! The list/watch protocol of one kind, up to the objects it shows. `cache::watch_loop` sends the requests and puts the
-//! objects into the cache.
+//! Implements the list/watch protocol for one kind, up to the received objects. `cache::watch_loop` sends the requests
+//! and puts the objects into the cache.
 //!
 //! [`watch_machine`] is the protocol without I/O, [`read_ahead`] reads the lines of a stream, [`decode_watch`] decodes
 //! them, [`json_scan`] finds objects in them without decoding, [`trim_managed_fields`] cuts managed fields out,
-//! [`decode_error`] explains why an object does not decode, and [`outage`] decides which failures are reported. It is
-//! ours rather than kube's because each watch here has its own backoff and health, bookmarks are visible, and an object
-//! that does not decode does not affect others.
+//! [`decode_error`] explains why an object cannot be decoded, and [`outage`] decides which failures are reported. It is
+//! our own rather than kube's because each watch here has its own backoff and health, bookmarks are visible, and an
+//! object that cannot be decoded does not affect others.
 
 mod decode_error;
 pub(crate) mod decode_watch;

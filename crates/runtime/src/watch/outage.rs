@@ -1,22 +1,22 @@
-//! Decides which failures of a watch are reported: each reason once, and the recovery. The journal and the metrics have
-//! every attempt.
+//! Decides which failures of a watch are reported: each reason once, and then the recovery. The journal and the metrics
+//! record every attempt.
 //!
 //! A broken connection alone is not reported: the next attempt, half a second later, either succeeds or fails with a
-//! reason, and that is the line people need.
+//! reason, and that is the log line that people need.
 
 use std::collections::BTreeSet;
 
-/// How many different reasons are reported in one outage. A server that words every refusal differently must not fill
-/// the log.
+/// How many different reasons are reported in one outage. A server that words every error differently must not fill the
+/// log.
 const REASONS_MAX: usize = 4;
 
-/// The outage of one watch, from its first failure to its return; empty while all is well.
+/// The outage of one watch, from its first failure until its recovery; empty while all is well.
 #[derive(Debug, Default)]
 pub(crate) struct Outage(BTreeSet<String>);
 
 impl Outage {
     /// Records a failed attempt and returns whether to report it. `is_break` says that an open connection was lost, for
-    /// the first time since anything came over it.
+    /// the first time since any data arrived over it.
     pub(crate) fn fails(&mut self, reason: &str, is_break: bool) -> bool {
         !is_break && self.0.len() < REASONS_MAX && self.0.insert(reason.to_owned())
     }

@@ -1,8 +1,8 @@
-//! The lines of a watch, and a list decoded ahead of the cache.
+//! Reads the lines of a watch, and decodes a list ahead of the cache.
 //!
-//! A streaming list is the one moment when much must be decoded at once. Then one task reads, others decode, and the
-//! watch's own task fills the cache, so that all cores share the work; the order is kept. Single events take no such
-//! detour.
+//! A streaming list is the only time when a lot must be decoded at once. At that time one task reads, others decode,
+//! and the watch's own task fills the cache, so that all cores share the work while the order is preserved. Single
+//! events take no such detour.
 //!
 //! **Invariant:** at most [`AHEAD_BATCHES`] batches wait, whatever the server sends.
 
@@ -23,19 +23,20 @@ use super::line_splitter::LineSplitter;
 use super::watch_machine::WatchSignal;
 use crate::kind::KindInfo;
 
-/// How the line of an object begins.
+/// The beginning of an object's line.
 const ADDED: &[u8] = br#"{"type":"ADDED""#;
 
-/// The longest line held before its end: ten times the largest object a server accepts.
+/// The maximum number of bytes buffered for a line: ten times the largest object a server accepts.
 const LINE_BYTES_MAX: usize = 32 << 20;
 
-/// Objects decoded at once: enough that waking another core costs little beside them.
+/// The number of objects decoded at once: enough that the cost of waking another core is comparatively small.
 const BATCH_LINES: usize = 64;
 
-/// Batches that wait to be decoded or to be taken: enough that no core waits for a moment's delay of another.
+/// The number of batches that wait to be decoded or taken: enough that a brief delay on one core does not make another
+/// wait.
 const AHEAD_BATCHES: usize = 6;
 
-/// Between two objects of a streaming list a healthy server does not pause this long.
+/// A healthy server does not pause this long between two objects of a streaming list.
 const STREAM_STALL_MAX: Duration = Duration::from_secs(20);
 
 /// A watch's body, line by line.
@@ -84,19 +85,19 @@ impl ListInProgress {
         Self { batches, reader: AbortOnDropHandle::new(reader) }
     }
 
-    /// Returns the next lines; `None` if the list is complete or broke off.
+    /// Returns the next lines; `None` if the list is complete or was interrupted.
     pub(crate) async fn next(&mut self) -> Option<Vec<WatchLine>> {
         finished(self.batches.recv().await?.await)
     }
 
-    /// Returns what follows the last lines, or how the list broke off.
+    /// Returns the rest of the watch after the last lines, or how the list was interrupted.
     pub(crate) async fn end(self) -> Result<WatchBody, WatchSignal> {
         finished(self.reader.await).unwrap_or(Err(WatchSignal::Ended))
     }
 }
 
-/// Returns the result of a task; `None` if the whole runtime ends. A panic of the user's type in the decoding task is
-/// resumed here.
+/// Returns the result of a task; `None` if the whole runtime is shutting down. A panic in the user's type in the
+/// decoding task is resumed here.
 fn finished<T>(outcome: Result<T, JoinError>) -> Option<T> {
     outcome.map_err(|error| error.try_into_panic().map(resume_unwind)).ok()
 }
@@ -122,7 +123,7 @@ async fn hand_out(
         let decoding =
             async move { texts.iter().map(|text| decode_watch::decode_line(info, text)).collect() };
         let batch = AbortOnDropHandle::new(tokio::spawn(decoding.in_current_span()));
-        // Nothing receives it if the watch was given up.
+        // There is no receiver if the watch was abandoned.
         batches.send(batch).await.map_err(|_| WatchSignal::Ended)?;
         if ended? {
             return Ok(reading);
@@ -160,7 +161,7 @@ mod tests {
         (0..count).map(added).collect()
     }
 
-    /// Returns the names in the order they came, and the end.
+    /// Returns the names in the order in which they arrived, and how the list ended.
     async fn read(text: String) -> (Vec<String>, Result<WatchBody, WatchSignal>) {
         let mut list =
             ListInProgress::read(info::<ConfigMap>(), WatchBody::new(Body::from(text.into_bytes())));

@@ -1,8 +1,8 @@
-//! Cuts `metadata.managedFields` out of the text of an object before it is decoded: they are half of the text of a
-//! typical object, and most of the small allocations.
+//! Cuts `metadata.managedFields` out of the text of an object before it is decoded: they make up half of a typical
+//! object's text, and most of the small allocations.
 //!
-//! The text is cut rather than a deserializer wrapped around the decoder's, because every type would be compiled a
-//! second time for the wrapper.
+//! The text is cut instead of wrapping the decoder's deserializer, because every type would be compiled a second time
+//! for the wrapper.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -23,7 +23,7 @@ pub(crate) fn without_managed_fields(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns where the managed fields are, with one comma.
+/// Returns the range of the managed fields, including one comma.
 fn managed_fields(text: &str) -> Option<Range<usize>> {
     let metadata = fields(text, first(text)).find(|field| text[field.name.clone()] == *METADATA)?;
     let mut before = None;

@@ -1,19 +1,19 @@
-//! The list/watch protocol as a state machine without I/O: it returns the next request, takes the answer, and returns
-//! its effect on the cache. `cache::watch_loop` moves the bytes.
+//! Implements the list/watch protocol as a state machine without I/O: it returns the next request, takes the response,
+//! and returns its effect on the cache. `cache::watch_loop` moves the bytes.
 //!
-//! It asks for a streaming list first (one request, no paging, consistent). Whatever ends that stream before the
-//! bookmark that completes it leads to a list in pages: servers refuse streams in many ways, proxies break them in
-//! others, and none of that may keep a watch from starting. An expired revision begins again with a list. A failure of
-//! this watch affects this watch alone: it has its own backoff and its own state.
+//! It first requests a streaming list (one request, no paging, consistent). If anything ends that stream before the
+//! bookmark that completes it, a list in pages follows: servers refuse streams in many ways, proxies break them in
+//! others, and none of this may keep a watch from starting. If the revision has expired, the protocol starts again with
+//! a list. A failure of this watch affects only this watch: it has its own backoff and its own state.
 //!
-//! Lists ask for the newest state (no resourceVersion), which every server must answer consistently: a replica that
-//! lags waits until it has caught up. So a list is authoritative however old it is, and one that is older than what we
-//! know means that the server itself went back in time (restored from a backup). A watch cannot tell: from a revision
-//! the server has not reached yet it is silent. Therefore a watch that failed or went silent is resumed only after
-//! asking for the newest revision.
+//! Lists request the newest state (no resourceVersion), which every server must answer consistently: a replica that
+//! lags waits until it has caught up. A list is therefore authoritative however old it is, and a list that is older
+//! than our known state means that the server itself went back in time (restored from a backup). A watch cannot detect
+//! this: if it starts from a revision that the server has not reached yet, it is silent. Therefore a watch that failed
+//! or went silent is resumed only after requesting the newest revision.
 //!
-//! **Invariant:** no server can make it loop without pauses. One list follows another at once only when a stream gives
-//! way to pages, or when the watch between them was served for a while.
+//! **Invariant:** no server can make it loop without pauses. A list follows another immediately only when a stream
+//! gives way to pages, or when the watch between them was served for some time.
 
 use std::time::Duration;
 
@@ -23,19 +23,19 @@ use tokio::time::Instant;
 use crate::kind::parse_revision;
 use crate::queue::Backoff;
 
-/// Half a second up to half a minute: a restarted server is found again quickly, a missing kind costs two requests a
-/// minute.
+/// From half a second up to half a minute: a restarted server is found again quickly, and a missing kind costs two
+/// requests a minute.
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(500), Duration::from_secs(30));
 
 /// How long lists are read in pages after they succeeded where a stream had failed. Trying again costs one refused
-/// request, or twenty seconds of waiting where a proxy holds streams back; what cures it is an upgrade of the server.
+/// request, or twenty seconds of waiting if a proxy holds streams back; only a server upgrade would resolve this.
 const PAGES_FOR: Duration = Duration::from_secs(30 * 60);
 
 /// A watch that expires this soon after its list was complete will do so again: servers keep minutes of history.
 const EXPIRES_SOON: Duration = Duration::from_secs(30);
 
-/// The shortest time between the beginnings of two watches. A server that ends every watch after one event must not
-/// be asked as fast as it answers.
+/// The shortest time between the beginnings of two watches. A server that ends every watch after one event must not be
+/// queried as fast as it responds.
 const WATCH_SPACING: Duration = Duration::from_secs(1);
 
 /// The next request.
@@ -49,11 +49,11 @@ pub(crate) enum WatchRequest {
     StreamList,
     /// The newest revision of the server, read with the smallest possible list.
     Newest,
-    /// A watch from here.
+    /// A watch from this revision.
     Watch { revision: String },
 }
 
-/// The answer to a request.
+/// The response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WatchSignal {
     /// The server accepted the watch.
@@ -72,11 +72,11 @@ pub(crate) enum WatchSignal {
     Ended,
     /// The revision or continue token is too old.
     Expired,
-    /// The server answered with another error, and possibly when to retry.
+    /// The server responded with another error, and possibly with a time to retry.
     Refused { error: String, retry_after: Option<Duration> },
-    /// No answer began in time.
+    /// No response began in time.
     Unanswered,
-    /// The server was unreachable, or its answer broke off or was malformed.
+    /// The server was unreachable, or its response was interrupted or malformed.
     Failed { error: String },
 }
 
@@ -91,18 +91,18 @@ pub(crate) enum CacheEffect {
     ListEnds { revision: String },
     /// The streaming list ended before it was complete; pages follow at once.
     StreamFailed { error: String },
-    /// The server is older than what we know of it: it was restored from a backup. A list follows.
+    /// The server's state is older than our known state: it was restored from a backup. A list follows.
     Rewound { known: String, newest: String },
     /// The watch continues where it was cut off.
     Resumed,
-    /// This watch is cut off and tries again after this time. `is_break`: an open connection was lost, for the first
-    /// time since anything arrived; the next attempt shows whether that matters.
+    /// This watch is disconnected and retries after this time. `is_break` is set if an open connection was lost, for
+    /// the first time since any data arrived; the next attempt shows whether that matters.
     Failing { error: String, retry: Duration, is_break: bool },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum MachineState {
-    /// Nothing known.
+    /// Nothing is known yet.
     Start,
     Paging {
         continue_token: Option<String>,
@@ -118,14 +118,14 @@ enum MachineState {
 enum ListMode {
     /// As a stream.
     Stream,
-    /// In pages, because the stream has just failed. If they succeed, the stream is to blame.
+    /// In pages, because the stream has just failed. If the pages succeed, the stream is to blame.
     PagesInstead,
-    /// In pages, because both have failed, so nothing is known about streams.
+    /// In pages, because both have failed, which says nothing about streams.
     PagesOnce,
-    /// In pages until this moment, because they succeeded where the stream failed.
+    /// In pages until this time, because they succeeded where the stream failed.
     PagesUntil(Instant),
-    /// In pages, because the reader may take long to process the objects: the server would cut off a stream, but a page
-    /// is read at once.
+    /// In pages, because the reader may take a long time to process the objects: the server would cut off a stream, but
+    /// a page is read at once.
     Pages,
 }
 
@@ -136,18 +136,18 @@ pub(crate) struct WatchMachine {
     list_mode: ListMode,
     pause: Option<Duration>,
     failures: u32,
-    /// Watches in a row that expired soon after their list.
+    /// The number of consecutive watches that expired soon after their list.
     expiries: u32,
     /// When the last list was complete.
     listed_at: Option<Instant>,
     /// When the last watch was requested.
     asked_at: Option<Instant>,
-    /// Something arrived over the current watch, so its end is not a failure.
+    /// Whether any data arrived over the current watch, so that its end is not a failure.
     is_alive: bool,
-    /// The server accepted the current watch.
+    /// Whether the server accepted the current watch.
     is_open: bool,
-    /// The watch was cut off: before it is resumed, the server is asked for its revision, to see that it did not go
-    /// back in time.
+    /// Whether the watch was disconnected: before it is resumed, the server is asked for its revision, to make sure
+    /// that it did not go back in time.
     is_in_doubt: bool,
     entropy: Entropy,
 }
@@ -205,7 +205,7 @@ impl WatchMachine {
         }
     }
 
-    /// Processes the answer to a request.
+    /// Processes the response to a request.
     pub(crate) fn on(&mut self, now: Instant, signal: WatchSignal) -> CacheEffect {
         match signal {
             WatchSignal::Page { revision, continue_token: None } => self.complete(now, revision),
@@ -220,7 +220,7 @@ impl WatchMachine {
                 self.advance(revision)
             }
             WatchSignal::Opened => self.open(),
-            // A stream that the server failed, or that took long to fail, is replaced at once.
+            // A stream on which the server failed, or that took a long time to fail, is replaced at once.
             WatchSignal::Silent | WatchSignal::Unanswered if self.state == MachineState::Streaming => {
                 self.give_up_stream("it stalled".to_owned())
             }
@@ -323,8 +323,8 @@ impl WatchMachine {
         CacheEffect::None
     }
 
-    /// Lists again: at once after a watch that was served for a while; with a pause after lists and watches that expire
-    /// again and again, which must not become a loop.
+    /// Lists again: at once after a watch that was served for some time, and with a pause after lists and watches that
+    /// keep expiring, which must not become a loop.
     fn begin_again(&mut self, now: Instant) -> CacheEffect {
         let is_soon = self.listed_at.is_some_and(|listed| now < listed + EXPIRES_SOON);
         let was_watching = matches!(self.state, MachineState::Watching { .. });
@@ -345,7 +345,7 @@ impl WatchMachine {
     fn fail(&mut self, error: String, retry_after: Option<Duration>) -> CacheEffect {
         self.list_mode = match (&self.state, self.list_mode) {
             (MachineState::Streaming, _) if self.is_open => ListMode::PagesInstead,
-            // An unreachable server, or one that fails either way, tells nothing about streams.
+            // An unreachable server, or one that fails either way, says nothing about streams.
             (MachineState::Streaming, _) | (MachineState::Paging { .. }, ListMode::PagesInstead) => {
                 ListMode::PagesOnce
             }
@@ -363,7 +363,7 @@ impl WatchMachine {
     }
 }
 
-/// Returns whether a revision is older than a known one; never if one of them is not a number.
+/// Returns whether a revision is older than a known one; always false if one of them is not a number.
 fn is_older(revision: &str, known: &str) -> bool {
     let revision = parse_revision(Some(revision));
     revision != Revision::ZERO && revision < parse_revision(Some(known))

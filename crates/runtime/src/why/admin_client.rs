@@ -1,4 +1,4 @@
-//! Reads a page of an operator's admin server, over plain HTTP on this machine.
+//! Reads a page from an operator's admin server, over plain HTTP on this machine.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,7 +15,7 @@ use super::ask_failure::AskFailure;
 use super::local_listener::trusted_listeners;
 use super::operator_request::{CallerToken, PageRequest};
 
-/// Parses an announced address; only those of this machine are asked.
+/// Parses an announced address; only addresses on this machine are used.
 pub(super) fn parse_address(address: &str) -> Result<SocketAddr, AskFailure> {
     let place = address.trim_start_matches("http://").trim_end_matches('/');
     let not_one = || AskFailure::Address(format!("it announces {address}, which is not an address"));
@@ -29,7 +29,7 @@ pub(super) fn parse_address(address: &str) -> Result<SocketAddr, AskFailure> {
     }
 }
 
-/// Returns a page of the operator at this address; `None` if it has or tells nothing.
+/// Returns a page from the operator at this address; `None` if it has no data or does not reveal it.
 pub(super) async fn load_page(
     place: SocketAddr,
     token: &CallerToken,
@@ -38,7 +38,7 @@ pub(super) async fn load_page(
     let failed = |error: &dyn std::fmt::Display| AskFailure::Broken(format!("{place}: {error}"));
     let listeners = trusted_listeners(place).map_err(AskFailure::Listener)?;
     let stream = TcpStream::connect(place).await.map_err(|error| failed(&error))?;
-    // The same before and after: so it was they who took the connection.
+    // The listeners are the same before and after, so they are the ones that accepted the connection.
     if trusted_listeners(place).map_err(AskFailure::Listener)? != listeners {
         return Err(failed(&"somebody else began to listen there"));
     }

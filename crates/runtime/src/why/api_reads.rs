@@ -1,4 +1,4 @@
-//! Reads from the API server for `why`: plain GETs, with the answer as JSON.
+//! Reads from the API server for `why`, with plain GETs and JSON responses.
 
 use http::header::ACCEPT;
 use kube::Client;
@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::error::Error;
 use crate::request::{RequestLabel, call_whole};
 
-/// The requested form of an answer.
+/// The requested form of a response.
 #[derive(Clone, Copy)]
 pub(super) enum AnswerForm {
     /// Plain JSON.
@@ -42,7 +42,7 @@ pub(super) async fn get<T: DeserializeOwned>(
     call_whole(client, RequestLabel { verb: "get", target: path }, Ok(request)).await
 }
 
-/// Reads a path; `None` if there is nothing, or nothing that we may read.
+/// Reads a path; `None` if there is nothing there, or nothing that we may read.
 pub(super) async fn find<T: DeserializeOwned>(
     client: &Client,
     path: &str,

@@ -1,6 +1,6 @@
-//! Collects the evidence about an object: the object, its owners, what it owns, events, leases, and the records of the
-//! server and the operators. It only reads, with the caller's permissions; what may not be read is left out and listed
-//! as a gap.
+//! Collects the evidence about an object: the object, its owners and dependents, events, leases, and the records of the
+//! server and the operators. It only reads, with the caller's permissions; data that the caller may not read is left
+//! out and listed as a gap.
 //!
 //! **Invariant:** the number of requests is bounded, and lists are read as metadata only, so that a large cluster costs
 //! seconds and no Secret is read.
@@ -19,16 +19,17 @@ use super::journals;
 use super::served_kinds::{self, ServedKind};
 use crate::error::Error;
 
-/// Concurrent requests.
+/// The maximum number of concurrent requests.
 pub(super) const PARALLEL_MAX: usize = 8;
 
-/// Objects of one kind that are searched for owned ones.
+/// The maximum number of objects of one kind that are searched for dependents.
 const LISTED_MAX: usize = 2000;
 
-/// Owned objects that are read completely: Pods first, because they are the ones that fail.
+/// The maximum number of owned objects that are read completely: Pods first, because they are usually the ones that
+/// fail.
 pub(super) const OWNED_MAX: usize = 40;
 
-/// Owners that are followed upwards.
+/// The maximum number of owners that are followed upwards.
 const OWNERS_MAX: usize = 5;
 
 /// The object to explain.
@@ -105,7 +106,7 @@ impl Collector<'_> {
         Ok(found.map(|value| without_secrets(key, value)))
     }
 
-    /// Adds an object, its owners and what it owns.
+    /// Adds an object, its owners and its dependents.
     async fn add_family(&self, subject: SeenObject, evidence: &mut Evidence) -> Result<(), Error> {
         let mut child = subject.clone();
         evidence.objects.push(subject.clone());
@@ -280,7 +281,7 @@ fn descendants(uid: &str, found: Vec<FoundObject>) -> Vec<(FoundObject, i32)> {
     family
 }
 
-/// Returns whether a lease is the heartbeat of a node, which has nothing to do with operators.
+/// Returns whether a lease is a node's heartbeat, which has nothing to do with operators.
 fn is_of_node(lease: &Value) -> bool {
     lease["metadata"]["namespace"] == "kube-node-lease"
 }

@@ -1,5 +1,6 @@
-//! Collects what the objects depend on: the objects that they refer to, the Pods that a Service selects, and whether there
-//! is a node at all. What does not exist is listed as missing; what may not be read is left out.
+//! Collects the dependencies of the objects: the objects that they refer to, the Pods that a Service selects, and
+//! whether there is a node at all. Objects that do not exist are listed as missing; objects that the caller may not
+//! read are left out.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +16,11 @@ use super::references::{NeededObject, needed_by};
 use super::served_kinds::{self, ServedKind, escape};
 use crate::error::Error;
 
-/// A referenced object: whether it is there, and what it is if that matters.
+/// A referenced object, whether it exists, and its state if that matters.
 type Referenced = (NeededObject, Vec<Key>, Result<Option<SeenObject>, Error>);
 
 impl Collector<'_> {
-    /// Adds the objects that others refer to, and those references whose object does not exist.
+    /// Adds the objects that others refer to, and the references whose object does not exist.
     pub(super) async fn add_related(&self, evidence: &mut Evidence) -> Result<(), Error> {
         let mut questions: BTreeMap<(String, NeededObject), Vec<Key>> = BTreeMap::new();
         for object in evidence.objects.iter().filter(|object| object.depth >= 0) {
@@ -50,8 +51,8 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Reads an object that others refer to: whole if its state matters, otherwise only its metadata. `None` if its kind is
-    /// not served, which proves nothing.
+    /// Reads an object that others refer to: whole if its state matters, otherwise only its metadata. Returns `None` if
+    /// its kind is not served, which does not prove anything.
     async fn load_referenced(
         &self,
         namespace: String,
@@ -68,7 +69,7 @@ impl Collector<'_> {
         Some((needed, from, answer))
     }
 
-    /// Returns whether a Pod waits for a node and there is none.
+    /// Returns whether a Pod is waiting for a node and there are none.
     async fn has_no_nodes(&self, evidence: &Evidence) -> Result<bool, Error> {
         let waits = |object: &SeenObject| {
             is_pod(&object.key) && object.value["spec"]["nodeName"].as_str().is_none_or(str::is_empty)
@@ -81,7 +82,7 @@ impl Collector<'_> {
         Ok(list.is_some_and(|list| list["items"].as_array().is_none_or(Vec::is_empty)))
     }
 
-    /// Adds the Pods that a Service selects, as if it owned them: what is wrong with them is why it does not work.
+    /// Adds the Pods that a Service selects, as if it owned them: their problems explain why it does not work.
     pub(super) async fn add_selected_pods(&self, evidence: &mut Evidence) -> Result<(), Error> {
         let Some(service) = evidence.subject().filter(|object| object.key.resource() == "services") else {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Asks the server for its history of an object, and operators for their journals.
 //!
 //! Our own server answers both for itself and for the controllers in its process. Other operators announce an address
-//! in an annotation of a Lease; `operator_request` says how they are asked, and with which token.
+//! in a Lease annotation; `operator_request` says how they are queried, and with which token.
 
 use std::time::Duration;
 
@@ -22,16 +22,16 @@ use super::served_kinds::escape;
 /// The path of the server's history.
 const HISTORY_PATH: &str = "/homeostat/history";
 
-/// Objects whose history is requested.
+/// The maximum number of objects whose history is requested.
 const ASKED_MAX: usize = 25;
 
-/// How long one operator may take for all answers.
+/// How long one operator may take for all responses.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// The same by way of the server.
+/// The same for requests that go through the server.
 const PROXIED_ANSWER_MAX: Duration = Duration::from_secs(15);
 
-/// The most bytes of one answer: a whole ring, as JSON.
+/// The maximum number of bytes in one response: a whole ring, as JSON.
 const JOURNAL_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Adds the records of the server and the operators.
@@ -123,18 +123,18 @@ async fn add_history(client: &Client, keys: &[Key], evidence: &mut Evidence) {
     }
 }
 
-/// Says that a memory begins with the start of its process, if the object may be older.
+/// Notes that a history begins when its process started, if the object may be older.
 fn describe_start(evidence: &Evidence, what: &str, started: Timestamp) -> Option<String> {
     let created =
         evidence.subject().and_then(|object| object.value["metadata"]["creationTimestamp"].as_str());
     let created: Option<Timestamp> = created.and_then(|at| at.parse().ok());
-    // Creation times are cut to seconds.
+    // Creation times are truncated to seconds.
     let is_younger = created.is_some_and(|created| created.as_second() >= started.as_second());
     (!is_younger)
         .then(|| format!("{what} begins with its start at {started:.0}; what was before is not known"))
 }
 
-/// Adds journals, joining those of one operator.
+/// Adds journals, merging those of the same operator.
 fn merge(journals: &mut Vec<OperatorJournal>, more: Vec<OperatorJournal>) {
     for journal in more {
         match journals.iter_mut().find(|known| known.operator == journal.operator) {

@@ -1,17 +1,18 @@
-//! Who listens on a port of this machine: a token is sent only to processes of the caller's own user, or of root.
+//! Determines who listens on a port of this machine: a token is sent only to processes of the caller's own user or of
+//! root.
 //!
-//! Any user of the machine, and any Pod that runs on it as a process, can listen on a port and, with the right to write Leases, announce it
-//! as an operator's. Most processes of the caller's own user could read the token from the kubeconfig anyway. Pods of a node
-//! that is not root run as its user and could not, so a server with such Pods issues tokens for operators (`pod_proxy`),
-//! and the caller's own is never sent.
+//! Any user of the machine, and any Pod that runs on it as a process, can listen on a port and, if allowed to write
+//! Leases, announce it as an operator's. Most processes of the caller's own user could read the token from the
+//! kubeconfig anyway. The Pods of a node that does not run as root run as the node's user and could not read it, so a
+//! server with such Pods issues tokens for operators (`pod_proxy`), and the caller's own token is never sent.
 //!
-//! **Invariant:** without knowing the owner, nothing is sent.
+//! **Invariant:** nothing is sent unless the owner is known.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// The state of a socket that listens, as the kernel writes it.
+/// The state of a listening socket, as the kernel writes it.
 const LISTENS: &str = "0A";
-/// Where the kernel lists the sockets of IPv4 and IPv6.
+/// The files in which the kernel lists IPv4 and IPv6 sockets.
 const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 
 /// The sockets that listen on a port, by their numbers. They stay the same for as long as nobody else takes the port.
@@ -30,7 +31,7 @@ struct ListeningSocket {
 pub(super) fn trusted_listeners(place: SocketAddr) -> Result<TrustedListeners, String> {
     let mut sockets = Vec::new();
     for table in TABLES {
-        // There is no table for a family that the kernel does not have.
+        // There is no table for an address family that the kernel does not support.
         let text = std::fs::read_to_string(table).unwrap_or_default();
         sockets.extend(text.lines().skip(1).filter_map(parse_line));
     }
@@ -79,7 +80,7 @@ fn parse_line(line: &str) -> Option<ListeningSocket> {
     })
 }
 
-/// Parses an address: words of 32 bits, each in the order of the machine's bytes.
+/// Parses an address: 32-bit words, each in the machine's byte order.
 fn parse_address(text: &str) -> Option<IpAddr> {
     let words = text.as_bytes().chunks(8).map(|word| {
         let word = u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()?;

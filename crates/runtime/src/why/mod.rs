@@ -1,7 +1,8 @@
-//! `why KIND NAME`: explains an object on the command line, of this operator or of any other.
+//! Implements `why KIND NAME`, which explains an object on the command line, whether it belongs to this operator or to
+//! another one.
 //!
 //! `collect_evidence` reads the evidence, `homeostat-explain` turns it into an explanation, and this file prints it.
-//! Nothing here writes to the cluster.
+//! This module never writes to the cluster.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -28,17 +29,17 @@ use collect_evidence::{Credentials, WhyQuestion, collect};
 
 use crate::error::Error;
 
-/// The pause between two reads of `--watch`.
+/// The pause between two reads with `--watch`.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The object to explain, and the form of the answer.
+/// The object to explain, and the form of the output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WhyOptions {
     /// The kind: `deploy`, `Deployment`, `deployments.apps`.
     pub kind: String,
     /// The name of the object.
     pub name: String,
-    /// Its namespace; the one of the kubeconfig by default.
+    /// Its namespace; by default the kubeconfig's.
     pub namespace: Option<String>,
     /// Prints JSON.
     pub json: bool,
@@ -50,7 +51,7 @@ impl WhyOptions {
     /// Parses one word of `KIND NAME` or `KIND/NAME` from the command line.
     ///
     /// # Errors
-    /// Says which word is one too many.
+    /// Fails if there is one word too many, and names it.
     pub fn set_word(&mut self, word: &str) -> Result<(), String> {
         match word.split_once('/') {
             Some((kind, name)) if self.kind.is_empty() => {
@@ -66,7 +67,7 @@ impl WhyOptions {
     /// Checks that it names an object.
     ///
     /// # Errors
-    /// Says what is missing.
+    /// Fails if something is missing, and names it.
     pub fn check(&self) -> Result<(), String> {
         match (self.kind.is_empty(), self.name.is_empty()) {
             (false, false) => Ok(()),
@@ -75,7 +76,7 @@ impl WhyOptions {
     }
 }
 
-/// A client that explains objects of a cluster; its token identifies the caller to operators.
+/// A client that explains objects in a cluster; its token identifies the caller to operators.
 pub struct WhyClient {
     client: Client,
     credentials: Credentials,
@@ -83,7 +84,7 @@ pub struct WhyClient {
 }
 
 impl WhyClient {
-    /// Creates one for a client; operators that run as other processes answer only if there is a token.
+    /// Creates it for a client; operators that run as other processes respond only if there is a token.
     pub fn new(client: Client, token: Option<String>) -> Self {
         Self { client, credentials: Credentials { token }, clock: Clock::system() }
     }
@@ -95,7 +96,7 @@ impl WhyClient {
     pub fn explain(&self, options: &WhyOptions) -> BoxFuture<'_, Result<Explanation, Error>> {
         let WhyOptions { kind, name, namespace, .. } = options.clone();
         let question = WhyQuestion { kind, name, namespace };
-        // Boxed here, so that it is compiled here and not in every operator.
+        // The future is boxed here, so that it is compiled here and not in every operator.
         Box::pin(async move {
             let evidence = collect(&self.client, &self.credentials, &question, self.clock).await?;
             Ok(explain(&evidence))
@@ -112,7 +113,7 @@ impl WhyClient {
             let explanation = self.explain(options).await?;
             let news = what_counts(&explanation);
             let is_absent = explanation.health == Health::Absent;
-            // Of an object that does not exist, the error says the first line.
+            // If an object does not exist, the error already contains the first line.
             let is_told = is_absent && explanation.timeline.is_empty() && !options.json && !options.watch;
             if !is_told && shown.as_ref() != Some(&news) {
                 let text = answer_text(&explanation, options.json);
@@ -130,7 +131,7 @@ impl WhyClient {
     }
 }
 
-/// Returns the part of an explanation whose change is worth printing again: everything but elapsed times.
+/// Returns the part of an explanation that is printed again when it changes: everything except elapsed times.
 fn what_counts(explanation: &Explanation) -> String {
     let Explanation { health, causes, timeline, gaps, .. } = explanation;
     let codes: Vec<_> = causes.iter().map(|cause| (cause.code, &cause.about)).collect();

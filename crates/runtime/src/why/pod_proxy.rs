@@ -1,12 +1,13 @@
-//! Asks an operator that runs as a Pod for a page, through the API server's proxy.
+//! Requests a page from an operator that runs as a Pod, through the API server's proxy.
 //!
-//! The operator must know whose question it is, and a proxying server does not say. So the caller shows a token that is
-//! made for this one operator: the operator asks the server whose it is, and what that user may read. Homeostat's
-//! server issues such tokens to every user. Kubernetes issues them for service accounts only, so there it is one for the
-//! operator's own account: whoever may create that may act as the operator, and thus read all that it reads.
+//! The operator must know who sends the request, and a proxying server does not say. The caller therefore presents a
+//! token that is issued for this one operator: the operator asks the server whom it belongs to, and what that user may
+//! read. Homeostat's server issues such tokens to every user. Kubernetes issues them for service accounts only, so in
+//! that case the token is for the operator's own account: whoever may create such a token may act as the operator, and
+//! can therefore read everything that it reads.
 //!
-//! **Invariant:** the caller's own credentials go to the API server and nowhere else. The token opens nothing but this
-//! operator's pages, so that an operator that was taken over gains nothing by it.
+//! **Invariant:** the caller's own credentials go to the API server and nowhere else. The token grants access only to
+//! this operator's pages, so a compromised operator gains nothing from it.
 
 use http::header::CONTENT_TYPE;
 use http_body_util::{BodyExt as _, Limited};
@@ -20,13 +21,13 @@ use super::served_kinds::escape;
 use crate::admin::CALLER_TOKEN_HEADER;
 use crate::admin_address::AdminPod;
 
-/// The most bytes of the server's own answers: a token, or a Pod.
+/// The maximum number of bytes in the server's own responses: a token, or a Pod.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The shortest lifetime of a token that Kubernetes issues.
 const TOKEN_SECONDS: u32 = 600;
 
-/// An answer of the server, or of the operator behind it.
+/// A response from the server, or from the operator behind it.
 struct RawAnswer {
     code: u16,
     is_json: bool,
@@ -68,7 +69,7 @@ async fn send_bounded(
     Ok(RawAnswer { code: head.status.as_u16(), is_json, body: body.to_bytes().to_vec() })
 }
 
-/// Returns a page of the operator in this Pod; `None` if it has or tells nothing.
+/// Returns a page from the operator in this Pod; `None` if it has no data or does not reveal it.
 pub(super) async fn load_page(
     client: &Client,
     pod: &AdminPod,
@@ -81,25 +82,27 @@ pub(super) async fn load_page(
     let answer = send_bounded(client, request, Vec::new(), page.bytes_max).await?;
     match answer.code {
         200 => Ok(Some(answer.body)),
-        // The operator's own answer is text; JSON is the server's, and says that there is no such Pod.
+        // The operator itself responds with text; a JSON response comes from the server and says that there is no such
+        // Pod.
         404 if !answer.is_json => Ok(None),
         _ => Err(answer.refusal()),
     }
 }
 
-/// Returns a token that shows the audience who asks, from a server that issues them to every user; `None` from any other.
+/// Returns a token that identifies the caller to the audience, from a server that issues such tokens to every user;
+/// `None` from any other server.
 pub(super) async fn load_audience_token(client: &Client, audience: &str) -> Result<Option<String>, AskFailure> {
     let path = format!("/homeostat/audience-token?audience={}", escape(audience));
     let answer = send(client, http::Request::post(path), Vec::new()).await?;
     match answer.code {
         200 => Ok(answer.parse()?["token"].as_str().map(str::to_owned)),
-        // Kubernetes has no such path, and tells only those who may use any.
+        // Kubernetes has no such path, and reveals that only to users who may access any path.
         403 | 404 => Ok(None),
         _ => Err(answer.refusal()),
     }
 }
 
-/// Returns a token that shows this operator who asks.
+/// Returns a token that identifies the caller to this operator.
 pub(super) async fn load_token(client: &Client, pod: &AdminPod) -> Result<String, AskFailure> {
     let audience = pod.audience();
     if let Some(token) = load_audience_token(client, &audience).await? {

@@ -1,12 +1,13 @@
-//! The objects that another refers to and does not work without: the ConfigMaps, Secrets, claims and account of a Pod, the
-//! class of a claim, the target of an autoscaler, the Services of an Ingress, the role of a binding. No I/O.
+//! Finds the objects that another object refers to and does not work without: the ConfigMaps, Secrets, claims and
+//! account of a Pod, the class of a claim, the target of an autoscaler, the Services of an Ingress, the role of a
+//! binding. This module performs no I/O.
 
 use std::collections::BTreeSet;
 
 use homeostat_core::Key;
 use serde_json::Value;
 
-/// An object that another needs.
+/// An object that another object needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NeededObject {
     /// The group and version: `v1`, `apps/v1`.
@@ -45,7 +46,7 @@ pub(super) fn needed_by(key: &Key, object: &Value) -> BTreeSet<NeededObject> {
     needed
 }
 
-/// Adds what a reference with a kind and a name means.
+/// Adds the object that a reference with a kind and a name refers to.
 fn add_named(needed: &mut BTreeSet<NeededObject>, reference: &Value, version: &str) {
     let text = |name: &str| reference[name].as_str().unwrap_or_default().to_owned();
     let object = NeededObject { api_version: text(version), kind: text("kind"), name: text("name") };

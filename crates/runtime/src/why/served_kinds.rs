@@ -1,5 +1,5 @@
-//! The kinds that a server has, and which one a word of the command line means: `deploy`, `Deployment`,
-//! `deployments.apps`.
+//! Reads the kinds that a server serves, and finds the one that a word on the command line refers to: `deploy`,
+//! `Deployment`, `deployments.apps`.
 
 use homeostat_core::Key;
 use kube::Client;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::api_reads::{self, AnswerForm};
 use crate::error::Error;
 
-/// A kind that the server has.
+/// A kind that the server serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServedKind {
     pub(super) group: String,
@@ -22,7 +22,7 @@ pub(super) struct ServedKind {
 }
 
 impl ServedKind {
-    /// Returns the path of its objects in a namespace; of all of them if the namespace is empty.
+    /// Returns the path of its objects in a namespace; or of all of them if the namespace is empty.
     pub(super) fn path(&self, namespace: &str) -> String {
         let Self { group, version, resource, .. } = self;
         let root =
@@ -35,7 +35,7 @@ impl ServedKind {
         }
     }
 
-    /// Returns the key of its object of this name.
+    /// Returns the key of the object with this name.
     pub(super) fn key(&self, namespace: &str, name: &str) -> Key {
         let namespace = if self.is_namespaced { namespace } else { "" };
         Key::new(&self.group, &self.resource, namespace, name)
@@ -54,7 +54,7 @@ impl ServedKind {
     }
 }
 
-/// Checks that a word may be the name of an object, as Kubernetes limits all of them.
+/// Checks that a word may be the name of an object, according to the rules that Kubernetes has for all names.
 pub(super) fn check_name(what: &str, name: &str) -> Result<(), Error> {
     let is_bad = |letter: char| letter.is_whitespace() || letter.is_control() || "/%?#&\\".contains(letter);
     match name {
@@ -69,7 +69,7 @@ pub(super) fn check_name(what: &str, name: &str) -> Result<(), Error> {
     }
 }
 
-/// Escapes everything in a part of a path or query that may mean something there.
+/// Escapes everything in a part of a path or query that may have a special meaning there.
 pub(super) fn escape(part: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~:".contains(&byte);
     let letters = part.bytes().map(|byte| match byte {
@@ -121,7 +121,7 @@ fn kinds_of_group(group: &Value) -> Vec<ServedKind> {
     kinds
 }
 
-/// Finds the kind that a word means.
+/// Finds the kind that a word refers to.
 pub(super) fn find<'a>(kinds: &'a [ServedKind], word: &str) -> Result<&'a ServedKind, Error> {
     let (plain, group) = word.split_once('.').map_or((word, None), |(plain, group)| (plain, Some(group)));
     kinds.iter().find(|kind| kind.is_meant(plain, group)).ok_or_else(|| {

@@ -16,10 +16,10 @@ use crate::fence::{Fence, FenceAnswer, Permit};
 use crate::journal::Journal;
 use crate::queue::{Config, DispatchedKey, Outcome, Queue, QueueCounts, Urgency};
 
-/// The time over which retries after an outage are spread: all at once would cause the next outage.
+/// The time over which retries after an outage are spread: retrying all at once would cause the next outage.
 const RETURN_SPREAD: Duration = Duration::from_secs(2);
 
-/// A shared handle on a queue. Cheap to clone.
+/// A shared handle to a queue. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ControllerQueue(Arc<QueueShared>);
 
@@ -32,14 +32,14 @@ struct QueueShared {
     fence: Fence,
 }
 
-/// The queue and how many workers take from it. They change together: a worker that finds nothing leaves under the
+/// The queue, and how many workers take keys from it. They change together: a worker that finds no key leaves under the
 /// same lock, so a key added a moment later finds its slot free.
 struct QueueState {
     queue: Queue,
     workers: usize,
     /// The keys whose last run failed because the server could not be reached.
     cut_off: BTreeSet<Key>,
-    /// The keys that came due while their shard was suspended, by shard.
+    /// The keys that became due while their shard was suspended, by shard.
     suspended: BTreeMap<u32, BTreeSet<Key>>,
 }
 
@@ -56,14 +56,14 @@ pub(crate) struct WorkerSlot {
 }
 
 impl WorkerSlot {
-    /// Returns the next key this process may run; `None` ends the slot.
+    /// Returns the next key that this process may run; `None` closes the slot.
     pub(crate) fn next(&mut self, now: Instant) -> Option<PermittedWork> {
         let next = self.queue.next(now);
         self.is_taken = next.is_some();
         next
     }
 
-    /// Ends a run, records it (if it was not recorded before), and takes the next key if this worker continues, all
+    /// Finishes a run, records it (if it was not recorded before), and takes the next key if this worker continues, all
     /// under one lock: this run is in the journal before another worker can begin the next run of the same key.
     pub(crate) fn finish_and_take_next(
         &mut self,
@@ -77,13 +77,13 @@ impl WorkerSlot {
     }
 }
 
-/// A run that is over.
+/// A finished run.
 #[derive(Clone, Copy)]
 pub(crate) struct FinishedRun<'a> {
     pub(crate) work: &'a DispatchedKey,
     pub(crate) outcome: Outcome,
     pub(crate) at: Instant,
-    /// It failed because the server could not be reached.
+    /// Whether it failed because the server could not be reached.
     pub(crate) is_cut_off: bool,
 }
 
@@ -119,7 +119,7 @@ impl ControllerQueue {
         }))
     }
 
-    /// Asks for a reconcile.
+    /// Requests a reconcile.
     pub(crate) fn add(&self, key: &Key, cause: Cause, urgency: Urgency) {
         self.0.journal.record(&self.0.source, Entry::Queued { object: key.clone(), cause: cause.clone() });
         self.0.span_links.add(key, &Span::current());
@@ -127,7 +127,7 @@ impl ControllerQueue {
         self.0.wake.notify_one();
     }
 
-    /// Returns the next key this process may run; a worker that gets none has left.
+    /// Returns the next key that this process may run; a worker that gets no key has left.
     fn next(&self, now: Instant) -> Option<PermittedWork> {
         self.take(&mut self.lock(), now)
     }
@@ -163,7 +163,7 @@ impl ControllerQueue {
         }
     }
 
-    /// Queues the keys that came due in this shard while it was suspended.
+    /// Queues the keys that became due in this shard while it was suspended.
     pub(crate) fn resume(&self, shard: u32) {
         let mut locked = self.lock();
         let now = Instant::now();
@@ -174,7 +174,7 @@ impl ControllerQueue {
         self.0.wake.notify_one();
     }
 
-    /// Forgets the keys that came due in this shard while it was suspended: it went to another replica.
+    /// Forgets the keys that became due in this shard while it was suspended, because it has moved to another replica.
     pub(crate) fn forget(&self, shard: u32) {
         let mut locked = self.lock();
         for key in locked.suspended.remove(&shard).unwrap_or_default() {
@@ -210,7 +210,7 @@ impl ControllerQueue {
         next
     }
 
-    /// Retries the keys that failed because the server was unreachable, soon and whatever their backoff.
+    /// Retries the keys that failed because the server was unreachable, soon and regardless of their backoff.
     pub(crate) fn reconnected(&self, now: Instant) {
         let mut locked = self.lock();
         for key in std::mem::take(&mut locked.cut_off) {
@@ -222,7 +222,7 @@ impl ControllerQueue {
         self.lock().queue.depth()
     }
 
-    /// Returns slots for the workers to start now, and when the next key comes due.
+    /// Returns slots for the workers to start now, and when the next key is due.
     pub(crate) fn free_slots(&self, workers_max: usize, now: Instant) -> (Vec<WorkerSlot>, Option<Instant>) {
         let mut locked = self.lock();
         locked.queue.tick(now);

@@ -1,11 +1,11 @@
 //! Runs the keys that the queue hands out: one task per controller starts workers when there is work, up to the limit;
-//! a worker takes one key after another until none is left, then ends. There is no task per reconcile and no idle
+//! a worker takes one key after another until none is left, then exits. There is no task per reconcile and no idle
 //! worker.
 //!
-//! **Invariant:** a reconcile that panics is that object's failure; the worker lives on (`reconcile_once` catches it).
-//! **Invariant:** a run holds a permit of the fence; when its tenure ends it is cancelled at its next await, and the
-//! permit is dropped only after that. On shutdown no new key is taken; runs may finish within the grace period and are
-//! then dropped.
+//! **Invariant:** a reconcile that panics is that object's failure; the worker continues (`reconcile_once` catches the
+//! panic). **Invariant:** a run holds a permit from the fence; when its tenure ends it is cancelled at its next await,
+//! and the permit is dropped only after that. On shutdown no new key is taken; runs may finish within the grace period
+//! and are then dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,18 +35,18 @@ pub(crate) trait Runner: Send + Sync + 'static {
     /// Returns the span of a run of this key, with its causes.
     fn span(&self, work: &DispatchedKey) -> tracing::Span;
 
-    /// Runs it under this permit.
+    /// Runs it with this permit.
     fn run<'a>(&'a self, work: &'a DispatchedKey, claim: &'a TenureClaim) -> BoxFuture<'a, RunResult>;
 }
 
-/// How a reconcile ended.
+/// The result of a reconcile.
 #[derive(Debug)]
 pub(crate) enum RunResult {
     Settled(Action),
     Failed(Fault),
     /// The object no longer exists.
     Gone,
-    /// A failure that does not concern the object: it ends the operator.
+    /// A failure that does not concern the object: it stops the operator.
     Abandoned,
 }
 
@@ -57,14 +57,14 @@ pub(crate) struct WorkerPool {
     pub(crate) fence: Fence,
     /// How fresh the cache of the main kind is.
     pub(crate) freshness: watch::Receiver<Freshness>,
-    /// Concurrent reconciles.
+    /// The maximum number of concurrent reconciles.
     pub(crate) concurrency: usize,
-    /// How long running reconciles may take after the stop.
+    /// How long running reconciles may take after a stop.
     pub(crate) grace: Duration,
 }
 
 impl WorkerPool {
-    /// Works until `stop`, then until the running reconciles end or the grace period is over.
+    /// Works until `stop`, then until the running reconciles finish or the grace period is over.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut workers = JoinSet::new();
         let mut rights = self.fence.subscribe();
@@ -82,7 +82,7 @@ impl WorkerPool {
                     None => std::future::pending().await,
                 }
             };
-            // A finished worker is only reaped: it ended because there was nothing to do.
+            // A finished worker is only reaped: it exited because there was nothing to do.
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = self.queue.wait_until_woken() => {}
@@ -148,7 +148,7 @@ async fn run_worker(
                 interrupt(&mut slot, &work, times)
             }
         };
-        // The end of the run is recorded: now another replica may take over.
+        // The result of the run is recorded, so another replica may take over now.
         drop(permit);
         if verdict.as_ref().is_none_or(comes_back) {
             queue.span_links().add(&work.key, &span);
@@ -166,7 +166,7 @@ fn note_start(queue: &ControllerQueue, work: &mut DispatchedKey) {
     queue.journal().record(queue.source(), entry);
 }
 
-/// A run in progress. If it is dropped with its worker, at the end of the grace period, that is recorded.
+/// A run in progress. If it is dropped together with its worker at the end of the grace period, this is recorded.
 struct RunInProgress<'a> {
     queue: &'a ControllerQueue,
     key: &'a Key,
@@ -181,7 +181,7 @@ impl Drop for RunInProgress<'_> {
     }
 }
 
-/// When a run started and ended, and whether its worker takes another key.
+/// When a run started and ended, and whether its worker will take another key.
 #[derive(Clone, Copy)]
 struct RunTimes {
     started: Instant,
@@ -189,7 +189,7 @@ struct RunTimes {
     may_go_on: bool,
 }
 
-/// Ends a run that did not finish. The key is due again at once, for the replica that leads it then.
+/// Interrupts a run that did not finish. The key is due again at once, for the replica that leads it by then.
 fn interrupt(slot: &mut WorkerSlot, work: &DispatchedKey, times: RunTimes) -> Option<PermittedWork> {
     let ended = FinishedRun { work, outcome: Outcome::Interrupted, at: times.now, is_cut_off: false };
     let (object, took) = (work.key.clone(), times.now - times.started);
@@ -215,7 +215,7 @@ fn finish_run(
     let object = work.key.clone();
     let RunResult::Failed(fault) = verdict else {
         let next = if outcome == Outcome::Gone { RequestedNext::Gone } else { next_after(outcome) };
-        // Recorded before the queue is locked, because all workers wait for that lock.
+        // This is recorded before the queue is locked, because all workers wait for that lock.
         queue.journal().record(queue.source(), Entry::Settled { object, next, took });
         return slot.finish_and_take_next(ended, times.may_go_on, |_| None);
     };
@@ -227,7 +227,7 @@ fn finish_run(
         Some(Entry::Failed { object, error: error.clone(), fault, failures, took })
     });
     let (controller, object) = (queue.source(), &work.key);
-    // The watches report once that the server is unreachable, so not every object has to.
+    // The watches report once that the server is unreachable, so it need not be reported for every object.
     if is_cut_off || fault.is_expected(object, work.failures) {
         tracing::debug!(%controller, %object, error, ?retry, "reconcile failed");
     } else {
@@ -236,7 +236,7 @@ fn finish_run(
     taken
 }
 
-/// Returns whether this run causes the next one, unless something else does.
+/// Returns whether this run causes another one, unless something else does.
 fn comes_back(verdict: &RunResult) -> bool {
     match verdict {
         RunResult::Settled(action) => !action.is_settled(),

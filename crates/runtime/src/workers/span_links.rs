@@ -1,8 +1,8 @@
-//! The spans that requested the next run of a key, so that its own span can be linked to them. Costs nothing while no
-//! spans are collected.
+//! Remembers the spans that requested the next run of a key, so that its own span can be linked to them. This costs
+//! nothing while no spans are collected.
 //!
-//! **Invariant:** memory is bounded, per key like the causes themselves and in the number of keys: keys wait
-//! indefinitely in a standby replica, and a retained span keeps the collector's data about it alive. The spans are
+//! **Invariant:** memory is bounded, per key like the causes themselves and in the number of keys: in a standby
+//! replica, keys wait indefinitely, and a retained span keeps the collector's data about it alive. The spans are
 //! removed when the key runs.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,13 +12,13 @@ use tracing::Span;
 
 use crate::recent_map::RecentMap;
 
-/// Links kept per run: as many as causes.
+/// The maximum number of links kept per run, the same as for causes.
 const LINKS_MAX: usize = 16;
 
-/// The number of keys with links; the oldest are dropped. A trace of such a key shows one link less.
+/// The maximum number of keys with links; the oldest are dropped. A trace of such a key shows one link fewer.
 const KEYS_MAX: usize = 4096;
 
-/// Spans by the key they requested.
+/// Spans by the key for which they requested a run.
 pub(crate) struct SpanLinks(Mutex<RecentMap<Key, Vec<Span>>>);
 
 impl Default for SpanLinks {
@@ -41,7 +41,7 @@ impl SpanLinks {
         }
     }
 
-    /// Removes and returns the spans that requested this key.
+    /// Removes and returns the spans that requested a run of this key.
     pub(crate) fn take(&self, key: &Key) -> Vec<Span> {
         self.lock().remove(key).unwrap_or_default()
     }

@@ -1,8 +1,9 @@
-//! Limits every call to the external API: rate, calls in flight, time, and a circuit breaker.
+//! Limits every call to the external API: its rate, the number of calls in flight, their duration, and a circuit
+//! breaker.
 //!
-//! **Invariant:** while the breaker is open only the probe of `drift_and_leak_scan` passes; every other call is refused without
-//! being sent and its object is parked until the breaker closes (`tests/it/world/outages.rs`). Leadership for an object
-//! is checked at the last moment, after all waiting (`tests/it/world/fencing.rs`).
+//! **Invariant:** while the breaker is open only probes from `drift_and_leak_scan` are sent; every other call is
+//! refused without being sent and its object is parked until the breaker closes (`tests/it/world/outages.rs`).
+//! Leadership for an object is checked at the last moment, after all waiting (`tests/it/world/fencing.rs`).
 
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,14 +19,14 @@ use super::world_trait::Answer;
 use crate::error::Error;
 use crate::fault::Fault;
 
-/// Why an external call was not made, or failed.
+/// The reason an external call was not made, or failed.
 #[derive(Debug)]
 pub(super) enum CallStopped {
     /// Nothing was sent, because the breaker is open for this reason.
     Blocked(String),
     /// It was sent and failed.
     Failed(Failure),
-    /// The cluster's side of the step failed: the intent could not be written, or the lease was lost.
+    /// The step failed on the cluster's side: the intent could not be written, or the lease was lost.
     Cluster(Error),
 }
 
@@ -50,14 +51,14 @@ pub(super) struct CallLimiter {
     limits: Limits,
     state: Mutex<LimiterState>,
     slots: Semaphore,
-    /// Asks for a probe to find out whether the API fails or only some objects do.
+    /// Requests a probe that finds out whether the API itself fails or only calls for some objects.
     suspicion: Notify,
 }
 
 struct LimiterState {
     breaker: CircuitBreaker,
     bucket: TokenBucket,
-    /// The error of the last call without an answer.
+    /// The error from the last call that got no response.
     failure: String,
 }
 
@@ -75,7 +76,7 @@ impl CallLimiter {
         self.write(|| Ok(()), call).await
     }
 
-    /// Makes a call, unless the breaker is open or, when its turn has come, `check_leadership` fails.
+    /// Makes a call, unless the breaker is open or, once its turn has come, `check_leadership` fails.
     pub(super) async fn write<T>(
         &self,
         check_leadership: impl FnOnce() -> Result<(), CallStopped>,
@@ -91,7 +92,7 @@ impl CallLimiter {
         answer.map_err(CallStopped::Failed)
     }
 
-    /// Makes a call even if the breaker is open: for full passes, when the next probe is due.
+    /// Makes a call even if the breaker is open; for full passes, when the next probe is due.
     pub(super) async fn probe<T>(&self, call: impl Future<Output = Answer<T>>) -> Answer<T> {
         let _slot = self.turn().await;
         let answer = self.send(call).await;
@@ -99,7 +100,7 @@ impl CallLimiter {
         answer
     }
 
-    /// Waits until a probe is needed to find out whether the API answers.
+    /// Waits until a probe is needed to find out whether the API responds.
     pub(super) async fn suspected(&self) {
         self.suspicion.notified().await;
     }
@@ -162,7 +163,7 @@ impl CallLimiter {
         self.state().breaker.is_closed()
     }
 
-    /// Returns when the next probe may be sent; `None` while calls pass.
+    /// Returns when the next probe may be sent; `None` while calls are allowed.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         self.state().breaker.probe_at()
     }

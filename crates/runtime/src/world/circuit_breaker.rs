@@ -1,15 +1,15 @@
-//! The circuit breaker, sans I/O: calls for objects that fail one after the other raise a suspicion, and a probe shows
-//! whether the API or the objects are to blame. If the probe also fails, only one probe at a time is sent, so an outage
-//! costs a call every minute or two instead of a retry per object.
+//! The circuit breaker, sans I/O: consecutive failed calls for objects raise a suspicion, and a probe shows whether the
+//! API or the objects are to blame. If the probe also fails, only one probe at a time is sent, so an outage costs a
+//! call every minute or two instead of a retry per object.
 //!
-//! **Invariant:** only a probe confirms an outage and only a probe ends it: objects that can never succeed cannot stop
-//! the others (`tests/it/world/outages.rs`).
+//! **Invariant:** only a probe confirms an outage, and only a probe can end it: objects that can never succeed cannot
+//! stop the others (`tests/it/world/outages.rs`).
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Closed lets calls pass; open lets one probe pass when its time has come.
+/// When closed, it lets calls pass; when open, it lets one probe pass when its time has come.
 #[derive(Debug)]
 pub(super) struct CircuitBreaker {
     failures_max: u32,
@@ -20,7 +20,8 @@ pub(super) struct CircuitBreaker {
 
 #[derive(Debug)]
 enum BreakerState {
-    /// Failures in a row. Until `trusted_until` they do not count: a probe has just shown that the objects cause them.
+    /// Calls are allowed; counts the failures in a row. Until `trusted_until`, failures do not count: a probe has just
+    /// shown that the objects cause them.
     Closed { failures: u32, trusted_until: Option<Instant> },
     /// Too many failures in a row: a probe is due at once to find the cause.
     Suspected { since: Instant },
@@ -38,7 +39,7 @@ impl CircuitBreaker {
         matches!(self.state, BreakerState::Closed { .. })
     }
 
-    /// Returns when the next probe may be sent; `None` while calls pass.
+    /// Returns when the next probe may be sent; `None` while calls are allowed.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         match self.state {
             BreakerState::Closed { .. } => None,
@@ -47,14 +48,14 @@ impl CircuitBreaker {
         }
     }
 
-    /// Records that a call for an object was answered.
+    /// Records that a call for an object got a response.
     pub(super) fn succeeded(&mut self) {
         if let BreakerState::Closed { failures, .. } = &mut self.state {
             *failures = 0;
         }
     }
 
-    /// Records that a call for an object was not answered. Returns whether that raised the suspicion.
+    /// Records that a call for an object got no response. Returns whether this raised the suspicion.
     pub(super) fn failed(&mut self, now: Instant) -> bool {
         let BreakerState::Closed { failures, trusted_until } = &mut self.state else { return false };
         if trusted_until.is_some_and(|until| now < until) {
@@ -68,18 +69,18 @@ impl CircuitBreaker {
         is_enough
     }
 
-    /// Records that the API answered a probe.
+    /// Records that the API responded to a probe.
     pub(super) fn probe_succeeded(&mut self, now: Instant) {
         let trusted_until = match self.state {
             BreakerState::Closed { trusted_until, .. } => trusted_until,
-            // One probe in this time: objects that always fail must not cause a stream of lists.
+            // At most one probe is sent in this time: objects that always fail must not cause a stream of lists.
             BreakerState::Suspected { .. } => Some(now + self.probe),
             BreakerState::Open { .. } => None,
         };
         self.state = BreakerState::Closed { failures: 0, trusted_until };
     }
 
-    /// Records that a probe was not answered. Without failing objects, that alone stops no calls.
+    /// Records that a probe got no response. Without failing objects, this alone does not stop any calls.
     pub(super) fn probe_failed(&mut self, now: Instant) {
         let pause = match self.state {
             BreakerState::Closed { .. } => return,

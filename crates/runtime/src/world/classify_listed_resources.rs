@@ -15,8 +15,8 @@ use super::world_trait::World;
 use crate::panics::describe_panic;
 
 impl<W: World> WorldParts<W> {
-    /// Classifies a listed resource. One that makes the world's code panic is left to the objects whose specs name it,
-    /// which then fail.
+    /// Classifies a listed resource. A resource that makes the world's code panic is left to the objects whose specs
+    /// name it, which then fail.
     pub(super) fn classify(&self, name: &str, have: &W::Have) -> ResourceFinding {
         catch_unwind(AssertUnwindSafe(|| self.classify_listed(name, have))).unwrap_or_else(|panic| {
             tracing::error!(

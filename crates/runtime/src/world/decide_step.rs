@@ -1,5 +1,5 @@
-//! Decides what to do about one external resource, sans I/O: from its desired state, actual state, ownership and intent
-//! to one step. Every external write for an object is decided here.
+//! Decides what to do about one external resource, sans I/O: turns its desired state, actual state, ownership and
+//! intent into one step. Every external write for an object is decided here.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use super::update_attempts::CorrectionHistory;
 use super::world_policy::Drift;
 use crate::kind::{Kind, key_of};
 
-/// The owner of an external resource, as far as it can be known.
+/// The owner of an external resource, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OwnershipClaim {
-    /// Ours, kept for this object; a name prefix alone does not identify the object.
+    /// It is ours and belongs to this object; a name prefix alone does not identify the object.
     Ours(Option<Owner>),
-    /// We intended to create it and never learned whether we did.
+    /// We intended to create it and never found out whether we did.
     Doubtful(Owner),
-    /// Marked by this other manager.
+    /// It is marked by this other manager.
     Theirs(String),
-    /// Not marked.
+    /// It is not marked.
     Nobody,
 }
 
-/// The object that an external resource is kept for.
+/// The object that an external resource belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) key: Key,
@@ -35,19 +35,20 @@ impl Owner {
     }
 }
 
-/// The resource under a name, and what is known about it. Only an existing resource has a claim and differences.
+/// The known facts about the resource with a given name. Only an existing resource has a claim and differences.
 #[derive(Clone, Debug)]
 pub(super) struct ResourceSituation {
     pub(super) seen: SeenResource,
-    /// The object desires a resource with this name.
+    /// Whether the object desires a resource with this name.
     pub(super) is_wanted: bool,
-    /// A create was intended this long ago and the resource has not been seen since.
+    /// How long ago a create was intended, if the resource has not been seen since.
     pub(super) intent: Option<Duration>,
-    /// Resource and object agreed before, and the object has not changed since: a difference is drift.
+    /// Whether the resource matched the object before and the object has not changed since, so that a difference is
+    /// drift.
     pub(super) was_synced: bool,
-    /// Of several objects that desire the name, this one comes first.
+    /// Whether this object comes first among several that desire the name.
     pub(super) is_holder: bool,
-    /// This difference was corrected before.
+    /// The history of this difference, if it was corrected before.
     pub(super) tried: Option<CorrectionHistory>,
 }
 
@@ -65,23 +66,23 @@ pub(super) enum SeenResource {
 /// The claim from the point of view of the object that is being reconciled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ClaimForObject {
-    /// Kept for this object.
+    /// It belongs to this object.
     Own,
-    /// Ours, but it is not known for which object.
+    /// It is ours, but it is not known to which object it belongs.
     Common,
-    /// Kept for another object that exists.
+    /// It belongs to another object that exists.
     Sibling(String),
-    /// Kept for an object that is gone.
+    /// It belonged to an object that is gone.
     Orphan,
-    /// Possibly kept for this object.
+    /// It possibly belongs to this object.
     Doubtful,
-    /// Another manager's.
+    /// It belongs to another manager.
     Foreign(String),
-    /// Unowned; `adopts` says whether the rule allows adopting it.
+    /// It is unowned; `adopts` says whether the rule allows adopting it.
     Nobody { adopts: bool },
 }
 
-/// What to do about a resource.
+/// The step to take for a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ResourceStep {
     /// It matches the spec.
@@ -99,14 +100,14 @@ pub(super) enum ResourceStep {
     Report,
     /// The resource is gone for good: drop it from the inventory.
     Forget,
-    /// Not ours to touch: drop it from the inventory and leave it.
+    /// It is not ours to change: drop it from the inventory and leave it.
     Release(String),
     /// The API may not show the created resource yet.
     Wait(Duration),
     /// It belongs to someone else.
     Conflict(String),
-    /// It was corrected often enough for now: without effect or, if `is_contested`, undone each time. Tried again after
-    /// this time.
+    /// It was corrected often enough for now: the corrections had no effect or, if `is_contested`, were undone each
+    /// time. It is retried after this time.
     Endure {
         is_contested: bool,
         left: Duration,
@@ -142,8 +143,8 @@ pub(super) fn decide(situation: ResourceSituation, drift: Drift, visible_within:
     }
 }
 
-/// Holds back an update that was sent before for the same difference: it gets time to take effect, and if it never
-/// does, it is sent less and less often.
+/// Delays an update that was sent before for the same difference: it gets time to take effect, and if it never takes
+/// effect, it is sent less and less often.
 fn restrain(step: ResourceStep, tried: Option<CorrectionHistory>) -> ResourceStep {
     let Some((tried, left)) = tried.and_then(|tried| Some((tried, tried.left()?))) else { return step };
     match step {

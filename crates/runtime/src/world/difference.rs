@@ -1,4 +1,4 @@
-//! How an external resource differs from its desired state, field by field, as text for people.
+//! Describes how an external resource differs from its desired state, field by field, as text for people.
 
 use std::fmt;
 
@@ -47,7 +47,7 @@ pub(super) fn describe_differences(differences: &[Difference]) -> String {
     differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the differences as the changes of a write that removes them.
+/// Returns the differences as the changes made by a write that removes them.
 pub(super) fn field_diff(target: &Key, differences: &[Difference]) -> FieldDiff {
     let mut diff = FieldDiff::default();
     for Difference { path, want, have } in differences {

@@ -1,8 +1,9 @@
-//! Full passes over a world: one at start, then periodically and when requested. One list of all external resources
-//! finds those that drifted, vanished or leaked; affected objects are queued, and leaks are handed to the sweep.
+//! Performs full passes over a world: one at startup, then periodically and on request. One list of all external
+//! resources finds those that drifted, vanished or leaked; affected objects are queued, and leaks are handed to the
+//! sweep.
 //!
-//! While the API does not answer, the first page of the list is the probe and the only call that is made. A panic of
-//! the world's code ends the pass and not the task (`tests/it/world/panics.rs`).
+//! While the API does not respond, the first page of the list is the probe and the only call that is sent. A panic in
+//! the world's code ends the pass but not the task (`tests/it/world/panics.rs`).
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -31,7 +32,7 @@ use crate::workers::controller_queue::ControllerQueue;
 /// Passes requested within this time become one pass.
 const GAP: Duration = Duration::from_secs(1);
 
-/// The task that makes full passes over one world.
+/// The task that performs full passes over one world.
 pub(super) struct DriftAndLeakScan<W: World> {
     pub(super) parts: Arc<WorldParts<W>>,
     pub(super) leaks: LeakSuspects,
@@ -51,7 +52,7 @@ impl<W: World> DriftAndLeakScan<W> {
         (Self { parts, leaks: LeakSuspects::default(), queue, freshness, failures: 0 }, receiver)
     }
 
-    /// Makes passes until dropped.
+    /// Performs passes until it is dropped.
     pub(super) async fn run(mut self) {
         self.caches_synced().await;
         loop {
@@ -74,8 +75,8 @@ impl<W: World> DriftAndLeakScan<W> {
         }
     }
 
-    /// Reads one page of the list after some calls for objects failed in a row, to see whether others would fail as
-    /// well. Returns when the next pass is due.
+    /// Reads one page of the list after several calls for objects have failed in a row, to see whether other calls
+    /// would fail as well. Returns when the next pass is due.
     async fn confirm(&mut self, next: Instant) -> Instant {
         if self.parts.limiter.is_closed() {
             return next;
@@ -90,7 +91,7 @@ impl<W: World> DriftAndLeakScan<W> {
         }
     }
 
-    /// Waits until the objects are known: without them every external resource looks undesired.
+    /// Waits until the objects are known: otherwise every external resource looks undesired.
     async fn caches_synced(&self) {
         let records = self.parts.records.as_ref().map(|records| records.cache.watch_freshness());
         for mut receiver in [Some(self.parts.cache.watch_freshness()), records].into_iter().flatten() {
@@ -109,7 +110,7 @@ impl<W: World> DriftAndLeakScan<W> {
         }
     }
 
-    /// Makes one pass; returns when the next is due.
+    /// Performs one pass; returns when the next is due.
     async fn pass(&mut self) -> Instant {
         let since = self.parts.memory.doubts();
         let whole = async {
@@ -127,7 +128,7 @@ impl<W: World> DriftAndLeakScan<W> {
                 self.failures = 0;
                 self.parts.passes.ended();
                 let poll = self.parts.policy.poll;
-                // A tenth of jitter, so that the operators of a fleet do not list together.
+                // A tenth of jitter, so that the operators of a fleet do not all list at the same time.
                 Instant::now() + poll + poll.mul_f64(self.parts.shared.entropy.unit() / 10.0)
             }
             Err(failure) => self.failed(&failure),
@@ -149,13 +150,13 @@ impl<W: World> DriftAndLeakScan<W> {
         next
     }
 
-    /// Returns the time between two tries of a list that fails while other calls succeed.
+    /// Returns the time between two attempts to read a list that fails while other calls succeed.
     fn pause(&self) -> Duration {
         let most = self.parts.policy.poll.min(self.parts.policy.limits.probe_max).max(GAP);
         Backoff::exponential(GAP, most).delay(self.failures, &self.parts.shared.entropy)
     }
 
-    /// Reads one page of the list, which is also the probe: if the API answers, the objects that waited for it
+    /// Reads one page of the list, which is also the probe: if the API responds, the objects that were waiting for it
     /// continue.
     async fn page(&self, from: Option<&str>) -> Answer<Page<W::Have>> {
         let answer = self.parts.limiter.probe(self.parts.world.list(from)).await;
@@ -182,12 +183,12 @@ impl<W: World> DriftAndLeakScan<W> {
                 ));
             }
             from = Some(next);
-            // Other tasks of this thread come first: a large list is never urgent.
+            // Other tasks on this thread come first: a large list is never urgent.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Acts on a complete list that began when the resource memory had this many doubts.
+    /// Acts on a complete list that was begun when the resource memory had this many doubts.
     async fn finish(&mut self, mut survey: PassResult, since: u64) {
         let mut is_certain = self.parts.cache.quarantined().is_empty();
         let mut wanted = 0;
@@ -257,7 +258,7 @@ impl<W: World> DriftAndLeakScan<W> {
         }
     }
 
-    /// Resumes the objects that waited for the API to answer.
+    /// Resumes the objects that were waiting for the API to respond.
     fn unpark(&self) {
         for key in self.parts.memory.unpark() {
             self.queue.add(&key, Cause::Outside { source: W::NAME.into() }, Urgency::Event);

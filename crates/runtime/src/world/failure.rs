@@ -1,5 +1,5 @@
-//! Why a call to an external API failed, by its consequence. Any error converts with `?` and counts as a possible
-//! outage: after enough of them in a row, and a probe that also fails, the calls stop.
+//! Classifies failed calls to an external API by their consequence. Any error converts with `?` and counts as a
+//! possible outage: after enough of them in a row, and a probe that also fails, the calls stop.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::error::BoxError;
 use crate::fault::{Fault, retry_after};
 
-/// A failed call. Deliberately not an `Error` itself, so that every error converts into it.
+/// A failed call. It is deliberately not an `Error` itself, so that every error converts into it.
 #[derive(Debug)]
 pub enum Failure {
-    /// No answer, or one that says the API is not healthy. Counts towards the circuit breaker.
+    /// There was no response, or one that says the API is not healthy. This counts towards the circuit breaker.
     Unavailable(BoxError),
     /// The API asks for a pause; nothing is sent until it ends.
     Busy(Duration),
@@ -53,7 +53,7 @@ impl From<Failure> for Fault {
         match failure {
             Failure::Unavailable(error) | Failure::Refused(error) => error.into(),
             Failure::Busy(after) => retry_after(after, "the API outside asks for a pause"),
-            // A stale read did not show a resource with this name; the next one will.
+            // A stale read did not show a resource with this name; the next read will.
             Failure::Exists => "the name is taken outside".into(),
         }
     }

@@ -1,7 +1,7 @@
-//! The write-ahead inventory: which external resources an object has, or may have. A name enters before the resource is
-//! created and leaves after it is gone, so whatever a crash leaves behind is recorded somewhere.
+//! The write-ahead inventory records which external resources an object has, or may have. A name enters before the
+//! resource is created and leaves after it is gone, so anything that a crash leaves behind is recorded somewhere.
 //!
-//! It is an annotation of the object, named like our finalizer; with [`Ownership::Records`](super::Ownership::Records)
+//! It is an annotation on the object, named like our finalizer; with [`Ownership::Records`](super::Ownership::Records)
 //! it is the records. Both are written with a precondition, so two operators cannot both start to create the same
 //! resource.
 
@@ -56,8 +56,8 @@ impl<W: World> WorldParts<W> {
             .collect()
     }
 
-    /// Returns how long ago a resource was intended. A time in the future, from another clock or an edit, counts from
-    /// when we first saw it: it must not delay the object for longer than any other intent.
+    /// Returns how long ago a resource was intended. A time in the future, from another clock or an edit, is counted
+    /// from when we first saw it: it must not delay the object for longer than any other intent.
     fn age(&self, key: &Key, name: &str, at: &str) -> Duration {
         let Ok(intended) = at.parse::<Timestamp>() else { return Duration::MAX };
         match Duration::try_from(self.shared.clock.now().duration_since(intended)) {
@@ -92,7 +92,7 @@ impl<W: World> WorldParts<W> {
         }
     }
 
-    /// Records that the resource is known to be ours, kept for this object.
+    /// Records that the resource is known to be ours and to belong to this object.
     pub(super) async fn confirm(&self, object: &W::Kind, name: &str) -> Result<(), Error> {
         let Some(records) = &self.records else { return Ok(()) };
         let Some(known) = records.of_resource(name) else { return Ok(()) };
@@ -203,8 +203,8 @@ impl<W: World> WorldParts<W> {
         format!("{}/{}", self.shared.name, self.source)
     }
 
-    /// Returns the inventory from the annotation. One that cannot be read counts as empty, because the marks are still
-    /// there.
+    /// Returns the inventory from the annotation. An annotation that cannot be read counts as empty, because the
+    /// resources are still marked.
     fn intents(&self, object: &W::Kind) -> BTreeMap<String, String> {
         let text = self.annotation(object, &self.inventory_annotation());
         text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
@@ -215,7 +215,7 @@ impl<W: World> WorldParts<W> {
         self.annotate(object, "write the inventory of", json!({self.inventory_annotation(): value})).await
     }
 
-    /// Returns the current value of an annotation of the object.
+    /// Returns the current value of an annotation on the object.
     pub(super) fn annotation(&self, object: &W::Kind, name: &str) -> Option<String> {
         // Our own recent write is in the cache, not in the object this run began with.
         let newest = self.cache.get(&key_of(object));
@@ -223,8 +223,8 @@ impl<W: World> WorldParts<W> {
         meta.annotations.as_ref()?.get(name).cloned()
     }
 
-    /// Sets annotations of the object, or removes those that are null; `verb` names the purpose. Refused if the object
-    /// has changed since we read it.
+    /// Sets annotations on the object, or removes those that are null; `verb` names the purpose. The write is refused
+    /// if the object has changed since we read it.
     pub(super) async fn annotate(
         &self,
         object: &W::Kind,
@@ -250,7 +250,7 @@ impl<W: World> WorldParts<W> {
         Ok(())
     }
 
-    /// Returns the run of this object, as the caches know it.
+    /// Returns the run of this object, as the caches identify it.
     fn writer(&self, object: Key) -> WritingRun {
         WritingRun { source: self.source.clone(), object }
     }
@@ -267,8 +267,8 @@ impl<W: World> WorldParts<W> {
     }
 }
 
-/// Returns parameters that delete this record only in the state we know: one that another object has taken over in the
-/// meantime is not ours to delete.
+/// Returns parameters that delete this record only in its known state: a record that another object has taken over in
+/// the meantime is not ours to delete.
 fn exactly(record: &OutsideRecord) -> DeleteParams {
     let ObjectMeta { uid, resource_version, .. } = record.metadata.clone();
     DeleteParams { preconditions: Some(Preconditions { uid, resource_version }), ..DeleteParams::default() }

@@ -1,7 +1,7 @@
 //! Records differences that outlast our updates: the API accepts an update without changing the resource, or another
-//! client reverts it each time. They are stored in an annotation of the object, `OPERATOR/CONTROLLER.lasting`, so that
-//! the next process does not start its attempts from the beginning. The condition reports the same to people and is
-//! never read back.
+//! client reverts it each time. They are stored in an annotation on the object, `OPERATOR/CONTROLLER.lasting`, so that
+//! the next process does not start its attempts from the beginning. The condition reports them to people and is never
+//! read back.
 //!
 //! **Invariant:** an entry counts only for the generation and the exact difference it was written for. Losing the
 //! annotation costs only a few updates.
@@ -17,7 +17,7 @@ use super::world_parts::WorldParts;
 use super::world_trait::World;
 use crate::error::Error;
 
-/// A difference of one resource that our updates do not remove.
+/// A difference in one resource that our updates do not remove.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct LastingDifference {
@@ -30,13 +30,13 @@ struct LastingDifference {
 type LastingDifferences = BTreeMap<String, LastingDifference>;
 
 impl<W: World> WorldParts<W> {
-    /// Returns whether this difference of a resource is recorded as contested; `None` if it is not recorded.
+    /// Returns whether this difference in a resource is recorded as contested; `None` if it is not recorded.
     pub(super) fn lasting(&self, object: &W::Kind, resource: &str, print: DifferencePrint) -> Option<bool> {
         let known = self.lasting_differences(object).remove(resource)?;
         (known.print == print).then_some(known.is_contested)
     }
 
-    /// Records that a difference of a resource outlasts our updates.
+    /// Records that a difference in a resource outlasts our updates.
     pub(super) async fn note_lasting(
         &self,
         object: &W::Kind,
@@ -53,7 +53,7 @@ impl<W: World> WorldParts<W> {
         self.write_lasting(object, all).await
     }
 
-    /// Removes the entry of a resource that matches the spec or is gone.
+    /// Removes the entry for a resource that matches the spec or is gone.
     pub(super) async fn clear_lasting(&self, object: &W::Kind, resource: &str) -> Result<(), Error> {
         let mut all = self.lasting_differences(object);
         if all.remove(resource).is_none() {
@@ -77,7 +77,7 @@ impl<W: World> WorldParts<W> {
     }
 
     async fn write_lasting(&self, object: &W::Kind, mut all: LastingDifferences) -> Result<(), Error> {
-        // Entries for another generation are useless, and the annotation must not grow with every edit.
+        // Entries for other generations are useless, and the annotation must not grow with every edit.
         let generation = object.meta().generation.unwrap_or_default();
         all.retain(|_, difference| difference.print.is_of(generation));
         let value = if all.is_empty() { Value::Null } else { json!(json!(all).to_string()) };

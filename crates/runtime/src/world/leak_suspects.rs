@@ -1,9 +1,9 @@
-//! External resources of ours that no object desires, sans I/O: which ones have been suspected since when, and how many
-//! may be deleted now.
+//! Tracks our external resources that no object desires, sans I/O: since when each has been suspected, and how many may
+//! be deleted now.
 //!
 //! **Invariant:** nothing is deleted after a single check. A suspect must be found by several passes over some time;
-//! and if too large a share of our resources is suspected at once, none is deleted, because then the list is probably
-//! wrong. A restart resets the count, which can only delay a deletion.
+//! and if too large a share of our resources is suspected at once, none is deleted, because the list is probably wrong
+//! in that case. A restart resets the count, which can only delay a deletion.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,17 +13,17 @@ use tokio::time::Instant;
 use super::decide_step::Owner;
 use super::world_policy::LeakDeletionLimits;
 
-/// The window of the cap per minute.
+/// The time window of the per-minute cap.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Why a resource is suspected.
+/// The reason a resource is suspected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Suspicion {
-    /// Kept for this object, which is gone.
+    /// It belongs to this object, which is gone.
     OwnerGone(Owner),
-    /// Ours by its name, and no object desires that name.
+    /// It is ours according to its name, and no object desires that name.
     Unwanted,
-    /// Unowned, in a world that is ours alone.
+    /// It is unowned, in a world that is ours alone.
     Stray,
 }
 
@@ -40,11 +40,11 @@ struct LeakSuspect {
     passes: u32,
 }
 
-/// What may be deleted now.
+/// The suspects that may be deleted now.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct LeakVerdict {
     pub(super) due: Vec<(String, Suspicion)>,
-    /// Why not all of those that are due.
+    /// Why not all of those that are due may be deleted.
     pub(super) withheld: Option<String>,
 }
 
@@ -108,7 +108,7 @@ fn allowed(sweep: &LeakDeletionLimits, owned: usize) -> usize {
     sweep.floor.max((sweep.share.clamp(0.0, 1.0) * owned as f64) as usize)
 }
 
-/// The cap on deletions in any minute.
+/// The cap on deletions per minute.
 #[derive(Debug, Default)]
 pub(super) struct DeletionPace(VecDeque<Instant>);
 

@@ -1,5 +1,5 @@
-//! The end of a pass: deletes leaked resources, as far as `leak_suspects` allows, and only after a last check of the
-//! object that should own each (on the server, not in the cache) and of the resource itself.
+//! Deletes leaked resources at the end of a pass, as far as `leak_suspects` allows, and only after a last check of the
+//! object that should own the resource (on the server, not in the cache) and of the resource itself.
 
 use homeostat_core::journal::Verb;
 use homeostat_core::{FieldDiff, Key};
@@ -17,7 +17,7 @@ use crate::fence::FenceAnswer;
 use crate::kind::key;
 
 impl<W: World> DriftAndLeakScan<W> {
-    /// Deletes the leaks that are due. Returns how many were deleted, and why not all.
+    /// Deletes the leaks that are due. Returns how many were deleted, and why others were not.
     pub(super) async fn sweep(&mut self, owned: usize) -> (usize, Option<String>) {
         let verdict = self.leaks.deletable_suspects(&self.parts.policy.sweep, owned, Instant::now());
         if verdict.due.is_empty() {
@@ -98,7 +98,7 @@ impl<W: World> WorldParts<W> {
         Ok(LeakRemoval::Deleted)
     }
 
-    /// Removes the record of a resource that is gone, if the object it was kept for is gone as well.
+    /// Removes the record of a resource that is gone, if the object it belonged to is gone as well.
     async fn forget_gone(&self, name: &str, suspicion: &Suspicion) -> Result<(), Error> {
         match suspicion {
             Suspicion::OwnerGone(owner) => self.forget_record(owner, name).await,

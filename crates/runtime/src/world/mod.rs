@@ -1,5 +1,5 @@
-//! Worlds: external resources behind any API that is not Kubernetes, kept in the state that objects in the cluster
-//! desire.
+//! Worlds are external resources behind any API that is not Kubernetes, which are kept in the state that objects in the
+//! cluster desire.
 //!
 //! ```text
 //! drift_and_leak_scan (lists all) ─┐
@@ -8,14 +8,13 @@
 //! drift_and_leak_scan ─► classify_listed_resources ─► leak_suspects (age, confirmations, caps) ─► leak_sweep
 //! every call ─► call_limiter (rate, in flight, breaker) ─► the API
 //! ```
-//! Users implement [`World`] and configure its treatment with [`Outside`]. Reading order for maintainers:
-//! `world_trait`, `decide_step` (every external write is decided there), `resource_ownership`, `reconcile_object`,
-//! `take_steps`, `drift_and_leak_scan`, `pass_result`, `classify_listed_resources`, `leak_suspects` and `leak_sweep`,
-//! `inventory`.
+//! Users implement [`World`] and configure it with [`Outside`]. Reading order for maintainers: `world_trait`,
+//! `decide_step` (every external write is decided there), `resource_ownership`, `reconcile_object`, `take_steps`,
+//! `drift_and_leak_scan`, `pass_result`, `classify_listed_resources`, `leak_suspects` and `leak_sweep`, `inventory`.
 //!
 //! **Invariants.** No external resource is written without reading that same resource in the same run. Nothing is
 //! created before the intent is on the server. A resource that is not known to be ours is never changed. A wrong or
-//! missing answer, from the external API or from the cluster, may delay a repair but cannot cause a deletion.
+//! missing response, from the external API or from the cluster, may delay a repair but cannot cause a deletion.
 
 mod call_limiter;
 mod circuit_breaker;

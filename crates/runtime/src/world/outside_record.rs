@@ -1,6 +1,6 @@
-//! Outside records: one object in the cluster per external resource, for APIs that cannot store a mark. A record is
-//! written before the resource is created and removed after the resource is gone. It has no owner reference: a record
-//! that outlives its object reveals a missed deletion.
+//! Keeps outside records, one object in the cluster per external resource, for APIs that cannot store a mark. A record
+//! is written before the resource is created and removed after the resource is gone. It has no owner reference: a
+//! record that outlives its object reveals a missed deletion.
 
 use std::sync::Arc;
 
@@ -49,11 +49,11 @@ pub struct OutsideRecordSpec {
     pub made: bool,
 }
 
-/// The namespace of the records of cluster-scoped objects.
+/// The namespace for the records of cluster-scoped objects.
 const FALLBACK_NAMESPACE: &str = "default";
 
-/// The number of intents that are kept. Each is a create that was never answered: more than a few for one resource are
-/// not an accident, and a record must not grow forever.
+/// The number of intents that are kept. Each is a create that never got a response: more than a few for one resource
+/// are not an accident, and a record must not grow forever.
 const INTENTS_MAX: usize = 8;
 
 impl OutsideRecordSpec {
@@ -62,7 +62,7 @@ impl OutsideRecordSpec {
         if self.owner_namespace.is_empty() { FALLBACK_NAMESPACE } else { &self.owner_namespace }
     }
 
-    /// Adds a newer intent of the same object. A resource that was known to be ours stays ours, whatever a stale read
+    /// Adds a newer intent for the same object. A resource that was known to be ours stays ours, whatever a stale read
     /// showed; otherwise all intents are kept, because any of them may be the one that exists.
     pub(super) fn intend_anew(&self, spec: Self) -> Self {
         if self.owner_uid != spec.owner_uid {
@@ -113,7 +113,7 @@ impl Records {
 
     /// Returns the record of this resource.
     pub(super) fn of_resource(&self, resource: &str) -> Option<Arc<OutsideRecord>> {
-        // Two objects may each have written one; the older counts.
+        // Two objects may each have written one; the older one counts.
         let records = self.by_resource.get(&resource.to_owned());
         let age =
             |record: &Arc<OutsideRecord>| record.metadata.creation_timestamp.as_ref().map(|time| time.0);

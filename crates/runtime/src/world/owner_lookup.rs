@@ -1,7 +1,8 @@
-//! Finds out which object holds a name, and whether the object that an external resource is kept for still exists.
+//! Finds out which object holds a name, and whether the object that an external resource belongs to still exists.
 //!
-//! **Invariant:** an object is never considered gone because the cache lacks it; one that does not decode, or has not
-//! arrived yet, is in no cache. The server is asked before its resources are given to another object or deleted.
+//! **Invariant:** an object is never considered gone because the cache lacks it; an object that cannot be decoded, or
+//! has not arrived yet, is not in any cache. The server is asked before its resources are handed to another object or
+//! deleted.
 
 use kube::api::GetParams;
 use serde_json::Value;
@@ -14,7 +15,7 @@ use crate::kind::{info, key, key_of};
 use crate::request::{RequestLabel, send_request};
 
 impl<W: World> WorldParts<W> {
-    /// Asks whether the object that a resource is kept for still exists.
+    /// Asks whether the object that a resource belongs to still exists.
     pub(super) async fn lives(&self, owner: &Owner) -> Result<bool, Error> {
         if !self.is_missing(owner) || !self.is_in_scope(&owner.key) {
             return Ok(true);
@@ -28,14 +29,14 @@ impl<W: World> WorldParts<W> {
         }
     }
 
-    /// Returns whether the object that a resource is kept for is missing from the cache. Another object of the same
+    /// Returns whether the object that a resource belongs to is missing from the cache. Another object with the same
     /// name does not count.
     pub(super) fn is_missing(&self, owner: &Owner) -> bool {
         self.cache.get(&owner.key).is_none_or(|object| !is_owner(&*object, owner))
     }
 
-    /// Asks whether the name belongs to this object. It belongs to the object that has a record of it, otherwise to the
-    /// first that desires it.
+    /// Asks whether the name belongs to this object. It belongs to the object that has a record of it, or else to the
+    /// first object that desires it.
     pub(super) async fn holds(&self, object: &W::Kind, name: &str) -> Result<bool, Error> {
         if let Some(owner) = self.recorded_owner(name)
             && self.lives(&owner).await?

@@ -1,8 +1,8 @@
-//! The mark on an external resource: who manages it, and for which object. One line of text, so that any label, tag or
-//! description can carry it.
+//! The mark on an external resource says who manages it, and for which object. It is one line of text, so that any
+//! label, tag or description can carry it.
 //!
-//! Any other text in place of a mark also means an owner: another tool's label, or a mark of ours that the API
-//! truncated. The owner cannot be determined, so the resource is never adopted and never deleted.
+//! Any other text in place of a mark also means an owner: another tool's label, or one of our marks that the API
+//! truncated. That owner cannot be determined, so the resource is never adopted and never deleted.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,12 +21,12 @@ pub struct Mark {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its uid: an object that is created again under the same name is another one.
+    /// Its uid: an object that is created again under the same name is a different object.
     pub uid: String,
 }
 
 impl Mark {
-    /// Returns the mark of a resource that `manager` keeps for this object.
+    /// Returns the mark of a resource that `manager` maintains for this object.
     pub fn for_object<K: Resource>(manager: &str, object: &K) -> Self {
         let meta = object.meta();
         Self {
@@ -48,13 +48,13 @@ impl Mark {
         text.parse().unwrap_or_else(|NotAMark| unknown())
     }
 
-    /// Returns whether it is the mark of this manager.
+    /// Returns whether it is this manager's mark.
     pub(super) fn is_of(&self, manager: &str) -> bool {
-        // Without a name, the text says nothing, even if it is the manager's own name.
+        // Without a name, the text does not mark anything, even if it is the manager's own name.
         self.manager == manager && !self.name.is_empty()
     }
 
-    /// Returns whether it marks nothing: it is an empty text.
+    /// Returns whether it is an empty text, which marks nothing.
     pub(super) fn is_blank(&self) -> bool {
         self.manager.trim().is_empty() && self.name.is_empty()
     }

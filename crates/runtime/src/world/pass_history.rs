@@ -1,5 +1,5 @@
-//! The health of a world: whether its API answers, and when it was last listed completely. Metrics and `/readyz` show
-//! it.
+//! Tracks the health of a world: whether its API responds, and when it was last listed completely. Metrics and
+//! `/readyz` show it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

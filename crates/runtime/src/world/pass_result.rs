@@ -1,6 +1,6 @@
-//! The result of one full pass, sans I/O: the finding for each listed resource, and the conclusions when all are
-//! listed. It holds counts and names, never the resources, so a pass over a large world costs little more than its
-//! list.
+//! Collects the result of one full pass, sans I/O: the finding for each listed resource, and the conclusions once all
+//! are listed. It contains counts and names, never the resources themselves, so a pass over a large world costs little
+//! more than its list.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,17 +13,17 @@ use super::leak_suspects::Suspicion;
 pub(super) enum ResourceFinding {
     /// It matches this object's spec.
     InSync(Key),
-    /// Ours, and it differs from the spec: these objects must be reconciled.
+    /// It is ours and differs from the spec: these objects must be reconciled.
     Suspect(Vec<Key>),
-    /// Not known to be ours, and its name is desired by these objects, which must be reconciled.
+    /// It is not known to be ours, and its name is desired by these objects, which must be reconciled.
     InTheWay(Vec<Key>),
-    /// Kept for this object, which exists and does not desire it.
+    /// It belongs to this object, which exists but does not desire it.
     Unlisted(Key),
-    /// Ours and undesired, or unowned in a world that is ours alone.
+    /// It is ours and undesired, or unowned in a world that is ours alone.
     Leak(Suspicion),
-    /// Ours, but being deleted or not to be judged now.
+    /// It is ours, but is being deleted or cannot be judged now.
     Kept,
-    /// Owned by someone else.
+    /// It is owned by someone else.
     Foreign,
 }
 
@@ -31,8 +31,8 @@ pub(super) enum ResourceFinding {
 #[derive(Debug, Default)]
 pub(super) struct PassResult {
     pub(super) resources: usize,
-    /// The number of them that are certainly ours: the sweep is limited to a share of this, so doubtful ones do not
-    /// count.
+    /// The number of resources that are certainly ours: the sweep is limited to a share of this, so doubtful ones do
+    /// not count.
     pub(super) owned: usize,
     in_sync: HashMap<Key, usize>,
     pub(super) suspects: BTreeSet<Key>,
@@ -71,8 +71,8 @@ impl PassResult {
         (!self.suspects.contains(key)).then(|| self.in_sync.get(key).copied().unwrap_or_default())
     }
 
-    /// Returns whether all of this object's desired resources, this many, exist and match the spec. If not, the object
-    /// is a suspect.
+    /// Returns whether all `wanted` resources that this object desires exist and match the spec. If not, the object is
+    /// a suspect.
     pub(super) fn is_settled(&mut self, key: &Key, wanted: usize) -> bool {
         let is_settled = self.agreed(key) == Some(wanted);
         if !is_settled {

@@ -1,8 +1,8 @@
-//! A world in a plan: it reads the real API, keeps its writes to itself, and shows them from then on as if the API had
+//! A world in a plan reads the real API, keeps its writes to itself, and from then on shows them as if the API had
 //! accepted them.
 //!
-//! **Invariant:** no write reaches the API. What was written is known only as desired state, so it counts as equal to
-//! exactly that; what the API itself would add or change is not predicted.
+//! **Invariant:** no write reaches the API. Only the desired state of a written resource is known, so the resource
+//! counts as equal to exactly that; anything that the API itself would add or change is not predicted.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use super::world_trait::{Answer, Page, UpdateRequest, World};
 use crate::fault::Result;
 use crate::planned_calls::{PlannedCall, PlannedCalls, PlannedVerb};
 
-/// An external resource: as the API has it, or as the plan wrote it.
+/// An external resource: either as it is in the API, or as the plan wrote it.
 pub(super) enum PlannedHave<H> {
     /// The API returned it.
     Real(H),
@@ -40,7 +40,7 @@ impl<H: Serialize> Serialize for PlannedHave<H> {
     }
 }
 
-/// What the plan did to a resource.
+/// The effect of the plan on a resource.
 #[derive(Clone)]
 enum PlannedState {
     Written { want: Value, mark: Mark },

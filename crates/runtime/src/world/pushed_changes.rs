@@ -1,4 +1,4 @@
-//! Follows the changes that the API reports on its own: a change of a resource queues the objects that desire it. The
+//! Follows the changes that the API reports on its own: a change to a resource queues the objects that desire it. The
 //! stream is reopened when it ends or panics, and a full pass follows, because changes may have been missed.
 
 use std::panic::AssertUnwindSafe;
@@ -18,7 +18,7 @@ use crate::workers::controller_queue::ControllerQueue;
 /// The pause between two attempts to open the stream.
 const REOPEN: Backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60));
 
-/// Listens until dropped; ends at once if the world has no stream of changes.
+/// Listens until dropped; returns at once if the world has no change stream.
 pub(super) async fn listen<W: World>(parts: Arc<WorldParts<W>>, queue: ControllerQueue) {
     let mut failures = 0;
     loop {
@@ -38,7 +38,7 @@ pub(super) async fn listen<W: World>(parts: Arc<WorldParts<W>>, queue: Controlle
     }
 }
 
-/// Follows one stream to its end; returns whether it delivered anything.
+/// Follows one stream until it ends; returns whether it delivered anything.
 async fn heed<W: World>(
     parts: &WorldParts<W>,
     queue: &ControllerQueue,

@@ -1,8 +1,8 @@
-//! Reconciles one object with the external API: reads each of its resources, decides, takes the step. Nothing is
-//! written because of a list alone: every write follows a read of that same resource in the same run.
+//! Reconciles one object with the external API: reads each of its resources, decides what to do, and does it. Nothing
+//! is written because of a list alone: every write follows a read of that same resource in the same run.
 //!
-//! **Invariant:** the process may die between any two calls. The next run finds what is left, because the inventory is
-//! written before a resource is created and the finalizer is removed after the last resource
+//! **Invariant:** the process may die between any two calls. The next run finds whatever is left, because the inventory
+//! is written before a resource is created and the finalizer is removed after the last resource
 //! (`tests/it/world/crashes`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +33,7 @@ use crate::fault::{Fault, Result};
 use crate::kind::object::Object;
 use crate::kind::{key_of, revision_of};
 
-/// The maximum wait of a parked object; the end of the outage usually requeues it long before.
+/// The maximum time for which an object is parked; the end of the outage usually requeues it long before.
 const PARKED_MAX: Duration = Duration::from_secs(3600);
 
 /// One run for one object.
@@ -45,7 +45,7 @@ pub(super) struct WorldRun<W: World> {
     pub(super) is_cleanup: bool,
 }
 
-/// What is known when the run begins.
+/// The state known at the beginning of the run.
 struct RunStart<'a, W: World> {
     wanted: &'a BTreeMap<String, W::Want>,
     inventory: BTreeMap<String, Duration>,
@@ -61,8 +61,8 @@ impl<W: World> WorldRun<W> {
         Self { parts, cx, object, key, is_cleanup }
     }
 
-    /// Brings the external resources in line with the object's spec. A panic of the world's code is this object's
-    /// failure, and its status must not continue to report that all is well.
+    /// Brings the external resources in line with the object's spec. A panic in the world's code counts as this
+    /// object's failure, and its status must not continue to report that all is well.
     pub(super) async fn reconcile(self) -> Result<Action> {
         let cx = self.cx.clone();
         AssertUnwindSafe(self.bring_about()).catch_unwind().await.unwrap_or_else(|panic| {
@@ -147,17 +147,16 @@ impl<W: World> WorldRun<W> {
             RunSummary::Again(after) => Ok(Action::requeue(after)),
             RunSummary::Stuck => Ok(Action::requeue(self.parts.policy.poll)),
             RunSummary::Blocked => Ok(self.park()),
-            // The object keeps its own backoff, whatever the cause; if the API is down, the retry is refused.
+            // The object keeps its own backoff whatever the cause is; if the API is down, the retry is refused.
             RunSummary::Failed(stopped) => Err(stopped.into()),
         }
     }
 
-    /// Returns whether the status already reports something about this generation that is more useful than this
-    /// condition.
+    /// Returns whether the status already reports something more useful about this generation than this condition.
     fn says_more_already(&self, condition: &Condition) -> bool {
         match condition.reason.as_str() {
-            // That everything was in sync before an outage distinguishes drift from a first check, even after a
-            // restart.
+            // The fact that everything was in sync before an outage distinguishes drift from a first check, even after
+            // a restart.
             UNAVAILABLE => says_synced(&*self.object),
             // While we wait to send the last write again, people need to know why it was refused.
             SETTLING => synced_of(&*self.object).is_some_and(|said| said.reason == REFUSED),
@@ -165,15 +164,15 @@ impl<W: World> WorldRun<W> {
         }
     }
 
-    /// Waits until the API answers. If it has answered since the call was refused, nothing else would queue the object
-    /// again. The refused call is not a success, and must not clear an earlier failure.
+    /// Waits until the API responds. If it has responded since the call was refused, nothing else would queue the
+    /// object again. The refused call does not count as a success, and must not clear an earlier failure.
     fn park(&self) -> Action {
         self.cx.run().withhold_verdict();
         self.parts.memory.park(self.key.clone());
         Action::requeue(if self.parts.limiter.is_closed() { Duration::ZERO } else { PARKED_MAX })
     }
 
-    /// Reconciles one resource: reads, decides, acts.
+    /// Reconciles one resource: reads it, decides, and acts.
     async fn reconcile_resource(&self, name: &str, outset: &RunStart<'_, W>) -> Outcome {
         let parts = &self.parts;
         let want = outset.wanted.get(name);
@@ -241,8 +240,8 @@ impl<W: World> WorldRun<W> {
     }
 }
 
-/// Returns whether the status says that this generation was in sync, or has drifted since. Then a difference is drift,
-/// even after a restart.
+/// Returns whether the status says that this generation was in sync, or has drifted since. In that case a difference is
+/// drift, even after a restart.
 fn says_synced(object: &Object) -> bool {
     let is_so =
         |said: Condition| said.status == "True" || [DRIFTED, CONTESTED].contains(&said.reason.as_str());

@@ -1,5 +1,5 @@
-//! What this process remembers about the external resources of each object: which were seen, and whether all matched
-//! the spec. It saves calls and distinguishes drift from a first check; nothing depends on it after a restart.
+//! Remembers facts about the external resources of each object in this process: which ones were seen, and whether all
+//! matched the spec. It saves calls and distinguishes drift from a first check; nothing depends on it after a restart.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,7 @@ struct ResourceMemoryState {
 
 #[derive(Default)]
 struct ObjectAccount {
-    /// Names of existing resources, in order, and when they were seen.
+    /// Names of existing resources, sorted, and when they were seen.
     seen: Sighting,
     /// The spec with which all resources agreed.
     agreed: Option<Agreement>,
@@ -42,7 +42,7 @@ struct ObjectAccount {
 /// The spec of an object at the time all its resources matched it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Agreement {
-    /// As a fingerprint.
+    /// A fingerprint of the spec.
     pub(super) print: u64,
     /// The number of resources.
     pub(super) count: usize,
@@ -68,7 +68,7 @@ impl Sighting {
         Self { names, at: Some(Instant::now()) }
     }
 
-    /// Returns whether the resource was seen within this time. Whatever was intended before then is visible now.
+    /// Returns whether the resource was seen within this time. Anything that was intended before then is visible now.
     pub(super) fn is_since(&self, name: &str, age: Duration) -> bool {
         let is_later = self.at.is_some_and(|at| at.elapsed() <= age);
         is_later && self.names.iter().any(|seen| seen == name)
@@ -99,13 +99,13 @@ impl ResourceMemory {
         self.state().accounts.get(key).map(|account| account.seen.clone()).unwrap_or_default()
     }
 
-    /// Returns the number of doubts so far: those that a check that begins now may overrule.
+    /// Returns the number of doubts so far: a check that begins now may overrule them.
     pub(super) fn doubts(&self) -> u64 {
         self.state().doubts
     }
 
-    /// Records that a check found this many resources of an object at this revision in line with its spec. Returns
-    /// whether that agrees with what is known; if so, the spec need not be computed.
+    /// Records that a check found that this many of the object's resources match its spec at this revision. Returns
+    /// whether that agrees with the known facts; if so, the spec need not be computed.
     pub(super) fn affirm(&self, key: &Key, revision: Revision, count: usize) -> bool {
         let mut state = self.state();
         let Some(account) = state.accounts.get_mut(key).filter(|account| account.is_certain) else {
@@ -122,8 +122,8 @@ impl ResourceMemory {
         true
     }
 
-    /// Records that all resources match this spec, found by a check that began at that number of doubts and saw these
-    /// names.
+    /// Records that all resources match this spec, found by a check that began when there were that many doubts and saw
+    /// these names.
     pub(super) fn agree(&self, key: Key, wanted: Agreement, seen: Vec<String>, since: u64) {
         let seen = Sighting::now(seen);
         let mut state = self.state();
@@ -172,17 +172,17 @@ impl ResourceMemory {
         is_news
     }
 
-    /// Records that an update of a resource with this difference was accepted.
+    /// Records that an update to a resource with this difference was accepted.
     pub(super) fn sent(&self, key: &Key, name: &str, print: DifferencePrint) -> CorrectionHistory {
         self.state().attempts.sent(key, name, print)
     }
 
-    /// Returns how often this difference of a resource was corrected before.
+    /// Returns how often this difference in a resource was corrected before.
     pub(super) fn tried(&self, key: &Key, name: &str, print: DifferencePrint) -> Option<CorrectionHistory> {
         self.state().attempts.tried(key, name, print)
     }
 
-    /// Takes over from a previous process that this difference remains, or comes back.
+    /// Takes over the fact, recorded by a previous process, that this difference remains or comes back.
     pub(super) fn resume(
         &self,
         key: &Key,
@@ -225,12 +225,12 @@ impl ResourceMemory {
         (known == at).then(|| since.elapsed())
     }
 
-    /// Records that the object waits until the external API answers again.
+    /// Records that the object is waiting until the external API responds again.
     pub(super) fn park(&self, key: Key) {
         self.state().parked.insert(key);
     }
 
-    /// Removes and returns the objects that wait.
+    /// Removes and returns the waiting objects.
     pub(super) fn unpark(&self) -> BTreeSet<Key> {
         std::mem::take(&mut self.state().parked)
     }

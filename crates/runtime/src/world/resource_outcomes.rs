@@ -1,5 +1,5 @@
-//! The outcomes for the external resources of one object, sans I/O: summarized into one condition, one action, and what
-//! to remember.
+//! Summarizes the outcomes for the external resources of one object, sans I/O, into one condition, one action, and the
+//! facts to remember.
 
 use std::time::Duration;
 
@@ -12,40 +12,40 @@ use crate::context::condition;
 /// The condition that says whether the external resources match the object's spec.
 pub(super) const SYNCED: &str = "Synced";
 
-/// The reason when others changed a resource that was in sync, and the change is left uncorrected.
+/// The reason used when others changed a resource that was in sync, and the change is left uncorrected.
 pub(super) const DRIFTED: &str = "Drifted";
 
-/// The reason when the API accepts our updates without applying them.
+/// The reason used when the API accepts our updates without applying them.
 pub(super) const NOT_TAKEN: &str = "NotTaken";
 
-/// The reason when our updates are undone again and again.
+/// The reason used when our updates keep being undone.
 pub(super) const CONTESTED: &str = "Contested";
 
-/// The reason when the external API did not answer.
+/// The reason used when the external API did not respond.
 pub(super) const UNAVAILABLE: &str = "Unavailable";
 
-/// The reason when the external API refused our last write.
+/// The reason used when the external API refused our last write.
 pub(super) const REFUSED: &str = "Refused";
 
-/// The reason when there is nothing to do but wait and check again.
+/// The reason used when there is nothing to do but wait and check again.
 pub(super) const SETTLING: &str = "Settling";
 
 /// The outcome for one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ResourceOutcome {
-    /// Matches the spec: we read it.
+    /// It matches the spec, as we have read.
     Seen,
-    /// Matches the spec: our write was accepted.
+    /// It matches the spec, because our write was accepted.
     Written,
-    /// Gone, or not ours to touch.
+    /// It is gone, or not ours to change.
     Gone,
-    /// To be checked again after this time.
+    /// It is to be checked again after this time.
     Waiting(Duration),
-    /// Not ours.
+    /// It is not ours.
     Conflict(String),
-    /// Differs from the spec; left unchanged.
+    /// It differs from the spec and is left unchanged.
     Drifted(String),
-    /// Differs from the spec whatever we do, with this reason and message. Tried again after this time.
+    /// It differs from the spec whatever we do, with this reason and message. It is tried again after this time.
     Endured { reason: &'static str, how: String, after: Duration },
 }
 
@@ -68,7 +68,7 @@ pub(super) enum RunSummary {
     Again(Duration),
     /// Someone else must act first; reconcile again when the next pass finds a reason, or after the poll period.
     Stuck,
-    /// Wait until the external API answers.
+    /// Wait until the external API responds.
     Blocked,
     Failed(CallStopped),
 }

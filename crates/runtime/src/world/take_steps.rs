@@ -1,8 +1,8 @@
-//! The steps of a reconcile, one method each: carries out what `decide_step` decided, reports it to people and records
-//! it.
+//! Carries out the steps of a reconcile, one method each, that `decide_step` decided on, reports them to people and
+//! records them.
 //!
 //! **Invariant:** a resource is in the inventory as an intent before it is created, and leaves it after it is deleted.
-//! Whether to take a step is never decided here.
+//! This module never decides whether to take a step.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use super::world_policy::Ownership;
 use super::world_trait::{UpdateRequest, World};
 use crate::events::Severity;
 
-/// How soon to check a name again that is taken by a resource the API does not show yet.
+/// How soon to check a name again if it is taken by a resource that the API does not show yet.
 const RELOOK: Duration = Duration::from_secs(5);
 
 /// An external resource: its spec and its state when it was read.
@@ -98,10 +98,10 @@ impl<W: World> WorldRun<W> {
     /// Handles a name that is taken by a resource that the last read did not show.
     async fn conclude_taken_name(&self, name: &str, intent: IntentState) -> Outcome {
         if self.parts.records.is_none() || intent == IntentState::Known {
-            // Once the API shows it, its mark says whose it is, or it is what an earlier intent created.
+            // Once the API shows it, its mark says who owns it, or it turns out to be the result of an earlier intent.
             return Ok(ResourceOutcome::Waiting(RELOOK));
         }
-        // There was no record before and our create was refused: whatever it is, we did not create it.
+        // There was no record before and our create was refused: so whatever this resource is, we did not create it.
         self.parts.forget(&self.object, name).await?;
         Ok(ResourceOutcome::Conflict("somebody who made it a moment ago".to_owned()))
     }
@@ -138,7 +138,7 @@ impl<W: World> WorldRun<W> {
         Ok(ResourceOutcome::Seen)
     }
 
-    /// Handles an update that was sent before without visible effect: that it was accepted again says little.
+    /// Handles an update that was sent before without visible effect: the fact that it was accepted again says little.
     async fn conclude_repeated_update(
         &self,
         resource: &ExternalResource<'_, W>,
@@ -152,7 +152,7 @@ impl<W: World> WorldRun<W> {
         }
     }
 
-    /// Leaves a resource alone for a while if updates do not make it match the spec; records and reports that once.
+    /// Leaves a resource alone for a while if updates do not make it match the spec, and records and reports this once.
     async fn endure(
         &self,
         resource: &ExternalResource<'_, W>,
@@ -164,11 +164,11 @@ impl<W: World> WorldRun<W> {
         if self.parts.memory.is_news(&self.key, &format!("{reason} {}: {how}", resource.name)) {
             self.cx.event(Severity::Warning, reason, format!("{}: {how}", resource.name));
         }
-        // The resource may be repaired outside in the meantime, and the object should say so soon.
+        // The resource may be repaired externally in the meantime, and the object should say so soon.
         Ok(ResourceOutcome::Endured { reason, how, after: after.min(self.parts.policy.poll) })
     }
 
-    /// Returns what a previous process recorded about this difference, if this process knows nothing about it yet.
+    /// Returns a previous process's record of this difference, if this process does not know about it yet.
     pub(super) fn resume(&self, resource: &ExternalResource<'_, W>) -> Option<CorrectionHistory> {
         resource.want.and(resource.have)?;
         let is_contested = self.parts.lasting(&self.object, resource.name, resource.print)?;
@@ -192,8 +192,8 @@ impl<W: World> WorldRun<W> {
 
     async fn delete(&self, resource: &ExternalResource<'_, W>) -> Outcome {
         let Some(have) = resource.have else { return Ok(ResourceOutcome::Gone) };
-        // A deleted object is meant to go, so deletions of its resources are not limited. If many objects drop
-        // resources from their specs at once, that may be a mistake.
+        // A deleted object is supposed to disappear, so deletions of its resources are not limited. If many objects
+        // drop resources from their specs at once, this may be a mistake.
         if !self.is_cleanup
             && let Err(wait) = self.parts.count_deletion()
         {
@@ -202,7 +202,7 @@ impl<W: World> WorldRun<W> {
         let delete = self.parts.world.delete(resource.name, have);
         self.parts.write(self.outside_write(Verb::Delete, resource.name), delete).await?;
         self.cx.event(Severity::Normal, "Deleted", format!("{} was removed", resource.name));
-        // It may have been kept for an object that is gone; nothing else would remove that object's record.
+        // It may have belonged to an object that is gone; nothing else would remove that object's record.
         let former = self.parts.recorded_owner(resource.name).filter(|former| self.parts.is_missing(former));
         if let Some(former) = former {
             self.parts.forget_record(&former, resource.name).await?;
@@ -245,7 +245,7 @@ impl<W: World> WorldRun<W> {
     }
 }
 
-/// Returns the reason and the message for a resource that updates do not bring in line with the spec.
+/// Returns the reason and the message for a resource that updates do not make match the spec.
 fn describe_endured(differences: &[Difference], is_contested: bool) -> (&'static str, String) {
     let (reason, what_happened) = if is_contested {
         (CONTESTED, "somebody else reverts our update each time")

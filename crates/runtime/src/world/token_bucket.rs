@@ -1,5 +1,5 @@
-//! The rate limit, sans I/O: a bucket of tokens that refills steadily. A caller learns how long to wait; the wait is
-//! its reservation, so callers are served in order of arrival.
+//! Implements the rate limit, sans I/O, as a bucket of tokens that refills steadily. A caller is told how long to wait;
+//! waiting is its reservation, so callers are served in order of arrival.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) struct TokenBucket {
 impl TokenBucket {
     pub(super) fn new(per_second: f64, burst: u32, now: Instant) -> Self {
         let burst = f64::from(burst.max(1));
-        // A rate of zero would wait forever; one call per thousand seconds is practically none.
+        // A rate of zero would wait forever; one call per thousand seconds is practically the same as no calls.
         Self { per_second: per_second.max(0.001), burst, tokens: burst, at: now, paused_until: now }
     }
 

@@ -1,11 +1,10 @@
-//! Updates that were sent, and whether they took effect, sans I/O. An API may accept an update and keep the old value
-//! (a field it ignores, a value it writes its own way), or another owner may restore the old value each time. Either
-//! way the same difference comes back, and writing it again at every pass would be of no use.
+//! Tracks updates that were sent, and whether they took effect, sans I/O. An API may accept an update and keep the old
+//! value (a field it ignores, a value that it writes in its own way), or another owner may restore the old value each
+//! time. Either way the same difference comes back, and writing it again at every pass would be of no use.
 //!
-//! **Invariant:** a new spec is carried out at once. So is the correction of a new difference, unless our corrections
-//! were undone again and again, whatever the resource was changed to. Counts do not outlive the process, but
-//! `lasting_differences` records the differences that updates do not remove: the next process begins with the shortest
-//! of the long pauses.
+//! **Invariant:** a new spec is applied at once. So is the correction of a new difference, unless our corrections keep
+//! being undone, whatever the resource is changed to. Counts do not outlive the process, but `lasting_differences`
+//! records the differences that updates do not remove: the next process begins with the shortest of the long pauses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,17 +16,18 @@ use tokio::time::Instant;
 
 use super::difference::Difference;
 
-/// The number of updates of one difference without effect before the object reports it: one may be lost, two may be a
+/// The number of ineffective updates for one difference before the object reports it: one may be lost, two may be a
 /// coincidence.
 const NOT_TAKEN_AFTER: u32 = 3;
 
-/// The number of undone updates before the object reports it. People who experiment also undo something a few times.
+/// The number of undone updates before the object reports this. People who experiment also undo something a few times.
 const CONTESTED_AFTER: u32 = 5;
 
-/// The same if it was changed to something else each time: that may be several people with different reasons.
+/// The same number if the resource was changed to something else each time: that may be several people with different
+/// reasons.
 const CONTESTED_VARIED_AFTER: u32 = 10;
 
-/// A correction that is undone later than this is drift like any other, and the count starts again.
+/// A correction that is undone after a longer time than this is drift like any other, and the count starts again.
 const PEACE: Duration = Duration::from_secs(15 * 60);
 
 /// The shortest time until an update is sent again, for worlds that show writes at once.
@@ -47,9 +47,9 @@ pub(super) struct UpdateAttempts {
 
 struct UpdateAttempt {
     print: DifferencePrint,
-    /// Updates in a row after which the resource was never seen to match the spec.
+    /// The number of consecutive updates after which the resource was never seen to match the spec.
     in_vain: u32,
-    /// Earlier updates that took effect and were undone.
+    /// The number of earlier updates that took effect and were undone.
     undone: u32,
     at: Instant,
     has_taken: bool,
@@ -58,11 +58,11 @@ struct UpdateAttempt {
 /// A difference that is to be corrected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DifferencePrint {
-    /// The generation of the object's spec: the outcome for one spec says nothing about another.
+    /// The generation of the object's spec: the result for one spec says nothing about another.
     #[serde(rename = "generation")]
     wish: i64,
-    /// A hash of the differences from the spec. It may change with the version of the program; then the attempts start
-    /// again.
+    /// A hash of the differences from the spec. It may change with the version of the program; in that case the
+    /// attempts start again.
     difference: u64,
 }
 
@@ -70,11 +70,11 @@ pub(super) struct DifferencePrint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CorrectionHistory {
     pub(super) count: u32,
-    /// Since the last time.
+    /// The time since the last correction.
     pub(super) since: Duration,
-    /// The resource matched the spec after that, so the update was undone.
+    /// Whether the resource matched the spec after that, so that the update must have been undone.
     pub(super) has_taken: bool,
-    /// It is the same difference as last time.
+    /// Whether it is the same difference as last time.
     pub(super) is_same: bool,
     pub(super) visible_within: Duration,
 }
@@ -100,8 +100,8 @@ impl UpdateAttempts {
         tried
     }
 
-    /// Takes over from a previous process that this difference remains or, if `is_contested`, comes back. Returns
-    /// `None` if this process has seen the resource itself, which counts more.
+    /// Takes over the fact, recorded by a previous process, that this difference remains or, if `is_contested`, comes
+    /// back. Returns `None` if this process has seen the resource itself, which takes precedence.
     pub(super) fn resume(
         &mut self,
         key: &Key,
@@ -120,8 +120,8 @@ impl UpdateAttempts {
         Some(tried)
     }
 
-    /// Returns what is known about this difference; `None` if it is unrelated to the previous one, or that was long
-    /// ago.
+    /// Returns the known history of this difference; `None` if it is unrelated to the previous one, or the previous one
+    /// was long ago.
     pub(super) fn tried(&self, key: &Key, name: &str, print: DifferencePrint) -> Option<CorrectionHistory> {
         let attempt = self.sent.get(key)?.get(name)?;
         let is_same = attempt.print.difference == print.difference;
@@ -174,14 +174,14 @@ impl CorrectionHistory {
         pause.checked_sub(self.since).filter(|left| !left.is_zero())
     }
 
-    /// Returns whether it is time to report the difference to people. Not while the last of the first few updates may
-    /// still take effect.
+    /// Returns whether it is time to report the difference to people. This is not the case while the last of the first
+    /// few updates may still take effect.
     pub(super) fn is_hopeless(&self) -> bool {
         let may_show = !self.has_taken && self.since < self.visible_within;
         self.count > self.limit() || (self.count == self.limit() && !may_show)
     }
 
-    /// Returns the time between two updates once several had no effect.
+    /// Returns the time between two updates once several updates have had no effect.
     fn backoff(&self) -> Duration {
         let excess = self.count.saturating_sub(self.limit());
         self.visible_within.saturating_mul(2_u32.saturating_pow(excess.saturating_add(1))).min(PAUSE_MAX)
@@ -203,7 +203,7 @@ impl CorrectionHistory {
 }
 
 impl DifferencePrint {
-    /// Returns whether it belongs to the spec of this generation.
+    /// Returns whether it belongs to this generation of the spec.
     pub(super) fn is_of(&self, generation: i64) -> bool {
         self.wish == generation
     }

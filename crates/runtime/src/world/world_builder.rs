@@ -1,6 +1,6 @@
-//! The builder: turns a world and its configuration into an ordinary controller of its kind. The queue, the cache,
-//! finalizers, status, journal and metrics are those of every controller, plus two tasks: full passes and the listener
-//! for pushed changes.
+//! Builds worlds: turns a world and its configuration into an ordinary controller of its kind. The queue, the cache,
+//! finalizers, status, journal and metrics are the same as for every controller, and two tasks are added: full passes
+//! and the listener for pushed changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,10 @@ use crate::kind::info;
 use crate::rights::required_rules::{KEEP, MainWrites, Rule};
 use crate::shared::OperatorShared;
 
-/// A world outside Kubernetes and its configuration. [`control`](Self::control) completes it.
+/// A world outside Kubernetes, with its configuration. [`control`](Self::control) completes it.
 ///
-/// By default, ownership is by tag, the API is shared, drift is corrected, nothing is adopted, a full pass is made
-/// every minute, and created resources may take half a minute to become visible.
+/// By default, ownership is by tag, the API is shared, drift is corrected, nothing is adopted, a full pass runs every
+/// minute, and created resources may take half a minute to become visible.
 #[must_use = "a world is left alone until it is completed with control and given to an operator"]
 pub struct Outside<W: World> {
     world: W,
@@ -65,7 +65,7 @@ impl<W: World> Outside<W> {
     }
 
     /// Sets which resources without an owner become ours when an object desires their name; the function gets the name
-    /// and the resource. By default none with shared use, and all with exclusive use.
+    /// and the resource. By default, none do if the API is shared, and all do if it is used exclusively.
     pub fn adopt(mut self, rule: impl Fn(&str, &W::Have) -> bool + Send + Sync + 'static) -> Self {
         self.policy.adoption = Some(Arc::new(rule));
         self

@@ -1,5 +1,5 @@
-//! The shared state of one world: the API behind its limiter, the policy, the caches, the resource memory. Reconciles
-//! and full passes share it. It knows which objects desire a resource.
+//! The shared state of one world consists of the API behind its limiter, the policy, the caches and the resource
+//! memory. Reconciles and full passes share it. It knows which objects desire a resource.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -103,7 +103,7 @@ impl<W: World> WorldParts<W> {
     pub(super) fn claimants(&self, name: &str) -> Vec<(Key, Arc<W::Kind>)> {
         let mut found = self.wants.entries(&name.to_owned());
         found.retain(|(_, object)| object.meta().deletion_timestamp.is_none());
-        // By age, so that a newer object never takes a name from the one that has it.
+        // Sorted by age, so that a newer object never takes a name away from the object that has it.
         found.sort_by_key(|(_, object)| object.meta().creation_timestamp.as_ref().map(|time| time.0));
         found
     }
@@ -143,7 +143,7 @@ impl<W: World> WorldParts<W> {
         checked.inspect_err(|_| self.record_write(object, verb, target, WriteOutcome::Fenced))
     }
 
-    /// Sends an external write for this object, if this process still leads it after all waiting.
+    /// Sends an external write for this object, if this process still leads it once all waiting is over.
     pub(super) async fn write(
         &self,
         OutsideWrite { object, verb, name, diff }: OutsideWrite<'_>,
@@ -189,7 +189,7 @@ impl<W: World> WorldParts<W> {
     }
 }
 
-/// An external write: for which object, which verb, and to which resource.
+/// An external write: its object, verb and resource.
 pub(super) struct OutsideWrite<'a> {
     pub(super) object: &'a Key,
     pub(super) verb: Verb,
@@ -197,13 +197,13 @@ pub(super) struct OutsideWrite<'a> {
     pub(super) diff: FieldDiff,
 }
 
-/// Returns the resources that the object desires. A panic of the world's code is this object's failure.
+/// Returns the resources that the object desires. A panic in the world's code counts as this object's failure.
 fn want<W: World>(world: &W, object: &W::Kind) -> Result<BTreeMap<String, W::Want>> {
     catch_unwind(AssertUnwindSafe(|| world.want(object)))
         .unwrap_or_else(|panic| Err(Fault::from_panic(&*panic)))
 }
 
-/// Returns whether this is the object that the resource is kept for.
+/// Returns whether this is the object that the resource belongs to.
 pub(super) fn is_owner<K: crate::kind::Kind>(object: &K, owner: &Owner) -> bool {
     key_of(object) == owner.key && object.meta().uid.as_deref() == Some(owner.uid.as_str())
 }

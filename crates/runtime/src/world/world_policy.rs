@@ -1,5 +1,5 @@
-//! The configuration of a world: ownership, treatment of drift, how much may be deleted, how often the API may be
-//! called. Plain data, with cautious defaults.
+//! Defines the configuration of a world: ownership, the treatment of drift, how much may be deleted, and how often the
+//! API may be called. It is plain data, with cautious defaults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub enum Ownership {
     Prefix(String),
     /// Resources that carry our [`Mark`](super::Mark) in a label, a tag or a description.
     Tags,
-    /// Resources with an [`OutsideRecord`](super::OutsideRecord) in the cluster: for APIs that cannot store a mark.
+    /// Resources with an [`OutsideRecord`](super::OutsideRecord) in the cluster; for APIs that cannot store a mark.
     Records,
 }
 
@@ -29,26 +29,26 @@ pub enum ApiSharing {
     Exclusive,
 }
 
-/// What to do about a resource that others changed or deleted.
+/// How to treat a resource that others changed or deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Drift {
     /// Report and correct it.
     #[default]
     Correct,
-    /// Only report it. Changes of the object itself are still carried out.
+    /// Only report it. Changes to the object itself are still applied.
     Report,
 }
 
-/// Decides whether a resource without an owner becomes ours. Called with the name and the resource if an object desires
-/// the name.
+/// Decides whether a resource without an owner becomes ours. It is called with the name and the resource if an object
+/// desires the name.
 pub(super) type Adoption<H> = Arc<dyn Fn(&str, &H) -> bool + Send + Sync>;
 
-/// When a resource of ours that no object desires is deleted. All bounds apply together.
+/// The conditions under which one of our resources that no object desires is deleted. All bounds apply together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LeakDeletionLimits {
-    /// It has been undesired for this long (10 min).
+    /// It must have been undesired for this long (10 min).
     pub min_age: Duration,
-    /// At least this many full passes have found it undesired (2).
+    /// At least this many full passes must have found it undesired (2).
     pub confirmations: u32,
     /// At most this many deletions in one pass (10); with zero, leaks are only reported.
     pub per_pass: usize,
@@ -56,8 +56,8 @@ pub struct LeakDeletionLimits {
     pub per_minute: usize,
     /// If more than this share of our resources seems undesired, none is deleted: something else is wrong (0.2).
     pub share: f64,
-    /// Up to this many are deleted whatever their share; otherwise a world of two resources could never be cleaned up
-    /// (2).
+    /// Up to this many are deleted regardless of their share; otherwise a world of two resources could never be cleaned
+    /// up (2).
     pub floor: usize,
 }
 
@@ -77,19 +77,19 @@ impl Default for LeakDeletionLimits {
 /// How often the API may be called.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Calls per second on average (20).
+    /// The average number of calls per second (20).
     pub per_second: f64,
-    /// Calls in a burst after a pause (40).
+    /// The number of calls in a burst after a pause (40).
     pub burst: u32,
-    /// Concurrent calls (8).
+    /// The maximum number of concurrent calls (8).
     pub in_flight: usize,
-    /// A call that is not answered within this time has failed (30 s).
+    /// A call without a response within this time has failed (30 s).
     pub timeout: Duration,
     /// After this many failures in a row (5), one page of the list is read to find out whether the API is down; if that
     /// fails as well, only one such probe at a time is sent.
     pub failures: u32,
-    /// The pause before the next probe (5 s); it doubles up to `probe_max`. For the same time after a successful probe
-    /// the API is trusted: calls that fail in that time are the objects' own failures.
+    /// The pause before the next probe (5 s); it doubles up to `probe_max`. After a successful probe, the API is
+    /// trusted for the same time: calls that fail in that time are the objects' own failures.
     pub probe: Duration,
     /// The longest pause between probes (2 min).
     pub probe_max: Duration,
@@ -126,7 +126,7 @@ pub(super) struct WorldPolicy<H> {
 }
 
 impl<H: 'static> WorldPolicy<H> {
-    /// Returns the same policy for a plan. What the plan itself wrote has an owner, so it is never adopted.
+    /// Returns the same policy for a plan. A resource that the plan itself wrote has an owner, so it is never adopted.
     pub(super) fn planned(self) -> WorldPolicy<PlannedHave<H>> {
         let adoption = self.adoption.map(|rule| -> Adoption<PlannedHave<H>> {
             Arc::new(move |name: &str, have: &PlannedHave<H>| match have {
@@ -140,7 +140,8 @@ impl<H: 'static> WorldPolicy<H> {
 }
 
 impl<H> WorldPolicy<H> {
-    /// Returns whether this unowned resource may become ours. With exclusive use everything is ours to begin with.
+    /// Returns whether this unowned resource may become ours. If the API is used exclusively, everything is ours to
+    /// begin with.
     pub(super) fn adopts(&self, name: &str, have: &H) -> bool {
         match &self.adoption {
             Some(rule) => rule(name, have),

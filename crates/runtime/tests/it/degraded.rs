@@ -1,4 +1,4 @@
-//! One part fails and the rest continues: a poison object, a missing definition, a forbidden watch.
+//! Tests that one part fails and the rest continues: a poison object, a missing definition, a forbidden watch.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::test_cluster::{Running, TestCluster, Widget, conditions, widget_key};
 
-/// Returns the last state of the watch of a resource.
+/// Returns the last state of a resource's watch.
 fn state(running: &Running, name: &str) -> Option<WatchState> {
     running.journal.records().into_iter().rev().find_map(|record| match record.entry {
         Entry::Watched { resource, state } if resource == name => Some(state),
@@ -140,7 +140,7 @@ async fn an_outage_is_logged_once_per_watch_and_so_is_its_end() {
         lab.faults.clear();
         lab.pass(60).await;
         assert_eq!(lab.times_logged("watch is in step again"), outages);
-        // Until an event has arrived, a break counts as one of several.
+        // Until an event has arrived, an interruption counts as one of several.
         lab.widget(&format!("w{outages}")).await;
     }
     assert!(running.metric(failures).await > 10, "each try is counted all the same");

@@ -1,4 +1,4 @@
-//! Several replicas: one leader at a time, shards that move without overlap, and late writes that are not sent.
+//! Tests several replicas: one leader at a time, shards that move without overlap, and late writes that are not sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -153,7 +153,7 @@ async fn a_deleted_or_emptied_lease_never_makes_two_leaders() {
         } else {
             lab.delete::<Lease>(LEASE).await;
         }
-        // Each time at another moment between two renewals.
+        // The test is repeated at different moments between two renewals.
         lab.pass(11 + number % 4).await;
         tokio::time::sleep(Duration::from_millis(170 * number)).await;
     }
@@ -169,7 +169,7 @@ async fn a_newcomer_that_finds_no_lease_waits_until_an_old_right_has_run_out() {
     }
     let first = replica(&mut lab, None, true);
     lab.pass(40).await;
-    // The holder is cut off but its right is still valid; the lease is deleted; a new replica starts.
+    // The holder is disconnected but its right is still valid; the lease is deleted; a new replica starts.
     lab.faults.set(|_| Some(InjectedFault::Unreachable));
     lab.delete::<Lease>(LEASE).await;
     let second = replica(&mut lab, None, false);
@@ -239,7 +239,7 @@ async fn a_renewal_that_hangs_ends_before_the_term() {
         let running = replica(&mut lab, shards, true);
         lab.pass(40).await;
         let (before, name) = (count(&running), if shards.is_some() { "shard" } else { LEASE });
-        // One write of a lease gets no answer, as on a connection that went silent; later ones succeed.
+        // One lease write gets no response, as on a connection that went silent; later ones succeed.
         let hung = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let name = name.to_owned();
         lab.faults.set(move |request| {

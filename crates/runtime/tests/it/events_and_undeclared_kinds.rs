@@ -1,5 +1,5 @@
-//! What people see besides the status: the events of failing objects, and warnings about kinds that are written but not
-//! declared.
+//! Tests what people see besides the status: events about failing objects, and warnings about kinds that are written
+//! but not declared.
 
 use homeostat::testing::InjectedFault;
 use homeostat_runtime::{Action, Context, Controller, Result, Severity, terminal};
@@ -173,7 +173,7 @@ async fn a_kind_that_is_declared_to_be_written_is_part_of_the_rights() {
     assert_eq!(lab.times_logged("not declared"), 0);
 }
 
-/// A controller gets no right that it does not use.
+/// A controller gets no permissions that it does not use.
 #[test]
 fn rights_on_the_main_kind_are_the_least() {
     let check = |controller: Controller<Widget>, expected: &[(&str, &str)]| {

@@ -1,4 +1,4 @@
-//! Classes of errors: transient, permanent and unknown; and a panic, which affects only its object.
+//! Tests the classes of errors (transient, permanent and unknown) and panics, which affect only their object.
 
 use std::time::Duration;
 

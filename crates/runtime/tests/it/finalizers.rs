@@ -1,4 +1,5 @@
-//! The finalizer exists exactly while a cleanup is registered, and is removed only after the cleanup succeeds.
+//! Tests that the finalizer exists exactly while a cleanup is registered, and is removed only after the cleanup
+//! succeeds.
 
 use std::time::Duration;
 
@@ -69,7 +70,7 @@ async fn putting_it_on_does_not_spend_the_backoff() {
         .create(&PostParams::default(), &Widget::new("w", WidgetSpec::default()))
         .await
         .unwrap();
-    // Less than the one-second delay of a retry, but enough for the network.
+    // This is less than the one-second delay before a retry, but enough for the network.
     for _ in 0..4 {
         lab.rest().await;
         tokio::time::sleep(Duration::from_millis(175)).await;
@@ -127,7 +128,7 @@ async fn a_deletion_while_the_operator_was_down_is_cleaned_up_at_start() {
     assert_eq!(finalizers(&lab, "w").await, None);
 }
 
-/// The node of a Pod has work to do while the Pod is being deleted, and has no finalizer on it.
+/// A Pod's node has work to do while the Pod is being deleted, although it has no finalizer on the Pod.
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_asks_for_it_is_called_to_the_end() {
     let mut lab = TestCluster::new().await;

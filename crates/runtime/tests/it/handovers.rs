@@ -1,5 +1,5 @@
-//! What a replica does when its right passes to another: it ends before the other begins, whatever it is running or
-//! about to send; and a rollout that changes the number of shards never gives a key to two replicas.
+//! Tests what a replica does when its right passes to another: it stops before the other begins, whatever it is running
+//! or about to send; and a rollout that changes the number of shards never gives a key to two replicas.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn was_cancelled(running: &Running) -> bool {
     running.journal.records().iter().any(|record| matches!(record.entry, Entry::Cancelled { .. }))
 }
 
-/// Each time, a second replica joins at another moment of the first one's rounds.
+/// Each time, a second replica joins at a different moment of the first one's cycle.
 async fn check_shards_move_without_overlap(takes: u64) {
     for offset in (0..18).step_by(2) {
         let mut lab = with_widgets(24).await;
@@ -87,7 +87,7 @@ async fn shards_with_reconciles_longer_than_the_grace_are_cut_off_and_move() {
     assert_eq!(overlaps(&first, &second), [""; 0]);
 }
 
-/// Each time, a leader is cut off from its lease at another moment.
+/// Each time, a leader is disconnected from its lease at a different moment.
 async fn check_leaders_do_not_overlap(takes: u64) {
     for offset in (0..18).step_by(3) {
         let mut lab = with_widgets(4).await;
@@ -185,7 +185,7 @@ async fn whatever_a_deposed_leader_still_sends_is_refused() {
     assert!(!names.iter().any(|name| name.starts_with("late")), "{names:?}");
 }
 
-/// Returns the widgets that a replica has begun to reconcile since this many records.
+/// Returns the widgets that a replica has begun to reconcile after this many records.
 fn started(running: &Running, since: usize) -> BTreeSet<String> {
     let records = running.journal.records().into_iter().skip(since);
     let names = records.filter_map(|record| match record.entry {

@@ -1,5 +1,5 @@
-//! An operator whose watches lag behind the server: it still sees what it wrote, and it respects what others wrote
-//! whenever that becomes visible.
+//! Tests an operator whose watches lag behind the server: it still sees what it wrote, and it respects others' writes
+//! whenever they become visible.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn own_writes_are_read_before_the_watch_shows_them() {
     assert!(lab.names::<ConfigMap>().await.contains(&"child".to_owned()));
 }
 
-/// Runs a widget that cannot succeed and is fixed half a lag before its failed run ends. Returns the sizes that were
+/// Runs a widget that cannot succeed and is fixed half the lag before its failed run ends. Returns the sizes that were
 /// reconciled within half a day.
 async fn mended_while_it_fails(lag: Duration) -> Vec<String> {
     let mut lab = TestCluster::new().await;
@@ -56,7 +56,7 @@ async fn mended_while_it_fails(lag: Duration) -> Vec<String> {
     lab.pass(10).await;
     let widget = Widget::new("w", WidgetSpec { size: -1, config: None });
     lab.api::<Widget>().create(&PostParams::default(), &widget).await.unwrap();
-    // A server in another process takes real time to show it, and virtual time must not pass meanwhile.
+    // A server in another process takes real time to show it, and virtual time must not pass in the meantime.
     lab.rest().await;
     tokio::time::sleep(Duration::from_secs(3) + lag / 2).await;
     lab.patch::<Widget>("w", json!({"spec": {"size": 1}})).await;
@@ -108,7 +108,7 @@ async fn a_reconciler_that_writes_and_fails_does_not_wake_itself() {
         let log = log.clone();
         async move {
             log.say("run");
-            // Two writes of its own object in one run, each with a new value.
+            // Two writes to its own object in one run, each with a new value.
             for round in 0..2 {
                 let note = format!("{} {round}", cx.now());
                 cx.patch(&*widget, json!({"metadata": {"annotations": {"note": note}}})).await?;

@@ -1,5 +1,5 @@
-//! How the initial state is read: as a stream if the server supports it, in pages if anything prevents that, and never
-//! in a loop.
+//! Tests how the initial state is read: as a stream if the server supports it, in pages if anything prevents that, and
+//! never in a loop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use homeostat_core::journal::{Entry, WatchState};
 
 use crate::test_cluster::{Running, TestCluster};
 
-/// What kube-apiserver answers if its etcd cannot report progress.
+/// The response from kube-apiserver if its etcd cannot report progress.
 const NO_PROGRESS: &str = "the required storage feature RequestWatchProgress is disabled";
 
 /// The beginning of a stream that the server then abandons.
@@ -96,7 +96,7 @@ async fn that_a_server_does_not_stream_is_remembered_for_half_an_hour() {
     assert_eq!(streams.load(Ordering::Relaxed), 1, "asked once");
 }
 
-/// Returns how often the watch of widgets failed.
+/// Returns how often the widget watch failed.
 fn failures(running: &Running) -> usize {
     let records = running.journal.records().into_iter();
     let failing = records

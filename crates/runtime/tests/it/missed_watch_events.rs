@@ -1,4 +1,4 @@
-//! What happens while the watch is interrupted: deletions in a gap, expired revisions, an unreachable server.
+//! Tests what happens while the watch is interrupted: deletions in a gap, expired revisions, an unreachable server.
 
 use homeostat::testing::InjectedFault;
 use homeostat_core::journal::{Cause, Change, Entry};
@@ -15,7 +15,7 @@ fn causes(entry: Entry) -> Option<Vec<Cause>> {
     }
 }
 
-/// Cuts the operator off, runs `change`, forgets the history, and reconnects: only a list can close such a gap.
+/// Disconnects the operator, runs `change`, forgets the history, and reconnects: only a list can close such a gap.
 async fn in_a_gap(lab: &TestCluster, deed: impl Future<Output = ()>) {
     lab.faults.set(|_| Some(InjectedFault::Unreachable));
     lab.faults.cut();
@@ -84,7 +84,7 @@ async fn a_server_that_returns_is_followed_from_where_it_was() {
     assert!(lab.has_logged("watch is in step again"));
 }
 
-/// The server is restored from a backup that is older than what the operator knows: lower revisions, other objects.
+/// Restores the server from a backup that is older than the operator's state: lower revisions, different objects.
 async fn restored(lab: &TestCluster, refuse_streams: bool) -> TestCluster {
     let restored = TestCluster::second().await;
     restored.widget("w").await;

@@ -1,4 +1,4 @@
-//! Spans reach a collector over OTLP/HTTP, and a reconcile is linked to what caused it.
+//! Tests that spans reach a collector over OTLP/HTTP, and a reconcile is linked to its causes.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -18,7 +18,7 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use crate::test_cluster::{TestCluster, config};
 
-/// The requests that the collector received: path and body of each.
+/// The requests that the collector received, each with its path and body.
 type Received = Arc<Mutex<Vec<(String, Bytes)>>>;
 
 /// Starts a collector that accepts everything. Returns its address.
@@ -84,7 +84,7 @@ fn all<'a>(messages: &[&'a [u8]], field: u64) -> Vec<&'a [u8]> {
     fields.filter(|(number, _)| *number == field).map(|(_, value)| value).collect()
 }
 
-/// Returns id, name and linked ids of every span sent. The field numbers are those of OTLP's `trace.proto`.
+/// Returns the id, name and linked ids of every span sent. The field numbers are those of OTLP's `trace.proto`.
 fn spans(received: &Received) -> Vec<(Vec<u8>, String, BTreeSet<Vec<u8>>)> {
     let received = received.lock().unwrap();
     let bodies: Vec<&[u8]> = received.iter().map(|(_, body)| &body[..]).collect();

@@ -1,4 +1,5 @@
-//! The five outcomes of a reconcile: settled, failed, requeue after, requeue now, and a failure that beats a requeue.
+//! Tests the five outcomes of a reconcile: settled, failed, requeue after, requeue now, and a failure that beats a
+//! requeue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,5 +1,5 @@
-//! Operator code that panics outside of reconciles, because of one object: the panic is reported, and nothing else is
-//! affected.
+//! Tests operator code that panics outside of reconciles, because of one object: the panic is reported, and nothing
+//! else is affected.
 
 use homeostat::testing::InjectedFault;
 use homeostat_core::journal::Entry;

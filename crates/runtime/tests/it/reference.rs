@@ -1,11 +1,12 @@
-//! A real kube-apiserver, which all tests share: `HOMEOSTAT_TEST_KUBECONFIG` names a kubeconfig of its administrator.
+//! Runs the tests against a real kube-apiserver, which they all share: `HOMEOSTAT_TEST_KUBECONFIG` names its
+//! administrator's kubeconfig.
 //!
-//! **Invariant:** one test cluster at a time, even across processes (a lock on a file next to the kubeconfig), and each
-//! starts with the contents of a new server: every collection is listed in that file before it is written to, and
-//! emptied before the next test begins. Only definitions that the next test also needs remain, because a kube-apiserver
-//! takes two seconds to serve a new custom kind.
+//! **Invariant:** there is only one test cluster at a time, even across processes (a lock on a file next to the
+//! kubeconfig), and each starts with the contents of a new server: every collection is listed in that file before it is
+//! written to, and emptied before the next test begins. Only definitions that the next test also needs remain, because
+//! a kube-apiserver takes two seconds to serve a new custom kind.
 //!
-//! The server must be on loopback and have no Nodes, because objects are deleted: no cluster that people use is like
+//! The server must be on loopback and have no Nodes, because objects are deleted; no cluster that people use is like
 //! that.
 
 use std::cell::Cell;
@@ -40,12 +41,12 @@ const OWN: &str = "kubernetes";
 /// The definition that the runtime itself needs, the same for every operator.
 const LASTING: &str = "outsiderecords.homeostat.dev";
 
-/// How often, and at what interval, to check for a removal or for a newly served kind; ten seconds in all.
+/// How often, and at what interval, to check for a removal or for a newly served kind; ten seconds in total.
 const LOOKS_MAX: u32 = 500;
 const LOOK: Duration = Duration::from_millis(20);
 
 thread_local! {
-    /// A second test cluster in the same test would wait for the first for ever.
+    /// A second test cluster in the same test would wait for the first forever.
     static IS_TAKEN: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -59,7 +60,7 @@ pub(crate) fn must_skip(reason: &str) -> bool {
     is_used
 }
 
-/// Why the effects of an owner's deletion cannot be observed there.
+/// The reason why the effects of an owner's deletion cannot be observed there.
 pub(crate) const NO_COLLECTOR: &str =
     "a kube-apiserver alone collects no garbage, its controller manager does";
 
@@ -71,14 +72,14 @@ pub(crate) struct Reference {
 
 impl Drop for Reference {
     fn drop(&mut self) {
-        // Tasks of the test that still hold the list are about to end.
+        // Tasks of the test that still hold the list are about to finish.
         self.notes.0.lock().unwrap().file.unlock().expect("it is locked");
         IS_TAKEN.set(false);
     }
 }
 
 impl Reference {
-    /// Waits for the server and removes what the previous test cluster left, except these definitions.
+    /// Waits for the server and removes what the previous test cluster left behind, except these definitions.
     pub(crate) async fn take(definitions: &[Value]) -> Option<Self> {
         let kubeconfig = PathBuf::from(std::env::var_os(VARIABLE)?);
         assert!(
@@ -138,7 +139,7 @@ impl Reference {
     /// Deletes objects and waits until they are gone, removing their finalizers.
     async fn empty(&self, collection: &str, is_to_go: impl Fn(&Value) -> bool) {
         for _ in 0..LOOKS_MAX {
-            // What is not served, or cannot be listed, as reviews cannot, has nothing to remove.
+            // If a resource is not served, or cannot be listed (as reviews cannot), there is nothing to remove.
             let mut objects = self.items(collection).await.unwrap_or_default();
             objects.retain(&is_to_go);
             if objects.is_empty() {
@@ -314,7 +315,7 @@ impl Notes {
     }
 }
 
-/// Returns the collection of a path: without the name and what follows it.
+/// Returns the collection of a path: without the name and anything after it.
 fn collection_of(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let version = if parts.first() == Some(&"api") { 2 } else { 3 };

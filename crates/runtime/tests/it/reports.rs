@@ -1,4 +1,4 @@
-//! Children that report into the status of their parent.
+//! Tests children that report into their parent's status.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ async fn fifty_children_report_at_once_and_none_is_lost() {
     assert_eq!(lab.log.take(), [""; 0], "no report had to be made again by its reconciler");
 }
 
-/// The report does not depend on the cache of the parent, so it is right however far the cache lags.
+/// The report does not depend on the cache of the parent, so it is correct however far the cache lags.
 #[tokio::test(start_paused = true)]
 async fn reports_do_not_go_by_a_stale_cache() {
     let mut lab = crate::handlers::lab().await;
@@ -120,7 +120,7 @@ async fn reports_do_not_go_by_a_stale_cache() {
             if cx.key().name() != "child" {
                 return Ok(());
             }
-            // Another writer changes the same entry in between, and the watch shows this much later.
+            // Another writer changes the same entry in the meantime, and the watch shows this only much later.
             for state in ["one", "two", "one"] {
                 cx.report::<Gadget>("parent", "child", state).await?;
                 let parents = kube::Api::<Gadget>::namespaced(cx.client().clone(), "default");
@@ -154,7 +154,7 @@ async fn a_report_goes_with_its_child_and_the_parent_reacts() {
     let children = complete(&lab, reporting(&lab), report_by_name);
     lab.run(|operator| operator.control(parents).control(children));
     gadget(&lab, "parent", 1).await;
-    // The server's own map of certificates existed before the parent, so its report is retried.
+    // The server's own certificate ConfigMap existed before the parent, so its report is retried.
     lab.pass(600).await;
     lab.create(&child("a", "up")).await;
     lab.create(&child("b.c", "up")).await;

@@ -1,4 +1,4 @@
-//! An operator that runs in a test cluster: its journal, its admin pages, and how it ends.
+//! Represents an operator that runs in a test cluster: its journal, its admin pages, and how it exits.
 
 use std::net::SocketAddr;
 
@@ -20,12 +20,12 @@ impl Running {
         self.operator.clone()
     }
 
-    /// Ends the operator immediately, like `kill -9`.
+    /// Stops the operator immediately, like `kill -9`.
     pub(crate) fn kill(&self) {
         self.operator.kill();
     }
 
-    /// Returns whether it has ended by itself.
+    /// Returns whether it has exited by itself.
     pub(crate) fn has_ended(&self) -> bool {
         self.operator.has_ended()
     }
@@ -36,7 +36,7 @@ impl Running {
         tokio::net::TcpStream::connect(self.admin).await.expect("it listens")
     }
 
-    /// Returns a page of the admin server, requested over TCP as by a kubelet or Prometheus.
+    /// Returns a page of the admin server, requested over TCP as a kubelet or Prometheus would request it.
     pub(crate) async fn page(&self, path: &str) -> String {
         let _held = PausedTime::new();
         let mut stream = tokio::net::TcpStream::connect(self.admin).await.expect("it listens");

@@ -1,4 +1,4 @@
-//! The runs of reconcilers according to their journals: how many there were, and which runs of two replicas overlap.
+//! Reads the runs of reconcilers from their journals: how many there were, and which runs of two replicas overlap.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::test_cluster::Running;
 
-/// The start and end of each reconcile, by object. A run that has not ended lasts for ever.
+/// The start and end of each reconcile, by object. A run that has not ended lasts forever.
 pub(crate) fn spans(records: &[Record]) -> BTreeMap<Key, Vec<(Timestamp, Timestamp)>> {
     let mut open: BTreeMap<Key, Timestamp> = BTreeMap::new();
     let mut spans: BTreeMap<Key, Vec<_>> = BTreeMap::new();

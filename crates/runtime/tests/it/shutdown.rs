@@ -1,4 +1,4 @@
-//! Stopping: current runs may finish within the grace period, the others are cut off, and nothing new starts.
+//! Tests stopping: current runs may finish within the grace period, the others are cancelled, and nothing new starts.
 
 use std::time::Duration;
 

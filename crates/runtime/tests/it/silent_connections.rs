@@ -1,5 +1,5 @@
-//! A connection that went silent without an error: every call still ends. And a server that was unreachable: its return
-//! is noticed at once.
+//! Tests that every call still completes on a connection that went silent without an error, and that the return of an
+//! unreachable server is noticed at once.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

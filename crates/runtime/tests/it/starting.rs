@@ -1,4 +1,4 @@
-//! The admin pages while the operator starts: a kubelet that gets no answer kills the process.
+//! Tests the admin pages while the operator starts: a kubelet that gets no response kills the process.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -81,7 +81,7 @@ async fn definitions_that_the_server_does_not_take_are_alive_and_not_ready() {
     assert_eq!(first_line(&running, "/readyz").await.0, "HTTP/1.1 200 OK");
 }
 
-/// A state that `main` forgot is missing in every run. The operator ends because of it instead of failing for each
+/// A state that `main` forgot is missing in every run. The operator exits because of it instead of failing for each
 /// object.
 #[tokio::test(start_paused = true)]
 async fn a_missing_state_ends_the_operator_and_is_no_fault_of_the_object() {
@@ -105,7 +105,7 @@ async fn a_missing_state_ends_the_operator_and_is_no_fault_of_the_object() {
     );
 }
 
-/// What a controller declares to need is checked before any object is read or any request is made.
+/// The states that a controller declares are checked before any object is read or any request is sent.
 #[tokio::test(start_paused = true)]
 async fn a_declared_state_that_is_missing_is_found_at_the_start() {
     struct Pool;
@@ -147,13 +147,13 @@ async fn a_state_that_nobody_declared_is_warned_of() {
     }
 }
 
-/// Returns the error of an operator with this controller when it starts; `None` if it runs until it is stopped.
+/// Returns the error with which an operator with this controller fails to start; `None` if it runs until it is stopped.
 async fn refusal(describe: impl FnOnce(Controller<Widget>) -> Controller<Widget>) -> Option<String> {
     let control = describe(Controller::new()).reconcile(|_, _| async { Ok(Action::await_change()) });
     start(Operator::new("test.dev").control(control)).await
 }
 
-/// Returns the error of the operator when it starts; `None` if it runs until it is stopped.
+/// Returns the error with which the operator fails to start; `None` if it runs until it is stopped.
 async fn start(operator: Operator) -> Option<String> {
     let lab = TestCluster::new().await;
     let stop = CancellationToken::new();

@@ -1,5 +1,5 @@
-//! Statuses with several writers: a reconciler writes only what it changed, and what others wrote is kept, whenever
-//! they wrote it and even if our types do not know it.
+//! Tests statuses with several writers: a reconciler writes only its own changes, and other writers' changes are kept,
+//! whenever they were written and even if our types do not know them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +33,7 @@ where
     lab.rest().await;
 }
 
-/// Returns what was written to the status of an object with this name, and the outcomes.
+/// Returns the status writes for the object with this name, and their outcomes.
 fn written(running: &Running, name: &str) -> Vec<WriteOutcome> {
     entries_of_any(running, name, |entry| match entry {
         Entry::Wrote { verb: Verb::Status, outcome, .. } => Some(outcome),
@@ -187,7 +187,7 @@ async fn a_condition_of_another_that_the_watch_has_not_shown_yet_stays() {
     );
 }
 
-/// A definition of another project, whose conditions have fields that our type does not have.
+/// A definition from another project, whose conditions have fields that our type does not have.
 #[tokio::test(start_paused = true)]
 async fn fields_of_our_own_condition_that_our_type_does_not_name_stay() {
     let mut lab = crate::degraded::lab_that_accepts_anything().await;
@@ -236,7 +236,7 @@ async fn conditions_of_others_stay_on_an_object_that_does_not_decode() {
     assert_eq!(of_type(&all, "Reconciled")["reason"], "Undecodable");
 }
 
-/// Another writer writes the status in a loop: our write succeeds, or is given up and retried later, and nothing is
+/// Another writer writes the status in a loop: our write succeeds, or is abandoned and retried later, and nothing is
 /// lost.
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_never_rests_neither_stops_us_nor_loses_a_write() {
@@ -298,7 +298,8 @@ async fn a_status_that_the_server_finds_invalid_is_an_error_and_not_a_loop() {
         _ => None,
     });
     assert!(failed[0].contains("seen is too small"), "{failed:?}");
-    // Sent based on the cache, read, sent based on the server's state, read: then it is known to be current.
+    // The write is sent based on the cache, the object is read, the write is sent again based on the server's state,
+    // and the object is read again: then it is known to be current.
     assert_eq!(requests.load(Ordering::Relaxed), 4);
 }
 

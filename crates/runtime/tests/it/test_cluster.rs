@@ -1,5 +1,5 @@
-//! A test cluster with one custom kind and a log of what was reconciled. The API server is in this process, or in
-//! another one over TLS (`remote`, `reference`).
+//! Provides a test cluster with one custom kind and a log of what was reconciled. The API server is in this process, or
+//! in another one over TLS (`remote`, `reference`).
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -49,7 +49,7 @@ pub(crate) struct TestCluster {
     cluster: Cluster,
     /// A client that never fails; only its watches may lag.
     pub(crate) client: Client,
-    /// Faults of the operators that do not use that client.
+    /// Faults for operators that do not use that client.
     pub(crate) faults: Faults,
     pub(crate) log: Log,
     reliable: Faults,
@@ -210,7 +210,8 @@ impl TestCluster {
                 self.forget_history().await;
                 self.faults.clear();
             }
-            // Another process cannot be made to forget; the wire answers in its place until there was a list.
+            // Another process cannot be made to forget; the connection responds in its place until there has been a
+            // list.
             Server::Remote { .. } | Server::Shared(_) => {
                 let listed = Mutex::new(BTreeSet::new());
                 self.faults.set(move |request| {
@@ -230,7 +231,7 @@ impl TestCluster {
         self.faults.clear();
     }
 
-    /// With a kube-apiserver, after a definition was deleted: ends the operator's watches of its kind now, instead of
+    /// With a kube-apiserver, after a definition was deleted: ends the operator's watches for its kind now, instead of
     /// after the minute or two of real time that a kube-apiserver keeps them open. Returns when the kind is served
     /// again.
     pub(crate) async fn end_watches_of_gone_widgets(&self) {
@@ -246,15 +247,15 @@ impl TestCluster {
         self.await_served("/apis/test.dev/v1/widgets").await;
     }
 
-    /// With a kube-apiserver, after a definition was created: its kind is served some real time later, and an operator
-    /// sees it a little virtual time after that.
+    /// With a kube-apiserver, after a definition was created: its kind is served a little later in real time, and an
+    /// operator sees it a little virtual time after that.
     pub(crate) async fn await_served(&self, collection: &str) {
         let Server::Shared(reference) = &self.server else { return };
         reference.await_served(collection).await;
         self.pass(10).await;
     }
 
-    /// Returns whether this is a kube-apiserver on which no operator has kept records yet.
+    /// Returns whether this is a kube-apiserver on which no operator has stored records yet.
     pub(crate) async fn lacks_records(&self) -> bool {
         match &self.server {
             Server::Shared(reference) => !reference.has_records().await,

@@ -1,4 +1,4 @@
-//! Each source of triggers: main, owned, related, referenced, external, retry, periodic.
+//! Tests each source of triggers: main, owned, related, referenced, external, retry, periodic.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ async fn predicates_hold_back_changes_of_children_and_related_ones() {
     assert_eq!(called, ["one", "two"], "neither is a change of whom the mapping names");
 }
 
-/// A filter applies to every relation of its kind, and several filters of one kind must all pass.
+/// A filter applies to every relation to its kind, and all filters for a kind must pass.
 #[tokio::test(start_paused = true)]
 async fn a_filter_holds_in_every_relation_to_its_kind() {
     let mut lab = TestCluster::new().await;

@@ -1,4 +1,4 @@
-//! Writing through the context: apply, prune, status, events; and no writes at rest.
+//! Tests writing through the context (apply, prune, status, events), and that nothing is written at rest.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ async fn children_follow_the_spec_and_rest_is_quiet() {
     assert_eq!(sent(&running, "w").len(), written, "nothing is written when nothing changed");
 }
 
-/// Returns the changes of each write that was sent for the object with this name.
+/// Returns the changes made by each write that was sent for the object with this name.
 fn diffs(running: &Running, name: &str) -> Vec<String> {
     entries(running, name, |entry| match entry {
         Entry::Wrote { verb, outcome: WriteOutcome::Done { .. }, diff, .. } => {
@@ -231,7 +231,7 @@ async fn a_stranger_the_cache_does_not_show_yet_is_not_taken_over() {
     let mut lab = TestCluster::new().await;
     let running = lab
         .run_with(|_, cx| async move {
-            // Another value every five seconds, so that there is something to apply.
+            // The value changes every five seconds, so that there is something to apply.
             let data = Some([("time".to_owned(), (cx.now().as_second() / 5).to_string())].into());
             cx.apply(ConfigMap { data, ..config("w-0", &[]) }).await?;
             Ok(Action::requeue(std::time::Duration::from_secs(5)))

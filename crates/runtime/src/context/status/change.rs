@@ -1,9 +1,9 @@
-//! The changes that a reconciler made to a status, without the rest of the status.
+//! Represents the changes that a reconciler made to a status, without the rest of the status.
 //!
-//! A change is the difference between the status a draft started from and the status it became: by entry for maps, by
-//! type for conditions, as a whole for every other list. It contains nothing that the reconciler did not touch, so
-//! other writers of the same status keep what they wrote, and the change can be applied again to a newer status. No I/O
-//! here; `json_patch` turns a change into a patch.
+//! A change is the difference between the status a draft started from and the final status: by entry for maps, by type
+//! for conditions, and as a whole for every other list. It contains nothing that the reconciler did not touch, so it
+//! does not affect the parts that other writers of the same status wrote, and the change can be applied again to a
+//! newer status. This module performs no I/O; `json_patch` turns a change into a patch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 /// The field of a status that lists conditions, each identified by its type.
 pub(super) const CONDITIONS: &str = "conditions";
 
-/// The changes of an object's fields, by name.
+/// The changes to an object's fields, by name.
 pub(super) type Fields = BTreeMap<String, FieldChange>;
 
 /// The changes that a reconciler made to a status.
@@ -31,13 +31,13 @@ pub(super) enum FieldChange {
     Set(Value),
     /// Set to this value if absent: a default of the type that was not set explicitly.
     SetIfAbsent(Value),
-    /// Removed. From an object to which others have added since, only the known members are removed.
+    /// The field is removed. If others have since added members to an object, only the known members are removed.
     Remove(Value),
-    /// It is an object, and these of its fields change.
+    /// The field is an object, and these of its own fields change.
     Within(Fields),
 }
 
-/// How the condition of one type changes.
+/// How the condition with one type changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct ConditionChange {
     pub(super) r#type: String,
@@ -47,12 +47,12 @@ pub(super) struct ConditionChange {
 /// How one entry of a list changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) enum EntryChange {
-    /// These fields are set to these values; null removes one.
+    /// These fields are set to these values; null removes a field.
     Set {
         fields: Map<String, Value>,
         /// The complete entry, if there is none yet.
         whole: Map<String, Value>,
-        /// We maintain its transition time: it changes when the status of the condition does.
+        /// Whether we maintain its transition time, which changes when the condition's status does.
         is_dated: bool,
     },
     /// Removed.
@@ -60,7 +60,8 @@ pub(super) enum EntryChange {
 }
 
 impl StatusChange {
-    /// Compares a status with the one it was made from. A status made from nothing includes its type's `defaults`.
+    /// Compares a status with the one it was derived from. A status derived from nothing includes its type's
+    /// `defaults`.
     pub(super) fn between(base: &Value, new: &Value, defaults: &Value) -> Self {
         let (mut base, mut new) = (object(base), object(new));
         let conditions = match (entries(base.get(CONDITIONS)), entries(new.get(CONDITIONS))) {
@@ -80,7 +81,7 @@ impl StatusChange {
     pub(in crate::context) fn entry(map: &str, name: &str, value: Option<&Value>) -> Self {
         let change = match value {
             Some(value) => FieldChange::Set(value.clone()),
-            // Whatever it contains.
+            // It is removed whatever it contains.
             None => FieldChange::Remove(Value::Null),
         };
         let within = FieldChange::Within(Fields::from([(name.to_owned(), change)]));
@@ -103,7 +104,7 @@ impl StatusChange {
     }
 }
 
-/// Returns the fields of an object; `None` for anything else.
+/// Returns the fields of an object; an empty map for any other value.
 fn object(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
 }
@@ -142,7 +143,7 @@ fn introduced(new: &Map<String, Value>, defaults: &Map<String, Value>) -> Fields
     new.iter().map(change).collect()
 }
 
-/// Returns the entries of a list of conditions by their type; `None` if it is another sort of list.
+/// Returns the entries of a list of conditions by their type; `None` if it is another kind of list.
 fn entries(list: Option<&Value>) -> Option<Vec<(&str, &Map<String, Value>)>> {
     let items = match list {
         None | Some(Value::Null) => return Some(Vec::new()),

@@ -1,12 +1,12 @@
-//! The changes that a patch of a status makes, for the journal: read from the operations that are sent, which costs no
-//! comparison.
+//! Determines the changes that a status patch makes, for the journal: they are read from the operations that are sent,
+//! without comparing objects.
 
 use homeostat_core::{FieldDiff, Key};
 use serde_json::Value;
 
 use super::json_patch::StatusBasis;
 
-/// Returns what these operations change in the status of the snapshot.
+/// Returns the changes that these operations make to the snapshot's status.
 pub(super) fn operations_diff(target: &Key, snapshot: &StatusBasis, operations: &[Value]) -> FieldDiff {
     let mut diff = FieldDiff::default();
     for operation in operations.iter().filter(|operation| operation["op"] != "test") {
@@ -20,8 +20,8 @@ pub(super) fn operations_diff(target: &Key, snapshot: &StatusBasis, operations: 
     diff
 }
 
-/// Follows a JSON pointer; returns its steps as people read them, and the value there. `new` names an item that is
-/// added to a list.
+/// Follows a JSON pointer, and returns its steps in readable form and the value it points to. `new` names an item that
+/// is added to a list.
 fn locate<'a>(root: &'a Value, pointer: &str, new: &Value) -> (Vec<String>, Option<&'a Value>) {
     let (mut steps, mut value) = (Vec::new(), Some(root));
     for name in pointer.split('/').skip(1).map(|name| name.replace("~1", "/").replace("~0", "~")) {

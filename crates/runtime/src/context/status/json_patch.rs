@@ -1,8 +1,8 @@
-//! A change of a status as a JSON patch: operations on our own entries only, preceded by tests of their assumptions.
+//! Turns a status change into a JSON patch: operations on our own entries only, preceded by tests of their assumptions.
 //!
 //! The server applies the patch completely or not at all. It refuses the patch if a test fails, which means that the
-//! status is not what we believe: the cache is behind, or its type omits something. The caller then reads the object
-//! and computes the operations again. No I/O here.
+//! status is not what we assumed: the cache is behind, or its type omits something. The caller then reads the object
+//! and computes the operations again. This module performs no I/O.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -11,20 +11,20 @@ use super::change::{CONDITIONS, ConditionChange, EntryChange, FieldChange, Field
 use crate::context::condition::whole_second;
 use crate::context::json_requests::escaped;
 
-/// The parts of an object that a patch of its status relies on.
+/// The parts of an object that a status patch relies on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StatusBasis {
     pub(in crate::context) uid: Option<String>,
     pub(super) resource_version: Option<String>,
     /// Null if there is none.
     pub(super) status: Value,
-    /// It is the whole object as the server has it now, not one from a cache, which may be behind and keeps only what a
-    /// type names.
+    /// Whether this is the whole object from the server rather than one from a cache, which may be behind and keeps
+    /// only the fields that its type names.
     pub(super) is_whole: bool,
 }
 
 impl StatusBasis {
-    /// Returns an object as the server just sent it.
+    /// Creates the basis from an object that the server just sent.
     pub(crate) fn whole(mut object: Value) -> Self {
         let text = |name: &str| object["metadata"][name].as_str().map(str::to_owned);
         let (uid, resource_version) = (text("uid"), text("resourceVersion"));
@@ -61,10 +61,10 @@ struct Position<'a> {
     item: &'a Value,
 }
 
-/// A patch in the making.
+/// A patch under construction.
 struct Patch {
     operations: Vec<Value>,
-    /// It is valid only for this version of the object.
+    /// Whether the patch is valid only for this version of the object.
     needs_version: bool,
 }
 
@@ -114,7 +114,7 @@ impl Patch {
         }
     }
 
-    /// Removes a value; of an object only the known members, unless there are no others.
+    /// Removes a value; removes only the known members of an object, unless there are no others.
     fn take_out(&mut self, path: &str, current: &Value, was: &Value) {
         let (Value::Object(object), Value::Object(known)) = (current, was) else {
             self.remove(path);
@@ -154,7 +154,7 @@ impl Patch {
                 EntryChange::Remove => removed.push(at),
             }
         }
-        // From the last one on, so that no removal moves an entry that is still to be removed.
+        // Entries are removed from last to first, so that no removal shifts an entry that has yet to be removed.
         removed.sort_unstable_by(|one, other| other.cmp(one));
         for at in removed {
             let path = format!("/status/{CONDITIONS}/{at}");
@@ -162,7 +162,7 @@ impl Patch {
             self.remove(&path);
         }
         for condition in build_conditions(absent, now) {
-            // No test says "no entry of this type": only the version shows that none has been added.
+            // No test can express "no entry of this type": only the version shows that none has been added.
             self.needs_version = true;
             self.add(&format!("/status/{CONDITIONS}/-"), &condition);
         }
@@ -211,7 +211,7 @@ impl Patch {
     }
 }
 
-/// Returns whether the field of a condition has the same value. Go's types omit empty values.
+/// Returns whether a condition's field has the same value. Go's types omit empty values.
 fn is_same(current: Option<&Value>, value: &Value) -> bool {
     match current {
         None | Some(Value::Null) => value.is_null() || value == "",
@@ -238,7 +238,7 @@ fn build_object(changes: &Fields) -> Map<String, Value> {
     changes.iter().filter_map(value).collect()
 }
 
-/// Returns the conditions that these changes add to a list without any of them.
+/// Returns the conditions that these changes add to a list that has none of them.
 fn build_conditions<'a>(
     changes: impl IntoIterator<Item = &'a ConditionChange>,
     now: Timestamp,

@@ -1,9 +1,9 @@
-//! Status: collected while the reconciler runs, written once at the end, and only when it changed.
+//! The status is collected while the reconciler runs, and written once at the end, only if it has changed.
 //!
-//! Only the reconciler's own changes are written (`change`), not its copy of the status: others write the same status,
-//! even while a draft is being made. `change` omits the entries of other writers; `json_patch` makes a patch that
-//! touches nothing else; `send` sends it. A terminal fault, a panic and a lasting failure are written as the condition
-//! `Reconciled`, which the next success removes.
+//! Only the reconciler's own changes are written (`change`), not its copy of the status: others may write the same
+//! status, even while a draft is being prepared. `change` omits the entries of other writers; `json_patch` builds a
+//! patch that touches nothing else, and `send` sends it. A terminal fault, a panic and a lasting failure are written as
+//! the condition `Reconciled`, which the next success removes.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -41,13 +41,14 @@ pub(super) const RECONCILED: &str = "Reconciled";
 pub(super) struct StatusDraft {
     status: Option<EditedStatus>,
     conditions: Vec<Condition>,
-    /// The kind's status has no `observedGeneration` (Jobs, CronJobs): the server would drop it every time.
+    /// Whether the kind's status has no `observedGeneration` (Jobs, CronJobs), so that the server would drop it every
+    /// time.
     is_unobserved: bool,
-    /// The run did not finish, so the absence of an error proves nothing.
+    /// Whether the run did not finish, so that the absence of an error does not prove success.
     is_inconclusive: bool,
 }
 
-/// A status and the one it was made from.
+/// A status and the one it was derived from.
 struct EditedStatus {
     base: Value,
     /// The defaults of the type, if there was no status.
@@ -62,7 +63,7 @@ impl StatusDraft {
 }
 
 impl<K: Kind> Context<K> {
-    /// Changes the status. It is written once, after the reconciler returned, and only if it differs.
+    /// Changes the status. It is written once, after the reconciler has returned, and only if it has changed.
     pub fn status(&self, change: impl FnOnce(&mut K::Status))
     where
         K: HasStatus,
@@ -77,9 +78,9 @@ impl<K: Kind> Context<K> {
         draft.status = Some(EditedStatus { now: json_of(&status), ..edited });
     }
 
-    /// Replaces the status, for types that do not name theirs (k8s-openapi's). Written like [`status`](Self::status):
-    /// fields of the status that the reconciler was called with and that the new one leaves out are removed; what
-    /// others have added since stays.
+    /// Replaces the status, for types that do not name theirs (k8s-openapi's). It is written like
+    /// [`status`](Self::status): fields of the status that the reconciler was called with and that the new one leaves
+    /// out are removed; fields that others have added since are kept.
     pub fn replace_status<S: Serialize + DeserializeOwned>(&self, status: &S) {
         self.run.replace_status(json_of(status), observes_generation::<S>());
     }
@@ -112,7 +113,7 @@ impl ReconcileRun {
         draft.conditions.push(condition);
     }
 
-    /// Keeps what the status says about earlier runs, because this run neither failed nor succeeded.
+    /// Keeps the status's report on earlier runs, because this run neither failed nor succeeded.
     pub(crate) fn withhold_verdict(&self) {
         self.draft().is_inconclusive = true;
     }
@@ -133,21 +134,21 @@ impl ReconcileRun {
         draft.status = Some(edited);
     }
 
-    /// Returns the current status, as far as it is known.
+    /// Returns the last known status.
     fn unedited(&self, defaults: impl FnOnce() -> Value) -> EditedStatus {
         let base = status_of(&*self.newest());
         let defaults = if base.is_null() { defaults() } else { Value::Null };
         EditedStatus { now: base.clone(), defaults, base }
     }
 
-    /// Returns the object from the reconciler's point of view: as it was passed in, or as its own last write of the
-    /// status left it.
+    /// Returns the object from the reconciler's point of view: as it was passed in, or as its own last status write
+    /// left it.
     fn handled(&self) -> Arc<Object> {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.clone().unwrap_or_else(|| self.object.clone())
     }
 
-    /// Returns the newest state of the object that is known here: a context may outlive many.
+    /// Returns the newest known state of the object: a context may outlive many states.
     pub(super) fn newest(&self) -> Arc<Object> {
         let newest = self.controller.cache.get(&self.key);
         newest
@@ -155,7 +156,7 @@ impl ReconcileRun {
             .unwrap_or_else(|| self.object.clone())
     }
 
-    /// Writes the collected status and what the fault adds to it.
+    /// Writes the collected status and the fault's report.
     pub(crate) async fn write_status(&self, fault: Option<&Fault>) -> Result<(), Error> {
         match self.status_change(fault) {
             Some(change) => self.put_status(&change).await,
@@ -163,7 +164,7 @@ impl ReconcileRun {
         }
     }
 
-    /// Writes a change of the status, unless it was the last one written and the object is as that left it: the server
+    /// Writes a status change, unless it was also the last one written and the object has not changed since: the server
     /// may have dropped fields that the kind does not have.
     pub(crate) async fn put_status(&self, change: &StatusChange) -> Result<(), Error> {
         let (controller, newest) = (&self.controller, self.newest());
@@ -188,8 +189,8 @@ impl ReconcileRun {
         Ok(())
     }
 
-    /// Returns the collected status and what the fault adds to it, as a change of the status; `None` if the status is
-    /// already so.
+    /// Returns the collected status and the fault's report as a status change; `None` if the object already has this
+    /// status.
     pub(crate) fn status_change(&self, fault: Option<&Fault>) -> Option<StatusChange> {
         let mut draft = std::mem::take(&mut *self.draft());
         let word = fault.and_then(|fault| self.reason_for(fault));
@@ -217,8 +218,8 @@ impl ReconcileRun {
         (!change.operations(&known, self.now()).is_empty()).then_some(change)
     }
 
-    /// Returns the reason under which the status reports a fault, if it does: of Kubernetes' own kinds only the
-    /// terminal ones, and those only where the controller has declared that it writes the status.
+    /// Returns the reason under which the status reports a fault, if it does: for Kubernetes' own kinds only terminal
+    /// faults are reported, and only if the controller has declared that it writes the status.
     fn reason_for(&self, fault: &Fault) -> Option<&'static str> {
         let controller = &self.controller;
         let is_ours_to_say = (fault.is_terminal() || self.info().is_custom) && controller.may_write_status();
@@ -234,7 +235,7 @@ fn status_of(object: &Object) -> Value {
     without_nulls(object.get_mut("status").map(Value::take).unwrap_or_default())
 }
 
-/// Returns an object as the cache has it.
+/// Returns an object as it is in the cache.
 fn snapshot(object: &Object) -> StatusBasis {
     let meta = object.meta();
     let (uid, resource_version) = (meta.uid.clone(), meta.resource_version.clone());
@@ -249,12 +250,12 @@ fn json_of(status: &impl Serialize) -> Value {
 /// Returns whether this type of status keeps an `observedGeneration`.
 fn observes_generation<S: Serialize + DeserializeOwned>() -> bool {
     let status = serde_json::from_str::<S>(r#"{"observedGeneration":1}"#);
-    // A type with required fields of its own belongs to a custom kind: it declares the standard fields with
+    // A type with its own required fields belongs to a custom kind: it declares the standard fields with
     // `StandardStatus`.
     status.map_or(true, |status| json!(status)["observedGeneration"] == 1)
 }
 
-/// Returns what the end of the run means for the object, if that differs from its status.
+/// Returns the condition that follows from the result of the run, if that differs from the status.
 fn condition_after_run(status: &Value, fault: Option<&Fault>, word: Option<&str>) -> Option<Condition> {
     let was_false = status["conditions"]
         .as_array()

@@ -1,13 +1,13 @@
-//! Sends a change of a status: one request if the cache is right about the object, otherwise the object is read and the
-//! change is tried again.
+//! Sends a status change: a single request suffices if the cache is right about the object; otherwise the object is
+//! read and the change is tried again.
 //!
-//! Why a JSON patch with tests? A merge patch replaces whole lists, so it needs everyone's conditions, with fields that
-//! our types may not know, and a resourceVersion that every other writer changes. Server-side apply works by entry only
-//! if a definition declares the list as a map, which most do not. A strategic merge patch exists for Kubernetes' own
-//! kinds only. A JSON patch touches only our entries on every kind, and its tests fail only if something relevant has
-//! changed.
+//! Why a JSON patch with tests, rather than another kind of request? A merge patch replaces whole lists, so it needs
+//! everyone's conditions, including fields that our types may not know, and a resourceVersion that every other writer
+//! changes. Server-side apply works by entry only if a definition declares the list as a map, which most do not. A
+//! strategic merge patch exists for Kubernetes' own kinds only. A JSON patch touches only our entries on every kind,
+//! and its tests fail only if something relevant has changed.
 //!
-//! **Invariant:** nothing is sent if nothing would change, and no data of another writer is ever part of a request.
+//! **Invariant:** nothing is sent if nothing would change, and no other writer's data is ever part of a request.
 
 use homeostat_core::journal::Verb;
 use homeostat_core::{FieldDiff, Key};
@@ -22,13 +22,13 @@ use crate::fence::TenureClaim;
 use crate::request::Decode;
 use crate::shared::ControllerShared;
 
-/// Attempts for one change: losing to other writers this often means competing with a loop, and the reconcile's own
-/// backoff is the better pause.
+/// The maximum number of attempts for one change: losing to other writers this often means competing with a loop, and
+/// the reconcile's own backoff is then the better pause.
 const TRIES_MAX: usize = 5;
 
 /// The result of a change.
 pub(crate) enum StatusWriteOutcome<T> {
-    /// It was sent: the object now, and what changed.
+    /// It was sent; holds the resulting object and the changes.
     Done(T, FieldDiff),
     /// The object already has this status.
     Already,
@@ -37,7 +37,7 @@ pub(crate) enum StatusWriteOutcome<T> {
 }
 
 impl ControllerShared {
-    /// Changes the status of the object in the snapshot, and records a failure.
+    /// Changes the status of the object in the snapshot, and records any failure.
     pub(crate) async fn change_status<T>(
         &self,
         key: &Key,
@@ -68,7 +68,7 @@ impl ControllerShared {
                 return Ok(StatusWriteOutcome::Gone);
             }
             if snapshot.is_whole && newest == snapshot {
-                // The server has the state we know and refuses the change.
+                // The server has the state that we know about and still refuses the change.
                 return self.noting(key, Verb::Status, key, Err(refusal));
             }
             snapshot = newest;

@@ -1,4 +1,4 @@
-//! The list/watch protocol, played by hand: what is asked for after each answer, and when.
+//! Tests the list/watch protocol step by step: what is requested after each response, and when.
 
 use super::*;
 
@@ -13,7 +13,7 @@ impl TimedMachine {
         Self { machine: WatchMachine::new(Entropy::seeded(1)), now: Instant::now() }
     }
 
-    /// Returns what is requested now.
+    /// Returns the current request.
     fn request(&mut self) -> WatchRequest {
         self.machine.request(self.now).0
     }
@@ -33,7 +33,7 @@ impl TimedMachine {
         self.pass(pause);
     }
 
-    /// Reads a list of one page, whatever way was chosen.
+    /// Reads a list of one page, whichever way was chosen.
     #[track_caller]
     fn list(&mut self, expected: &WatchRequest) {
         let (request, effect) = self.machine.request(self.now);
@@ -125,7 +125,7 @@ fn a_stream_that_breaks_or_may_be_asked_for_later_leads_to_pages_after_a_pause()
     }
 }
 
-/// Lists again, after a watch that was served for a while.
+/// Lists again, after a watch that was served for some time.
 fn expire(timed: &mut TimedMachine, after: Duration) {
     timed.request();
     timed.pass(after);
@@ -276,7 +276,7 @@ fn a_reopened_watch_is_fresh_before_anything_comes() {
     assert_eq!(timed.on(WatchSignal::Opened), CacheEffect::Resumed);
 }
 
-/// The server is asked for its newest revision, and it is one we know.
+/// The server is asked for its newest revision, which turns out to be a known one.
 fn reassure(timed: &mut TimedMachine) {
     assert_eq!(timed.request(), WatchRequest::Newest);
     assert_eq!(timed.on(WatchSignal::Newest { revision: "5".into() }), CacheEffect::None);

@@ -1,4 +1,4 @@
-//! Activities of an operator that concern no object: startup, shutdown, probes on `/healthz`.
+//! Tests handlers of the operator itself rather than of an object: startup, shutdown, probes on `/healthz`.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

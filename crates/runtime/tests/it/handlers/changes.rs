@@ -1,4 +1,4 @@
-//! Creation, update, resumption, deletion: which handlers are called when, across restarts.
+//! Tests which handlers are called when, on creation, update, resumption and deletion, across restarts.
 
 use homeostat_core::journal::Entry;
 use homeostat_runtime::{CancellationToken, Controller, Handlers, Operator};

@@ -1,6 +1,6 @@
 //! Kills the operator between any two steps: before and after each request it sends, in each phase of an object's life.
-//! Then another operator continues. Every handler finishes; none is called after its end was recorded. Each life has
-//! its own server, so there are too many to run each server as a process.
+//! Then another operator continues. Every handler finishes; none is called after its completion was recorded. Each life
+//! has its own server, so there are too many servers to run each as a process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -46,7 +46,7 @@ fn handlers(log: &Log) -> Handlers<Gadget, HandlerDeclared> {
         .on_delete("bury", says(log, "bury"))
 }
 
-/// How the request at which the operator dies ends.
+/// What happens to the request at which the operator dies.
 #[derive(Clone, Copy, Debug)]
 enum Death {
     /// It is never sent.
@@ -98,7 +98,7 @@ async fn happen(lab: &TestCluster, what: &str, text: usize) {
     lab.pass(1).await;
 }
 
-/// Runs through a life in which the operator dies at the `fatal`-th write of one chapter; returns whether it died.
+/// Runs through a life in which the operator dies at the `fatal`-th write in one chapter; returns whether it died.
 async fn live(chapter: usize, fatal: usize, death: Death, text: usize) -> bool {
     let mut lab = lab().await;
     let log = lab.log.clone();
@@ -131,7 +131,7 @@ fn judge(said: &[String], expected: &[&str], death: impl std::fmt::Debug) {
     assert!(count <= expected.len() + 1, "{death:?} {said:?}");
 }
 
-/// Dies at every write of these chapters; returns the number of deaths.
+/// Dies at every write in these chapters; returns the number of deaths.
 async fn die(chapters: std::ops::Range<usize>, text: usize) -> usize {
     let mut deaths = 0;
     for chapter in chapters {
@@ -150,7 +150,8 @@ async fn die(chapters: std::ops::Range<usize>, text: usize) -> usize {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_lost_and_nothing_recorded_is_repeated() {
     let deaths = die(0..LIFE.len(), 0).await;
-    // The finalizer, the result, the end of each handler and sub-handler, the finalizer again.
+    // The writes are the finalizer, the result, the completion of each handler and sub-handler, and the finalizer
+    // again.
     assert!(deaths >= 2 * (7 + 2 + 2), "{deaths}");
 }
 

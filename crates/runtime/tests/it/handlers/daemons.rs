@@ -1,4 +1,4 @@
-//! Daemons: one task per object; asked to stop, then cancelled; started again when they fail.
+//! Tests daemons: one task per object, which is asked to stop and then cancelled, and is started again when it fails.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{Gadget, gadget, get, lab, run, says};
 use crate::test_cluster::Log;
 
-/// A daemon that logs when it starts and when it is asked to stop, and then takes this long to end.
+/// A daemon that logs when it starts and when it is asked to stop, and then takes this long to finish.
 fn daemon(log: &Log, takes: Duration) -> Handlers<Gadget, DaemonDeclared> {
     let log = log.clone();
     Handlers::<Gadget>::new().daemon("watch", move |_, cx| {

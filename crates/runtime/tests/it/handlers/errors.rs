@@ -1,4 +1,4 @@
-//! Failing handlers: retries, time limits, giving up, and the edit that starts over.
+//! Tests failing handlers: retries, time limits, giving up, and the edit that starts over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use serde_json::json;
 use super::{Gadget, Made, gadget, get, kill, lab, run, says};
 use crate::test_cluster::{Log, config};
 
-/// A create handler whose failure depends on the size: 1 busy, 2 permanent, 3 unknown, 4 hangs, 5 panics.
+/// A create handler whose failure depends on the size: 1 is busy, 2 fails permanently, 3 with an unknown error, 4
+/// hangs, 5 panics.
 pub(super) fn failing(log: &Log) -> Handlers<Gadget, HandlerDeclared> {
     let log = log.clone();
     Handlers::<Gadget>::new()

@@ -1,4 +1,4 @@
-//! Raw events: every change, in order, without progress, and without keeping objects that nothing else needs.
+//! Tests raw events: every change, in order, without progress, and without keeping objects that nothing else needs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -48,7 +48,7 @@ async fn every_change_in_order() {
             .on_event("listen", move |event, _| {
                 let said = said.clone();
                 async move {
-                    // Slower than the changes arrive.
+                    // This is slower than the changes arrive.
                     tokio::time::sleep(Duration::from_secs(1)).await;
                     said.say(format!("{:?} {}", event.change, event.object.spec.size));
                     if event.object.spec.size == 2 { Err("a listener may fail")? } else { Ok(()) }
@@ -112,7 +112,7 @@ async fn nothing_is_kept_unless_another_controller_needs_it() {
     }
 }
 
-/// What listeners see after the watch was interrupted and its history is lost.
+/// Tests what listeners see after the watch was interrupted and its history is lost.
 #[tokio::test(start_paused = true)]
 async fn after_a_gap_everything_is_listed_again_and_deletions_are_told_where_a_cache_knows() {
     let after_gap = [
@@ -258,8 +258,8 @@ async fn a_listener_cannot_read_what_is_not_kept_and_can_write() {
     assert_eq!(get(&lab, "g").await.unwrap().status.unwrap().outside.as_deref(), Some("heard"));
 }
 
-/// Of two replicas, the one with the lease gets the events; the next one gets all existing objects when it acquires the
-/// lease.
+/// The one of two replicas that holds the lease gets the events; the next one gets all existing objects when it
+/// acquires the lease.
 #[tokio::test(start_paused = true)]
 async fn the_lease_decides_who_hears_and_its_next_holder_is_shown_everything() {
     for is_kept in [false, true] {

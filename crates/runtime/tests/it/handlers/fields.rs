@@ -1,4 +1,4 @@
-//! Handlers of one field: typed old and new values of any field, including those of the status.
+//! Tests field handlers: typed old and new values of any field, including those of the status.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ async fn the_differences_within_a_field() {
     assert_eq!(log.take(), [r#"a: "1" -> nothing, b: "2" -> "3""#]);
 }
 
-/// Counts the users in the status, as a parent does with the reports of its children.
+/// Counts the users in the status, as a parent does with its children's reports.
 fn counts_users(log: &Log) -> Handlers<Gadget, HandlerDeclared> {
     let log = log.clone();
     Handlers::<Gadget>::new().on_field(
@@ -76,7 +76,7 @@ fn counts_users(log: &Log) -> Handlers<Gadget, HandlerDeclared> {
     )
 }
 
-/// The field is filled, and the status that the handler writes for it is stored but the response is lost; before the
+/// The field is filled, and the status that the handler then writes is stored, but the response is lost; before the
 /// handler is called again, the field is empty again.
 async fn empty_again(lab: &mut TestCluster, is_killed: bool) -> (Vec<String>, Option<String>) {
     let log = lab.log.clone();
@@ -97,7 +97,7 @@ async fn empty_again(lab: &mut TestCluster, is_killed: bool) -> (Vec<String>, Op
     if is_killed {
         run(lab, counts_users(&log)).await;
     }
-    // Longer than a request may take.
+    // This is longer than a request may take.
     lab.pass(300).await;
     (log.take(), get(lab, "g").await.and_then(|gadget| gadget.status?.outside))
 }

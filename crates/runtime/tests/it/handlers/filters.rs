@@ -1,4 +1,4 @@
-//! Filters by label, annotation, field and test; and the finalizer, which exists exactly while it is needed.
+//! Tests filters by label, annotation, field and test; and the finalizer, which exists exactly while it is needed.
 
 use homeostat_runtime::Handlers;
 use homeostat_runtime::handlers::ValueFilter;

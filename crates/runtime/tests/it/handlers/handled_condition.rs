@@ -1,4 +1,4 @@
-//! What people see of failing handlers: events on the object, and the condition `Handled` in its status.
+//! Tests what people see of failing handlers: events on the object, and the condition `Handled` in its status.
 
 use std::time::Duration;
 
@@ -35,7 +35,8 @@ async fn handled(lab: &TestCluster, name: &str) -> [String; 3] {
     found.map(|found| [found.status, found.reason, found.message]).unwrap_or_default()
 }
 
-/// Returns what `kubectl wait --for=condition=Handled` checks: whether it is true and about the current generation.
+/// Checks the same as `kubectl wait --for=condition=Handled`: whether the condition is true and about the current
+/// generation.
 async fn is_handled(lab: &TestCluster, name: &str) -> bool {
     let gadget = get(lab, name).await.unwrap();
     let generation = gadget.metadata.generation;

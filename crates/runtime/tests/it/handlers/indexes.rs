@@ -1,4 +1,4 @@
-//! In-memory indexes: they map objects to keys and values, and handlers look them up.
+//! Tests in-memory indexes, which map objects to keys and values, and handlers look them up.
 
 use std::sync::Arc;
 

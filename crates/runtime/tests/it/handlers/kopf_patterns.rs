@@ -1,5 +1,5 @@
-//! The advice of Kopf's page on reconciliation, followed literally: children report to their parent, a daemon blocks on
-//! a long poll, a timer polls an external system.
+//! Follows the advice on Kopf's reconciliation page literally: children report to their parent, a daemon blocks on a
+//! long poll, a timer polls an external system.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Handlers against the in-process server, with paused time: one file per sort of handler.
+//! Tests handlers against the in-process server, with paused time: one file per kind of handler.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Where progress is stored: in an annotation, compressed if long, and beyond its limit in a Secret; and what others
-//! can do to it.
+//! Tests where progress is stored (in an annotation, compressed if it is long, and in a Secret beyond the annotation's
+//! limit) and how others can interfere with it.
 
 use homeostat::testing::InjectedFault;
 use homeostat_core::Entropy;

@@ -1,4 +1,4 @@
-//! Sub-handlers: registered by a handler, each with its own progress.
+//! Tests sub-handlers, which are registered by a handler, each with its own progress.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{Gadget, GadgetSpec, Made, get, kill, lab, run};
 use crate::test_cluster::{Log, TestCluster};
 
-/// Creates each user of the gadget; while the gadget's size is zero, `bob` is busy and `eve` impossible.
+/// Creates each user of the gadget; while the gadget's size is zero, `bob` is busy and `eve` cannot be created.
 fn users(log: &Log) -> Handlers<Gadget, HandlerDeclared> {
     let log = log.clone();
     Handlers::<Gadget>::new().on_create("create", move |gadget: Arc<Gadget>, cx: HandlerContext<Gadget>| {

@@ -1,4 +1,5 @@
-//! Replicas that take over: what one has recorded, the next does not repeat, however far its watch lags.
+//! Tests replicas that take over: the next one does not repeat what the previous one has recorded, however far its
+//! watch lags.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,7 +126,7 @@ async fn a_large_record_that_another_wrote_meanwhile_is_not_written_over() {
         .unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(log.take(), ["update"]);
-    // While the handler runs, somebody who had the right before writes the Secret, and not yet the annotation.
+    // While the handler runs, somebody who had the right before writes the Secret but not yet the annotation.
     let theirs = json!({"marks": {"create": {"seen": "once"}}}).to_string();
     let theirs = json!({"stringData": {"record": theirs}, "metadata": {"labels": {"written": "meanwhile"}}});
     lab.api::<Secret>().patch(&secrets[0], &PatchParams::default(), &Patch::Merge(theirs)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Timers: interval, sharp, idle, initial delay, and the phase across restarts.
+//! Tests timers: interval, sharp, idle, initial delay, and the phase across restarts.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::test_cluster::{Log, TestCluster};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A timer whose ticks take ten seconds and log the second of the test at which they start.
+/// A timer whose ticks take ten seconds and log the second within the test at which they start.
 fn ticking(log: &Log, interval: Duration) -> Handlers<Gadget, TimerDeclared> {
     let log = log.clone();
     Handlers::<Gadget>::new().every("tick", interval, move |_, cx| {
@@ -78,7 +78,7 @@ async fn the_phase_outlives_the_process() {
         lab.pass(5).await;
         run(&mut lab, ticking(&log, interval)).await;
         lab.pass(85).await;
-        // A timer of a minute continues where it was; a faster one, which is not recorded, follows the grid that starts
+        // A one-minute timer continues where it was; a faster one, which is not recorded, follows the grid that starts
         // at creation.
         let ticked: Vec<i64> = ticks(&lab).into_iter().take(3).collect();
         assert_eq!(ticked, expected, "{interval:?}");

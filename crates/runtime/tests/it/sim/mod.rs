@@ -1,5 +1,5 @@
-//! The runtime under the simulator: elections and shards, where only one replica at a time writes and both together do
-//! the work of one; and ordinary uses of features that were once broken (`regressions`).
+//! Tests the runtime under the simulator: elections and shards, where only one replica at a time writes and both
+//! together do the work of one; and ordinary uses of features that were once broken (`regressions`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 mod regressions;
 
-/// A sample of the single faults, as many as an unoptimized build can run in a few seconds; every renewal of a lease is
-/// work for the simulator. `HOMEOSTAT_SIM_SCHEDULES` runs more.
+/// A sample of the single faults, as many as an unoptimized build can run in a few seconds; every lease renewal is work
+/// for the simulator. `HOMEOSTAT_SIM_SCHEDULES` runs more.
 const BUDGET: Budget = Budget { schedules: 30, seconds: 3600 };
 
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
@@ -61,7 +61,7 @@ fn sheets() -> Operator {
     operator().control(Controller::<Sheet>::new().owns::<ConfigMap>().reconcile(reconcile))
 }
 
-/// Returns whether the status of every sheet has its text. Also holds after fewer steps, so that a failure can be
+/// Returns whether the status of every sheet has its text. This also holds after fewer steps, so that a failure can be
 /// shrunk.
 fn all_are_copied(cluster: &Cluster) -> bool {
     let is_copied = |sheet: Sheet| sheet.status.is_some_and(|status| status.text == sheet.spec.text);

@@ -1,5 +1,5 @@
-//! Ordinary uses of features that were once broken, as an audit found. `cargo xtask defects` breaks them again, one at
-//! a time, and the simulation named there must find the defect (docs/why/defects.md); here each must pass.
+//! Tests ordinary uses of features that an audit once found to be broken. `cargo xtask defects` breaks them again, one
+//! at a time, and the simulation named there must find the defect (docs/why/defects.md); here each must pass.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use super::{BUDGET, Sheet, all_are_copied, copy_of, operator, reconcile, sheet, 
 /// More of the single faults than in tests that renew leases; `cargo xtask defects` runs them all.
 const QUICK: Budget = Budget { schedules: 60, ..BUDGET };
 
-/// Long enough that the next step of the user happens while a reconcile waits.
+/// Long enough that the user's next step happens while a reconcile is waiting.
 const LONG_RECONCILE: Duration = Duration::from_secs(5);
 
 /// A namespace that every cluster has besides `default`.
@@ -116,8 +116,8 @@ fn a_leader_that_stood_still_writes_nothing() {
 const SHARD_SEEDS: std::ops::RangeInclusive<u64> = 1..=4;
 
 /// B5: during a rollout, a replica of the next version has another number of shards. Which keys have no owner depends
-/// on which replica holds which shard; of these four sheets there is always one, unless one of the replicas holds all
-/// shards that it knows.
+/// on which replica holds which shard; there is always such a sheet among these four, unless one of the replicas holds
+/// all shards that it knows.
 #[test]
 fn replicas_with_different_shards_do_all_the_work() {
     for seed in SHARD_SEEDS {
@@ -201,7 +201,7 @@ fn an_object_that_panics_does_not_keep_others_from_being_reconciled() {
         .check();
 }
 
-/// B8: what is published outside the cluster. An older edition must not follow a newer one.
+/// B8: the sheets that are published outside the cluster. An older edition must not follow a newer one.
 #[derive(Clone, Debug, Default)]
 struct Shelf {
     edition: String,
@@ -258,7 +258,7 @@ fn a_watch_that_expires_again_and_again_waits() {
     edited("a", "b").check();
 }
 
-/// B12: posts each sheet on a board in another namespace than the operator's, and counts the maps of its own.
+/// B12: posts each sheet on a board in a namespace other than the operator's, and counts the ConfigMaps in its own.
 fn posting() -> Operator {
     let sheets = Controller::<Sheet>::new().reads::<ConfigMap>().writes::<ConfigMap>().reconcile(
         |sheet, cx| async move {

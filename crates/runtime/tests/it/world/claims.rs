@@ -1,5 +1,5 @@
-//! Claims are only as good as the evidence: another object's record, a create that may never have happened, an owner
-//! that only the server knows, a lagging read. None of them makes a resource change its owner or lose it.
+//! Tests that claims are only as good as the evidence: another object's record, a create that may never have happened,
+//! an owner that only the server knows, a lagging read. None of these makes a resource change or lose its owner.
 
 use std::time::Duration;
 
@@ -47,8 +47,8 @@ async fn who_never_had_a_thing_takes_no_record_along() {
     assert!(lab.names::<OutsideRecord>().await.is_empty());
 }
 
-/// A widget whose create was never sent and that is then created again, while a resource of this size appeared under
-/// its name.
+/// A widget whose create was never sent and that was then recreated, while a resource of this size appeared under its
+/// name.
 async fn made_anew_beside(size: i64) -> (TestCluster, FakeApi) {
     let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());
     yard.fate.seal(3, Moment::Before);
@@ -88,8 +88,8 @@ async fn what_a_vanished_object_meant_to_make_is_inherited() {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_does_not_decode_keeps_its_thing() {
-    // Of two widgets created in the same second, as a server with its own clock may do, the first by name gets a
-    // prefixed resource.
+    // If two widgets are created in the same second, which may happen on a server with its own clock, the first by name
+    // gets a prefixed resource.
     for ownership in ownerships() {
         let (mut lab, yard) = (lab_that_accepts_anything().await, FakeApi::new());
         run(&mut lab, &yard, |outside| outside.ownership(ownership.clone())).await;

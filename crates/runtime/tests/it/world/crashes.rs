@@ -1,5 +1,5 @@
 //! Kills the process between any two calls, external or to the cluster, before and after each took effect. The next
-//! process finds what exists: nothing is created twice, nothing is forgotten.
+//! process finds whatever exists: nothing is created twice, nothing is forgotten.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::fake_api::{FakeApi, Moment, named, ownerships, run, synced};
 use crate::test_cluster::{TestCluster, Widget};
 
-/// What users do to the widget, in order.
+/// The actions of users on the widget, in order.
 enum Deed {
     Create,
     Patch(Value),
@@ -24,16 +24,16 @@ async fn act(lab: &TestCluster, deed: &Deed) {
     }
 }
 
-/// What happens, and how.
+/// A sequence of actions, and its circumstances.
 struct Story<'a> {
     ownership: Ownership,
     deeds: &'a [Deed],
-    /// How late the API shows what was written.
+    /// How late the API shows writes.
     lag: Duration,
 }
 
-/// Performs the actions of the users, kills the operator at the given step, and starts it again. Returns whether there
-/// was such a step.
+/// Performs the users' actions, kills the operator at the given step, and starts it again. Returns whether there was
+/// such a step.
 async fn survive(story: &Story<'_>, step: usize, moment: Moment) -> Option<(TestCluster, FakeApi)> {
     let Story { ownership, deeds, lag } = story;
     let (mut lab, yard) = (TestCluster::new().await, FakeApi::new());

@@ -1,5 +1,5 @@
-//! A fake external API that records every call and has a switch for everything that can go wrong. It keeps its history,
-//! so that reads can lag; and it can stop the process at the n-th call.
+//! Provides a fake external API that records every call and has a switch for everything that can go wrong. It keeps its
+//! history, so that reads can lag; and it can stop the process at the n-th call.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -25,7 +25,7 @@ use crate::test_cluster::{Running, TestCluster, Widget, entries};
 /// Comparing a resource of this size panics, and so does a widget that desires it.
 pub(crate) const CURSED: i64 = 666;
 
-/// A resource of the API. It can carry a mark.
+/// A resource in the API. It can carry a mark.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Thing {
     pub(crate) size: i64,
@@ -48,13 +48,13 @@ pub(crate) struct Switches {
     pub(crate) broken: Option<&'static str>,
     /// Lists fail, other calls do not.
     pub(crate) is_unlistable: bool,
-    /// Every call is answered with a request to pause for this long.
+    /// Every response asks the client to pause for this long.
     pub(crate) busy: Option<Duration>,
     /// Lists panic.
     pub(crate) is_cursed: bool,
     /// The pages of a list form a cycle.
     pub(crate) is_circular: bool,
-    /// Lists, but not other reads, show the state of this long ago.
+    /// Lists, but not other reads, show the state from this long ago.
     pub(crate) list_lag: Duration,
     /// Every create and update is refused.
     pub(crate) is_strict: bool,
@@ -64,11 +64,11 @@ pub(crate) struct Switches {
     pub(crate) forgets_marks: bool,
     /// Lists show only this many resources, as if there were no more.
     pub(crate) truncate: Option<usize>,
-    /// Reads show the state of this long ago.
+    /// Reads show the state from this long ago.
     pub(crate) lag: Duration,
     /// Creating a name that exists creates a second resource with that name.
     pub(crate) allows_twins: bool,
-    /// Resources per page.
+    /// The number of resources per page.
     pub(crate) page: Option<usize>,
     /// How long every call takes.
     pub(crate) latency: Duration,
@@ -112,7 +112,7 @@ impl FakeApi {
         Self { pushes: Some(Arc::new(Mutex::new(broadcast::channel(64).0))), ..Self::new() }
     }
 
-    /// Ends the stream of changes.
+    /// Ends the change stream.
     pub(crate) fn hang_up(&self) {
         *self.pushes.as_ref().expect("it tells").lock().unwrap() = broadcast::channel(64).0;
     }
@@ -121,7 +121,7 @@ impl FakeApi {
         change(&mut self.lock().switches);
     }
 
-    /// Another user creates a resource.
+    /// Creates a resource as another user would.
     pub(crate) fn put(&self, name: &str, size: i64, mark: Option<&str>) {
         let thing = Thing { size, mark: mark.map(str::to_owned) };
         self.change(|things| {
@@ -130,7 +130,7 @@ impl FakeApi {
         self.tell(name);
     }
 
-    /// Another user deletes a resource.
+    /// Deletes a resource as another user would.
     pub(crate) fn take(&self, name: &str) {
         self.change(|things| {
             things.remove(name).expect("it was there");
@@ -138,13 +138,13 @@ impl FakeApi {
         self.tell(name);
     }
 
-    /// Another user changes a resource.
+    /// Changes a resource as another user would.
     pub(crate) fn alter(&self, name: &str, alter: impl FnOnce(&mut Thing)) {
         self.alter_quietly(name, alter);
         self.tell(name);
     }
 
-    /// The same, without reporting the change.
+    /// Does the same without reporting the change.
     pub(crate) fn alter_quietly(&self, name: &str, alter: impl FnOnce(&mut Thing)) {
         self.change(|things| alter(things.get_mut(name).expect("it is there")));
     }
@@ -168,7 +168,7 @@ impl FakeApi {
         self.lock().things.get(name).expect("it is there").clone()
     }
 
-    /// Returns the calls since the last time.
+    /// Returns the calls made since the last time.
     pub(crate) fn calls(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().calls)
     }
@@ -242,7 +242,7 @@ impl World for FakeApi {
     type Have = Thing;
     const NAME: &'static str = "yard";
 
-    /// One resource, named like the widget or as in `config`; `config` may list several, separated by commas.
+    /// Returns one resource, named like the widget or as in `config`; `config` may list several, separated by commas.
     fn want(&self, widget: &Widget) -> Result<BTreeMap<String, Wish>> {
         assert!(widget.spec.size != CURSED, "nobody can wish for this");
         if widget.spec.size < 0 {
@@ -345,7 +345,7 @@ impl World for FakeApi {
     }
 }
 
-/// When the process dies: at the n-th step, before or after it takes effect. Clones share the count.
+/// Decides when the process dies: at the n-th step, before or after it takes effect. Clones share the count.
 #[derive(Clone, Default)]
 pub(crate) struct Fate(Arc<Mutex<Doom>>);
 
@@ -404,7 +404,7 @@ impl Fate {
         }
     }
 
-    /// Counts writes to the cluster as steps, too.
+    /// Also counts writes to the cluster as steps.
     pub(crate) fn govern(&self, lab: &TestCluster) {
         let fate = self.clone();
         lab.faults.set(move |request| {

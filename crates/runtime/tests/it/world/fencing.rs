@@ -1,5 +1,5 @@
-//! A replica that no longer holds the lease makes no external calls: not even a write that was already decided and
-//! waited for its turn.
+//! Tests that a replica that no longer holds the lease makes no external calls, not even a write that was already
+//! decided and is waiting for its turn.
 
 use homeostat_core::journal::Entry;
 use homeostat_runtime::world::{Limits, Outside};

@@ -1,4 +1,4 @@
-//! Updates that have no effect, take effect late, or are undone by another writer.
+//! Tests updates that have no effect, take effect late, or are undone by another writer.
 
 use std::time::Duration;
 
@@ -210,7 +210,7 @@ async fn a_restart_does_not_forget_a_fight() {
     assert_eq!((word(&lab).await.as_str(), yard.writes().len()), ("False Contested", 0), "it goes on");
 }
 
-/// The condition is for people: its status, its wording and its presence change nothing.
+/// The condition is for people: its status, its wording and its presence do not affect anything.
 #[tokio::test(start_paused = true)]
 async fn a_restart_does_not_read_the_words_of_the_condition() {
     for ownership in ownerships() {

@@ -1,4 +1,4 @@
-//! Objects with invalid specs: `Synced` reports that, and their resources are left as they are.
+//! Tests objects with invalid specs: `Synced` reports that, and their resources are left as they are.
 
 use homeostat_runtime::world::Ownership;
 use kube::Api;

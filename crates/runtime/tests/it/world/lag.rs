@@ -1,4 +1,5 @@
-//! An API that shows writes late: what was created is not created again, and what may exist is not forgotten.
+//! Tests an API that shows writes late: a created resource is not created again, and a resource that may exist is not
+//! forgotten.
 
 use std::time::Duration;
 

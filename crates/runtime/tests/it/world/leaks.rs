@@ -1,4 +1,4 @@
-//! Leaks are found, and deleting them is the most careful thing the engine does.
+//! Tests that leaks are found and deleted, which the engine does more carefully than anything else.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ async fn an_empty_answer_of_the_cluster_does_not_delete_the_world() {
     }
     running.kill();
     lab.rest().await;
-    // All objects vanish, as after the loss of etcd: no finalizer ran.
+    // All objects vanish, as after losing etcd: no finalizer was run.
     for number in 0..10 {
         vanish(&lab, &format!("w{number}")).await;
     }
@@ -202,7 +202,7 @@ async fn the_last_look_at_the_thing_decides() {
     lab.pass(1000).await;
     running.kill();
     vanish(&lab, "goes").await;
-    // Lists keep showing an old state: a resource of ours without its object. Meanwhile it has another owner.
+    // Lists keep showing an old state: one of our resources without its object. Meanwhile it has another owner.
     yard.switch(|switches| switches.list_lag = Duration::from_secs(900));
     yard.alter("goes", |thing| thing.mark = Some("others.dev/a/b/c".into()));
     let running = run(&mut lab, &yard, |outside| outside).await;

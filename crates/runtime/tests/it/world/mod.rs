@@ -1,5 +1,5 @@
-//! Worlds: widgets kept equal to the resources of an external API that has nothing to do with Kubernetes. One file per
-//! promise of the guide.
+//! Tests worlds: widgets are kept in sync with the resources of an external API that has nothing to do with Kubernetes.
+//! There is one file per promise in the guide.
 
 mod claims;
 mod crashes;

@@ -1,4 +1,4 @@
-//! Desired resources are created, changed and deleted in the API, and no call is made twice.
+//! Tests that desired resources are created, changed and deleted in the API, and no call is made twice.
 
 use homeostat_runtime::world::Ownership;
 use serde_json::json;

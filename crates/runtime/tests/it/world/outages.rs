@@ -1,4 +1,4 @@
-//! During an outage there is one probe at a time; the API never gets more calls than allowed.
+//! Tests that there is one probe at a time during an outage, and that the API never gets more calls than allowed.
 
 use std::time::Duration;
 

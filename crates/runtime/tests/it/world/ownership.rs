@@ -1,4 +1,4 @@
-//! Ownership: exclusive and shared use, adoption by rule, conflicts with other owners.
+//! Tests ownership: exclusive and shared use, adoption by rule, conflicts with other owners.
 
 use homeostat_core::journal::Entry;
 use homeostat_runtime::world::{ApiSharing, Drift, LeakDeletionLimits, Mark, Ownership};

@@ -1,4 +1,4 @@
-//! A panic in the code of a world is a failure of one object or of one pass, and nothing else stops.
+//! Tests that a panic in a world's code is a failure of one object or of one pass, and that nothing else stops.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! What others delete or change is found, by polling and by pushed changes, and corrected or only reported.
+//! Tests that deletions and changes made by others are found, by polling and by pushed changes, and are corrected or
+//! only reported.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Deliberate damage: a user removes the finalizer, deletes the record, or edits the mark or the inventory. The guide
-//! describes what happens (`docs/guide/ownership-and-leaks.md`), and there is no further damage.
+//! Tests deliberate damage: a user removes the finalizer, deletes the record, or edits the mark or the inventory. The
+//! guide describes what happens (`docs/guide/ownership-and-leaks.md`), and there is no further damage.
 
 use homeostat_runtime::world::{OutsideRecord, Ownership};
 use kube::api::{DeleteParams, ListParams};
@@ -165,7 +165,7 @@ async fn a_record_set_back_to_intended_is_ours_only_if_the_thing_is_what_we_inte
     assert_eq!(yard.writes(), [] as [&str; 0]);
 }
 
-/// Sets the time of the intent for the resource of `w`, in the annotation or the record, to the far future.
+/// Sets the time of the intent for `w`'s resource, in the annotation or the record, to the far future.
 async fn set_ahead(lab: &TestCluster, ownership: &Ownership, name: &str) {
     if *ownership == Ownership::Records {
         for record in lab.names::<OutsideRecord>().await {

@@ -1,4 +1,4 @@
-//! What a change sends for which state of the object, and what it leaves alone.
+//! Tests which operations a change sends for a given state of the object, and what it leaves alone.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -12,7 +12,7 @@ fn snapshot(status: Value) -> StatusBasis {
     StatusBasis { uid, resource_version, status, is_whole: true }
 }
 
-/// Returns the operations after the test of the uid, one per line.
+/// Returns the operations that follow the uid test, one per line.
 fn shown(change: &StatusChange, status: Value) -> Vec<String> {
     let operations = change.operations(&snapshot(status), NOW.parse().unwrap());
     let words = |operation: &Value| {
@@ -32,7 +32,7 @@ fn shown(change: &StatusChange, status: Value) -> Vec<String> {
     }
 }
 
-/// A draft that made `new` of `base`, written over `status`.
+/// Checks a draft that changed `base` to `new`, written over `status`.
 #[track_caller]
 #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
 fn check(base: Value, new: Value, status: Value, expected: &[&str]) {
@@ -70,7 +70,7 @@ fn a_status_that_is_not_there_is_introduced_whole() {
         &["test /status null", r#"add /status {"a":{"b":1}}"#],
     );
     check(json!({"a": 1}), json!({}), Value::Null, &[]);
-    // Another writer wrote the first status meanwhile.
+    // Another writer wrote the first status in the meantime.
     check(Value::Null, json!({"a": {"b": 1}}), json!({"a": {"c": 2}}), &["add /status/a/b 1"]);
 }
 
@@ -194,6 +194,6 @@ fn a_typed_list_of_conditions_is_compared_by_type() {
             r#"add /status/conditions/- {"status":"False","type":"B"}"#,
         ],
     );
-    // A list that is not one of conditions is replaced whole.
+    // A list that does not hold conditions is replaced as a whole.
     check(list(json!([1])), list(json!([2])), list(json!([3])), &["add /status/conditions [2]"]);
 }
