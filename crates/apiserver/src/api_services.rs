@@ -1,9 +1,9 @@
 //! Maintains one APIService for each served group and version.
 //!
 //! The APIServices of built-in groups are written at startup with the other default objects; those of custom groups
-//! follow their definitions. One that is deleted while its version is served is re-created. (Kubernetes does this
-//! only for custom groups: a deleted built-in APIService hides its version from clients until the next start, which
-//! no user wants.) APIServices that users register for their own servers are left alone.
+//! follow their definitions. An APIService that is deleted while its version is served is re-created. (Kubernetes does
+//! this only for custom groups: a deleted built-in APIService hides its version from clients until the next start,
+//! which no user wants.) APIServices that users register for their own servers are left alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) struct ApiServiceChange {
 pub(crate) async fn sync(backend: &Backend) -> Result<(), Status> {
     for ApiServiceChange { key, old, op } in pending_changes(backend) {
         match backend.commit(key, old.as_ref(), op).await {
-            // Another write came first. The notice of the next definition triggers another check.
+            // Another write came first. The notice about the next definition triggers another check.
             Ok(_) | Err(StoreError::Conflict { .. }) => {}
             Err(error) => return Err(commit_refusal(&error)),
         }

@@ -1,8 +1,8 @@
-//! The parts that every request works with: the store, the registry, the authorizer, the clock and the source of
+//! Holds the parts that every request works with: the store, the registry, the authorizer, the clock and the source of
 //! randomness.
 //!
-//! **Invariant:** every write of the server passes through [`Backend::commit`], so the background tasks see each one,
-//! even if the client disconnects before the answer.
+//! **Invariant:** every write by the server passes through [`Backend::commit`], so the background tasks see each one,
+//! even if the client disconnects before it gets the response.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -28,16 +28,16 @@ use crate::streams::StreamSource;
 use crate::webhook_client::WebhookClient;
 use crate::write_history::WriteHistory;
 
-/// The largest stored object. The limit in Kubernetes is that of etcd's requests, and clients rely on it.
+/// The maximum size of a stored object. In Kubernetes this is etcd's request limit, and clients rely on it.
 const OBJECT_BYTES_MAX: usize = 1536 * 1024;
 
-/// The default limit for the total size of all stored objects: that of etcd. All of it, and its history, is held in
-/// memory.
+/// The default limit for the total size of all stored objects, the same as in etcd. All objects, and their history, are
+/// held in memory.
 pub(crate) const STORE_BYTES_MAX: usize = 2 * 1024 * 1024 * 1024;
 
 /// The total size of all stored objects, and its limit.
 ///
-/// **Invariant:** the size is the sum of the sizes of all entries; every commit of the server updates it.
+/// **Invariant:** the size is the sum of the sizes of all entries; every commit by the server updates it.
 pub(crate) struct StoreSize {
     bytes: AtomicI64,
     bytes_max: usize,
@@ -60,7 +60,7 @@ impl StoreSize {
         self.bytes.store(bytes.cast_signed(), Ordering::Relaxed);
     }
 
-    /// Returns whether the store may grow by this much. Values that are no larger than those they replace, and
+    /// Returns whether the store may grow by this much. Values that are no larger than the ones they replace, and
     /// deletions, are always accepted.
     fn fits(&self, growth: usize) -> bool {
         let held = usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or_default();
@@ -74,7 +74,7 @@ impl StoreSize {
     }
 }
 
-/// A step of a commit in addition to its main one: a condition, or a write that belongs to it.
+/// A step of a commit besides its main one: a condition, or a write that belongs to it.
 #[derive(Clone, Debug)]
 pub(crate) struct CommitStep {
     pub(crate) key: Key,
@@ -107,20 +107,20 @@ pub(crate) struct Backend {
     pub(crate) logs: OnceLock<Arc<dyn LogSource>>,
     /// The source of connections to containers, once a node has registered one.
     pub(crate) streams: OnceLock<Arc<dyn StreamSource>>,
-    /// Who wrote what recently.
+    /// The history of recent writes.
     pub(crate) writes: WriteHistory,
-    /// Calls the webhooks of users.
+    /// Calls users' webhooks.
     pub(crate) webhooks: Arc<WebhookClient>,
     /// Converts custom objects.
     pub(crate) conversions: Conversions,
-    /// Held while a quota is written, so that those of a namespace stay within their limits.
+    /// Held while a quota is written, so that the quotas of a namespace stay within their limits.
     pub(crate) quota_writes: NamespaceLocks,
     /// Held while a request counts for quotas.
     pub(crate) quota_counts: NamespaceLocks,
 }
 
 impl Backend {
-    /// Creates the state of a server over a store.
+    /// Creates the state of a server for a store.
     pub(crate) fn new(
         store: SharedStore,
         clock: Clock,
@@ -147,14 +147,15 @@ impl Backend {
         })
     }
 
-    /// Takes the addresses that stored Services hold.
+    /// Reserves the addresses that stored Services hold.
     pub(crate) fn observe_services(&self) {
         for entry in self.store.snapshot().range(&SERVICE.storage().prefix(), "") {
             self.services.observe(&encode::parse_entry(entry));
         }
     }
 
-    /// Returns the same state over a copy of the store as it is now. Reads nothing again, so it takes microseconds.
+    /// Returns the same state for a copy of the store in its current state. This reads nothing again, so it takes
+    /// microseconds.
     pub(crate) fn forked(&self, store: SharedStore, clock: Clock, entropy: Entropy) -> Result<Self, Error> {
         let webhooks = Arc::new(WebhookClient::new(Arc::clone(&store), entropy.clone()));
         Ok(Self {
@@ -176,7 +177,7 @@ impl Backend {
         })
     }
 
-    /// Commits one write of one key and notifies the background tasks. `old` is the entry that it replaces.
+    /// Commits one write to one key and notifies the background tasks. `old` is the entry that it replaces.
     pub(crate) async fn commit(
         &self,
         key: Key,
@@ -186,7 +187,7 @@ impl Backend {
         self.commit_with(key, old, op, Vec::new()).await
     }
 
-    /// Commits one write of one key together with steps for other keys: all of them or none. If `old` is `None`, the
+    /// Commits one write to one key together with steps for other keys: all of them or none. If `old` is `None`, the
     /// key must be absent.
     pub(crate) async fn commit_with(
         &self,
@@ -235,7 +236,7 @@ impl Backend {
 
     fn observe_commit(&self, replaced: &[ReplacedEntry], committed: &Committed) {
         for (at, ((key, old), new)) in replaced.iter().zip(&committed.entries).enumerate() {
-            // Of the steps after the first, only writes are of interest.
+            // Only writes are of interest among the steps after the first.
             if at > 0 && new.is_none() {
                 continue;
             }
@@ -250,7 +251,7 @@ impl Backend {
         self.notices.observe(key, old, new, || self.store.snapshot().get(key).cloned());
     }
 
-    /// Frees the addresses that a Service no longer holds, and takes those that it holds now.
+    /// Frees the addresses that a Service no longer holds, and reserves those that it holds now.
     fn update_addresses(&self, key: &Key, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>) {
         if ResourceIdentity::of_key(key) == SERVICE.storage() {
             let decode = |entry: Option<&Arc<Entry>>| entry.map(|entry| encode::parse_entry(entry));
@@ -264,7 +265,7 @@ impl Backend {
     }
 }
 
-/// A commit that a request waits for. A submitted transaction cannot be withdrawn, so one whose future is dropped
+/// A commit that a request waits for. A submitted transaction cannot be withdrawn, so a commit whose future is dropped
 /// before its outcome is known (the client disconnected) is left for the background tasks to wait for.
 struct PendingCommit<'a> {
     notices: &'a BackgroundQueue,
@@ -321,7 +322,7 @@ mod tests {
 
     use super::*;
 
-    /// Every write of a commit counts, not only its main one.
+    /// Every write in a commit counts, not only its main one.
     #[tokio::test]
     async fn the_sizes_of_all_steps_are_limited() {
         let backend =

@@ -1,7 +1,7 @@
-//! The queue of objects for the background tasks to look at, and the index from owners to dependents.
+//! Queues objects for the background tasks to look at, and indexes dependents by owner.
 //!
-//! Every commit passes through [`BackgroundQueue::observe`]. Thanks to the index, the cost of garbage collection grows with
-//! the dependents, not with the cluster. It may briefly name objects that are gone; readers check.
+//! Every commit passes through [`BackgroundQueue::observe`]. Thanks to the index, the cost of garbage collection grows
+//! with the dependents, not with the cluster. It may briefly name objects that are gone; readers must check.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -79,7 +79,7 @@ pub(crate) enum BackgroundNotice {
     ApiServices,
 }
 
-/// BackgroundQueue for the background tasks, each at most once.
+/// The notices for the background tasks, each at most once.
 #[derive(Default)]
 pub(crate) struct BackgroundQueue {
     state: Mutex<NoticeState>,
@@ -117,7 +117,7 @@ struct NoticeState {
     quota_namespaces: BTreeSet<Box<str>>,
 }
 
-/// BackgroundQueue in order of arrival, without duplicates: a definition gets its turn even while many objects change.
+/// The notices in order of arrival, without duplicates: a definition gets its turn even while many objects change.
 #[derive(Default)]
 struct NoticeQueue {
     queue: VecDeque<BackgroundNotice>,
@@ -139,7 +139,7 @@ impl NoticeQueue {
 }
 
 impl BackgroundQueue {
-    /// Returns the same index of dependents without notices, for a server over a copy of the store.
+    /// Returns the same index of dependents without notices, for a server on a copy of the store.
     pub(crate) fn forked(&self) -> Self {
         let state = self.state();
         let copy = NoticeState {
@@ -193,7 +193,7 @@ impl BackgroundQueue {
         }
     }
 
-    /// Takes over a commit whose client disconnected before the answer.
+    /// Takes over a commit whose client disconnected before it got the response.
     pub(crate) fn abandon(&self, commit: AbandonedCommit) {
         self.state().abandoned.push(commit);
         self.left.notify_one();
@@ -224,7 +224,7 @@ impl BackgroundQueue {
         };
     }
 
-    /// Adds a notice for the owner with this uid, if it waits.
+    /// Adds a notice for the owner with this uid, if it is waiting.
     pub(crate) fn leave_waiting_owner(&self, uid: &str) {
         let key = self.state().waiting_owners.get(uid).cloned();
         if let Some(key) = key {
@@ -237,7 +237,7 @@ impl BackgroundQueue {
         self.state().waiting_storage.insert(key.clone());
     }
 
-    /// Forgets storage that no longer waits.
+    /// Forgets storage that is no longer waiting.
     pub(crate) fn remove_waiting_storage(&self, key: &Key) {
         self.state().waiting_storage.remove(key);
     }
@@ -279,9 +279,9 @@ impl BackgroundQueue {
         }
     }
 
-    /// Observes a commit. Commits of one key may be observed in a different order from the one in which they were
-    /// made (a Pod is re-created as soon as its deletion is seen), so `current` returns the stored entry, under the
-    /// lock.
+    /// Observes a commit. Commits to one key may be observed in a different order from the one in which they were
+    /// committed (a Pod is re-created as soon as its deletion is seen), so `current` returns the stored entry, under
+    /// the lock.
     pub(crate) fn observe(
         &self,
         key: &Key,
@@ -439,7 +439,7 @@ fn is_uncounted(old: Option<&Arc<Entry>>, new: &Entry) -> bool {
     old.is_none_or(|old| old["spec"] != new["spec"]) || new["status"]["hard"] != new["spec"]["hard"]
 }
 
-/// Returns whether a Pod has ended.
+/// Returns whether a Pod has terminated.
 fn has_ended(pod: &Entry) -> bool {
     [&b"\"phase\":\"Succeeded\""[..], b"\"phase\":\"Failed\""]
         .iter()
@@ -460,7 +460,7 @@ fn is_api_server(key: &Key) -> bool {
     is_kind && key.namespace() == "default" && key.name() == "kubernetes"
 }
 
-/// Returns whether the end of this object may make storage unused.
+/// Returns whether removing this object may make storage unused.
 fn is_storage_user(key: &Key) -> bool {
     matches!(ResourceIdentity::of_key(key), PODS | CLAIMS | VOLUMES)
 }

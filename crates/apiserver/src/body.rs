@@ -1,4 +1,4 @@
-//! The body of an answer: ready bytes, a list of shared pieces, or a stream of pieces.
+//! Represents the body of a response: ready bytes, a list of shared pieces, or a stream of pieces.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -10,12 +10,12 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 use http_body::{Frame, SizeHint};
 
-/// How many bytes are gathered before a piece is handed to the connection: enough to keep writes few, small enough
-/// that the client reads the first piece while the next is produced, and that a list of any size costs one such
-/// buffer.
+/// How many bytes are gathered before a piece is handed to the connection: enough to keep the number of writes low,
+/// small enough that the client reads the first piece while the next is produced, and that a list of any size costs one
+/// such buffer.
 pub(crate) const PIECE_BYTES: usize = 64 * 1024;
 
-/// The body of an answer.
+/// The body of a response.
 pub enum Body {
     /// Nothing more to send.
     Empty,
@@ -27,11 +27,11 @@ pub enum Body {
     List(BoxStream<'static, Bytes>, Arc<dyn RetainedObjects>),
     /// Pieces that arrive over time: a watch, a log.
     Stream(BoxStream<'static, Bytes>),
-    /// Pieces of somebody else's answer, which may break off.
+    /// Pieces of someone else's response, which may be interrupted.
     Proxied(BoxStream<'static, Result<Bytes, BrokenAnswer>>),
 }
 
-/// An answer that is passed on broke off; the connection to the client ends with it.
+/// A response that is being forwarded was interrupted, which also ends the connection to the client.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the answer that is passed on broke off: {0}")]
 pub struct BrokenAnswer(String);
@@ -42,10 +42,10 @@ impl BrokenAnswer {
     }
 }
 
-/// The objects that an unfinished answer keeps alive.
+/// The objects that an unfinished response keeps alive.
 pub trait RetainedObjects: Send + Sync {
-    /// Returns the number of bytes that only answers still need: objects that have since been changed or deleted.
-    /// Takes some time.
+    /// Returns the number of bytes that only responses still need: objects that have since been changed or deleted.
+    /// This takes some time.
     fn outdated_bytes(&self) -> usize;
 }
 

@@ -1,7 +1,7 @@
-//! The continue token: where the next page of a list begins, and in which snapshot.
+//! The continue token says where the next page of a list begins, and in which snapshot.
 //!
-//! The format is that of Kubernetes (base64url of a small JSON), but clients must treat it as opaque. The start is
-//! relative to the listed prefix, so a modified token can only name a different position in the same list.
+//! The format is the same as in Kubernetes (base64url of a small JSON), but clients must treat it as opaque. The start
+//! is relative to the listed prefix, so a modified token can only name a different position in the same list.
 //!
 //! A token also contains its time of issue: it is valid for as long as history is kept, whether or not anything is
 //! written in the meantime.
@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Base64 as Go decodes it: trailing bits are ignored.
+/// Base64 as Go decodes it, which ignores trailing bits.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new()
@@ -27,12 +27,12 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// The version of the token's format.
 const SHAPE: &str = "meta.k8s.io/v1";
-/// Follows the last key of a page in the token, as in a range start of etcd.
+/// Follows the last key of a page in the token, as in etcd's range starts.
 const AFTER: char = '\0';
 /// How long a token is valid: as long as the store keeps its history by default.
 const LIFETIME: SignedDuration = SignedDuration::from_mins(5);
 
-/// Where the next page begins.
+/// The position at which the next page begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ContinueToken {
     /// The snapshot of the list.
@@ -156,7 +156,7 @@ impl ContinueToken {
         self.position != TokenSnapshot::Newest && now.duration_since(self.issued) > LIFETIME
     }
 
-    /// Returns the refusal of a token whose snapshot is gone, including a token that continues from the newest state.
+    /// Returns the refusal for a token whose snapshot is gone, including a token that continues from the newest state.
     pub(crate) fn expired(&self) -> Status {
         let mut status = Status::expired(
             "The provided continue parameter is too old to display a consistent list result. You can start a new \

@@ -1,14 +1,15 @@
-//! The formats of the data folder, and the migrations from older ones.
+//! Defines the formats of the data folder, and the migrations from older ones.
 //!
 //! - **0**, the first edition: custom and built-in objects are stored under the same keys, `group/resource/…`.
 //! - **1**: custom objects are stored under `crd:group/resource/…`, see `storage`.
-//! - **2**: what gets defaults whenever it is read has a tag (`stored::encode`); before, its JSON began with a space.
+//! - **2**: objects that get defaults whenever they are read have a tag (`stored::encode`); before that, their JSON
+//!   began with a space.
 //!
 //! The number applies to the whole data folder, although the store keeps it: a change to any other file format also
 //! raises it. The store is opened before anything else in the folder is read.
 //!
-//! **Invariant:** a step is a pure function of a key and its value, and never changes, since folders of that format
-//! exist. It therefore knows the built-in kinds of its edition, not those of today.
+//! **Invariant:** a step is a pure function of a key and its value, and never changes, since folders with that format
+//! exist. It therefore knows the built-in kinds of its edition, not today's.
 
 use homeostat_api::storage_identity::ResourceIdentity;
 use homeostat_core::Key;
@@ -28,7 +29,7 @@ const CUSTOM_OBJECTS_APART: Migration =
 /// From 1 to 2.
 const TAGS: Migration = Migration::Values(tagged);
 
-/// Replaces the leading space of a value's JSON with the tag of the same meaning.
+/// Replaces the leading space of a value's JSON with the tag that has the same meaning.
 fn tagged(_: &Key, value: &Value) -> Option<Value> {
     let rest = value.bytes.strip_prefix(b"{ ")?;
     let bytes = [b"{", rest].concat().into();

@@ -1,5 +1,5 @@
-//! The account of Pods that name none. Every namespace has one, created by the background task for namespaces, or by
-//! admission if a Pod comes first.
+//! Creates the account of Pods that do not name one. Every namespace has one, created by the background task for
+//! namespaces, or by admission if a Pod is created first.
 
 use homeostat_api::kinds::core::service_account::SERVICE_ACCOUNT;
 use homeostat_api::object::meta;

@@ -1,5 +1,5 @@
-//! The life cycle of a definition: establishes it immediately, and checks rejected names again when others become
-//! free.
+//! Handles the life cycle of a definition: establishes it immediately, and checks rejected names again when others
+//! become free.
 
 use homeostat_api::crd::{STORAGE, TakenNames, accept_names, condition_is};
 use homeostat_api::kinds::apiextensions::custom_resource_definition::CUSTOM_RESOURCE_DEFINITION;
@@ -12,8 +12,9 @@ use crate::server_changes::update_stored_object;
 use crate::stored::encode;
 use crate::write_history::ServerTask;
 
-/// Accepts the names of a stored definition and establishes it, as the naming and establishing controllers do, but
-/// before the write that created it is answered, so that the next request finds the kind served.
+/// Accepts the names of a stored definition and establishes it, as Kubernetes' naming and establishing controllers do,
+/// but before the client gets the response to the write that created it, so that the next request finds the kind
+/// served.
 pub(crate) async fn establish(backend: &Backend, key: &Key) -> Result<(), Status> {
     let table = backend.registry.table();
     let resource = table.built_in(&CUSTOM_RESOURCE_DEFINITION);

@@ -1,7 +1,7 @@
-//! Finds fields in the recent writes that two writers change back and forth: each undoes what the other wrote, so
-//! neither ever rests.
+//! Finds fields in the recent writes that two writers change back and forth: each undoes the other's writes, so neither
+//! ever comes to rest.
 //!
-//! **Invariant:** the work is bounded: few objects, few writes of each, few bytes. An object is examined only if
+//! **Invariant:** the work is bounded: few objects, few writes to each, few bytes. An object is examined only if
 //! several writers wrote it often within [`WINDOW`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,20 +12,21 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::write_history::RecordedWrite;
 
-/// How far back writes count: two loops that fight write many times per minute.
+/// How far back writes are considered: two loops that fight write many times per minute.
 pub(crate) const WINDOW: SignedDuration = SignedDuration::from_secs(60);
 
-/// How many reverts of one field within the window make a fight. One or two happen when people change their minds.
+/// The number of reverts of one field within the window that count as a fight. One or two happen when people change
+/// their minds.
 const REVERTS_MIN: u32 = 3;
 
-/// How many writes of an object are compared (the newest ones), and how many objects.
+/// How many writes to an object are compared (the newest ones), and how many objects.
 const WRITES_MAX: usize = 16;
 const OBJECTS_MAX: usize = 20;
 
-/// The total size of the states that are parsed.
+/// The maximum total size of the states that are parsed.
 const BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// One change of a field.
+/// One change to a field.
 struct FieldWrite {
     at: Timestamp,
     writer: String,
@@ -82,7 +83,7 @@ fn fights_of_object(target: &Key, writes: &[RecordedWrite]) -> Vec<FieldFight> {
     fights.collect()
 }
 
-/// Returns the fight over a field, if there is one. `writes` are the changes of the field, oldest first.
+/// Returns the fight over a field, if there is one. `writes` are the changes to the field, oldest first.
 fn fight_over_field(target: &Key, path: String, writes: &[FieldWrite]) -> Option<FieldFight> {
     let is_revert = |pair: &&[FieldWrite]| pair[0].writer != pair[1].writer && pair[0].old == pair[1].new;
     let reverts = writes.windows(2).filter(is_revert).count();

@@ -1,4 +1,4 @@
-//! `/healthz`, `/livez`, `/readyz` and `/version`, with the wording of kube-apiserver.
+//! Serves `/healthz`, `/livez`, `/readyz` and `/version`, with kube-apiserver's wording.
 //!
 //! **Invariant:** the reason for a failed check is shown only on the check's own path, never in the summary, which
 //! anyone may read. The caller runs the checks.
@@ -13,7 +13,7 @@ use crate::request::Query;
 const KUBERNETES: &str = "v1.36.4";
 /// The probes; each runs all checks.
 const PROBES: [&str; 3] = ["healthz", "livez", "readyz"];
-/// The check that every probe includes: the server answers at all.
+/// The check that every probe includes: the server responds at all.
 pub(crate) const PING: HealthCheck<'static> = HealthCheck { name: "ping", failure: None };
 
 /// The check that the store accepts writes, under the name that monitoring tools expect.
@@ -28,7 +28,7 @@ pub(crate) struct HealthCheck<'a> {
     pub(crate) failure: Option<&'a str>,
 }
 
-/// An answer in plain text.
+/// A plain-text response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProbeAnswer {
     /// HTTP status code.
@@ -48,7 +48,7 @@ pub(crate) fn probe(path: &str, query: &Query, checks: &[HealthCheck<'_>]) -> Op
     }
 }
 
-/// Returns the content of `/metrics/slis`: how each check of each probe ends now. How often each ended how is not
+/// Returns the content of `/metrics/slis`: the current result of each check in each probe. Past results are not
 /// counted.
 pub(crate) fn indicators(checks: &[HealthCheck<'_>]) -> String {
     let mut text = String::from(

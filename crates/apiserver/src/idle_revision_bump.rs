@@ -1,7 +1,7 @@
 //! Advances history while there are no writes.
 //!
-//! Lists, watches and continue tokens are bounded by time but tell times apart by the store's revision. The revision
-//! therefore rises every few minutes even in an idle server, as it does in Kubernetes, whose servers record each
+//! Lists, watches and continue tokens are bounded by time but distinguish times by the store's revision. The revision
+//! therefore increases every few minutes even in an idle server, as it does in Kubernetes, whose servers record each
 //! compaction in etcd. This way a list that starts over can be distinguished from the one whose token expired.
 //!
 //! The key is not an API object: no path leads to it, and a definition cannot claim the core group.
@@ -15,7 +15,7 @@ use crate::backend::Backend;
 
 /// The interval at which history advances: as often as Kubernetes compacts etcd, and as long as a token is valid.
 pub(crate) const PERIOD: Duration = Duration::from_mins(5);
-/// The resource of the core group under which the marker is stored.
+/// The resource in the core group under which the marker is stored.
 pub(crate) const RESOURCE: &str = "historymarkers";
 
 /// Raises the revision with a commit that clients do not see.

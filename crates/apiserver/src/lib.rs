@@ -1,14 +1,14 @@
-//! The Kubernetes API over a [`homeostat_store::Store`]: a tower service, and a TLS server for it. The rules about
-//! objects are in `homeostat-api`; this crate stores objects, answers requests and does the background work.
+//! Implements the Kubernetes API on a [`homeostat_store::Store`], as a tower service and a TLS server for it. The rules
+//! about objects are in `homeostat-api`; this crate stores objects, serves requests and does the background work.
 //!
 //! Reading order: [`server`] (from request to response), `request` (parsing of requests), `verbs` (one file each, with
-//! the write path in `verbs/pipeline.rs`), `registry` (the served resources), `stored` (objects as entries of the
-//! store), [`preload`] (objects of another server) and [`data_migrations`] (earlier formats), `backend` (the shared
-//! parts of every request), `background_queue` and [`background`] (work after a write), [`bootstrap`] (default
-//! objects), [`certificates`] (issuing them), [`auth`] (authentication and authorization), [`admission`] (plugins that
-//! may change or refuse a write), `conversion` (versions of custom objects) and `webhook_client` (both call users'
-//! servers), [`audit`] (the audit log), `streams` (connections to containers), `expensive_requests` (requests that take
-//! long), `yielding_work` (loops that do) and `namespace_locks` (one namespace does not wait for another), then the
+//! the write path in `verbs/pipeline.rs`), `registry` (the served resources), `stored` (objects as store entries),
+//! [`preload`] (objects from another server) and [`data_migrations`] (earlier formats), `backend` (the shared parts of
+//! every request), `background_queue` and [`background`] (work after a write), [`bootstrap`] (default objects),
+//! [`certificates`] (issuing them), [`auth`] (authentication and authorization), [`admission`] (plugins that may change
+//! or refuse a write), `conversion` (versions of custom objects) and `webhook_client` (both call users' servers),
+//! [`audit`] (the audit log), `streams` (connections to containers), `expensive_requests` (requests that take a long
+//! time), `yielding_work` (loops that do) and `namespace_locks` (one namespace does not wait for another), then the
 //! network side: [`serve`] within [`limits`], `health`, `metrics`.
 
 pub mod admission;

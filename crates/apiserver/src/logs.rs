@@ -1,5 +1,5 @@
-//! The source of Pod logs: a node that runs Pods registers itself and reads them. The server itself runs no Pods and
-//! has no Node of its own.
+//! Defines the source of Pod logs: a node that runs Pods registers itself and reads them. The server itself runs no
+//! Pods and has no Node of its own.
 //!
 //! The rules of the endpoint (which container, which options go together) are in `verbs::log`; a source only ever
 //! gets one container of one Pod.
@@ -17,6 +17,6 @@ pub trait LogSource: Send + Sync {
     /// Returns whether this source runs the Pods of the Node with this name.
     fn is_of(&self, node: &str) -> bool;
 
-    /// Reads a log. Dropping the stream ends a log that is followed.
+    /// Reads a log. Dropping the stream stops following the log.
     fn read(&self, request: LogRequest) -> BoxFuture<'static, LogAnswer>;
 }

@@ -1,16 +1,16 @@
-//! One lock per namespace, so that work that one namespace makes long delays no other.
+//! Provides one lock per namespace, so that long work in one namespace does not delay any other.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// Locks by namespace. A lock exists for as long as somebody holds it or waits for it.
+/// Locks by namespace. A lock exists for as long as someone holds it or waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct NamespaceLocks(SyncMutex<BTreeMap<String, Arc<Mutex<()>>>>);
 
 impl NamespaceLocks {
-    /// Waits until nobody else holds the lock of this namespace, and takes it.
+    /// Waits until nobody else holds this namespace's lock, and takes it.
     pub(crate) async fn lock(&self, namespace: &str) -> OwnedMutexGuard<()> {
         let lock = {
             let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);

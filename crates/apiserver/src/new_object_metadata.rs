@@ -1,4 +1,4 @@
-//! The metadata of a new object that only the server sets: namespace, uid, creation time, generation.
+//! Sets the metadata of a new object that only the server sets: namespace, uid, creation time, generation.
 
 use homeostat_api::object::meta;
 use homeostat_api::resource::Resource;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::backend::Backend;
 
-/// Removes the fields that clients may not set from a new object.
+/// Removes the fields that clients must not set from a new object.
 pub(crate) fn clear(object: &mut Value) {
     let metadata = meta::metadata(object);
     for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {

@@ -44,7 +44,7 @@ pub(crate) fn normalize(
     Ok(unknown.into_iter().map(|path| format!("unknown field {path:?}")).collect())
 }
 
-/// Returns the refusal of an object that becomes too large with the defaults of its kind.
+/// Returns the refusal for an object that becomes too large with the defaults of its kind.
 pub(crate) fn defaults_too_large(_: schema::TooLarge) -> Status {
     Status::too_large(
         "Request entity too large: the defaults of its kind's schema make the object too large; \

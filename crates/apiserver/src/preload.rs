@@ -1,6 +1,6 @@
-//! Fills a store with the objects of another server, exactly as that server holds them. It bypasses the write path,
-//! so that no default, admission plugin or new uid changes them. A server that is built on the store afterwards
-//! continues from there.
+//! Fills a store with the objects of another server, exactly as they are stored there. It bypasses the write path, so
+//! that no default, admission plugin or new uid changes them. A server that is built on the store afterwards continues
+//! from there.
 //!
 //! **Invariant:** an object keeps every field except its resourceVersion, which the store assigns.
 
@@ -14,7 +14,7 @@ use crate::backend::key_of;
 use crate::registry::Registry;
 use crate::stored::convert;
 
-/// A store that is being filled.
+/// A store that is being populated.
 pub struct Preload {
     store: SharedStore,
     registry: Registry,
@@ -72,7 +72,7 @@ impl Preload {
     /// Stores these CustomResourceDefinitions, so that the store can hold objects of their kinds.
     ///
     /// # Errors
-    /// If the store refuses them.
+    /// Fails if the store refuses them.
     pub async fn new(store: SharedStore, definitions: &[Value]) -> Result<Self, Error> {
         let registry = Registry::new(store.clone())?;
         let preload = Self { store, registry };
@@ -91,10 +91,10 @@ impl Preload {
         self.registry.table().by_kind(group, version, kind).map(|row| StoredKind::of_row(row))
     }
 
-    /// Stores these objects, leaving out those of unknown kinds.
+    /// Stores these objects, skipping those of unknown kinds.
     ///
     /// # Errors
-    /// If the store refuses them.
+    /// Fails if the store refuses them.
     pub async fn add(&self, objects: &[Value]) -> Result<(), Error> {
         let table = self.registry.table();
         let step = |object: &Value| {

@@ -1,9 +1,9 @@
-//! Random JSON for tests of webhook answers: valid answers with random damage, from a seed.
+//! Generates random JSON for tests of webhook responses: valid responses with random damage, from a seed.
 
 use homeostat_core::Entropy;
 use serde_json::{Map, Value};
 
-/// Generates a value that looks like a part of an answer.
+/// Generates a value that looks like a part of a response.
 fn random_value(entropy: &Entropy, depth: u32) -> Value {
     let words = ["a", "n", "u", "v1", "Success", "Lamp", "demo.dev/v2", "metadata", "labels", ""];
     let word = || words[usize::try_from(entropy.below(words.len() as u64)).unwrap()];

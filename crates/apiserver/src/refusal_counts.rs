@@ -1,13 +1,13 @@
-//! The status codes that are counted, and the counts of requests that the listener refuses before the API sees them:
-//! invalid credentials (401), too large (413), too many (429), too slow (504), a panic (500).
+//! Counts status codes, and the requests that the listener refuses before the API sees them: invalid credentials (401),
+//! too large (413), too many (429), too slow (504), a panic (500).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The status codes of our answers; the last counter is for all others.
+/// The status codes of our responses; the last counter is for all others.
 pub(crate) const CODES: [u16; 20] =
     [200, 201, 202, 301, 304, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 500, 503, 504];
 
-/// Counts of refusals. The listener adds to them, `/metrics` shows them.
+/// Counts of refusals. The listener increments them, and `/metrics` shows them.
 #[derive(Default)]
 pub(crate) struct RefusalCounts([AtomicU64; CODES.len() + 1]);
 

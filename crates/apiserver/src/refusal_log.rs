@@ -1,4 +1,4 @@
-//! The log of requests that the listener refuses before they reach the API.
+//! Defines the log of requests that the listener refuses before they reach the API.
 //!
 //! The listener and the API share it through the authenticator: the API has the audit log that implements it. Without
 //! an audit log, nothing is recorded.

@@ -1,8 +1,8 @@
-//! The resources that are currently served: the built-in rows plus those of established definitions.
+//! Tracks the resources that are currently served: the built-in rows plus those of established definitions.
 //!
-//! **Invariant:** no custom row belongs to a group with built-in kinds, no matter what the stored definition
-//! contains. Kubernetes also answers 404 for such a definition in every version, because the built-in group handles
-//! all of its paths.
+//! **Invariant:** no custom row belongs to a group with built-in kinds, no matter what the stored definition contains.
+//! Kubernetes also responds with 404 for such a definition in every version, because the built-in group handles all of
+//! its paths.
 //!
 //! The table follows the stored definitions through a watch that is drained on each request, so a definition is
 //! served from the first request after its creation was acknowledged. Rows of unchanged definitions are kept.
@@ -37,7 +37,7 @@ struct DefinitionFollower {
 
 /// The served resources at one moment.
 pub(crate) struct ResourceTable {
-    /// Grows with every change; caches of derived documents compare against it.
+    /// Incremented with every change; caches of derived documents compare against it.
     pub(crate) generation: u64,
     /// All rows in discovery order: built-in ones, then custom ones by group.
     pub(crate) rows: Vec<Arc<Resource>>,
@@ -100,7 +100,7 @@ fn table_key(group: &str, version: &str, plural: &str) -> String {
 }
 
 impl Registry {
-    /// Creates a registry over a store, with the definitions in it.
+    /// Creates a registry for a store, with the definitions in it.
     pub(crate) fn new(store: SharedStore) -> Result<Self, homeostat_store::Error> {
         let prefix = crd::STORAGE.prefix();
         let revision = store.snapshot().revision();
@@ -112,7 +112,7 @@ impl Registry {
         Ok(Self { store, table, follower, changes: watch::Sender::new(1) })
     }
 
-    /// Returns a registry over a copy of the store, with the rows that are already known.
+    /// Returns a registry for a copy of the store, with the rows that are already known.
     pub(crate) fn forked(&self, store: SharedStore) -> Result<Self, homeostat_store::Error> {
         let table = self.table();
         let follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +137,7 @@ impl Registry {
         self.table.load_full()
     }
 
-    /// Returns a receiver that signals changes to the table: the background tasks read it after every write of a
+    /// Returns a receiver that signals changes to the table: the background tasks read it after every write to a
     /// definition.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
@@ -177,7 +177,8 @@ impl DefinitionFollower {
             kept.insert(name, (entry.revision, of_definition));
         }
         self.rows = kept;
-        // Checked for every row, including those of definitions that an earlier version of the server established.
+        // This is checked for every row, including those of definitions that an earlier version of the server
+        // established.
         custom.retain(|row: &Arc<Resource>| !rows.iter().any(|built_in| built_in.group == row.group));
         custom.sort_by(|a, b| (&a.group, &a.plural).cmp(&(&b.group, &b.plural)));
         rows.extend(custom);

@@ -1,8 +1,8 @@
-//! The server as a tower service: from request to response.
+//! Implements the server as a tower service: from request to response.
 //!
-//! The order is that of Kubernetes: authentication, impersonation, authorization, then the verb. In-process callers
-//! (a [`kube::Client`] on top of this service) need no credentials and act as the identity that the server was built
-//! with; the TLS listener puts the authenticated [`Identity`] into the request's extensions.
+//! The order is the same as in Kubernetes: authentication, impersonation, authorization, then the verb. In-process
+//! callers (a [`kube::Client`] on top of this service) need no credentials and act as the identity that the server was
+//! built with; the TLS listener puts the authenticated [`Identity`] into the request's extensions.
 //!
 //! [`kube::Client`]: https://docs.rs/kube
 
@@ -57,7 +57,7 @@ use self::document_responses::{
 };
 use self::proxied_requests::proxied_request;
 
-/// The Kubernetes API over a store. Cheap to clone.
+/// The Kubernetes API on a store. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiServer {
     shared: Arc<ServerState>,
@@ -143,15 +143,15 @@ impl Builder {
         self
     }
 
-    /// Sets the admission plugins. The defaults are those of Kubernetes without ServiceAccount, which operator tests
-    /// rarely want. A control plane for general use should use `AdmissionConfig::default()`.
+    /// Sets the admission plugins. The defaults are Kubernetes' own without ServiceAccount, which operator tests rarely
+    /// want. A control plane for general use should use `AdmissionConfig::default()`.
     #[must_use]
     pub fn admission(mut self, plugins: AdmissionConfig) -> Self {
         self.admission = plugins;
         self
     }
 
-    /// Sets which clients get their long answers compressed. The default is those on other machines.
+    /// Sets which clients get long responses compressed. The default is clients on other machines.
     #[must_use]
     pub fn response_compression(mut self, mode: ResponseCompression) -> Self {
         self.compression = mode;
@@ -163,9 +163,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// If the store refuses to write.
+    /// Fails if the store refuses to write.
     pub fn build(self) -> BoxFuture<'static, Result<(ApiServer, BackgroundWorker), homeostat_store::Error>> {
-        // Boxed here, so that it is compiled here and not in every program that starts a server.
+        // The future is boxed here, so that it is compiled here and not in every program that starts a server.
         Box::pin(self.start())
     }
 
@@ -203,7 +203,7 @@ impl Builder {
 }
 
 impl ApiServer {
-    /// Returns a builder for a server over this store.
+    /// Returns a builder for a server on this store.
     pub fn builder(store: SharedStore) -> Builder {
         Builder {
             store,
@@ -223,7 +223,8 @@ impl ApiServer {
         }
     }
 
-    /// Answers a request. Boxed here, so that it is compiled here and not in every program that calls the API.
+    /// Handles a request. The future is boxed here, so that it is compiled here and not in every program that calls the
+    /// API.
     fn answer_boxed(
         self,
         request: Request<AnyBody>,
@@ -231,7 +232,7 @@ impl ApiServer {
         Box::pin(async move { Ok(self.answer(request).await) })
     }
 
-    /// Answers one request.
+    /// Handles one request.
     async fn answer(self, request: Request<AnyBody>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let started = Instant::now();
@@ -250,7 +251,7 @@ impl ApiServer {
         response.map(|body| self.shared.metrics.end_request(&labels, code, started.elapsed(), body))
     }
 
-    /// Compresses a long answer for a remote client that accepts it.
+    /// Compresses a long response for a remote client that accepts it.
     async fn compress(&self, parts: &Parts, response: Response<Body>) -> Response<Body> {
         let compression = &self.shared.compression;
         let address = parts.extensions.get::<ClientAddress>().map(|ClientAddress(address)| *address);
@@ -304,7 +305,7 @@ impl ApiServer {
         // As in Kubernetes, the body of a GET is ignored; it is not kept either.
         let body = if parts.method == Method::GET { Bytes::new() } else { collect_body(body).await? };
         let proxied = proxied_request(parts, &decoded, &path);
-        // What is passed on is negotiated by the ends.
+        // The two ends negotiate the form of forwarded requests themselves.
         let accepted = match &proxied {
             Some(_) => refusal_representation(parts),
             None => negotiate_representation(parts, verb, &resource, &path)?,
@@ -340,7 +341,7 @@ impl ApiServer {
         audit: Option<&AuditRecord>,
     ) -> Result<Response<Body>, Status> {
         let user = parts.extensions.get::<Identity>().unwrap_or(&self.identity);
-        // What is passed on to a Pod is between its client and the Pod.
+        // The content of a forwarded request is between the client and the Pod.
         let audited = audit.filter(|_| call.proxied.is_none());
         let reviewer = Reviewer {
             who: &call.who.clone(),
@@ -386,7 +387,7 @@ impl ApiServer {
         Ok(response)
     }
 
-    /// Answers paths that are not resources. As in Kubernetes, some documents are served for any method.
+    /// Serves paths that are not resources. As in Kubernetes, some documents are served for any method.
     async fn answer_document(
         &self,
         parts: &Parts,

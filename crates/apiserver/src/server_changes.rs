@@ -1,4 +1,5 @@
-//! Changes that the server itself makes to stored objects: removing a finalizer or an owner, setting a condition.
+//! Performs changes that the server itself makes to stored objects: removing a finalizer or an owner, setting a
+//! condition.
 
 use homeostat_api::resource::Resource;
 use homeostat_api::resource::deletion;
@@ -13,7 +14,7 @@ use crate::stored::encode;
 use crate::write_history::ServerTask;
 
 /// Changes the object under `key` with `change`, if it exists, and records in the history that this task did so.
-/// Deletes an object that is marked for deletion and no longer held by anything.
+/// Deletes an object that is marked for deletion and no longer held back by anything.
 pub(crate) async fn update_stored_object(
     (backend, task): (&Backend, ServerTask),
     resource: &Resource,

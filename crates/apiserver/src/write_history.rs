@@ -1,10 +1,10 @@
-//! The history of writes: a bounded memory of recent writes and refused writes, for `why`.
+//! The history of writes is a bounded memory of recent writes and refused writes, for `why`.
 //!
-//! A write costs a lock and a few clones: the stored states before and after it are kept, and compared only on
-//! request. Events and Leases are not kept, because they are written all the time and reveal nothing here.
+//! A write costs a lock and a few clones: the stored states before and after it are kept, and compared only on request.
+//! Events and Leases are not kept, because they are written all the time and are not informative here.
 //!
-//! **Invariant:** memory is bounded by the number of writes and by the size of the states they keep. **Invariant:**
-//! answers are given only to callers who may get the object, and name other objects only to callers who may get
+//! **Invariant:** memory is bounded by the number of writes and by the size of the states they keep. **Invariant:** the
+//! history is shown only to callers who may get the object, and other objects are named only to callers who may get
 //! those.
 
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ pub(crate) const FIGHTS_PATH: &str = "/homeostat/fights";
 /// Both paths.
 pub(crate) const PATHS: [&str; 2] = [PATH, FIGHTS_PATH];
 
-/// The maximum number of writes, and of refusals: minutes of a busy server, days of a quiet one.
+/// The maximum number of writes, and of refusals: this covers minutes of a busy server and days of a quiet one.
 const WRITES_MAX: usize = 8192;
 
 /// The maximum size of the stored states that writes keep alive. The store's own window keeps most of them anyway.
@@ -39,7 +39,7 @@ const BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The bytes that a write takes in addition to its states and strings.
 const WRITE_BYTES: usize = 512;
 
-/// The maximum length of a refusal: some quote the whole object.
+/// The maximum length of a refusal: some of them quote the whole object.
 pub(crate) const MESSAGE_LETTERS_MAX: usize = 500;
 
 /// The maximum length of other strings that clients choose (program, field manager, subresource). Kubernetes allows
@@ -49,7 +49,7 @@ const TEXT_LETTERS_MAX: usize = 256;
 /// The maximum length of an object's name in bytes: no valid name is longer, and a refused write may have any.
 const KEY_BYTES_MAX: usize = 1024;
 
-/// The maximum number of an object's writes that are compared for an answer, and the maximum size of the states that
+/// The maximum number of an object's writes that are compared for a response, and the maximum size of the states that
 /// are parsed for it: as much as a person reads, and a few tenths of a second of work.
 const COMPARED_MAX: usize = 200;
 const COMPARED_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -60,9 +60,9 @@ const UNKEPT: [&str; 2] = ["events", "leases"];
 /// The content type of server-side apply.
 const APPLY: &str = "application/apply-patch";
 
-/// What an operator in this process did, as recorded by the operator itself.
+/// The journal of an operator in this process, recorded by the operator itself.
 pub trait JournalSource: Send + Sync {
-    /// Returns what the operator did about an object.
+    /// Returns the operator's journal about an object.
     fn about(&self, object: &Key) -> OperatorJournal;
 }
 
@@ -72,7 +72,7 @@ pub(crate) type WrittenStates<'a> = (Option<&'a Arc<Entry>>, Option<&'a Arc<Entr
 /// A part of the server that writes on its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ServerTask {
-    /// Deletes dependents with their owners, and removes the finalizers that hold owners until then.
+    /// Deletes dependents together with their owners, and removes the finalizers that hold owners until then.
     GarbageCollector,
     /// Creates the default objects of namespaces, and empties namespaces that are being deleted.
     Namespaces,
@@ -129,7 +129,7 @@ pub(crate) struct RecordedWrite {
 
 /// The recent writes of a server.
 pub(crate) struct WriteHistory {
-    /// When it began.
+    /// The time at which it began.
     started: Timestamp,
     is_kept: AtomicBool,
     done: Mutex<WriteRing>,
@@ -220,10 +220,10 @@ impl WriteHistory {
         self.journals.lock().unwrap_or_else(PoisonError::into_inner).push(source);
     }
 
-    /// Returns what is known about an object, for a caller who may get it. Other objects are named only if `may_get`
+    /// Returns the known history of an object, for a caller who may get it. Other objects are named only if `may_get`
     /// allows it.
     pub(crate) fn about(&self, object: &Key, may_get: impl Fn(&Key) -> bool) -> ObjectHistory {
-        // Only copied under the lock, which every write needs, and compared afterwards.
+        // The writes are only copied under the lock, which every write needs, and are compared afterwards.
         let (mut kept, since, dropped) = lock(&self.done).about(object);
         kept.extend(lock(&self.refused).about(object).0);
         kept.sort_by_key(|write| write.at);

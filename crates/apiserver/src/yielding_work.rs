@@ -1,9 +1,9 @@
-//! Lets long work on stored objects be interrupted.
+//! Interrupts long work on stored objects.
 //!
-//! Whoever parses objects in a loop reports their sizes here, and other tasks of the thread have their turn in between.
-//! Work that reads little never waits, so that small servers and the simulator see no difference.
+//! Code that parses objects in a loop reports their sizes here, so that other tasks on the thread get their turn in
+//! between. Work that reads little never waits, so that small servers and the simulator see no difference.
 
-/// After so many bytes others have their turn: a few milliseconds of parsing.
+/// The number of bytes after which other tasks get their turn: a few milliseconds of parsing.
 const BYTES_AT_ONCE: usize = 256 * 1024;
 
 /// Work that yields to others from time to time.
@@ -13,7 +13,7 @@ pub(crate) struct YieldingWork {
 }
 
 impl YieldingWork {
-    /// Records that so many bytes were parsed, and yields if it is time to.
+    /// Records that this many bytes were parsed, and yields if it is time.
     pub(crate) async fn add(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > BYTES_AT_ONCE {

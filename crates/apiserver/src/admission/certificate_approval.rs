@@ -20,7 +20,7 @@ fn validate(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status
     }
 }
 
-/// Checks that the user has this permission for the signer of a request, or for the signer's whole domain.
+/// Checks that the user has this permission for a request's signer, or for the signer's whole domain.
 pub(super) fn check_signer(
     request: &AdmissionRequest<'_>,
     object: &Value,

@@ -5,18 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use homeostat_api::schema::{CelAuthorizer, CelData, CelExpression, CelFailure};
 
-/// The maximum number of cached expressions. A cluster has a few hundred; when the cache is full, it is emptied.
+/// The maximum number of cached expressions. A cluster uses a few hundred; when the cache is full, it is emptied.
 const EXPRESSIONS_MAX: usize = 2000;
 
 /// Compiled expressions by their source.
 #[derive(Debug, Default)]
 pub(super) struct ExpressionCache(Mutex<HashMap<String, CompiledExpression>>);
 
-/// A compiled expression, or why it does not compile.
+/// A compiled expression, or the reason it does not compile.
 type CompiledExpression = Arc<Result<CelExpression, String>>;
 
 impl ExpressionCache {
-    /// Evaluates an expression and subtracts its cost from the budget. Evaluates nothing once the budget is used up.
+    /// Evaluates an expression and subtracts its cost from the budget. Does not evaluate anything once the budget is
+    /// used up.
     pub(super) fn evaluate(
         &self,
         text: &str,

@@ -1,4 +1,4 @@
-//! Which plugins are enabled: Kubernetes' defaults, adjusted by name.
+//! Determines which plugins are enabled: Kubernetes' defaults, adjusted by name.
 //!
 //! Every name that kube-apiserver v1.36 knows may be disabled. Only a plugin that exists here can be enabled: a server
 //! that pretended to enforce something would be worse than one that refuses to start.
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::PLUGINS;
 use super::pod_security::PodSecurityConfig;
 
-/// The plugins of kube-apiserver that this server lacks. They are off by default, or have nothing to do here.
+/// The kube-apiserver plugins that this server lacks. They are off by default, or would have no effect here.
 const OTHERS: [&str; 22] = [
     "AlwaysAdmit",
     "NamespaceAutoProvision",
@@ -36,10 +36,10 @@ const OTHERS: [&str; 22] = [
     "AlwaysDeny",
 ];
 
-/// Why a plugin configuration is invalid, with Kubernetes' wording where it has one.
+/// The reason a plugin configuration is invalid, with Kubernetes' wording where it has one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PluginNameError {
-    /// Kubernetes has no plugin of this name.
+    /// Kubernetes has no plugin with this name.
     #[error("{flag} plugin {name:?} is unknown")]
     Unknown {
         /// The flag that contains the name.
@@ -72,7 +72,7 @@ impl AdmissionConfig {
     /// Returns Kubernetes' default plugins without the `disabled` ones.
     ///
     /// # Errors
-    /// If a name is unknown, is both enabled and disabled, or is enabled but does not exist here.
+    /// Fails if a name is unknown, is both enabled and disabled, or is enabled but does not exist here.
     pub fn new(enabled: &[String], disabled: &[String]) -> Result<Self, PluginNameError> {
         let exists = |name: &str| PLUGINS.iter().any(|plugin| plugin.name == name);
         let is_known = |name: &str| exists(name) || OTHERS.contains(&name);
@@ -100,11 +100,11 @@ impl AdmissionConfig {
         Self { disabled: [super::service_account::PLUGIN.name.to_owned()].into(), ..Self::default() }
     }
 
-    /// Reads the configuration of the plugins from an `AdmissionConfiguration` in YAML or JSON. Only PodSecurity has
-    /// one.
+    /// Reads the configuration of the plugins from an `AdmissionConfiguration` in YAML or JSON. Only PodSecurity has a
+    /// configuration.
     ///
     /// # Errors
-    /// If the text is not such a document, or configures an unknown plugin.
+    /// Fails if the text is not such a document, or configures an unknown plugin.
     pub fn configured(mut self, text: &str) -> Result<Self, String> {
         let document: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
         if document["kind"] != "AdmissionConfiguration" {

@@ -12,9 +12,9 @@ pub(super) static PLUGIN: Plugin = Plugin {
     ..Plugin::new("DefaultTolerationSeconds", |resource| is_kind(resource, &POD))
 };
 
-/// How long a Pod stays on a node that stopped responding: Kubernetes' default.
+/// How long a Pod stays on a node that has stopped responding: Kubernetes' default.
 const TOLERATION_S: u32 = 300;
-/// The taints of such a node.
+/// The taints on such a node.
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 fn admit(request: &AdmissionRequest<'_>, pod: &mut Value) {

@@ -28,8 +28,8 @@ const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 /// The maximum number of limits times containers: about a hundred times more than any cluster has. Every limit is
 /// compared with every container, and may give it a default.
 const WORK_MAX: usize = 50_000;
-/// The size of all LimitRanges of a namespace that a write is checked against, as stored: about five hundred times what
-/// a cluster has. They are parsed for every Pod, and parsed they take ten times as much.
+/// The maximum stored size of all LimitRanges in a namespace that a write is checked against: about five hundred times
+/// what a cluster has. They are parsed for every Pod, and take ten times as much memory once parsed.
 const RANGES_BYTES_MAX: usize = 256 * 1024;
 /// The maximum number of violations that are listed.
 const ERRORS_MAX: usize = 100;
@@ -63,7 +63,7 @@ fn validate(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status
 }
 
 /// Visits the LimitRanges of the request's namespace one after the other, so that only one of them is in memory. Fails
-/// before the first if they are too large, and at the one with which the limits are too many for the Pod.
+/// before the first one if they are too large, and at the one that makes the limits too many for the Pod.
 fn for_each_range<T: std::borrow::Borrow<Value>>(
     request: &AdmissionRequest<'_>,
     object: &mut T,
@@ -97,7 +97,7 @@ fn count_containers(pod: &Value) -> usize {
     count("containers") + count("initContainers")
 }
 
-/// Returns the number of limits of a LimitRange and of the amounts in them.
+/// Returns the number of limits in a LimitRange, plus the number of amounts in them.
 fn count_entries(range: &Value) -> usize {
     let entries = |limit: &Value| {
         let fields = limit.as_object().into_iter().flat_map(|fields| fields.values());
@@ -106,7 +106,8 @@ fn count_entries(range: &Value) -> usize {
     range["spec"]["limits"].as_array().into_iter().flatten().map(entries).sum()
 }
 
-/// Returns whether limits apply to this write. Those of an existing Pod's containers change only through a resize.
+/// Returns whether limits apply to this write. The amounts of an existing Pod's containers change only through a
+/// resize.
 fn is_concerned(request: &AdmissionRequest<'_>) -> bool {
     if request.old.is_some_and(meta::is_deleting) {
         return false;
@@ -119,7 +120,7 @@ fn is_concerned(request: &AdmissionRequest<'_>) -> bool {
     }
 }
 
-/// The different violations of one LimitRange, of which the first [`ERRORS_MAX`] are kept.
+/// The distinct violations of one LimitRange; only the first [`ERRORS_MAX`] are kept.
 #[derive(Debug, Default)]
 struct Violations(Vec<String>);
 

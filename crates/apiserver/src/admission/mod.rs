@@ -1,12 +1,13 @@
-//! Admission: plugins, webhooks and policies that may change or refuse a write, in addition to the kind's own rules.
+//! Admission consists of plugins, webhooks and policies that may change or refuse a write, in addition to the kind's
+//! own rules.
 //!
 //! Reading order: `request` (the information that plugins get about a write), `plugin` (the interface of a plugin),
-//! `config` (which of them are on), then one file per plugin, in the order in which kube-apiserver runs them
+//! `config` (which plugins are enabled), then one file per plugin, in the order in which kube-apiserver runs them
 //! (`PLUGINS`).
 //!
 //! **Invariant:** every mutating plugin runs before every validating one, each group in the order of `PLUGINS`.
-//! **Invariant:** a plugin is only called for resources it is interested in. This is decided once per row, so a write
-//! pays only for the plugins that apply to it.
+//! **Invariant:** a plugin is only called for resources that it is interested in. This is decided once per row, so a
+//! write pays only for the plugins that apply to it.
 
 mod certificate_approval;
 mod certificate_signing;
@@ -81,14 +82,14 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// Creates the admission chain of a server.
+    /// Creates the admission chain for a server.
     pub(crate) fn new(plugins: AdmissionConfig) -> Self {
         let enabled = mask_of(|plugin| plugins.is_enabled(plugin.name));
         let configured = mask_of(|plugin| plugin.needs_configuration);
         Self { enabled, configured, plugins, expressions: ExpressionCache::default() }
     }
 
-    /// Returns the same plugins, for a server over a copy of the store.
+    /// Returns the same plugins, for a server on a copy of the store.
     pub(crate) fn forked(&self) -> Self {
         Self::new(self.plugins.clone())
     }

@@ -1,7 +1,7 @@
-//! Defines an admission plugin: a name, the resources it is interested in, and what it does in the two stages.
+//! Defines an admission plugin: a name, the resources it is interested in, and its actions in the two stages.
 //!
-//! Plugins are plain functions of the request, the object and the store. The few that wait for something return a
-//! boxed future; the others cost one call.
+//! Plugins are plain functions on the request, the object and the store. The few that wait for something return a boxed
+//! future; the others cost one call.
 
 use futures::future::BoxFuture;
 use homeostat_api::resource::Resource;
@@ -14,13 +14,13 @@ use super::AdmissionRequest;
 pub(super) struct Plugin {
     /// The name, as in `--disable-admission-plugins`.
     pub(super) name: &'static str,
-    /// Returns whether it ever looks at objects of a resource or their subresources. Called once per row.
+    /// Returns whether it ever looks at objects of a resource or their subresources. It is called once per row.
     pub(super) is_interested: fn(&Resource) -> bool,
     /// Whether it does nothing unless webhooks or policies are configured.
     pub(super) needs_configuration: bool,
-    /// What it does in the mutating stage.
+    /// Its action in the mutating stage.
     pub(super) mutate: Mutate,
-    /// What it does in the validating stage.
+    /// Its action in the validating stage.
     pub(super) validate: Validate,
 }
 
@@ -36,7 +36,7 @@ impl Plugin {
         }
     }
 
-    /// Creates a plugin that asks the stored webhooks or policies.
+    /// Creates a plugin that consults the stored webhooks or policies.
     pub(super) const fn configured(name: &'static str, is_interested: fn(&Resource) -> bool) -> Self {
         Self { needs_configuration: true, ..Self::new(name, is_interested) }
     }

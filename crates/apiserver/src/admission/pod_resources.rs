@@ -1,5 +1,5 @@
-//! Resource amounts, and how much of each resource a Pod uses: the sum over its containers, the largest of its init
-//! containers, or the amount given for the Pod as a whole.
+//! Computes resource amounts, and how much of each resource a Pod uses: the sum over its containers, the largest of its
+//! init containers, or the amount given for the Pod as a whole.
 
 use std::collections::BTreeMap;
 

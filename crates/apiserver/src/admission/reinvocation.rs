@@ -1,5 +1,5 @@
 //! Reinvocation: mutating plugins run a second time if a webhook changed the object, and webhooks that request it are
-//! called again about changes made after their turn.
+//! called again if changes were made after their turn.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ impl Reinvocation {
         self.is_second_round && !self.again.contains(id)
     }
 
-    /// Records an answer. A change concerns every webhook that was called before.
+    /// Records a response. A change concerns every webhook that was called before.
     pub(super) fn record_answer(&mut self, id: &str, is_changed: bool, wants_news: bool) {
         if is_changed {
             self.again.append(&mut self.asked);

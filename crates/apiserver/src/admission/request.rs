@@ -1,4 +1,5 @@
-//! The information that plugins get about a write, apart from the object: who does what to which resource, and how.
+//! The information that plugins get about a write, apart from the object: who does what to which resource, and with
+//! which options.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,7 +22,7 @@ use crate::request::Query;
 use crate::serve::SlotHandle;
 use crate::stored::encode;
 
-/// What is done to an object.
+/// The operation that is performed on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Create,
@@ -164,8 +165,8 @@ impl AdmissionRequest<'_> {
         self.snapshot().get(&kind.storage().key(namespace, name)).map(|entry| encode::parse_entry(entry))
     }
 
-    /// Returns all stored objects of a cluster-scoped built-in kind, of which there are few, and which few may write.
-    /// Those of a namespace are as many and as large as its users want: visit them one by one.
+    /// Returns all stored objects of a cluster-scoped built-in kind, of which there are few, written by few users. The
+    /// objects of a namespace are as numerous and as large as its users want, so they should be visited one by one.
     pub(crate) fn load_all(&self, kind: &BuiltInKind) -> Vec<Value> {
         self.snapshot().range(&kind.storage().prefix(), "").map(|entry| encode::parse_entry(entry)).collect()
     }

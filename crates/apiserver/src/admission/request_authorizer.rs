@@ -1,7 +1,7 @@
-//! The `authorizer` of expressions: asks the server's own authorizer about the sender of the request, or about a
-//! ServiceAccount.
+//! Implements the `authorizer` of expressions: asks the server's own authorizer about the sender of the request, or
+//! about a ServiceAccount.
 //!
-//! **Invariant:** answers are the same as a request from that user would get.
+//! **Invariant:** the answers are the same that a request from that user would get.
 
 use homeostat_api::kinds::core::namespace::NAMESPACE;
 use homeostat_api::object::meta;

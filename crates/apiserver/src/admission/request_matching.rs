@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::AdmissionRequest;
 use super::request::is_kind;
 
-/// The group of the objects that configure admission. They bypass webhooks and policies, or a broken configuration
-/// could never be repaired.
+/// The group of the objects that configure admission. They bypass webhooks and policies; otherwise a broken
+/// configuration could never be repaired.
 pub(super) const CONFIGURATION_GROUP: &str = "admissionregistration.k8s.io";
 
 /// Returns whether webhooks and policies can apply to a resource.

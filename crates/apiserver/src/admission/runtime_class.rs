@@ -100,7 +100,7 @@ fn set_scheduling(pod: &mut Value, scheduling: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Drops the tolerations that another one includes. Of equal ones, keeps the first.
+/// Drops the tolerations that another one includes. Keeps the first of several equal ones.
 fn merge_tolerations(all: &[Value]) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::new();
     for (at, one) in all.iter().enumerate() {

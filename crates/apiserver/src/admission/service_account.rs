@@ -23,17 +23,17 @@ pub(super) static PLUGIN: Plugin = Plugin {
 
 /// The account of Pods that do not name one.
 const DEFAULT: &str = "default";
-/// Where containers find their token.
+/// The folder in which containers find their token.
 const TOKEN_FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// The prefix of the name of the volume with the token.
+/// The name prefix of the volume that holds the token.
 const VOLUME_PREFIX: &str = "kube-api-access-";
-/// The lifetime of a token: an hour plus seven seconds, by which Kubernetes recognizes volumes of this plugin.
+/// The lifetime of a token: an hour plus seven seconds, by which Kubernetes recognizes this plugin's volumes.
 const TOKEN_S: u32 = 3607;
 /// The number of random letters in the name of the volume.
 const SUFFIX_LETTERS: usize = 5;
-/// Marks a mirror Pod: the copy of a Pod that its node runs on its own.
+/// Marks a mirror Pod: a copy of a Pod that its node runs independently.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// Restricts Pods of an account to the secrets that the account names.
+/// The annotation that restricts an account's Pods to the secrets that the account names.
 const ENFORCE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 
 fn mutate_boxed<'a>(

@@ -1,7 +1,7 @@
-//! The file of the audit log and its backups: a full file is renamed with a timestamp, and the oldest backups are
+//! Manages the audit log's file and its backups: a full file is renamed with a timestamp, and the oldest backups are
 //! deleted.
 //!
-//! Names and limits are those of kube-apiserver: `audit-2026-11-18T04-00-00.000.log` next to `audit.log`.
+//! Names and limits are the same as in kube-apiserver: `audit-2026-11-18T04-00-00.000.log` next to `audit.log`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -49,7 +49,7 @@ impl LogFiles {
         Ok(Self { path, limits, clock, file, bytes })
     }
 
-    /// Writes lines, to a new file if the current one is full.
+    /// Writes lines, starting a new file if the current one is full.
     pub(super) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         let bytes_max = self.limits.size_mib_max.saturating_mul(1024 * 1024);
         if bytes_max > 0 && self.bytes > 0 && self.bytes + lines.len() as u64 > bytes_max {

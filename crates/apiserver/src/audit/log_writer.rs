@@ -1,7 +1,7 @@
 //! Writes the lines of the audit log in its own thread.
 //!
 //! **Invariant:** at most [`BUFFER_BYTES_MAX`] of lines wait for the disk. A caller with more waits until there is
-//! room. Only the end of a stream, where the caller cannot wait, drops a line, which is counted and logged.
+//! room. A line is dropped only at the end of a stream, where the caller cannot wait, which is counted and logged.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -15,12 +15,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::log_files::{LogFiles, RotationLimits};
 use super::policy::{AuditDecision, AuditPolicy, AuditedRequest};
 
-/// The maximum size of the waiting lines: those of about a hundred requests with large bodies, or ten thousand
+/// The maximum size of the waiting lines: enough for about a hundred requests with large bodies, or ten thousand
 /// without.
 const BUFFER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The unit in which that size is counted.
 const UNIT_BYTES: usize = 1024;
-/// The path that means the standard output.
+/// The path that means standard output.
 const STANDARD_OUTPUT: &str = "-";
 
 /// The audit log of a server.
@@ -45,10 +45,10 @@ enum LogTarget {
 }
 
 impl AuditLog {
-    /// Opens the log for this policy. The path `-` is the standard output.
+    /// Opens the log for this policy. The path `-` means standard output.
     ///
     /// # Errors
-    /// If the file cannot be opened.
+    /// Fails if the file cannot be opened.
     pub fn open(policy: AuditPolicy, path: &Path, limits: RotationLimits, clock: Clock) -> io::Result<Self> {
         let mut target = if path.as_os_str() == STANDARD_OUTPUT {
             LogTarget::StandardOutput
@@ -107,7 +107,7 @@ impl Drop for AuditLog {
         self.lines = None;
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(writer) = writer {
-            // Pending lines are written first. A panic of the writer was reported when it happened.
+            // Pending lines are written first. A panic in the writer was reported when it happened.
             let _ = writer.join();
         }
     }

@@ -1,11 +1,11 @@
-//! The audit log: who requested what with which result, one line of JSON for each stage of a request.
+//! The audit log records who requested what with which result, in one line of JSON for each stage of a request.
 //!
-//! Reading order: `policy` (which requests are logged, and in how much detail), `request_head` (what their heads say,
-//! and requests that are refused early), `record` (what is known about one request), `log_writer` (the file) and
-//! `log_files` (its backups).
+//! Reading order: `policy` (which requests are logged, and in how much detail), `request_head` (the facts in the head
+//! of a request, and requests that are refused early), `record` (the facts about one request), `log_writer` (the file)
+//! and `log_files` (its backups).
 //!
-//! **Invariant:** without an audit log nothing here runs. With one, a separate thread writes the lines, and requests
-//! wait only while `BUFFER_BYTES_MAX` of lines are waiting for the disk.
+//! **Invariant:** nothing in this module runs without an audit log. With one, a separate thread writes the lines, and
+//! requests wait only while `BUFFER_BYTES_MAX` of lines are waiting for the disk.
 
 mod log_files;
 mod log_writer;

@@ -142,7 +142,7 @@ impl AuditPolicy {
     /// Parses a policy file, in YAML or JSON.
     ///
     /// # Errors
-    /// If the file is invalid. The message names the line.
+    /// Fails if the file is invalid. The message names the line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let file: PolicyFile =
             serde_saphyr::from_str(text).map_err(|error| first_line(&error.to_string()))?;

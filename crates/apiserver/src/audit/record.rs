@@ -1,7 +1,7 @@
-//! What is known about one request, and the lines written about it.
+//! Collects the facts about one request, and writes the lines about it.
 //!
-//! **Invariant:** dropping a record logs the end of its request: a stream ends when its body is dropped, a request
-//! that panicked ends while its future unwinds, and a request whose client disconnected ends at that moment.
+//! **Invariant:** dropping a record logs the end of its request: a stream ends when its body is dropped, a request that
+//! panicked ends while its future unwinds, and a request whose client disconnected ends at that time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -62,7 +62,7 @@ struct LearnedFacts {
 }
 
 impl LearnedFacts {
-    /// Adds what the body says about the object to what the path says.
+    /// Adds the facts about the object that are in the body to those in the path.
     fn set_names(&mut self, metadata: &NamedMetadata) {
         let NamedMetadata { name, namespace, uid, resource_version } = metadata;
         let fields =
@@ -167,8 +167,8 @@ impl AuditRecord {
         self.decision.level >= AuditLevel::Request
     }
 
-    /// Records the body of the request, and the object that it names. This parses the body, so it must be done with the
-    /// capacity that the request waited for.
+    /// Records the body of the request, and the object that it names. This parses the body, so it must be done while
+    /// holding the capacity that the request waited for.
     pub(crate) fn set_request_body(&self, body: &[u8]) {
         let mut learned = self.learned();
         let wants_object = self.keeps_bodies();

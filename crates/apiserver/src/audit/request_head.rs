@@ -1,4 +1,4 @@
-//! What the audit log takes from the head of a request, and the records of requests that never reach the API.
+//! Reads the audit log's facts from the head of a request, and records requests that never reach the API.
 //!
 //! A request that fails to authenticate gets one line, in the stage `ResponseStarted`; one that exceeds a limit gets
 //! the two lines of every short request. Refusals never wait for the disk: if the log is full, their lines are
@@ -71,7 +71,7 @@ impl RequestHead<'_> {
         AuditRecord::begin(log, clock, &request, facts)
     }
 
-    /// Returns the addresses of a client: those that the client and the proxies in between report, then that of the
+    /// Returns the addresses of a client: those reported by the client and the proxies in between, then that of the
     /// connection.
     fn source_ips(&self) -> Vec<String> {
         let forwarded = text_of(self.headers, "x-forwarded-for").unwrap_or_default().split(',');

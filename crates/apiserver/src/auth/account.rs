@@ -1,7 +1,7 @@
-//! The accounts that limits apply to.
+//! Determines the accounts that limits apply to.
 //!
-//! **Invariant:** every limit for one user is a limit for one account: connections, requests, bodies, answers, places
-//! among the expensive requests, processor time. A limit by name could be multiplied by creating service accounts.
+//! **Invariant:** every per-user limit is a limit per account: connections, requests, bodies, responses, slots for
+//! expensive requests, processor time. A limit by name could be multiplied by creating service accounts.
 
 use super::{Identity, SERVICE_ACCOUNT_PREFIX};
 

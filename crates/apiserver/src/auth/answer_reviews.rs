@@ -1,4 +1,4 @@
-//! The review APIs: questions about identities and permissions, which are answered but not stored.
+//! Implements the review APIs: questions about identities and permissions, which are answered but not stored.
 //!
 //! **Invariant:** the answers come from the same [`Authorizer`] and [`Authenticator`] that requests pass through, so
 //! a review always agrees with what would happen.
@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use super::{Authenticator, Authorizer, Identity, RequestAttributes};
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
-/// The maximum size of the rules in one answer, in bytes. No client reads the rules of a user with more, and a user
-/// may have hundreds of unread answers.
+/// The maximum size of the rules in one response, in bytes. No client reads that many rules of a user, and a user may
+/// have hundreds of unread responses.
 const RULES_BYTES_MAX: usize = 512 << 10;
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
@@ -31,7 +31,7 @@ impl Reviewer<'_> {
     /// Answers a review of this kind (`SelfSubjectAccessReview` …) with this body. `namespace` is the one in the
     /// path.
     pub fn review(&self, kind: &str, namespace: &str, mut body: Value) -> Result<Value, Status> {
-        // Moved, not copied: it may be large, and is sent back with the answer.
+        // The spec is moved rather than copied: it may be large, and is sent back with the response.
         let spec = body.get_mut("spec").filter(|spec| spec.is_object()).map(Value::take);
         let spec = spec.unwrap_or_else(|| json!({}));
         match kind {

@@ -1,9 +1,10 @@
-//! Short-lived tokens with which a user shows somebody else who they are, and can do nothing else.
+//! Issues short-lived tokens with which a user can prove their identity to someone else, and do nothing else.
 //!
-//! A program that is asked something through `pods/proxy` does not learn who asks, and must not get the caller's own
-//! credentials. So the caller asks this server for a token for that one program, the program asks `TokenReview` whose it
-//! is, and `SubjectAccessReview` what that user may read. Kubernetes has such tokens for service accounts only
-//! (`TokenRequest`); here every user gets them for themselves.
+//! A program that is queried through `pods/proxy` does not learn who the caller is, and must not get the caller's own
+//! credentials. The caller therefore requests a token for that one program from this server, and the program uses
+//! `TokenReview` to find out whose token it is, and `SubjectAccessReview` to find out what that user may read.
+//! Kubernetes has such tokens for service accounts only (`TokenRequest`); here every user can request them for
+//! themselves.
 //!
 //! **Invariant:** no request to this server is ever authenticated by such a token: it is valid for its audience only,
 //! and the audience is never this server. They are kept as hashes, in memory, and their number is bounded.
@@ -20,33 +21,34 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Identity, account_of};
 
-/// How long a token is valid: one command, or a round of `--watch`.
+/// How long a token is valid: long enough for one command, or for one round of `--watch`.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(300);
 
 /// The prefix of the audiences that tokens are issued for. No server has such a name.
 pub(crate) const AUDIENCE_PREFIX: &str = "homeostat-why/";
 
-/// The longest audience: prefix, namespace and name.
+/// The maximum length of an audience: prefix, namespace and name.
 const AUDIENCE_BYTES_MAX: usize = 512;
 
-/// Tokens of one account; one more forgets its oldest. A command asks as many operators.
+/// The maximum number of tokens of one account; another one replaces the account's oldest. A single command queries no
+/// more operators than this.
 const ACCOUNT_TOKENS_MAX: usize = 64;
 
-/// Tokens of all accounts; one more forgets the oldest of the account that has most.
+/// The maximum number of tokens of all accounts; another one replaces the oldest of the account that has the most.
 const TOKENS_MAX: usize = 4096;
 
-/// Random bytes of a token.
+/// The number of random bytes in a token.
 const TOKEN_BYTES: usize = 32;
 
-/// The tokens that are valid now, by their hashes.
+/// The currently valid tokens, by their hashes.
 #[derive(Debug, Default)]
 pub(super) struct AudienceTokens(Mutex<BTreeMap<[u8; 32], AudienceToken>>);
 
 #[derive(Debug)]
 struct AudienceToken {
-    /// Who the token names.
+    /// The user that the token names.
     identity: Identity,
-    /// The account of whoever asked for it, who may have impersonated that user.
+    /// The account of the user who requested it, who may have impersonated that user.
     account: String,
     audience: String,
     expires: Timestamp,
@@ -89,7 +91,7 @@ impl AudienceTokens {
     }
 
     /// Returns the owner of a token that is valid for one of the audiences, and that audience. The hash of a random
-    /// token tells nothing about the token, so that it may be looked up like any other key.
+    /// token reveals nothing about the token, so it can be looked up like any other key.
     pub(super) fn find(
         &self,
         hash: &[u8; 32],

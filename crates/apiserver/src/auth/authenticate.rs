@@ -1,7 +1,7 @@
-//! Authentication: by client certificate, bearer token or service account token, or as the anonymous user.
+//! Authenticates requests: by client certificate, bearer token or service account token, or as the anonymous user.
 //!
-//! **Invariant:** credentials that are presented but invalid are refused with 401, even where anonymous requests are
-//! allowed; the first valid credentials decide. Tokens are kept as hashes and compared in constant time.
+//! **Invariant:** invalid credentials are refused with 401, even where anonymous requests are allowed; the first valid
+//! credentials decide. Tokens are kept as hashes and compared in constant time.
 
 use std::sync::OnceLock;
 
@@ -22,10 +22,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 /// The message for a token that is unknown, or not valid for the requested audience.
 const INVALID: &str = "invalid bearer token";
-/// The prefix with which browsers send a token, as they cannot set headers on WebSockets.
+/// The prefix that browsers use to send a token, as they cannot set headers on WebSockets.
 const WEBSOCKET_TOKEN_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// What the other end of a connection proved in the TLS handshake.
+/// The proof that the other end of a connection gave in the TLS handshake.
 #[derive(Clone, Debug, Default)]
 pub enum ClientCertificateProof {
     /// No certificate.
@@ -33,7 +33,7 @@ pub enum ClientCertificateProof {
     Unnamed,
     /// A certificate issued by our CA.
     Named {
-        /// The user it names.
+        /// The user that it names.
         identity: Identity,
         /// When it expires: a connection may outlive it.
         until: Timestamp,
@@ -48,12 +48,12 @@ pub struct Authenticator {
     issuer: Option<TokenIssuer>,
     allows_anonymous: bool,
     clock: Clock,
-    /// Counts the requests that the listener refused. Kept here because both the listener, which counts
-    /// them, and the API, which shows them, share the authenticator.
+    /// Counts the requests that the listener refused. They are kept here because the listener, which counts them, and
+    /// the API, which shows them, share the authenticator.
     pub(crate) refusals: RefusalCounts,
     /// The log of those requests, if the API has one.
     refusal_log: OnceLock<Box<dyn RefusalLog>>,
-    /// Tokens for others than this server.
+    /// Tokens for recipients other than this server.
     audience_tokens: AudienceTokens,
 }
 
@@ -81,7 +81,7 @@ impl Authenticator {
         self.refusal_log.get().map(|log| &**log)
     }
 
-    /// Accepts this token as that user. Keeps only its hash.
+    /// Accepts this token as that user. Only its hash is kept.
     #[must_use]
     pub fn with_token(mut self, token: &str, identity: Identity) -> Self {
         self.tokens.push((Sha256::digest(token).into(), identity));
@@ -101,7 +101,7 @@ impl Authenticator {
         self
     }
 
-    /// Answers 401 to requests without credentials.
+    /// Responds with 401 to requests without credentials.
     #[must_use]
     pub fn without_anonymous(mut self) -> Self {
         self.allows_anonymous = false;
@@ -141,8 +141,8 @@ impl Authenticator {
         }
     }
 
-    /// Issues a short-lived token with which `identity` shows the audience who they are, as requested by `sender`;
-    /// `None` if tokens are not issued for this audience.
+    /// Issues a short-lived token with which `identity` can prove its identity to the audience, as requested by
+    /// `sender`; `None` if tokens are not issued for this audience.
     pub(crate) fn issue_audience_token(
         &self,
         sender: &Identity,

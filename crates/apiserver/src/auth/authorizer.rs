@@ -1,8 +1,9 @@
-//! The authorizer: `system:masters` may do everything, all other users what the roles bound to them allow.
+//! The authorizer allows `system:masters` to do everything, and all other users to do what the roles bound to them
+//! allow.
 //!
-//! **Invariant:** a decision sees every write that was acknowledged before the question: it first applies the changes
-//! in the store since the last decision. It uses roles and bindings that existed together at one moment. No rule ever
-//! denies; a request that no rule allows is refused.
+//! **Invariant:** a decision sees every write that was acknowledged before it was asked for: it first applies the
+//! changes in the store since the last decision. It uses roles and bindings that existed together at one moment. No
+//! rule ever denies; a request that no rule allows is refused.
 
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
@@ -14,8 +15,8 @@ use super::MASTERS;
 use super::rbac_index::{GROUP, RESOURCES, RbacIndex, RuleSet};
 use super::{Decision, Identity, RequestAttributes, forbidden};
 
-/// How often the watches are drained before everything is read again because roles are written faster than they can
-/// be followed.
+/// How often the watches are drained before giving up and reading everything again, because roles are written faster
+/// than they can be followed.
 const CATCH_UP_ROUNDS_MAX: usize = 16;
 
 /// The policy missed changes and must be read again.
@@ -23,7 +24,7 @@ struct PolicyOutdated;
 
 /// Decides who may do what, from the roles and bindings in the store.
 pub struct Authorizer {
-    /// Whether everyone may do everything, as with `--authorization-mode=AlwaysAllow` of kube-apiserver.
+    /// Whether everyone may do everything, as with kube-apiserver's `--authorization-mode=AlwaysAllow`.
     allows_everything: bool,
     store: SharedStore,
     policy: RwLock<RbacIndex>,
@@ -32,7 +33,7 @@ pub struct Authorizer {
 }
 
 impl Authorizer {
-    /// Creates an authorizer over the roles and bindings in this store.
+    /// Creates an authorizer for the roles and bindings in this store.
     pub fn new(store: SharedStore) -> Self {
         Self { allows_everything: false, store, policy: RwLock::default(), watches: Mutex::default() }
     }
@@ -52,7 +53,8 @@ impl Authorizer {
         self.policy().decide(who, what)
     }
 
-    /// Like [`decide`](Self::decide), but without the reason, which takes longer to format than to find.
+    /// Like [`decide`](Self::decide), but without the reason, which takes longer to format than it takes to make the
+    /// decision.
     pub(super) fn allows(&self, who: &Identity, what: &RequestAttributes<'_>) -> bool {
         self.allows_everything || who.is_in(MASTERS) || self.policy().allows(who, what)
     }
@@ -78,7 +80,7 @@ impl Authorizer {
         }
     }
 
-    /// Returns every rule that applies to the user in the namespace, each role's once. Copies nothing.
+    /// Returns every rule that applies to the user in the namespace, each role's rules once. Nothing is copied.
     pub(super) fn rules_for(&self, who: &Identity, namespace: &str) -> Vec<RuleSet> {
         self.policy().rules_for(who, namespace)
     }
@@ -93,12 +95,12 @@ impl Authorizer {
     fn catch_up(&self) {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         if watches.is_empty() || self.follow(&mut watches).is_err() {
-            // The watches fell behind the history (or the server just started). Read the current state.
+            // The watches fell behind the history (or the server just started). In that case the current state is read.
             *watches = self.read_afresh().unwrap_or_default();
         }
     }
 
-    /// Applies the changes to all resources up to one moment together, so that no decision uses a half-updated
+    /// Applies the changes to all resources up to the same moment together, so that no decision uses a half-updated
     /// policy.
     fn follow(&self, watches: &mut [Watch]) -> Result<(), PolicyOutdated> {
         let events = poll_until_quiet(watches, Watch::try_next)?;
@@ -127,8 +129,8 @@ impl Authorizer {
     }
 }
 
-/// Collects the changes of all sources. Polls them until none has anything new. Then no source changed between two
-/// polls of it, and the result is complete as of one moment.
+/// Collects the changes of all sources. Polls them until none has anything new. At that point no source has changed
+/// between two polls, and the result is complete as of one moment.
 fn poll_until_quiet<S, T>(
     sources: &mut [S],
     next: impl Fn(&mut S) -> Result<Vec<T>, Error>,
@@ -186,8 +188,8 @@ mod tests {
         assert!(!authorizer.decide(&jane, &what).is_allowed());
     }
 
-    /// A role is narrowed after it was polled, and a user is bound to it before the bindings are polled: applying the
-    /// binding alone would allow something that was never allowed.
+    /// Suppose a role is narrowed after it was polled, and a user is bound to it before the bindings are polled:
+    /// applying the binding alone would allow something that was never allowed.
     #[test]
     fn changes_between_two_polls_are_applied_together() {
         // Answers are taken from the end, so the first answer about roles is empty.
@@ -196,7 +198,7 @@ mod tests {
         let next = |source: &mut Vec<Vec<&'static str>>| Ok(source.pop().unwrap_or_default());
         let changes = poll_until_quiet(&mut [roles, bindings], next).ok();
         assert_eq!(changes, Some(vec!["somebody is bound to it", "the role is narrowed"]));
-        // A source that never runs dry is given up on.
+        // A source that never runs dry is abandoned.
         assert!(poll_until_quiet(&mut [()], |()| Ok(vec!["more"])).is_err());
     }
 }

@@ -1,5 +1,5 @@
 //! Decides who may approve or sign certificate requests. This requires a permission for the signer in addition to the
-//! one on the request: a user who approves requests for one signer must have no say over another.
+//! permission on the request: a user who approves requests for one signer must have no say over another.
 //!
 //! Permissions name a signer (`example.com/clients`) or all signers of a domain (`example.com/*`).
 

@@ -18,15 +18,15 @@ use super::{Authorizer, Identity, RequestAttributes};
 pub(crate) struct RoleWrite<'a> {
     /// The storage it is written to.
     pub(crate) storage: ResourceIdentity<'a>,
-    /// Namespace, or empty.
+    /// The namespace, or empty.
     pub(crate) namespace: &'a str,
     /// The name in the path; empty for a POST to a collection.
     pub(crate) name: &'a str,
 }
 
 impl Authorizer {
-    /// Checks that the user may write this object. Called for every object that a client writes; refuses only roles
-    /// and bindings. `old` is the object that the write replaces.
+    /// Checks that the user may write this object. This is called for every object that a client writes; refuses only
+    /// roles and bindings. `old` is the object that the write replaces.
     pub(crate) fn check_role_write(
         &self,
         who: &Identity,
@@ -44,8 +44,8 @@ impl Authorizer {
             ("clusterrolebindings", "") => check.check_binding(),
             ("roles", namespace) if !namespace.is_empty() => check.check_role(old),
             ("rolebindings", namespace) if !namespace.is_empty() => check.check_binding(),
-            // This group has no other resources. A future one is reserved for administrators until it has its own
-            // check here.
+            // The group currently has no other resources. A future resource is reserved for administrators until it has
+            // its own check here.
             _ => Err(check.refusal("only members of system:masters may write this resource")),
         }
     }
@@ -100,7 +100,7 @@ impl EscalationCheck<'_> {
         self.authorizer.allows(self.who, &what)
     }
 
-    /// Refuses a writer who does not hold all of these rules, listing the missing ones.
+    /// Refuses the write if the writer does not hold all of these rules, and lists the missing ones.
     fn must_hold(&self, rules: &[&Rule]) -> Result<(), Status> {
         let held = self.authorizer.rules_for(self.who, self.write.namespace);
         let (what, listed) = match permission_coverage::check_coverage(rules, &held) {
@@ -152,8 +152,8 @@ fn full_authority() -> [Rule; 2] {
     ]
 }
 
-/// Returns whether only the owners change. The garbage collector may then release objects that it could not write
-/// otherwise.
+/// Returns whether only the owners change. The garbage collector may in this case release objects that it could not
+/// write otherwise.
 fn changes_only_owners(new: &Value, old: &Value) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();

@@ -1,4 +1,4 @@
-//! The refusal of an action, worded exactly as in Kubernetes: clients and people match on the text.
+//! Words the refusal of an action exactly as Kubernetes does: clients and people match on the text.
 
 use homeostat_api::status::{ResourceName, Status};
 

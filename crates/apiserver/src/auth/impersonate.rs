@@ -1,11 +1,11 @@
-//! Impersonation: `Impersonate-*` headers become an [`Identity`], if the caller may assume each part of it.
+//! Implements impersonation: `Impersonate-*` headers become an [`Identity`], if the caller may assume each part of it.
 //!
 //! There are five modes, tried in order. The plain mode, verb `impersonate`, applies to every request. The
 //! constrained modes, `impersonate:MODE`, each apply to one type of user, and also require `impersonate-on:MODE:VERB`
 //! on the object of the request.
 //!
 //! **Invariant:** every part (user, each group, each extra value, uid) is checked on its own; one refusal refuses the
-//! mode. If no mode allows it, the caller gets the refusal of the first mode that applies to this type of user.
+//! mode. If no mode allows it, the caller gets the refusal from the first mode that applies to this type of user.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ const NODE_PREFIX: &str = "system:node:";
 const NODES: &str = "system:nodes";
 /// The extra field that names the node on which the Pod of a service account runs.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
-/// From this many groups or extra values on, the check first tries all of them together.
+/// If there are at least this many groups or extra values, the check first tries all of them together.
 const ASKED_TOGETHER_FROM: usize = 4;
 const EVERY: &str = "*";
 
@@ -158,7 +158,7 @@ impl ImpersonationCheck<'_> {
         self.check_extra(&wanted.extra)
     }
 
-    /// Checks that the user may act on the object of the request while impersonating.
+    /// Checks that the user may act on the object of the request while impersonating someone.
     fn check_request(&self, mode: &str, what: &RequestAttributes<'_>) -> Result<(), Status> {
         let on = |verb: &str| format!("impersonate-on:{mode}:{verb}");
         match *what {
@@ -263,7 +263,7 @@ impl<'a> IdentityPart<'a> {
     }
 }
 
-/// Returns what is wrong with an extra field, if anything. The plain mode accepts all of them.
+/// Returns the problem with an extra field, if there is one. The plain mode accepts all of them.
 fn extra_error(key: &str, values: &[String]) -> Option<String> {
     let (domain, path) = key.split_once('/').unwrap_or_default();
     let is_path = |one: char| one.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(one);

@@ -1,4 +1,5 @@
-//! JSON Web Tokens of service accounts, signed with ECDSA on P-256 (ES256) or with RSA (RS256), depending on the key.
+//! Signs and verifies the JSON Web Tokens of service accounts, which are signed with ECDSA on P-256 (ES256) or with RSA
+//! (RS256), depending on the key.
 //!
 //! **Invariant:** `VerifyingKey::verify` returns claims only for tokens that this key signed with its own algorithm;
 //! it does not judge the claims. The nonce of a signature comes from `ring`, not from `core::Entropy`: two signatures
@@ -31,7 +32,7 @@ const P256_KEY_START: [u8; 24] = [
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07,
 ];
 
-/// The keys of service account tokens: one signs, all of them verify.
+/// The keys for service account tokens: one signs, all of them verify.
 #[derive(Debug)]
 pub struct TokenKeys {
     pub(super) signing: SigningKey,
@@ -43,7 +44,7 @@ impl TokenKeys {
     /// may be public keys, certificates or private keys.
     ///
     /// # Errors
-    /// If a text contains no usable key.
+    /// Fails if a text contains no usable key.
     pub fn from_pem(signing: &str, others: &[String]) -> Result<Self, String> {
         let signing = SigningKey::from_pem(signing)?;
         let mut verifying = Vec::new();
@@ -126,7 +127,7 @@ impl KeyKind {
 }
 
 impl SigningKey {
-    /// Generates a new key, as PKCS#8.
+    /// Generates a new key in PKCS#8 form.
     pub fn generate() -> Vec<u8> {
         EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
             .expect("the kernel's random generator is always there once booted")
@@ -134,7 +135,7 @@ impl SigningKey {
             .to_vec()
     }
 
-    /// Reads a key from PKCS#8 bytes; returns `None` unless they hold one for P-256 or for RSA.
+    /// Reads a key from PKCS#8 bytes; returns `None` unless they contain a key for P-256 or for RSA.
     pub fn from_pkcs8(bytes: &[u8]) -> Option<Self> {
         let random = SystemRandom::new();
         match EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, bytes, &random) {

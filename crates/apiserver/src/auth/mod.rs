@@ -1,12 +1,11 @@
-//! Authentication, impersonation, RBAC and the review APIs.
+//! Handles authentication, impersonation, RBAC and the review APIs.
 //!
-//! Reading order: [`Identity`] and [`RequestAttributes`] (who asks for what), `account` (whose limits apply), [`rule`]
-//! and `rbac_index` (the content of
-//! roles), [`Authorizer`] (decisions), `escalation` and `permission_coverage` (who may grant permissions),
-//! `certificate_permissions` (who may approve certificates), [`forbidden`] (the wording of refusals),
-//! [`authenticate`] (who sent a request), `impersonate` (acting as another user), [`service_account`], `secret_token`
-//! and [`jwt`] (tokens of programs), `audience_token` (tokens for others than this server), [`answer_reviews`] (questions that
-//! clients may ask about all this).
+//! Reading order: [`Identity`] and [`RequestAttributes`] (the user and the action of a request), `account` (whose
+//! limits apply), [`rule`] and `rbac_index` (the content of roles), [`Authorizer`] (decisions), `escalation` and
+//! `permission_coverage` (who may grant permissions), `certificate_permissions` (who may approve certificates),
+//! [`forbidden`] (the wording of refusals), [`authenticate`] (who sent a request), `impersonate` (acting as another
+//! user), [`service_account`], `secret_token` and [`jwt`] (tokens for programs), `audience_token` (tokens for
+//! recipients other than this server), [`answer_reviews`] (the APIs through which clients ask about all this).
 
 mod account;
 pub mod answer_reviews;

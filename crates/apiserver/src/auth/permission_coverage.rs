@@ -1,4 +1,4 @@
-//! Determines which of the permissions that a user wants to grant the user does not hold.
+//! Determines which permissions a user wants to grant but does not hold.
 //!
 //! A rule permits every combination of its groups, resources, names and verbs: a box. It may be granted if the boxes
 //! of the held rules cover it together. Kubernetes expands the box into its combinations, and sixty entries in each
@@ -17,7 +17,8 @@ use super::rule_strings::RuleStrings;
 /// How many comparisons of one entry with one held rule a check may take: about 50 ms. The largest roles in use (an
 /// administrator's, granted by a user with a hundred rules) take about 50 000.
 pub(super) const COMPARISONS_MAX: usize = 1_000_000;
-/// Bytes of missing permissions listed in a refusal: about 500 permissions, more than anyone reads.
+/// The maximum number of bytes of missing permissions listed in a refusal: about 500 permissions, more than anyone
+/// reads.
 const GAPS_BYTES_MAX: usize = 32 << 10;
 
 /// The permissions that the user lacks.
@@ -79,7 +80,7 @@ struct HeldRule<'a> {
     names: Option<HashSet<&'a str>>,
 }
 
-/// The entries of one list of a rule.
+/// The entries in one list of a rule.
 struct RuleEntries<'a> {
     has_any: bool,
     listed: HashSet<&'a str>,
@@ -411,7 +412,7 @@ mod tests {
         assert_eq!(missing(held.into(), wanted(200)), Err(MissingPermissions::Unknown));
     }
 
-    /// The definition: expands everything and compares one by one.
+    /// Implements the definition literally: expands everything and compares one by one.
     fn missing_by_parts(held: &[Rule], wanted: &[Rule]) -> bool {
         let has = |list: &[Box<str>], entry: &str| list.iter().any(|one| &**one == "*" || &**one == entry);
         let names = |rule: &Rule| match &*rule.resource_names {

@@ -1,9 +1,9 @@
-//! What a request asks for, and the decision about it. Data only.
+//! Represents the action that a request asks for, and the decision about it. This module contains only data.
 
-/// What a request asks for.
+/// The action that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestAttributes<'a> {
-    /// A resource of the API.
+    /// An API resource.
     Resource {
         /// `get`, `list`, `create` …
         verb: &'a str,

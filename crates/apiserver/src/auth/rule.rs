@@ -1,4 +1,5 @@
-//! One RBAC rule and what it allows. Pure data and comparisons; `permission_coverage` compares rules with each other.
+//! Represents one RBAC rule and what it allows. This module contains only data and comparisons; `permission_coverage`
+//! compares rules with each other.
 //!
 //! **Invariant:** nothing here widens a rule: a resource name does not cover its subresources, and an empty list
 //! matches nothing (except `resourceNames`, where empty means all).
@@ -10,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::RequestAttributes;
 use super::rule_strings::RuleStrings;
 
-/// The size of a string in an answer beyond its own bytes: quotes, a comma, and its slot in memory.
+/// The size of a string in a response beyond its own bytes: quotes, a comma, and its slot in memory.
 const TEXT_BYTES: usize = 24;
-/// The size of a rule in an answer beyond its strings: the names of its lists.
+/// The size of a rule in a response beyond its strings: the names of its lists.
 const RULE_BYTES: usize = 100;
 /// Matches every verb, group, resource or path.
 pub(super) const ANY: &str = "*";
@@ -54,8 +55,8 @@ impl Rule {
         }
     }
 
-    /// Returns the approximate size of the rule in an answer, in bytes: its strings, and the overhead of each, even
-    /// of an empty one.
+    /// Returns the approximate size of the rule in a response, in bytes: its strings, and the overhead of each, even of
+    /// an empty one.
     pub(super) fn bytes(&self) -> usize {
         let Self { verbs, api_groups, resources, resource_names, non_resource_urls } = self;
         let lists = [verbs, api_groups, resources, resource_names, non_resource_urls];

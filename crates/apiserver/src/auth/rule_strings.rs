@@ -1,4 +1,4 @@
-//! A list of strings in a rule: verbs, groups, resources or names.
+//! Holds a list of strings in a rule: verbs, groups, resources or names.
 //!
 //! A decision looks up a string in a list. Roles written by people have a handful of entries; an attacker who may
 //! write roles could write hundreds of thousands, and every request from a user with the role would read them all.
@@ -11,7 +11,7 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// From this length on, a list is sorted. Below it, a linear search is just as fast.
+/// The length from which on a list is sorted. For shorter lists, a linear search is just as fast.
 const SORTED_FROM: usize = 32;
 
 /// Strings in their given order.

@@ -1,7 +1,8 @@
-//! Tokens in Secrets. They do not expire; each is valid as long as its Secret holds it and its account exists.
+//! Signs and verifies tokens in Secrets. They do not expire; each is valid as long as its Secret contains it and its
+//! account exists.
 //!
-//! **Invariant:** a token that was removed from its Secret is refused, and so is one whose Secret or account is gone
-//! or has been replaced by another of the same name.
+//! **Invariant:** a token that was removed from its Secret is refused, and so is a token whose Secret or account is
+//! gone or has been replaced by another one with the same name.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -63,7 +64,7 @@ impl TokenIssuer {
     }
 }
 
-/// Returns whether the Secret holds this token, and its account is the one named in the token.
+/// Returns whether the Secret contains this token, and its account is the one named in the token.
 fn is_held(snapshot: &Snapshot, about: &SecretToken<'_>, token: &str) -> bool {
     let get = |resource: &str, name: &str| {
         let entry = snapshot.get(&Key::new("", resource, about.namespace, name))?;

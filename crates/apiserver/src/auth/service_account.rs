@@ -1,5 +1,5 @@
-//! Tokens of service accounts: issued on request, and valid until they expire or the object that they are bound to is
-//! gone.
+//! Issues and verifies service account tokens: they are issued on request, and are valid until they expire or the
+//! object that they are bound to is gone.
 //!
 //! **Invariant:** a token is accepted only while its account (and the Pod, Secret or Node that it is bound to) is in
 //! the store with the uid that the token names. The signature is checked once per token and remembered; the store is
@@ -37,13 +37,13 @@ const KIND: &str = "TokenRequest";
 const LIFETIME_S: i64 = 3600;
 const LIFETIME_S_MIN: i64 = 600;
 const LIFETIME_S_MAX: i64 = 1 << 32;
-/// How many verified signatures are remembered. Checking one again costs about 80 µs and remembering it 300 bytes,
-/// and a process with more live tokens than this is rare. When the memory is full, all are forgotten.
+/// How many verified signatures are remembered. Checking a signature again costs about 80 µs and remembering it takes
+/// 300 bytes, and a process with more live tokens than this is rare. When the memory is full, all are forgotten.
 const REMEMBERED_MAX: usize = 4096;
-/// Longer tokens are verified each time: a token names as many audiences as its request did, and remembering
-/// thousands of long ones would take gigabytes.
+/// Longer tokens are verified each time: a token names as many audiences as its request did, and remembering thousands
+/// of long tokens would take gigabytes.
 const REMEMBERED_BYTES_MAX: usize = 8 << 10;
-/// How long an object still counts after its deletion began, because clocks differ: Kubernetes' leeway.
+/// How long an object still counts after its deletion began, because clocks differ; the same as in Kubernetes.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
 
 /// Issues and accepts the tokens of service accounts.
@@ -138,7 +138,7 @@ impl TokenIssuer {
         Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Answers a `TokenRequest` for the account.
+    /// Handles a `TokenRequest` for the account.
     pub fn request(&self, namespace: &str, name: &str, mut body: Value) -> Result<Value, Status> {
         let snapshot = self.store.snapshot();
         let uid = uid_of(&snapshot, "serviceaccounts", namespace, name)?;
@@ -240,7 +240,7 @@ impl TokenIssuer {
         Some(claims)
     }
 
-    /// Returns whether the identity is not that of a service account, or of one that still exists.
+    /// Returns whether the identity either does not belong to a service account or belongs to one that still exists.
     pub(super) fn is_current(&self, identity: &Identity) -> bool {
         let account =
             identity.name.strip_prefix(SERVICE_ACCOUNT_PREFIX).and_then(|name| name.split_once(':'));

@@ -1,4 +1,5 @@
-//! The file of `--token-auth-file`: one line of comma-separated values for each token, as kube-apiserver reads it.
+//! Reads the file given by `--token-auth-file`, which has one line of comma-separated values for each token, as in
+//! kube-apiserver.
 //!
 //! ```text
 //! token,user,uid
@@ -15,14 +16,14 @@ const COLUMNS_MIN: usize = 3;
 pub struct StaticTokens(Vec<(String, Identity)>);
 
 impl std::fmt::Debug for StaticTokens {
-    /// Leaves out the tokens themselves.
+    /// Omits the tokens themselves.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_list().entries(self.0.iter().map(|(_, identity)| identity)).finish()
     }
 }
 
 impl StaticTokens {
-    /// Parses the file. The error names the line that is wrong, but reveals nothing of its content.
+    /// Parses the file. The error names the faulty line, but does not reveal its content.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut tokens: Vec<(String, Identity)> = Vec::new();
         for (at, line) in text.lines().enumerate() {

@@ -1,4 +1,4 @@
-//! Deletes all objects of a resource or of a namespace, for the reconcilers of definitions and of namespaces.
+//! Deletes all objects of a resource or of a namespace, for the reconcilers that handle definitions and namespaces.
 
 use futures::{TryStreamExt as _, stream};
 use homeostat_api::resource::Resource;

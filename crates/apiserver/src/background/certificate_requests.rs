@@ -1,7 +1,7 @@
-//! Certificate requests: approves those of nodes, signs approved ones and deletes old ones, as Kubernetes'
+//! Handles certificate requests: approves those from nodes, signs approved ones and deletes old ones, as Kubernetes'
 //! controllers do.
 //!
-//! **Invariant:** only approved requests are signed, and only for the four signers of Kubernetes itself.
+//! **Invariant:** only approved requests are signed, and only for Kubernetes' own four signers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -46,7 +46,7 @@ pub(super) async fn reconcile(
         table.built_in(&CERTIFICATE_SIGNING_REQUEST),
         &key,
         |stored| {
-            // Another decision came first, and counts.
+            // Another decision came first, and is the valid one.
             if stored["status"] == object["status"] && stored["spec"] == object["spec"] {
                 outcome.write(stored, &now);
             }
@@ -55,7 +55,7 @@ pub(super) async fn reconcile(
     .await
 }
 
-/// The result to write into a request.
+/// The outcome to write into a request.
 enum RequestOutcome {
     Approved(&'static str),
     Signed(String),
@@ -116,7 +116,7 @@ fn decide(
     }
 }
 
-/// Returns the message of an approval if this request comes from a node that may get its certificate automatically.
+/// Returns the message for an approval if this request comes from a node that may get its certificate automatically.
 fn approve(
     backend: &Backend,
     spec: &Value,
@@ -166,7 +166,7 @@ pub(super) async fn delete_old(backend: &Backend) {
     let (snapshot, now) = (backend.store.snapshot(), backend.clock.now());
     for entry in snapshot.range(&resource.storage().prefix(), "") {
         if is_old(&encode::parse_entry(entry), now) {
-            // One that is already gone is fine, and a busy store is tried again in a minute.
+            // It is fine if a request is already gone, and a busy store is retried in a minute.
             let _ = remove(
                 (backend, ServerTask::CertificateRequests),
                 resource,

@@ -1,5 +1,5 @@
-//! Custom resource definitions: establishes one that was written but not established (its writer disconnected, or the
-//! process ended), and deletes the objects of one that is being deleted.
+//! Handles custom resource definitions: establishes a definition that was written but not established (its writer
+//! disconnected, or the process exited), and deletes the objects of a definition that is being deleted.
 
 use homeostat_api::crd::{STORAGE, bare_row, mark_emptied, mark_emptying};
 use homeostat_api::kinds::apiextensions::custom_resource_definition::{

@@ -23,7 +23,7 @@ pub(super) async fn delete_expired(backend: &Backend) {
         work.add(entry.bytes.len()).await;
         if last_written(&encode::parse_entry(entry)).is_some_and(|at| at < before) {
             let options = DeleteOptions::default();
-            // An event that is already gone is fine, and a busy store is tried again in a minute.
+            // It is fine if an event is already gone, and a busy store is retried in a minute.
             let _ = remove(
                 (backend, ServerTask::EventExpiry),
                 resource,

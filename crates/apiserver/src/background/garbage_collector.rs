@@ -1,4 +1,4 @@
-//! Garbage collection: deletes or orphans dependents, as the deletion of their owner requests.
+//! Collects garbage: deletes or orphans dependents, as requested by the deletion of their owner.
 //!
 //! For a dependent, each owner is solid (it exists), dangling (it is gone) or waiting (it is being deleted after its
 //! dependents). A solid owner keeps the dependent alive. Without one, the dependent is deleted with the propagation
@@ -37,7 +37,7 @@ pub(super) async fn reconcile(backend: &Backend, key: &Key) -> Result<(), Status
     decide_dependent(backend, key, &object).await
 }
 
-/// Notifies everything that depended on an object that is gone or has left its owner.
+/// Leaves notices for everything that depended on an object that is gone or has left its owner.
 pub(super) fn notify_dependents(backend: &Backend, uid: &str) {
     for key in backend.notices.dependents(uid) {
         backend.notices.leave(BackgroundNotice::Object(key));
@@ -197,7 +197,7 @@ struct OwnerLookup<'a> {
 }
 
 impl OwnerLookup<'_> {
-    /// Returns the state of an owner of the dependent.
+    /// Returns the state of one of the dependent's owners.
     fn state(&mut self, dependent: &Key, owner: &Value) -> OwnerState {
         let (group, version) = match text_field(owner, "apiVersion").split_once('/') {
             Some((group, version)) => (group, version),

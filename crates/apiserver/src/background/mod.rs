@@ -1,8 +1,9 @@
-//! The work that outlives a request: deletes dependents with their owners, deletes namespaces and definitions with
+//! Does the work that outlives a request: deletes dependents with their owners, deletes namespaces and definitions with
 //! their contents, gives every namespace its default objects, and deletes old events.
 //!
-//! Writers leave `BackgroundQueue`; the [`BackgroundWorker`] works through them. A notice names an object to look at, never
-//! what happened. Its handler reads the current state, so a notice that is handled twice or late does no harm.
+//! Writers leave notices in the `BackgroundQueue`, and the [`BackgroundWorker`] works through them. A notice names an
+//! object to look at, never what happened to it. Its handler reads the current state, so a notice that is handled twice
+//! or late does no harm.
 
 mod bulk_deletion;
 mod certificate_requests;
@@ -50,7 +51,7 @@ pub struct BackgroundTasks {
     /// Empties and removes namespaces that are being deleted.
     pub namespace_deletion: bool,
     /// How long a namespace is left alone before it is emptied. Kubernetes waits five seconds, and some tests finish
-    /// the deletion of a namespace themselves.
+    /// deleting a namespace themselves.
     pub namespace_deletion_delay: Duration,
     /// Gives every namespace its default ServiceAccount and the ConfigMap with the certificate authority, and fills
     /// Secrets with account tokens.
@@ -58,7 +59,7 @@ pub struct BackgroundTasks {
 }
 
 impl Default for BackgroundTasks {
-    /// All of them.
+    /// Enables all of them.
     fn default() -> Self {
         Self {
             garbage_collection: true,
@@ -106,11 +107,11 @@ impl BackgroundWorker {
 
     /// Runs until `shutdown`. If the future is dropped earlier, the next start finds the unhandled notices again.
     pub fn run(self, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
-        // Boxed here, so that it is compiled here and not in every program that starts a server.
+        // The future is boxed here, so that it is compiled here and not in every program that starts a server.
         Box::pin(self.work(shutdown))
     }
 
-    /// Makes subsequent steps look at everything in the store, as [`run`](Self::run) does when it begins.
+    /// Makes the following steps look at everything in the store, as [`run`](Self::run) does when it begins.
     pub fn observe_store(&self) {
         self.backend.notices.rebuild(&self.backend.store.snapshot());
     }
@@ -134,8 +135,8 @@ impl BackgroundWorker {
         })
     }
 
-    /// Does one piece of work in place of [`run`](Self::run), so that the simulator decides when. A later step
-    /// retries what fails. Returns whether there was anything to do.
+    /// Does one piece of work in place of [`run`](Self::run), so that the simulator decides when. A later step retries
+    /// work that failed. Returns whether there was anything to do.
     pub fn step(&self) -> BoxFuture<'_, bool> {
         Box::pin(async {
             let Some(notice) = self.backend.notices.take() else { return false };
@@ -156,14 +157,15 @@ impl BackgroundWorker {
         let mut postponed = Vec::new();
         let mut slow = SlowTasks::new(&self);
         loop {
-            // Notices come last: there may always be another one, and the other events are rare. Slow tasks yield.
+            // Notices come last, because there may always be another one, and the other events are rare. Slow tasks
+            // yield.
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,
                 commit = self.backend.notices.next_abandoned() => self.backend.finish(commit).await,
                 _ = retry.tick(), if !postponed.is_empty() => self.backend.notices.leave_all(&mut postponed),
                 _ = expiry.tick() => self.delete_expired().await,
-                // If the store refuses, it is tried again later; until then, tokens stay valid for longer.
+                // If the store refuses, this is retried later; until then, tokens stay valid for longer.
                 _ = history.tick() => drop(idle_revision_bump::advance(&self.backend).await),
                 unhandled = slow.run() => postponed.extend(unhandled),
                 notice = self.backend.notices.next() => match slow_namespace(&self.backend, &notice) {

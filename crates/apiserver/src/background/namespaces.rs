@@ -1,4 +1,4 @@
-//! Namespaces: gives each live namespace its default objects, and empties one that is being deleted.
+//! Handles namespaces: gives each live namespace its default objects, and empties one that is being deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +24,10 @@ use crate::stored::encode;
 use crate::write_history::ServerTask;
 use crate::yielding_work::YieldingWork;
 
-/// The finalizer in the spec of every namespace until it is empty.
+/// The finalizer that stays in the spec of every namespace until it is empty.
 const FINALIZER: &str = "kubernetes";
 
-/// The annotation on the ConfigMap with the certificate authority.
+/// The annotation on the ConfigMap that holds the certificate authority.
 const ROOT_CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using \
      internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across \
      distributions of Kubernetes clusters.";

@@ -1,6 +1,6 @@
-//! Nodes: the taint that keeps Pods away follows the condition of the Node, as in Kubernetes' controller.
+//! Handles Nodes: the taint that keeps Pods away follows the condition of the Node, as in Kubernetes' controller.
 //!
-//! Admission gives a new Node the taint of one that is not ready. A Node that reports no condition keeps it.
+//! Admission gives a new Node the taint for Nodes that are not ready. A Node that reports no condition keeps it.
 
 use homeostat_api::kinds::core::node::NODE;
 use homeostat_api::status::Status;

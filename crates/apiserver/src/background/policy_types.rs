@@ -1,6 +1,6 @@
-//! ValidatingAdmissionPolicies: checks their expressions against the schemas of the kinds that they match, and
-//! reports warnings in their status, as Kubernetes' controller does. A policy is checked again when it changes, but
-//! not when a schema does.
+//! Handles ValidatingAdmissionPolicies: checks their expressions against the schemas of the kinds that they match, and
+//! reports warnings in their status, as Kubernetes' controller does. A policy is checked again when it changes, but not
+//! when a schema does.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +21,8 @@ use crate::write_history::ServerTask;
 /// The maximum number of kinds that are checked, as in Kubernetes.
 const KINDS_MAX: usize = 10;
 
-/// From this size on, the expressions of a policy are not checked: that would block other background work for
-/// seconds. Policies have a few kilobytes.
+/// The size from which on the expressions of a policy are not checked, because checking them would block other
+/// background work for seconds. Typical policies have a few kilobytes.
 const EXPRESSIONS_BYTES_MAX: usize = 256 * 1024;
 
 /// Reconciles the status of a policy.
@@ -104,7 +104,7 @@ fn resources_of<'a>(
         .collect()
 }
 
-/// Returns the kind of a resource, with the schema of its definition if it is a custom one.
+/// Returns the kind of a resource, with the schema from its definition if it is a custom kind.
 fn checked_kind(snapshot: &Snapshot, resource: &Resource) -> CheckedKind {
     let definition = resource.custom().map(|_| {
         let key = crd::STORAGE.key("", &format!("{}.{}", resource.plural, resource.group));

@@ -1,4 +1,4 @@
-//! Quotas: keeps their status accurate. Writes charge quotas themselves; this task recounts usage that decreased.
+//! Keeps the status of quotas accurate. Writes charge quotas themselves; this task recounts usage that decreased.
 
 use homeostat_api::status::Status;
 

@@ -1,7 +1,8 @@
-//! The tasks that take as long as users want: they parse all objects of a namespace.
+//! Runs the tasks whose duration users control: they parse all objects in a namespace.
 //!
-//! **Invariant:** slow tasks go on beside the others, a piece of one for each of theirs. They run one at a time, and
-//! namespaces take turns. No user can stop the other tasks, or the slow ones of other namespaces, with large objects.
+//! **Invariant:** slow tasks run alongside the others, one piece of a slow task for each of the others. They run one at
+//! a time, and namespaces take turns. No user can stop the other tasks, or the slow ones of other namespaces, with
+//! large objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -18,13 +19,13 @@ use crate::background_queue::BackgroundNotice;
 const CLAIMS: ResourceIdentity<'static> = PERSISTENT_VOLUME_CLAIM.storage();
 const CLASSES: ResourceIdentity<'static> = VOLUME_ATTRIBUTES_CLASS.storage();
 
-/// Returns the namespace whose objects the handler of a notice parses; `None` if it is soon done.
+/// Returns the namespace whose objects the handler of a notice parses; `None` if it finishes quickly.
 pub(super) fn slow_namespace(backend: &Backend, notice: &BackgroundNotice) -> Option<Box<str>> {
     match notice {
         BackgroundNotice::Quotas(namespace) | BackgroundNotice::TokenSecrets(namespace) => {
             Some(namespace.clone())
         }
-        // Who uses them is found by looking at all Pods, or at all claims and volumes.
+        // Finding out who uses them requires looking at all Pods, or at all claims and volumes.
         BackgroundNotice::Object(key) if matches!(ResourceIdentity::of_key(key), CLAIMS | CLASSES) => {
             Some(key.namespace().into())
         }
@@ -33,14 +34,14 @@ pub(super) fn slow_namespace(backend: &Backend, notice: &BackgroundNotice) -> Op
     }
 }
 
-/// The slow tasks that wait, and the one that runs.
+/// The waiting slow tasks, and the running one.
 pub(super) struct SlowTasks<'a> {
     worker: &'a BackgroundWorker,
     /// By namespace. No set is empty.
     waiting: BTreeMap<Box<str>, BTreeSet<BackgroundNotice>>,
-    /// The namespace that had its turn last. The next one by name follows.
+    /// The namespace that had its turn last. The next namespace by name follows.
     last: Box<str>,
-    /// The task that runs. Returns the notice if it must be handled again.
+    /// The running task. Returns the notice if it must be handled again.
     running: Option<BoxFuture<'a, Option<BackgroundNotice>>>,
 }
 
@@ -49,12 +50,12 @@ impl<'a> SlowTasks<'a> {
         Self { worker, waiting: BTreeMap::new(), last: "".into(), running: None }
     }
 
-    /// Adds a notice about objects of a namespace.
+    /// Adds a notice about objects in a namespace.
     pub(super) fn add(&mut self, namespace: Box<str>, notice: BackgroundNotice) {
         self.waiting.entry(namespace).or_default().insert(notice);
     }
 
-    /// Goes on until one task is complete, or forever if there is none. May be dropped and called again. Returns a
+    /// Continues until one task is complete, or forever if there is none. May be dropped and called again. Returns a
     /// notice that could not be handled yet.
     pub(super) async fn run(&mut self) -> Option<BackgroundNotice> {
         if self.running.is_none() {

@@ -1,4 +1,4 @@
-//! Storage in use: releases deleted claims, volumes and classes once nothing uses them.
+//! Handles storage in use: releases deleted claims, volumes and classes once nothing uses them.
 //!
 //! The server adds their finalizers when they are created, so the server also removes them.
 
@@ -40,7 +40,7 @@ pub(super) async fn reconcile(backend: &Backend, key: &Key, object: &Value) -> R
     else {
         return Ok(());
     };
-    // Registered before the check, so that a user of the storage that ends in the meantime is not missed.
+    // This is registered before the check, so that a user of the storage that goes away in the meantime is not missed.
     backend.notices.add_waiting_storage(key);
     if is_used(backend, key, object).await {
         return Ok(());
@@ -80,8 +80,8 @@ async fn any_object(backend: &Backend, prefix: &Prefix, is_wanted: impl Fn(&Valu
     false
 }
 
-/// Returns whether the Pod uses the claim. A Pod that was never bound to a node does not. An ephemeral volume uses
-/// the claim that was created for it until its Pod has ended and is only waiting to be removed.
+/// Returns whether the Pod uses the claim. A Pod that was never bound to a node does not. An ephemeral volume uses the
+/// claim that was created for it until its Pod has terminated and is only waiting to be removed.
 fn uses_claim(pod: &Value, name: &str, claim: &Value) -> bool {
     let meta = &pod["metadata"];
     let is_shut_down = meta["deletionTimestamp"].is_string() && meta["deletionGracePeriodSeconds"] == 0;

@@ -1,7 +1,7 @@
-//! Secrets of the type `kubernetes.io/service-account-token`: fills them with a token of their account, and deletes
-//! them with it.
+//! Handles Secrets of the type `kubernetes.io/service-account-token`: fills them with a token for their account, and
+//! deletes them together with it.
 //!
-//! **Invariant:** a Secret only ever gets a token of the account that it names, with the uid that it names.
+//! **Invariant:** a Secret only ever gets a token for the account that it names, with the uid that it names.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! Tests of the notices: owners and dependents, and the order in which notices wait.
+//! Tests the notices: owners and dependents, and the order in which notices wait.
 //!
 //! They observe entries as commits do, without a store.
 

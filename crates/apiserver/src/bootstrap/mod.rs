@@ -1,4 +1,4 @@
-//! The default objects of a new cluster.
+//! Creates the default objects of a new cluster.
 
 pub mod objects;
 mod roles;

@@ -1,7 +1,8 @@
-//! The default objects of every cluster. Data only: at startup the server writes the missing ones in a single commit.
+//! Defines the default objects of every cluster. This is only data: at startup, the server writes the missing ones in a
+//! single commit.
 //!
-//! They contain what a user would write, plus the status that makes them complete; the server adds field managers,
-//! uids and times. The `background` tasks provide the objects that every namespace contains.
+//! They contain the fields that a user would write, plus the status that makes them complete; the server adds field
+//! managers, uids and times. The `background` tasks provide the objects that every namespace contains.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,7 +20,7 @@ const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 pub struct BootstrapConfig {
     /// The address on which the server listens; `None` if it is embedded and has no socket.
     pub address: Option<SocketAddr>,
-    /// The CA's certificate, PEM; empty if there is none.
+    /// The CA's certificate in PEM form; empty if there is none.
     pub ca_pem: String,
 }
 
@@ -56,8 +57,8 @@ fn priority_classes() -> impl Iterator<Item = (Key, Value)> {
     })
 }
 
-/// Returns the two mandatory priority levels and flow schemas of Kubernetes. They are shown but not enforced;
-/// `serve::limits` applies instead.
+/// Returns Kubernetes' two mandatory priority levels and flow schemas. They are shown but not enforced; `serve::limits`
+/// applies instead.
 fn flow_control() -> Vec<(Key, Value)> {
     let group = "flowcontrol.apiserver.k8s.io";
     let level = |name: &str, spec: Value| {
@@ -95,7 +96,7 @@ fn flow_control() -> Vec<(Key, Value)> {
     ]
 }
 
-/// Returns the Service by which programs in the cluster find the API, and its endpoints. The background tasks
+/// Returns the Service through which programs in the cluster find the API, and its endpoints. The background tasks
 /// re-create them when they are deleted.
 pub(super) fn api_server(address: Option<SocketAddr>) -> Vec<(Key, Value)> {
     let labels = json!({"component": "apiserver", "provider": "kubernetes"});

@@ -1,7 +1,7 @@
-//! The default roles and bindings of every cluster: facts about the v1.36 API, in `facts/roles.json`.
+//! Defines the default roles and bindings of every cluster: facts about the v1.36 API, in `facts/roles.json`.
 //!
 //! In the file, a list is a string of words, the core group is `core`, and `into`/`gathers` name the aggregation
-//! labels. Roles of controllers that do not run here are left out.
+//! labels. Roles for controllers that do not run here are left out.
 
 use homeostat_core::Key;
 use serde::Deserialize;

@@ -1,5 +1,5 @@
-//! Writes the default objects of a cluster: creates the missing ones and corrects the server's address. Everything
-//! else in them may be changed by their owner.
+//! Writes the default objects of a cluster: creates the missing ones and corrects the server's address. Their owner may
+//! change everything else in them.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ const ADDRESS_FIELDS: [&str; 4] = ["subsets", "endpoints", "ports", "addressType
 
 /// Writes the default objects. The background tasks have not started yet, and read everything when they do.
 ///
-/// In an empty store, the revisions up to this point are compacted before a client can request them, as in every
-/// server that has run for a while: a watch from revision 1 must list first.
+/// In an empty store, the revisions up to this point are compacted before a client can request them, as in every server
+/// that has been running for a while: a watch from revision 1 must list first.
 pub(crate) async fn write(backend: &Backend, config: &BootstrapConfig) -> Result<(), Error> {
     let is_new = backend.store.snapshot().revision() == Revision::ZERO;
     if is_new {

@@ -1,4 +1,4 @@
-//! The certificate authority of this server, which signs approved requests.
+//! Implements the certificate authority of this server, which signs approved requests.
 //!
 //! **Invariant:** a certificate never outlives the authority, is never a CA itself, and has exactly the usages that
 //! were approved.
@@ -14,7 +14,7 @@ use rcgen::{
 use super::certificate_request::CertificateRequest;
 use super::client_certificate::issue_to;
 
-/// The maximum lifetime: that of Kubernetes' signers.
+/// The maximum lifetime, the same as for Kubernetes' signers.
 const LIFETIME_MAX: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// The minimum lifetime.
 const LIFETIME_MIN: SignedDuration = SignedDuration::from_mins(10);

@@ -1,5 +1,5 @@
-//! A certificate request (PKCS#10), and the rules of Kubernetes' own signers for it, with the wording of its
-//! controllers.
+//! Parses certificate requests (PKCS#10) and checks them against the rules of Kubernetes' own signers, with the wording
+//! of Kubernetes' controllers.
 
 use std::collections::BTreeSet;
 
@@ -82,7 +82,8 @@ impl CertificateRequest {
         }
     }
 
-    /// Returns `None` if none of our signers has this name; otherwise whether that signer accepts such a request.
+    /// Returns `None` if none of our signers has this name; otherwise returns whether that signer accepts such a
+    /// request.
     pub(crate) fn check_signer(&self, signer: &str, usages: &[&str]) -> Option<Result<(), String>> {
         match signer {
             CLIENT => Some(check_client_usages(usages)),
@@ -93,7 +94,7 @@ impl CertificateRequest {
         }
     }
 
-    /// Checks a client certificate of a node.
+    /// Checks a client certificate for a node.
     pub(crate) fn check_node_client(&self, usages: &[&str]) -> Result<(), String> {
         self.check_organization()?;
         for (is_there, kind) in [

@@ -1,11 +1,11 @@
-//! Certificates of users in several groups. A group is an organization in the subject of the certificate, and rcgen
-//! writes only one of each kind. The subject is therefore replaced in a certificate made by rcgen, which is then
+//! Issues certificates for users in several groups. A group is an organization in the subject of the certificate, and
+//! rcgen writes only one of each kind. The subject is therefore replaced in a certificate made by rcgen, which is then
 //! signed again.
 
 use rcgen::{CertificateParams, Issuer, KeyPair, PublicKeyData as _, SigningKey as _};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// The DER tags that are used here.
+/// The DER tags that are used in this module.
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OBJECT_IDENTIFIER: u8 = 0x06;
@@ -32,7 +32,7 @@ pub(crate) fn issue(
 }
 
 /// Issues a certificate with these parameters to a holder: the DER of its name and of its public key, one after the
-/// other. The name in the parameters is ignored, and `key` may be any key of ours.
+/// other. The name in the parameters is ignored, and `key` may be any of our keys.
 pub(super) fn issue_to(
     params: &CertificateParams,
     key: &KeyPair,
@@ -49,7 +49,7 @@ pub(super) fn issue_to(
         split(signed, tbs.subject.as_raw()).zip(split(signed, tbs.subject_pki.raw)).zip(split(der, signed));
     let (((before, _), (_, after)), (_, algorithm_and_signature)) =
         parts.ok_or(rcgen::Error::CouldNotParseCertificate)?;
-    // Without the sequence header, which has the old length.
+    // The sequence header is left out, because it has the old length.
     let before = &before[header_bytes(before)..];
     let signed = tagged(SEQUENCE, &[before, holder, after].concat());
     let algorithm = &algorithm_and_signature[..value_bytes(algorithm_and_signature)];

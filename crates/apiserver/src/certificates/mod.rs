@@ -1,7 +1,7 @@
 //! Issues certificates: `client_certificate` for users that this server knows, [`authority`] for approved requests,
 //! which `certificate_request` parses and checks.
 //!
-//! **Invariant:** nothing here decides who may have a certificate, and nothing here reads or writes the store.
+//! **Invariant:** this module neither decides who may have a certificate nor reads or writes the store.
 
 pub mod authority;
 pub(crate) mod certificate_request;

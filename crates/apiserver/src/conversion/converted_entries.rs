@@ -1,7 +1,7 @@
-//! Caches the answers of converters for stored entries, so that a change that many watches show is converted once.
+//! Caches the responses from converters for stored entries, so that a change that many watches show is converted once.
 //!
-//! An answer belongs to a revision of an object, a version, and a revision of its definition. A definition with a
-//! different converter or schema reuses none of the earlier answers.
+//! A response belongs to a revision of an object, a version, and a revision of its definition. A definition with a
+//! different converter or schema does not reuse any of the earlier responses.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +12,7 @@ use homeostat_core::{Key, Prefix, Revision};
 use homeostat_store::Entry;
 use tokio::time::Instant;
 
-/// The maximum size of the cached entries: about a thousand objects of normal size. Beyond that, the oldest are
-/// dropped.
+/// The maximum size of the cached entries: about a thousand normal-sized objects. Beyond that, the oldest are dropped.
 const KEPT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The maximum number of definitions whose watches take turns. Beyond that, unused ones are dropped.
 const TURNS_MAX: usize = 256;
@@ -39,7 +38,7 @@ impl EntryVersion {
     }
 }
 
-/// Held by the watch that calls the converter for a version. Remembers when and why the last call failed.
+/// The lock held by the watch that calls the converter for a version. It remembers when and why the last call failed.
 pub(super) type ConverterLock = tokio::sync::Mutex<Option<(Instant, Status)>>;
 
 /// The turns of a definition, by version.

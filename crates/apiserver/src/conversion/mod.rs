@@ -1,9 +1,10 @@
 //! Converts custom objects between versions with the webhook of their definition.
 //!
-//! All code that reads entries gets them converted first ([`Conversions::entries`]): entries that are not stored, but
-//! contain what the requested version shows. Objects are converted before they are stored ([`Conversions::objects`]).
+//! All code that reads entries gets them converted first ([`Conversions::entries`]): the converted entries are not
+//! stored, but contain what the requested version shows. Objects are converted before they are stored
+//! ([`Conversions::objects`]).
 //!
-//! **Invariant:** no lock is held during a webhook call. Answers are cached ([`converted_entries`]), so that a
+//! **Invariant:** no lock is held during a webhook call. Responses are cached ([`converted_entries`]), so that a
 //! hundred watches of one version call it once for each change.
 
 mod converted_entries;
@@ -27,12 +28,13 @@ use crate::webhook_client::{CallFailure, WebhookCall, WebhookClient};
 
 /// The timeout of a converter, as in Kubernetes.
 const TIMEOUT_S: u64 = 30;
-/// The maximum number of objects in one call. The memory for an answer bounds what a converter may return for them.
+/// The maximum number of objects in one call. The memory limit for a response bounds what a converter may return for
+/// them.
 const BATCH_MAX: usize = 500;
 /// The maximum size of the objects in one call, unless it is a single larger object.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
 
-/// Calls conversion webhooks, and caches their answers.
+/// Calls conversion webhooks, and caches their responses.
 pub(crate) struct Conversions {
     client: Arc<WebhookClient>,
     entropy: Entropy,
@@ -101,9 +103,9 @@ impl Conversions {
         Ok(next)
     }
 
-    /// Returns entries as this version shows them, after all watches of this version that came before. Watches share
-    /// answers, so a change is converted once. They also share failures, so a slow converter does not delay them one
-    /// after another.
+    /// Returns entries as this version shows them, once all watches of this version that came earlier have theirs.
+    /// Watches share responses, so a change is converted once. They also share failures, so a slow converter does not
+    /// delay them one after another.
     pub(crate) async fn entries_in_turn(
         &self,
         resource: &Resource,

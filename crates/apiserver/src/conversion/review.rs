@@ -1,6 +1,6 @@
-//! The question to a converter, a `ConversionReview`, and the check of its answer. Failures have Kubernetes' wording.
+//! Creates the `ConversionReview` that is sent to a converter, and checks the response. Errors use Kubernetes' wording.
 //!
-//! **Invariant:** a conversion changes no metadata except labels and annotations, and those stay valid.
+//! **Invariant:** a conversion changes no metadata except labels and annotations, which must stay valid.
 
 use homeostat_api::field::{Errors, FieldPath};
 use homeostat_api::metadata::validate::{validate_annotations, validate_labels};
@@ -8,13 +8,13 @@ use homeostat_api::object::depth::{DEPTH_MAX, is_deeper};
 use homeostat_api::object::meta;
 use serde_json::{Value, json};
 
-/// Returns the question.
+/// Returns the review.
 pub(super) fn review(version: &str, uid: &str, desired: &str, objects: &[&Value]) -> Value {
     json!({"kind": "ConversionReview", "apiVersion": format!("apiextensions.k8s.io/{version}"),
         "request": {"uid": uid, "desiredAPIVersion": desired, "objects": objects}})
 }
 
-/// Checks an answer and returns the objects in it.
+/// Checks a response and returns the objects in it.
 pub(super) fn check_response(mut answer: Value, version: &str, uid: &str) -> Result<Vec<Value>, String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if version == "v1" {

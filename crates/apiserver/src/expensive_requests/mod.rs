@@ -1,13 +1,15 @@
-//! Requests that may take long to process: large bodies, changes to large objects, lists that are built as a whole.
+//! Handles requests that may take a long time to process: large bodies, changes to large objects, lists that are built
+//! as a whole.
 //!
-//! An object is parsed and validated where its request runs, and nothing can interrupt that; an object a thousand
-//! times the normal size would block everything else on its thread for a thousand times as long. Expensive requests
-//! therefore leave the threads that serve connections, a few at a time, and all others are answered in the meantime.
+//! An object is parsed and validated on the thread that runs its request, and nothing can interrupt that; an object a
+//! thousand times the normal size would block everything else on its thread for a thousand times as long. Expensive
+//! requests therefore leave the threads that serve connections, a few at a time, and all others are served in the
+//! meantime.
 //!
-//! **Invariant:** at most [`AT_ONCE`] requests of users run at the same time, one per account, and their memory together
+//! **Invariant:** at most [`AT_ONCE`] user requests run at the same time, one per account, and their memory together
 //! stays below [`MEMORY_AT_ONCE_MAX`]. One more slot is reserved for administrators. Other requests wait without
-//! holding a thread. Accounts are served in turn: before a request starts, every other account starts at most one that
-//! came later, so a user with many expensive requests waits behind their own.
+//! holding a thread. Accounts are served in turn: before a request starts, every other account starts at most one
+//! request that came later, so a user with many expensive requests waits behind their own.
 
 mod processor_time;
 mod step_aside;
@@ -24,18 +26,19 @@ pub(crate) use self::step_aside::step_aside;
 use self::step_aside::{PermitCell, run_with_permit};
 use crate::auth::{Identity, MASTERS, account_of};
 
-/// From this body size on, a request is expensive: about ten times a large Deployment, or a millisecond of work.
+/// The body size from which on a request is expensive: about ten times a large Deployment, or a millisecond of work.
 pub(crate) const EXPENSIVE_BYTES: usize = 64 * 1024;
-/// From this much memory on, a request is expensive: many small parts take the most, and a user may have two hundred
-/// writes in progress.
+/// The amount of memory from which on a request is expensive: many small parts take the most, and a user may have two
+/// hundred writes in progress.
 pub(crate) const EXPENSIVE_MEMORY_BYTES: usize = 512 * 1024;
-/// As many as a small machine has cores: the threads that serve connections still get half of the processor time.
+/// The number of requests that run at once, equal to the cores of a small machine: the threads that serve connections
+/// still get half of the processor time.
 const AT_ONCE: usize = 2;
 /// Additional slots for administrators, so that they can always act.
 const ADMINISTRATORS_EXTRA: usize = 1;
-/// The memory of the bodies and objects that are processed at the same time. A request takes up to four times what it
-/// reads (the old object, the new one, its managed fields, and its bytes), so 160 MB with this limit; a larger one
-/// runs alone.
+/// The maximum memory of the bodies and objects that are processed at the same time. A request takes up to four times
+/// what it reads (the old object, the new one, its managed fields, and its bytes), so 160 MB with this limit; a larger
+/// request runs alone.
 const MEMORY_AT_ONCE_MAX: usize = 40 * 1024 * 1024;
 
 /// The cost of a request.
@@ -70,7 +73,7 @@ pub(crate) struct ExpensiveRequests {
 struct RequestQueue {
     users: RunningRequests,
     administrators: RunningRequests,
-    /// Requests that stepped aside, of all users.
+    /// The requests of all users that stepped aside.
     aside: RunningRequests,
     /// The accounts with waiting requests, the one whose turn it is first.
     waiting: VecDeque<WaitingAccount>,
@@ -83,14 +86,14 @@ struct WaitingAccount {
     requests: VecDeque<WaitingRequest>,
 }
 
-/// Whose turn it is: the account that limits apply to, and whether it acts as an administrator.
+/// Identifies whose turn it is: the account that limits apply to, and whether it acts as an administrator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Account {
     name: Arc<str>,
     is_administrator: bool,
 }
 
-/// Requests that are being processed.
+/// The requests that are being processed.
 #[derive(Debug, Default)]
 struct RunningRequests {
     count: usize,
@@ -98,7 +101,7 @@ struct RunningRequests {
     by_account: HashMap<Arc<str>, usize>,
 }
 
-/// A user's access to the queue, for work that is done while an answer is sent: pieces of lists, events of watches.
+/// A user's access to the queue, for work that is done while a response is sent: pieces of lists, watch events.
 #[derive(Clone, Debug)]
 pub(crate) struct UserQueue {
     requests: ExpensiveRequests,
@@ -129,7 +132,7 @@ impl ExpensiveRequests {
         Self::default()
     }
 
-    /// Runs the work of a request of this cost. Dropping the future before its turn leaves nothing behind.
+    /// Runs the work of a request with this cost. Dropping the future before its turn leaves nothing behind.
     pub(crate) async fn run<F: Future>(&self, cost: RequestCost, who: &Identity, work: F) -> F::Output {
         if !cost.is_expensive() {
             return work.await;
@@ -138,7 +141,7 @@ impl ExpensiveRequests {
         run_with_permit(PermitCell::new(permit), work).await
     }
 
-    /// Returns the cost of a write, including the recent cost of this user's writes of the resource.
+    /// Returns the cost of a write, including the recent cost of this user's writes to the resource.
     pub(crate) fn cost_of_write(
         &self,
         cost: RequestCost,
@@ -152,7 +155,7 @@ impl ExpensiveRequests {
         RequestCost { bytes: EXPENSIVE_BYTES, ..cost }
     }
 
-    /// Runs a write of this cost, as [`run`](Self::run) does, and remembers its processor time. Administrators are
+    /// Runs a write with this cost, as [`run`](Self::run) does, and remembers its processor time. Administrators are
     /// not charged.
     pub(crate) async fn run_write<F: Future>(
         &self,
@@ -204,7 +207,7 @@ impl ExpensiveRequests {
 }
 
 impl UserQueue {
-    /// Runs work of this cost. Must not be called while holding a permit: it would wait for itself.
+    /// Runs work with this cost. This must not be called while holding a permit: it would wait for itself.
     pub(crate) async fn run_when_permitted<T>(&self, cost: RequestCost, work: impl FnOnce() -> T) -> T {
         if !cost.is_expensive() {
             return work();
@@ -298,7 +301,7 @@ impl RequestQueue {
 
     fn end(&mut self, request: &QueuedRequest) {
         self.running(request).remove(request);
-        // Whoever came while it ran goes first.
+        // Requests that arrived while it was running go first.
         self.end_turn(&request.account);
     }
 }
@@ -347,7 +350,7 @@ mod tests {
         }
     }
 
-    /// Runs four times the work that would block two threads, and a user who needs an answer in the meantime.
+    /// Runs four times the work that would block two threads, and a user who needs a response in the meantime.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn others_are_served_while_expensive_requests_run() {
         // Only a failing test waits that long.
@@ -407,7 +410,7 @@ mod tests {
         assert!(queue.users.count == 0 && queue.users.by_account.is_empty() && queue.users.memory == 0);
     }
 
-    /// Two users with very many requests each keep both places busy, and nobody else waits for more than one of theirs.
+    /// Two users with very many requests each keep both slots busy, and nobody else waits for more than one of theirs.
     #[tokio::test]
     async fn accounts_are_served_in_turn() {
         let requests = ExpensiveRequests::new();

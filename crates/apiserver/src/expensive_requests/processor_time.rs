@@ -1,11 +1,11 @@
 //! Tracks which users have spent too much processor time on requests that look small but are not.
 //!
 //! The size of a request does not reveal the cost of its checks: validation rules of a definition, defaults that fan
-//! out, parts that are all alike. The processor time of each write is therefore measured. A user who spends too much
-//! of it on one resource continues in the queue of expensive requests until the debt is paid off. The first costly
-//! requests are the price of finding out: as many as there are threads.
+//! out, parts that are all alike. The processor time of each write is therefore measured. A user who spends too much of
+//! it on one resource continues in the queue of expensive requests until the debt is paid off. The first costly
+//! requests are the price of detecting this: as many as there are threads.
 //!
-//! **Invariant:** time spent on other requests never counts: the measure is the processor time of the thread's own
+//! **Invariant:** time spent on other requests never counts: what is measured is the processor time of the thread's own
 //! work, not elapsed time.
 
 use std::collections::HashMap;
@@ -20,24 +20,24 @@ use tokio::time::Instant;
 
 use crate::auth::{Identity, account_of};
 
-/// The maximum time of a normal request; only the excess counts.
+/// The maximum time that a normal request takes; only the excess counts.
 const USUAL: Duration = Duration::from_millis(2);
 
 /// The debt from which requests leave the serving threads. The first request for a kind, which builds its schema,
 /// costs less.
 const DEBT_MAX: Duration = Duration::from_millis(50);
 
-/// The largest debt that is remembered, so that every user is served normally again after a minute.
+/// The maximum debt that is remembered, so that every user is served normally again after a minute.
 const REMEMBERED_MAX: Duration = Duration::from_secs(1);
 
 /// A debt shrinks by the elapsed time divided by this: two hundredths of a thread.
 const FORGIVEN_SHARE: u32 = 50;
 
 /// How many debts are remembered. Beyond that, the oldest are forgotten; an attacker would need this many accounts to
-/// make that happen.
+/// cause that.
 const DEBTS_MAX: usize = 4096;
 
-/// The processor time that each account has spent beyond the normal.
+/// The processor time that each account has spent beyond the normal amount.
 #[derive(Debug, Default)]
 pub(super) struct ProcessorTimeDebts {
     debts: Mutex<HashMap<u64, ProcessorTimeDebt>>,

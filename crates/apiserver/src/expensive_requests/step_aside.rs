@@ -1,10 +1,10 @@
-//! Lets an expensive request give up its place while it waits for a webhook.
+//! Lets an expensive request give up its slot while it waits for a webhook.
 //!
 //! A request that waits uses no processor time, so another one may run in the meantime, but it keeps its object in
-//! memory. Only some requests may therefore step aside ([`ASIDE_MEMORY_MAX`], [`ASIDE_PER_USER_MAX`]); the others
-//! keep their place while they wait.
+//! memory. Only some requests may therefore step aside ([`ASIDE_MEMORY_MAX`], [`ASIDE_PER_USER_MAX`]); the others keep
+//! their slot while they wait.
 //!
-//! **Invariant:** a request that continues has a place again, and a dropped request has none.
+//! **Invariant:** a request that continues has a slot again, and a dropped request has none.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::{ExpensiveRequests, QueuedRequest, RunPermit};
 
-/// The memory of all requests that stepped aside: as much as running ones may take.
+/// The maximum memory of all requests that stepped aside: as much as running requests may take.
 const ASIDE_MEMORY_MAX: usize = super::MEMORY_AT_ONCE_MAX;
 /// How many requests of one user may step aside, so that some memory is left for other users.
 const ASIDE_PER_USER_MAX: usize = 8;
@@ -82,8 +82,7 @@ pub(super) async fn run_with_permit<F: Future>(permit: PermitCell, work: F) -> F
     .await
 }
 
-/// Waits for something outside the process. If this task runs an expensive request, another one may run in the
-/// meantime.
+/// Awaits something outside the process. If this task runs an expensive request, another one may run in the meantime.
 pub(crate) async fn step_aside<F: Future>(wait: F) -> F::Output {
     let Ok(cell) = PERMIT.try_with(PermitCell::clone) else { return wait.await };
     let Some(permit) = cell.take() else { return wait.await };

@@ -1,9 +1,9 @@
-//! The metrics of the server: requests by type and result, their durations, and the requests in flight.
+//! Counts the server's metrics: requests by type and result, their durations, and the requests in flight.
 //!
-//! The names are those of kube-apiserver, so its dashboards work. **Invariant:** counting a request costs one lookup
-//! under a shared lock and a few atomic additions; labels come from what is served, never from what clients write,
-//! and there are at most [`SERIES_MAX`] sets of them. Requests that the listener refuses before the API sees them
-//! have only their code as a label.
+//! The names are the same as in kube-apiserver, so its dashboards work. **Invariant:** counting a request costs one
+//! lookup under a shared lock and a few atomic additions; labels come from the served resources, never from client
+//! input, and there are at most [`SERIES_MAX`] sets of them. Requests that the listener refuses before the API sees
+//! them have only their code as a label.
 
 mod process;
 mod text;
@@ -56,7 +56,7 @@ pub(crate) struct Metrics {
     writes: AtomicI64,
 }
 
-/// The labels of a request, collected while it is answered.
+/// The labels of a request, collected while it is being served.
 #[derive(Default)]
 pub(crate) struct RequestLabels {
     /// The labels as they are printed.
@@ -151,7 +151,7 @@ impl Metrics {
         Some(InFlightRequest(gauge))
     }
 
-    /// Counts an answered request and returns its body. The body of a watch counts as open until it is dropped.
+    /// Counts a served request and returns its body. The body of a watch counts as open until it is dropped.
     pub(crate) fn end_request(&self, labels: &RequestLabels, code: u16, took: Duration, body: Body) -> Body {
         let series = self.series(&labels.text);
         series.codes[code_index(code)].fetch_add(1, Ordering::Relaxed);

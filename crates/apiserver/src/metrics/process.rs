@@ -1,4 +1,4 @@
-//! The resource use of the process, as Linux reports it. On other systems the figures are left out.
+//! Reports the resource use of the process, as provided by Linux. On other systems the figures are left out.
 
 /// The unit in which Linux reports processor time to programs; the same on every machine.
 const TICKS_PER_S: f64 = 100.0;

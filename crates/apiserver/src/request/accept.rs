@@ -1,4 +1,4 @@
-//! Determines which form and encoding of an answer a request accepts.
+//! Determines which form and encoding of the response a request accepts.
 
 use homeostat_api::negotiate::{self, AnswerPreferences, EndpointForms, OfferedForms, Representation};
 use homeostat_api::resource::Resource;
@@ -16,7 +16,7 @@ pub(crate) fn refusal_representation(parts: &Parts) -> Representation {
     negotiate::representation(&accept_headers(parts), endpoint).unwrap_or_default()
 }
 
-/// Returns the form and encoding of the answer, or refuses a request that accepts none of the available ones.
+/// Returns the form and encoding of the response, or refuses a request that accepts none of the available ones.
 pub(crate) fn negotiate_representation(
     parts: &Parts,
     verb: Verb,
@@ -34,7 +34,7 @@ pub(crate) fn negotiate_representation(
     }
 }
 
-/// Returns the headers and options that describe which answers the client accepts.
+/// Returns the headers and options that describe which responses the client accepts.
 pub(crate) fn accept_headers(parts: &Parts) -> AnswerPreferences<'_> {
     AnswerPreferences {
         accept: text_header(parts, &header::ACCEPT),

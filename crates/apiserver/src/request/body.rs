@@ -1,4 +1,4 @@
-//! The body of a request from any source, read as a whole and limited in size.
+//! Reads the body of a request from any source, as a whole and limited in size.
 
 use bytes::{Buf as _, Bytes};
 use homeostat_api::status::Status;
@@ -7,10 +7,10 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use crate::limits::{BODY_LATE_TIME, BODY_TIME, RETRY_AFTER_S};
 
-/// The largest request body, as in Kubernetes. An object may be half as large.
+/// The maximum size of a request body, as in Kubernetes. An object may be half as large.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Why a body did not arrive.
+/// The reason a body did not arrive.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyError {
@@ -20,7 +20,7 @@ pub enum BodyError {
     /// It was late, and another request needed its slot or its memory.
     #[error("the request body did not arrive within {} s, and other requests needed its slot or its memory", BODY_LATE_TIME.as_secs())]
     Evicted,
-    /// The bodies of this user, or of all users, already use as much memory as they may.
+    /// The bodies of this user, or of all users, already use as much memory as is allowed.
     #[error("too many bytes of request bodies are held, please try again later")]
     NoRoom,
     /// The connection broke, or the data is not HTTP.
@@ -31,10 +31,10 @@ pub enum BodyError {
 /// Any failure to read a body.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body of a request from any source: one type, so that the API is compiled once.
+/// The body of a request from any source; there is one type, so that the API is compiled once.
 pub(crate) struct AnyBody(UnsyncBoxBody<Bytes, BodyFailure>);
 
-/// Why the body of a request from any source did not arrive.
+/// The reason the body of a request from any source did not arrive.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 struct BodyFailure(BoxError);
@@ -55,7 +55,7 @@ impl AnyBody {
     }
 }
 
-/// Reads a body to its end.
+/// Reads a whole body.
 pub(crate) async fn collect(AnyBody(body): AnyBody) -> Result<Bytes, Status> {
     match Limited::new(body, BODY_BYTES_MAX).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),

@@ -1,4 +1,4 @@
-//! What a request asks for: its path, its options, its body, and the forms of answer that it accepts.
+//! Parses requests: the path, the options, the body, and the forms of response that it accepts.
 
 mod accept;
 mod body;
@@ -13,6 +13,6 @@ pub use body::BodyError;
 pub(crate) use body::{AnyBody, BoxError, collect as collect_body};
 pub(crate) use path::{PathTarget, ResourcePath, decode as decode_path};
 pub(crate) use query::Query;
-// The server uses the same verbs as everything else that reads requests.
+// The server uses the same verbs as all other code that reads requests.
 pub(crate) use homeostat_core::RequestVerb as Verb;
 pub(crate) use verb::{verb_of_request, verb_to_authorize};

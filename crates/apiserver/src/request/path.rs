@@ -1,7 +1,8 @@
-//! The grammar of paths: what an API path names.
+//! Implements the grammar of paths: what an API path refers to.
 //!
-//! As in Kubernetes, a path is percent-decoded first and then split, so an encoded slash separates like a plain one,
-//! for rules and routes alike. Whether the resource exists, and whether a name is valid, is decided elsewhere.
+//! As in Kubernetes, a path is percent-decoded first and then split, so an encoded slash separates segments like a
+//! plain one, for rules and routes alike. Whether the resource exists, and whether a name is valid, is decided
+//! elsewhere.
 
 use std::borrow::Cow;
 
@@ -13,10 +14,10 @@ use percent_encoding::percent_decode_str;
 use super::{Query, Verb};
 use crate::auth::RequestAttributes;
 
-/// What a path names.
+/// The target that a path refers to.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PathTarget {
-    /// A resource of the API.
+    /// An API resource.
     Resource(ResourcePath),
     /// `/api`
     CoreVersions,
@@ -26,7 +27,7 @@ pub(crate) enum PathTarget {
     Group(String),
     /// `/api/v1`, `/apis/{group}/{version}`
     GroupVersion(String, String),
-    /// Any other path, left to its own handler.
+    /// Any other path, which has its own handler.
     Other,
     /// A path that is never valid, regardless of what is served.
     Nowhere,
@@ -101,7 +102,7 @@ impl PathTarget {
     }
 }
 
-/// Returns what follows the subresource, with its slashes as they came.
+/// Returns the path after the subresource, with its slashes unchanged.
 fn path_below_subresource<'a>(path: &'a str, resource: &ResourcePath) -> &'a str {
     let root = if resource.group.is_empty() { 2 } else { 3 };
     let is_in_namespace = !resource.namespace.is_empty();

@@ -1,4 +1,4 @@
-//! The options of a request: its query string, decoded once.
+//! Holds the options of a request: its query string, decoded once.
 
 use homeostat_api::negotiate::parameters;
 use homeostat_api::status::Status;

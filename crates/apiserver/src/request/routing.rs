@@ -1,4 +1,4 @@
-//! Finds the resource of a path, and checks that it has the requested verb.
+//! Finds the resource of a path, and checks that it supports the requested verb.
 //!
 //! Built-in and custom kinds word their refusals differently, because different parts of Kubernetes serve them: a
 //! built-in group refuses an unknown route with a `Status`, while a path that no definition serves counts as unknown.
@@ -28,7 +28,7 @@ fn not_served(table: &ResourceTable, path: &ResourcePath) -> Status {
     if is_built_in { Status::no_such_resource() } else { Status::no_such_path() }
 }
 
-/// Returns the verb of a request, or refuses a verb that the resource does not have.
+/// Returns the verb of a request, or refuses a verb that the resource does not support.
 pub(crate) fn check_verb(
     resource: &Resource,
     path: &ResourcePath,

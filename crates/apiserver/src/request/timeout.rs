@@ -1,5 +1,5 @@
-//! The option `timeout`: how long the client waits for an answer. Requests end according to our own limit, so this
-//! only refuses invalid values.
+//! Checks the option `timeout`, which says how long the client waits for a response. Requests are ended by our own
+//! limit, so this only refuses invalid values.
 
 use homeostat_api::status::Status;
 

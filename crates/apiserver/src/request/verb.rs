@@ -1,4 +1,4 @@
-//! The verb of a request on a resource, from its method, path and query.
+//! Determines the verb of a request on a resource, from its method, path and query.
 //!
 //! **Invariant:** a request has one verb, derived once, when it is routed.
 

@@ -1,10 +1,10 @@
-//! Limits the memory of answers that clients have not read yet.
+//! Limits the memory of responses that clients have not read yet.
 //!
-//! Tables and protobuf lists are built as a whole, other lists piece by piece; a piece stays until the client has
-//! read it. An unfinished list also retains its objects, which cost nothing while they are still the stored ones.
+//! Tables and protobuf lists are built as a whole, other lists piece by piece; a piece stays until the client has read
+//! it. An unfinished list also retains its objects, which cost nothing as long as they are still the stored ones.
 //!
-//! **Invariant:** all waiting answers together stay below [`UNSENT_BYTES_MAX`], and those of one user below
-//! [`USER_UNSENT_BYTES_MAX`], except for a single larger answer. A client that does not read leaves memory for all
+//! **Invariant:** all waiting responses together stay below [`UNSENT_BYTES_MAX`], and those of one user below
+//! [`USER_UNSENT_BYTES_MAX`], except for a single larger response. A client that does not read leaves memory for all
 //! others.
 
 use std::collections::{HashMap, VecDeque};
@@ -15,11 +15,11 @@ use bytes::Bytes;
 use crate::body::{Body, PIECE_BYTES};
 use crate::limits::{UNSENT_BYTES_MAX, UNSENT_BYTES_SMALL, USER_UNSENT_BYTES_MAX};
 
-/// The memory of waiting answers.
+/// The memory of waiting responses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AnswerMemory(Arc<Mutex<AnswerMemoryUse>>);
 
-/// The memory of one user's waiting answers.
+/// The memory of one user's waiting responses.
 #[derive(Clone, Debug)]
 pub(crate) struct UserAnswerMemory {
     memory: AnswerMemory,
@@ -40,7 +40,7 @@ impl UserAnswerMemory {
             return Some(Body::Full(bytes));
         }
         let reservation = self.reserve(bytes.len())?;
-        // A buffer that grew is up to twice as large as its contents.
+        // A buffer that has grown is up to twice as large as its contents.
         let bytes = Vec::from(bytes).into_boxed_slice();
         Some(Body::Pieces(split_into_pieces(&Bytes::from_owner(CountedBytes {
             bytes,
@@ -62,7 +62,7 @@ impl UserAnswerMemory {
     }
 }
 
-/// The bytes of waiting answers.
+/// The bytes of waiting responses.
 #[derive(Debug, Default)]
 struct AnswerMemoryUse {
     all: usize,
@@ -80,7 +80,7 @@ impl AnswerMemory {
     }
 }
 
-/// The memory of one answer, freed when dropped.
+/// The memory of one response, freed when dropped.
 #[derive(Debug)]
 pub(super) struct AnswerMemoryReservation {
     memory: UserAnswerMemory,

@@ -1,9 +1,8 @@
-//! Monitors whether the client of a connection reads its answers.
+//! Monitors whether the client of a connection reads its responses.
 //!
-//! **Invariant:** an answer of which less than [`limits::STALL_BYTES`] was read in [`limits::STALL_TIME`] ends its
-//! connection and frees its memory; so does a list whose outdated objects exceed the available memory. Time that the
-//! server itself takes does not count. Watches and logs are exempt, because they have nothing to send most of the
-//! time.
+//! **Invariant:** if less than [`limits::STALL_BYTES`] of a response was read in [`limits::STALL_TIME`], its connection
+//! is closed and its memory is freed; so does a list whose outdated objects exceed the available memory. Time that the
+//! server itself takes does not count. Watches and logs are exempt, because they have nothing to send most of the time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +16,7 @@ use super::answer_memory::{AnswerMemoryReservation, UserAnswerMemory};
 use crate::body::RetainedObjects;
 use crate::limits;
 
-/// The answers of one connection that have not been sent completely.
+/// The responses on one connection that have not been sent completely.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerProgress {
     answers: Mutex<UnsentAnswers>,
@@ -42,7 +41,7 @@ struct UnsentAnswer {
     list: Option<ListResponseInProgress>,
 }
 
-/// An answer that retains objects.
+/// A response that retains objects.
 pub(super) struct ListResponseInProgress {
     kept: Arc<dyn RetainedObjects>,
     memory: UserAnswerMemory,
@@ -52,7 +51,7 @@ pub(super) struct ListResponseInProgress {
     reservation: Option<AnswerMemoryReservation>,
 }
 
-/// An answer in progress, until dropped.
+/// A response in progress, until dropped.
 #[derive(Debug)]
 pub(crate) struct AnswerInProgress {
     progress: Arc<AnswerProgress>,
@@ -86,7 +85,7 @@ impl UnsentAnswer {
 }
 
 impl AnswerProgress {
-    /// Adds another answer to send.
+    /// Adds another response to send.
     pub(super) fn begin(self: &Arc<Self>, list: Option<ListResponseInProgress>) -> AnswerInProgress {
         let is_list = list.is_some();
         let mut answers = self.answers();
@@ -101,7 +100,7 @@ impl AnswerProgress {
         AnswerInProgress { progress: Arc::clone(self), number }
     }
 
-    /// Waits until the client has not read an answer for too long, or an answer needs more memory than is available.
+    /// Waits until the client has not read a response for too long, or a response needs more memory than is available.
     pub(super) async fn stalled(&self) {
         loop {
             let now = Instant::now();
@@ -137,7 +136,7 @@ impl AnswerProgress {
         }
         drop(answers);
         due.into_iter().all(|(number, kept)| {
-            // Outside the lock, because it takes some time.
+            // This happens outside the lock, because it takes some time.
             let bytes = kept.outdated_bytes();
             let mut answers = self.answers();
             let Some(list) = answers.all.get_mut(&number).and_then(|answer| answer.list.as_mut()) else {

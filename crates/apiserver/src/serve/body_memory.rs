@@ -1,11 +1,11 @@
 //! Limits the memory of request bodies.
 //!
-//! A body is counted piece by piece as it arrives, and until its request is answered, which is how long it is kept. A
-//! body that is late loses its memory when another one needs it, as its request loses its slot.
+//! A body is counted piece by piece as it arrives, and until the response to its request is sent, which is how long it
+//! is kept. A body that is late loses its memory when another one needs it, as its request loses its slot.
 //!
-//! **Invariant:** the bodies of one account stay below [`USER_BODIES_BYTES_MAX`], those of all users below
+//! **Invariant:** the bodies of one account stay below [`USER_BODIES_BYTES_MAX`], and those of all users below
 //! [`BODIES_BYTES_MAX`]. Administrators have separate memory, so that no user's bodies can lock them out. Bodies that
-//! never end lock nobody out.
+//! never end do not lock anyone out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ struct BodyMemoryUse {
 struct HeldBody {
     account: Arc<str>,
     is_administrator: bool,
-    /// Only changed under the lock, and so is `was_evicted`.
+    /// This and `was_evicted` are changed only under the lock.
     bytes: AtomicUsize,
     /// Whether its memory was given to another body.
     was_evicted: AtomicBool,
@@ -78,8 +78,8 @@ impl BodyMemoryUse {
         if is_administrator { &mut self.administrators } else { &mut self.users }
     }
 
-    /// Makes room for more bytes of a body, with the memory of late ones if necessary: of the same account if its
-    /// share is full, otherwise of any.
+    /// Makes room for more bytes of a body, using the memory of late bodies if necessary: those of the same account if
+    /// its share is full, otherwise any.
     fn make_room(&mut self, body: &HeldBody, bytes: usize) -> bool {
         let own = |late: &HeldBody| late.account == body.account;
         loop {

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 
-/// The pause between two lines: short enough for a user who tries a certificate and reads the log, long enough that a
-/// client that retries endlessly does not fill it.
+/// The pause between two lines: short enough for a user who tries a certificate and then reads the log, long enough
+/// that an endlessly retrying client does not fill it.
 const PAUSE: SignedDuration = SignedDuration::from_secs(10);
 /// The maximum length of the logged subject: a name and a group or two. The client chooses the rest.
 const SUBJECT_CHARS_MAX: usize = 100;

@@ -1,8 +1,8 @@
-//! Compresses long answers for remote clients that accept gzip, as kube-apiserver does: lists, objects and documents
+//! Compresses long responses for remote clients that accept gzip, as kube-apiserver does: lists, objects and documents
 //! over 128 KiB, never a watch or a log.
 //!
 //! On a single machine, compressing takes longer than sending, so by default clients on loopback get uncompressed
-//! answers.
+//! responses.
 //!
 //! **Invariant:** at most [`STREAMS_MAX`] lists are compressed while they are sent, each with one buffer; further
 //! ones are sent uncompressed. Long work runs in the queue of expensive requests, on behalf of the user.
@@ -20,12 +20,12 @@ use super::gzip::GzipEncoder;
 use crate::body::{Body, PIECE_BYTES};
 use crate::expensive_requests::{RequestCost, UserQueue};
 
-/// The size from which on answers are compressed, as in Kubernetes.
+/// The size from which on responses are compressed, as in Kubernetes.
 const COMPRESSED_BYTES_MIN: usize = 128 * 1024;
 /// How many lists are compressed concurrently. An encoder takes about 300 KiB until its client has read everything.
 const STREAMS_MAX: usize = 64;
 
-/// Which clients get compressed answers.
+/// Which clients get compressed responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResponseCompression {
     /// None.
@@ -37,7 +37,7 @@ pub enum ResponseCompression {
     Always,
 }
 
-/// Compresses answers.
+/// Compresses responses.
 #[derive(Debug)]
 pub(crate) struct Compression {
     mode: ResponseCompression,
@@ -49,7 +49,7 @@ impl Compression {
         Self { mode, streams: Arc::new(Semaphore::new(STREAMS_MAX)) }
     }
 
-    /// Returns whether a client may get a compressed answer.
+    /// Returns whether a client may get a compressed response.
     pub(crate) fn is_wanted(&self, method: &Method, headers: &HeaderMap, address: Option<IpAddr>) -> bool {
         let is_remote = address.is_some_and(|address| !address.to_canonical().is_loopback());
         let is_meant = match self.mode {
@@ -60,7 +60,7 @@ impl Compression {
         is_meant && *method == Method::GET && accepts_gzip(headers)
     }
 
-    /// Compresses an answer to a client that accepts it, if it is long enough.
+    /// Compresses a response to a client that accepts it, if it is long enough.
     pub(crate) async fn compress(&self, response: Response<Body>, queue: UserQueue) -> Response<Body> {
         if response.status() != StatusCode::OK || response.headers().contains_key(header::CONTENT_ENCODING) {
             return response;

@@ -1,7 +1,7 @@
-//! One connection, from the handshake to its end.
+//! Serves one connection, from the handshake until it is closed.
 //!
-//! **Invariant:** every wait has a limit: the handshake, each request's headers, its body, its answer. When asked to
-//! stop, a connection finishes the answers in progress, accepts no new request and closes.
+//! **Invariant:** every wait has a limit: the handshake, each request's headers, its body, its response. When asked to
+//! stop, a connection finishes the responses in progress, accepts no new request and closes.
 
 use std::io;
 use std::net::IpAddr;
@@ -29,14 +29,14 @@ use super::tls::HTTP2;
 use crate::auth::ClientCertificateProof;
 use crate::limits;
 
-/// How plain HTTP begins: the first five bytes, which are what Go checks.
+/// The first five bytes of plain HTTP, which are the ones that Go checks.
 const PLAIN_STARTS: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
 const PLAIN_ANSWER: &[u8] =
     b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
-/// More than the headers of any client. The rest of a larger request is not read.
+/// The maximum size of a plain HTTP request: more than any client's headers. The rest of a larger request is not read.
 const PLAIN_REQUEST_BYTES_MAX: usize = 8 * 1024;
 
-/// The client of a connection, and what is known about it.
+/// The client of a connection, and the known facts about it.
 pub(crate) struct ConnectedClient {
     pub(super) peer: ClientCertificateProof,
     pub(super) address: Option<IpAddr>,
@@ -55,9 +55,9 @@ pub(crate) struct ConnectionServer {
 }
 
 impl ConnectionServer {
-    /// Serves the connection until either side ends it.
+    /// Serves the connection until either side closes it.
     pub(crate) async fn serve(self: Arc<Self>, stream: TcpStream, connection: ConnectionRegistration) {
-        // Answers are written as a whole, so waiting to fill packets would only delay them.
+        // Responses are written as a whole, so waiting to fill packets would only delay them.
         if stream.set_nodelay(true).is_err() {
             return;
         }
@@ -169,10 +169,10 @@ async fn handshake(tls: &TlsState, mut stream: TcpStream) -> io::Result<TlsStrea
     tls.acceptor.accept(stream).await
 }
 
-/// Answers a client that forgot the `s` of `https`, with the wording of Go's server. No TLS record begins with a
+/// Responds to a client that forgot the `s` in `https`, with the wording of Go's server. No TLS record begins with a
 /// letter.
 async fn refuse_plain(stream: &mut TcpStream) -> io::Error {
-    // If data is left unread, the client loses the answer when the connection closes.
+    // If data is left unread, the client loses the response when the connection closes.
     let mut request = [0; PLAIN_REQUEST_BYTES_MAX];
     let answered = async {
         let length = stream.read(&mut request).await?;

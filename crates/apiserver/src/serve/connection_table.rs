@@ -1,13 +1,13 @@
-//! All open connections: who uses them, and which of them is closed to make room for another. Their limits are in
+//! Tracks all open connections: who uses them, and which one is closed to make room for another. Their limits are in
 //! [`crate::limits`]: `CONNECTIONS_MAX` and the constants after it, up to `DESCRIPTORS_RESERVED`.
 //!
 //! A connection is unauthenticated until a client proves its identity on it.
 //!
-//! **Invariant:** unauthenticated connections never lock anyone out: their number is limited, and they are the first
-//! to be closed, even with requests in progress, starting with the address that has the most. Users together leave
-//! room for unauthenticated connections and administrators, and neither one user nor the users of one address can
-//! take all of the users' connections; an administrator can therefore always connect. Of the authenticated
-//! connections only idle ones are closed, starting with the longest idle.
+//! **Invariant:** unauthenticated connections never lock anyone out: their number is limited, and they are the first to
+//! be closed, even with requests in progress, starting with the address that has the most. Users together leave room
+//! for unauthenticated connections and administrators, and neither one user nor the users of one address can take all
+//! of the users' connections; an administrator can therefore always connect. Only idle ones of the authenticated
+//! connections are closed, starting with the one that has been idle the longest.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -31,7 +31,7 @@ struct SharedTable {
     open: Mutex<OpenConnections>,
 }
 
-/// The open connections. Those that were asked to close stay in `all` until they are gone, but are not counted
+/// The open connections. Connections that were asked to close stay in `all` until they are gone, but are not counted
 /// anywhere else.
 #[derive(Debug, Default)]
 struct OpenConnections {
@@ -61,18 +61,18 @@ struct ConnectionState {
     must_close: CancellationToken,
     /// The owner, once authenticated: the account, or `None` for an administrator.
     user: OnceLock<Option<Arc<str>>>,
-    /// Whether it was asked to close. Only changed under the lock.
+    /// Whether the connection was asked to close. It is changed only under the lock.
     is_closing: AtomicBool,
     in_progress: AtomicUsize,
-    /// Refusals that the client has not read.
+    /// The number of refusals that the client has not read.
     refusals: AtomicUsize,
-    /// Streams that were reset because the client left too many refusals unread.
+    /// The number of streams that were reset because the client left too many refusals unread.
     resets: AtomicUsize,
     /// When it last became idle, in milliseconds since the start.
     idle_since_ms: AtomicU64,
 }
 
-/// A request in progress on a connection, until its answer is sent.
+/// A request in progress on a connection, until its response is sent.
 #[derive(Debug)]
 pub(crate) struct ActiveRequest {
     table: Arc<SharedTable>,
@@ -93,7 +93,7 @@ impl ConnectionTable {
         Self(Arc::new(SharedTable { most, started: Instant::now(), open: Mutex::default() }))
     }
 
-    /// Accepts another connection, for which one may be closed; returns `None` if there is no room.
+    /// Accepts another connection, for which another one may be closed; returns `None` if there is no room.
     pub(crate) fn accept(&self, peer: IpAddr) -> Option<ConnectionRegistration> {
         let peer = network_of(peer);
         let mut open = self.open();
@@ -162,7 +162,7 @@ impl OpenConnections {
         Some(())
     }
 
-    /// Closes the authenticated connection that has been idle longest, among those that match.
+    /// Closes the authenticated connection that has been idle the longest, among those that match.
     fn close_idle(&mut self, is_meant: impl Fn(&ConnectionState) -> bool) -> Option<()> {
         let idle = self.all.values().filter(|state| {
             let is_idle = state.in_progress.load(Ordering::Relaxed) == 0;
@@ -280,7 +280,7 @@ impl ConnectionRegistration {
             *open.users_by_peer.entry(self.state.peer).or_default() += 1;
             *open.by_account.entry(Arc::clone(account)).or_default() += 1;
         }
-        // Only ever set under the lock.
+        // This is only ever set under the lock.
         let _ = self.state.user.set(account);
         Ok(())
     }
@@ -318,7 +318,7 @@ impl Drop for UnsentRefusal {
     }
 }
 
-/// Returns the network that an address belongs to. In IPv6, one customer has a whole network.
+/// Returns the network that an address belongs to. In IPv6, a single customer has a whole network.
 fn network_of(address: IpAddr) -> IpAddr {
     const NETWORK_BITS: u32 = 64;
     match address.to_canonical() {

@@ -1,8 +1,8 @@
-//! Credentials that change while the server runs: files are re-read at intervals, and our own certificates are
+//! Reloads credentials that change while the server runs: files are re-read at intervals, and our own certificates are
 //! renewed before they expire.
 //!
 //! **Invariant:** new credentials are used as a whole or not at all. If they cannot be read, the server keeps the
-//! current ones, logs why, and tries again. Existing connections keep the identity that they proved.
+//! current ones, logs why, and tries again. Existing connections keep the identity that was proved on them.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::certificates::authority::CertificateAuthority;
 /// How often files are re-read. kube-apiserver does so at least once a minute; reading a few small files costs
 /// nothing.
 const FILE_INTERVAL: Duration = Duration::from_secs(10);
-/// How often credentials in memory are checked. They can only expire, and are renewed a month before.
+/// How often credentials in memory are checked. They can only expire, and are renewed a month before that.
 const MEMORY_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
-/// What a TLS connection needs, from one state of the credentials.
+/// The data that a TLS connection needs, from one state of the credentials.
 pub(crate) struct TlsState {
     pub(super) acceptor: TlsAcceptor,
     pub(super) client_trust: ClientTrust,
@@ -53,7 +53,7 @@ impl ReloadableTls {
     }
 }
 
-/// Where credentials come from.
+/// The source of credentials.
 #[derive(Clone)]
 pub(super) struct CredentialSource {
     pub(super) storage: CredentialStorage,
@@ -84,7 +84,7 @@ impl CredentialSource {
     }
 }
 
-/// Re-reads credentials periodically, and puts changed ones to use.
+/// Re-reads credentials periodically, and applies changed ones.
 pub(super) struct CredentialReloader {
     pub(super) source: CredentialSource,
     pub(super) interval: Duration,
@@ -119,7 +119,7 @@ impl CredentialReloader {
         }
     }
 
-    /// Puts credentials to use; returns `None` if they have not changed.
+    /// Applies credentials; returns `None` if they have not changed.
     fn adopt(&self, before: &Credentials, loaded: Credentials) -> Result<Option<Credentials>, Error> {
         let has_new_tls = loaded.serving != before.serving || loaded.client_ca_pem != before.client_ca_pem;
         let has_new_keys = loaded.token_keys != before.token_keys;

@@ -1,4 +1,4 @@
-//! The credentials of the server: its own CA, the serving certificate, the administrator's credentials, and the key
+//! Manages the server's credentials: its own CA, the serving certificate, the administrator's credentials, and the key
 //! that signs service account tokens. They are created at the first start, kept, and renewed before they expire.
 //!
 //! **Invariant:** every file is readable only by its owner, is written as a whole or not at all, and is replaced only
@@ -37,7 +37,7 @@ const LEAF_DAYS: i64 = 365;
 const RENEW_DAYS: i64 = 30;
 /// The number of random words in the administrator's token: 256 bits.
 const TOKEN_WORDS: usize = 4;
-/// The names of every API server, inside a cluster and outside.
+/// The names of every API server, inside and outside a cluster.
 const NAMES: [&str; 5] = [
     "localhost",
     "kubernetes",
@@ -55,14 +55,14 @@ pub struct CertificateNames {
     pub hosts: Vec<String>,
 }
 
-/// Where credentials are stored.
+/// The place where credentials are stored.
 #[derive(Clone, Debug)]
 pub enum CredentialStorage {
-    /// In memory: they are lost with the process.
+    /// In memory: they are lost when the process exits.
     Memory,
     /// In files in this folder.
     Folder(PathBuf),
-    /// In files that another program writes, and that are only read.
+    /// In files that another program writes and that this server only reads.
     Given(ExternalCredentials),
 }
 
@@ -83,7 +83,7 @@ pub struct Credentials {
     pub(super) in_memory: BTreeMap<String, String>,
 }
 
-/// The keys of service account tokens, and the names of their issuer.
+/// The keys for service account tokens, and the names of their issuer.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct TokenKeyTexts {
     /// The signing key, PEM.
@@ -115,7 +115,8 @@ impl Credentials {
         Self::load_after(storage, names, clock, entropy, None)
     }
 
-    /// Like [`load`](Self::load), but in a server that is already running, with what its credentials kept in memory.
+    /// Like [`load`](Self::load), but in a server that is already running, keeping the parts that its credentials hold
+    /// in memory.
     pub(super) fn load_after(
         storage: &CredentialStorage,
         names: &CertificateNames,
@@ -216,8 +217,8 @@ impl Credentials {
         client_certificate::issue(&client_params(self.clock.now(), LEAF_DAYS)?, key, ca, user, groups)
     }
 
-    /// Stores a certificate for administrators who prefer it to the token. Only on disk: it could not be read from
-    /// memory.
+    /// Stores a certificate for administrators who prefer it to the token. This is done only on disk, because nobody
+    /// could read it from memory.
     fn keep_admin_certificate(&self, kept: &CredentialFiles<'_>, must_renew: bool) -> Result<(), Error> {
         if !matches!(kept.storage, CredentialStorage::Folder(_)) {
             return Ok(());
@@ -377,7 +378,7 @@ fn is_token(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte))
 }
 
-/// Returns the contents of a file, and removes the permissions of other users.
+/// Returns the contents of a file, and removes other users' permissions.
 fn read_private(path: &Path) -> Result<Option<String>, Error> {
     files::close_to_others(path)?;
     match std::fs::read_to_string(path) {
@@ -422,7 +423,7 @@ fn is_certificate_usable(pem: &str, key: &KeyPair, names: &CertificateNames, now
 fn certificate_params(now: Timestamp, days: i64) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = rcgen::DistinguishedName::new();
-    // Valid from one day ago: clocks differ, and the library's dates are whole days.
+    // The certificate is valid from one day ago: clocks differ, and the library's dates are whole days.
     let [year, month, day] = date_parts(now - SignedDuration::from_hours(24));
     params.not_before = rcgen::date_time_ymd(year, month_or_day(month), month_or_day(day));
     let [year, month, day] = date_parts(now + SignedDuration::from_hours(24 * days));

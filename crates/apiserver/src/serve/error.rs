@@ -1,4 +1,5 @@
-//! Errors that prevent the server from starting. Once it is serving, a bad client affects only its own connection.
+//! Defines the errors that prevent the server from starting. Once it is serving, a bad client affects only its own
+//! connection.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ pub enum Error {
     Broken {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: String,
     },
     /// The key of the CA is gone, but its certificate is not.

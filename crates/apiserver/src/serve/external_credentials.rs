@@ -1,4 +1,4 @@
-//! Credentials in files that another program writes, as kube-apiserver takes them from its flags.
+//! Reads credentials from files that another program writes, which kube-apiserver gets from its flags.
 //!
 //! **Invariant:** the files are only read, with the same exception as in kube-apiserver: if the folder for the
 //! serving certificate does not contain one, it is created there.
@@ -12,14 +12,14 @@ use rcgen::KeyPair;
 use super::credentials::{CertificateAndKey, Credentials, TokenKeyTexts, serving_params};
 use super::{CertificateNames, Error, files};
 
-/// The files with the credentials of a server.
+/// The files that hold a server's credentials.
 #[derive(Clone, Debug, Default)]
 pub struct ExternalCredentials {
     /// The serving certificate and its key.
     pub serving: ServingFiles,
     /// The CA certificates that issue trusted client certificates. Without it, no client certificate is trusted.
     pub client_ca: Option<PathBuf>,
-    /// The key that signs service account tokens. Without it, a new key is used until the process ends.
+    /// The key that signs service account tokens. Without it, a new key is used until the process exits.
     pub token_key: Option<PathBuf>,
     /// Additional keys whose tokens are accepted: public keys, certificates or private keys.
     pub other_token_keys: Vec<PathBuf>,
@@ -27,7 +27,7 @@ pub struct ExternalCredentials {
     pub issuers: Vec<String>,
 }
 
-/// Where the serving certificate is.
+/// The location of the serving certificate.
 #[derive(Clone, Debug)]
 pub enum ServingFiles {
     /// These files.

@@ -1,4 +1,4 @@
-//! Files that only their owner may read, written as a whole or not at all.
+//! Writes files that only their owner may read, as a whole or not at all.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -13,7 +13,7 @@ const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
 /// Writes the file under a temporary name, makes it durable, and moves it into place; creates missing folders. A file
-/// that already has these contents is not written, so that a start needs no disk space.
+/// that already has these contents is not written, so that starting the server needs no disk space.
 pub(crate) fn write_private(path: &Path, contents: &[u8]) -> Result<(), Error> {
     if is_private(path) && fs::read(path).is_ok_and(|found| found == contents) {
         return Ok(());
@@ -29,7 +29,7 @@ pub(crate) fn write_private(path: &Path, contents: &[u8]) -> Result<(), Error> {
         .map_err(failed)
 }
 
-/// Removes the permissions of other users on an existing file. Refuses a folder or a pipe.
+/// Removes other users' permissions on an existing file. Refuses a folder or a pipe.
 pub(crate) fn close_to_others(path: &Path) -> Result<(), Error> {
     let failed = |source| Error::File { path: path.into(), source };
     let Ok(found) = fs::metadata(path) else { return Ok(()) };
@@ -64,7 +64,7 @@ fn temporary_path(path: &Path) -> PathBuf {
 }
 
 fn write_fresh(path: &Path, contents: &[u8]) -> io::Result<()> {
-    // A file left by a crash under the same process id may have any mode: start afresh.
+    // A file left by a crash under the same process id may have any mode: so it is removed first.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

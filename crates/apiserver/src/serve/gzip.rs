@@ -114,7 +114,7 @@ mod tests {
         assert!(compress(&[long.as_bytes()]).len() < long.len() / 50);
     }
 
-    /// The value that the standard gives for these nine digits.
+    /// Compares with the value that the standard gives for these nine digits.
     #[test]
     fn the_checksum_is_that_of_the_standard() {
         let made = compress(&[b"123456789"]);

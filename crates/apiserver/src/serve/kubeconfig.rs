@@ -1,4 +1,5 @@
-//! The file that tells clients where the server is and who they are. It contains a secret, so its mode is 0600.
+//! Writes the kubeconfig, which tells clients where the server is and who they are. It contains a secret, so its mode
+//! is 0600.
 //!
 //! **Invariant:** other entries in the file stay unchanged, or nothing is written.
 
@@ -80,7 +81,7 @@ fn merge_entries(found: &str, ours: &str) -> Result<Option<String>, String> {
     serde_saphyr::to_string(&kept).map(Some).map_err(|error| error.to_string())
 }
 
-/// Parses the first document, as kubectl does. Refuses content that would be lost.
+/// Parses the first document, as kubectl does. Refuses the file if content would be lost.
 fn parse_kubeconfig(text: &str) -> Result<Value, String> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Ok(Value::Null);

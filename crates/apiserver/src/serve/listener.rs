@@ -1,4 +1,4 @@
-//! The accept loop and the orderly shutdown.
+//! Implements the accept loop and the orderly shutdown.
 //!
 //! **Invariant:** every connection and every request is a task that this loop waits for; nothing outlives [`run`].
 
@@ -13,14 +13,14 @@ use super::Error;
 use super::connection::ConnectionServer;
 use crate::limits;
 
-/// A server that can open hardly any files still answers a few clients.
+/// The minimum number of connections: a server that can open hardly any files still serves a few clients.
 const CONNECTIONS_MIN: usize = 16;
 
 /// Starts to listen. Port 0 selects any free port.
 pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
     let listen = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // A restart must not wait for connections of the previous run to expire; a port in use is still refused.
+        // A restart must not wait for the previous run's connections to expire; a port in use is still refused.
         socket.set_reuseaddr(true)?;
         // Accepted sockets inherit this: a client that vanished is detected even if nothing is sent to it.
         socket.set_keepalive(true)?;
@@ -30,8 +30,8 @@ pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
     listen().map_err(|source| Error::Bind { address, source })
 }
 
-/// Serves until the stop token is cancelled, then ends watches, finishes answers in progress and returns, after
-/// [`limits::DRAIN_TIME`] at the latest. Dropping the future cuts all connections.
+/// Serves until the stop token is cancelled, then ends watches, finishes responses in progress and returns, after
+/// [`limits::DRAIN_TIME`] at the latest. Dropping the future closes all connections.
 pub(crate) async fn run(listener: TcpListener, context: Arc<ConnectionServer>) {
     let mut connections = JoinSet::new();
     loop {
@@ -64,12 +64,12 @@ pub(crate) async fn run(listener: TcpListener, context: Arc<ConnectionServer>) {
     if drained.await.is_err() {
         tracing::warn!("{} connections did not end in time; cutting them", connections.len());
         connections.shutdown().await;
-        // Their requests end with them, because the streams to answer on are gone.
+        // Their requests end with them, because the streams for their responses are gone.
         context.tasks.wait().await;
     }
 }
 
-/// Returns how many connections the process has file descriptors for, with some to spare. Raises the soft limit for
+/// Returns how many connections the process has file descriptors for, leaving some to spare. Raises the soft limit for
 /// them as far as the hard limit allows.
 pub(super) fn connections_max() -> usize {
     let wanted = (limits::CONNECTIONS_MAX + limits::DESCRIPTORS_RESERVED) as u64;

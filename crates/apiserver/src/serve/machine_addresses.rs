@@ -1,12 +1,13 @@
-//! The addresses and the name of this machine, for the certificate of a server that listens on all addresses.
+//! Finds the addresses and the name of this machine, for the certificate of a server that listens on all addresses.
 //!
 //! Linux lists all addresses in `/proc`; on other systems only the source addresses of outgoing packets are found.
-//! Nothing is sent, and addresses that cannot be found are left out: another one can always be given with `--listen`.
+//! Nothing is sent, and addresses that cannot be found are left out: another address can always be given with
+//! `--listen`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
-/// Addresses for documentation (RFC 5737, RFC 3849): they belong to no machine, and the route to them is the default
-/// route.
+/// Addresses for documentation (RFC 5737, RFC 3849): they do not belong to any machine, and the route to them is the
+/// default route.
 const DOCUMENTATION_ADDRESSES: [(&str, &str); 2] =
     [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
 

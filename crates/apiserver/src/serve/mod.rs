@@ -1,12 +1,13 @@
-//! Serves the API over TLS: credentials, sockets, limits, shutdown.
+//! Serves the API over TLS, including credentials, sockets, limits and shutdown.
 //!
-//! Reading order: [`crate::limits`] (how much one client may use), [`tls`](self) and [`kubeconfig`] (mutual trust of
-//! clients and server), `request_filter` (what each request passes: `request_slots` for concurrent requests,
-//! `body_memory` for their bodies, `answer_memory` for unsent answers), `connection` and `listener` (moving bytes;
-//! `connection_table` decides which connections are accepted and closed, `answer_progress` monitors how fast clients read,
-//! `sliced_writes` speeds up TLS). `credential_reload` replaces certificates and keys while the server runs.
+//! Reading order: [`crate::limits`] (how much one client may use), [`tls`](self) and [`kubeconfig`] (mutual trust
+//! between clients and server), `request_filter` (the checks that each request passes: `request_slots` for concurrent
+//! requests, `body_memory` for their bodies, `answer_memory` for unsent responses), `connection` and `listener` (moving
+//! bytes; `connection_table` decides which connections are accepted and closed, `answer_progress` monitors how fast
+//! clients read, `sliced_writes` speeds up TLS). `credential_reload` replaces certificates and keys while the server
+//! runs.
 //!
-//! **Invariant:** nothing here knows what a request asks for; nothing in the API knows how it arrived.
+//! **Invariant:** this module does not know what a request asks for, and the API does not know how it arrived.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -69,7 +70,7 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where credentials are stored.
     pub storage: CredentialStorage,
-    /// Where to write the kubeconfig; nowhere if empty.
+    /// The path to write the kubeconfig to; empty means that it is not written.
     pub kubeconfig: PathBuf,
     /// The clock.
     pub clock: Clock,
@@ -77,7 +78,7 @@ pub struct Config {
     pub entropy: Entropy,
 }
 
-/// A server that listens and has its credentials, but does not answer requests yet.
+/// A server that listens and has its credentials, but does not serve requests yet.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
@@ -90,7 +91,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the port, creates or loads the credentials, and writes the kubeconfig.
+    /// Binds the port, creates or loads the credentials, and writes the kubeconfig.
     pub fn bind(config: Config) -> Result<Self, Error> {
         let listener = listener::bind(config.listen)?;
         let address =
@@ -122,7 +123,7 @@ impl Server {
         self
     }
 
-    /// Returns the address listened on.
+    /// Returns the address that the server listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -181,14 +182,14 @@ impl Server {
         })
     }
 
-    /// Answers requests until `stop` is cancelled, then ends watches, finishes requests in progress and returns.
+    /// Serves requests until `stop` is cancelled, then ends watches, finishes requests in progress and returns.
     pub fn run(
         self,
         handler: impl RequestHandler,
         authenticator: Arc<Authenticator>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, Result<(), Error>> {
-        // Type-erased and boxed here, so that it is compiled here and not in every program that serves.
+        // The future is type-erased and boxed here, so that it is compiled here and not in every program that serves.
         self.run_boxed(Arc::new(handler), authenticator, stop)
     }
 
@@ -228,7 +229,7 @@ impl Server {
             tasks,
             stop,
         };
-        // The reloader never ends on its own; it ends with the listener.
+        // The reloader never stops on its own; it stops together with the listener.
         tokio::select! {
             () = listener::run(self.listener, Arc::new(context)) => {}
             () = reloader.run(self.credentials) => {}

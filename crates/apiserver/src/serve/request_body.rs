@@ -1,9 +1,10 @@
-//! The incoming body of a request. It has a deadline, so that a trickle of bytes cannot hold resources for long.
+//! Receives the body of a request. It has a deadline, so that a trickle of bytes cannot hold resources for long.
 //!
-//! An unread body (the request was refused first) is read to its end and discarded, within limits: an HTTP/1.1 client
+//! An unread body (the request was refused first) is read completely and discarded, within limits: an HTTP/1.1 client
 //! that is still sending when the connection closes never sees the refusal.
 //!
-//! The size is not limited here: the code that collects the body does that, and answers 413 with the API's wording.
+//! The size is not limited here: the code that collects the body does that, and responds with 413 and the API's
+//! wording.
 
 use std::fmt;
 use std::pin::Pin;
@@ -27,13 +28,13 @@ use crate::request::BodyError;
 
 /// The body of a request.
 pub struct RequestBody {
-    /// Taken if the body is dropped before its end.
+    /// Taken if the body is dropped before it is complete.
     incoming: Option<Incoming>,
     /// The slot of its request.
     handle: Option<SlotHandle>,
     /// The memory that the body's bytes count against.
     memory: Option<Arc<BodyMemoryReservation>>,
-    /// Starts when the body first makes us wait.
+    /// The deadline, which starts when we first have to wait for the body.
     deadline: Option<BoxFuture<'static, BodyError>>,
     /// The owner of the task that discards an unread body; `None` if none needs to be discarded.
     discard_tasks: Option<TaskTracker>,
@@ -42,7 +43,7 @@ pub struct RequestBody {
 impl RequestBody {
     /// Wraps the body of a request; `discard_tasks` owns the tasks that discard unread bodies.
     pub(crate) fn new(request: Request<Incoming>, discard_tasks: &TaskTracker) -> Request<Self> {
-        // HTTP/2 refuses single streams, and a client that waits for `100 Continue` has not sent the body.
+        // HTTP/2 can refuse single streams, and a client that waits for `100 Continue` has not sent the body.
         let is_at_risk = request.version() <= Version::HTTP_11
             && !request.body().is_end_stream()
             && !request.headers().contains_key(header::EXPECT);
@@ -82,7 +83,7 @@ impl fmt::Debug for RequestBody {
     }
 }
 
-/// Waits until the body is too late, and returns the error.
+/// Waits until the body is overdue, and returns the error.
 async fn wait_until_too_late(
     handle: Option<SlotHandle>,
     memory: Option<Arc<BodyMemoryReservation>>,
@@ -124,7 +125,7 @@ async fn discard_unread(incoming: Incoming) {
     let limited = Limited::new(incoming, UNREAD_BODY_BYTES_MAX);
     let mut limited = std::pin::pin!(limited);
     let all = async { while let Some(Ok(_)) = limited.frame().await {} };
-    // Whether or not it reached the end, the connection is done with it.
+    // Whether or not it was read completely, the connection is done with it.
     let _ = tokio::time::timeout(UNREAD_BODY_TIME, all).await;
 }
 

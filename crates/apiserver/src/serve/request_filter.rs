@@ -1,5 +1,4 @@
-//! The filter that every request passes before the API sees it: authenticates it, and limits concurrency, memory and
-//! time.
+//! Filters every request before the API sees it: authenticates it, and limits concurrency, memory and time.
 //!
 //! **Invariant:** a panic in the API is a 500 for that request only; long-running requests (watches, followed logs,
 //! exec) compete for slots only with each other, never with short ones.
@@ -38,10 +37,10 @@ use crate::refusal_log::RequestHead;
 use crate::request::{PathTarget, Query, Verb, decode_path, verb_of_request};
 use crate::streams::upgrade::{Upgrade, UpgradePossible};
 
-/// Anything that answers requests: the API, or a stand-in. Finds an [`Identity`](crate::auth::Identity) in the
+/// Anything that handles requests: the API, or a stand-in. It finds an [`Identity`](crate::auth::Identity) in the
 /// extensions of each request.
 pub trait RequestHandler: Send + Sync + 'static {
-    /// Answers one request.
+    /// Handles one request.
     fn handle(&self, request: Request<RequestBody>) -> BoxFuture<'static, Response<Body>>;
 }
 
@@ -58,18 +57,18 @@ where
     }
 }
 
-/// An extension of a handler's answer: the answer is not sent, and its connection (in HTTP/2, its stream) breaks
-/// instead. For simulated faults.
+/// An extension of a handler's response: the response is not sent, and its connection (in HTTP/2, its stream) breaks
+/// instead. It is used for simulated faults.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLoss;
 
-/// The limits for one group of users: slots by class of request, and memory for answers.
+/// The limits for one group of users: slots by class of request, and memory for responses.
 struct RequestLimits {
     reads: Arc<RequestSlots>,
     writes: Arc<RequestSlots>,
     watches: Arc<RequestSlots>,
     streams: Arc<RequestSlots>,
-    /// The memory of answers that wait to be read.
+    /// The memory of responses that wait to be read.
     answer_memory: AnswerMemory,
 }
 
@@ -107,7 +106,7 @@ pub(crate) struct RequestFilter {
 }
 
 impl RequestFilter {
-    /// Creates a filter. `tasks` owns work that briefly outlives a request; `stop` ends watches.
+    /// Creates a filter. `tasks` owns work that briefly outlives a request; `stop` stops watches.
     pub(crate) fn new(
         handler: Arc<dyn RequestHandler>,
         authenticator: Arc<Authenticator>,
@@ -119,7 +118,7 @@ impl RequestFilter {
         Self { handler, authenticator, users, administrators, body_memory, tasks, stop }
     }
 
-    /// Answers one request of a connection from this client. Gives up if the client leaves too many refusals unread.
+    /// Handles one request on a connection from this client. Gives up if the client leaves too many refusals unread.
     pub(crate) async fn answer(
         &self,
         mut request: Request<Incoming>,
@@ -146,7 +145,7 @@ impl RequestFilter {
         if upgrade.is_none() && matches!(*request.method(), Method::GET | Method::HEAD) {
             request.body_mut().discard();
         }
-        // Kept until the answer is ready, because the handler may keep the body until then.
+        // This is kept until the response is ready, because the handler may keep the body until then.
         let has_body = !request.body().is_end_stream();
         let body_reservation = has_body.then(|| Arc::new(self.body_memory.open(&identity)));
         request.body_mut().occupy(Some(&slot));
@@ -299,15 +298,15 @@ fn admit(
     Ok(())
 }
 
-/// The resources that an upgraded connection holds until its end.
+/// The resources that an upgraded connection holds until it is closed.
 struct StreamResources {
     _slot: RequestSlot,
     _active_request: ActiveRequest,
     connection: Arc<ConnectionRegistration>,
 }
 
-/// Runs another protocol on a connection once the client has received the answer, until either side or the server
-/// ends it.
+/// Runs another protocol on a connection once the client has received the response, until either side or the server
+/// closes it.
 async fn run_upgraded(
     upgraded: OnUpgrade,
     accepted: Upgrade,
@@ -375,7 +374,7 @@ impl RequestClass {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientAddress(pub(crate) IpAddr);
 
-/// Returns whether the request needs a closer look. Most requests are short, and the API parses them anyway.
+/// Returns whether the request needs a closer check. Most requests are short, and the API parses them anyway.
 fn may_be_long_running(path: &str, query: &str) -> bool {
     const WORDS: [&str; 5] = ["/watch/", "/attach", "/exec", "/portforward", "/proxy"];
     let is_encoded = path.contains('%') || query.contains(['%', '+']);
@@ -395,7 +394,7 @@ fn refusal_response(status: &Status) -> Response<Body> {
     response
 }
 
-/// Answers in plain text, as kube-apiserver's filter does; clients look at the code and the header.
+/// Responds in plain text, as kube-apiserver's filter does; clients look at the code and the header.
 fn too_many_requests() -> Response<Body> {
     let mut response = Response::new(Body::from("Too many requests, please try again later.\n".to_owned()));
     *response.status_mut() = http::StatusCode::TOO_MANY_REQUESTS;

@@ -1,10 +1,10 @@
 //! Limits the number of concurrent requests, per user and in total.
 //!
-//! A request keeps its slot until its answer is sent, so unread answers also count. Only a request whose body is late
-//! loses its slot when another request needs one, and gets a refusal of fixed size.
+//! A request keeps its slot until its response is sent, so unread responses also count. Only a request whose body is
+//! late loses its slot when another request needs one, and gets a refusal of fixed size.
 //!
-//! **Invariant:** no user ever has more slots than their share. A user who fills it, with many requests or with
-//! unread answers, therefore leaves slots for all others, and endless bodies block no other client.
+//! **Invariant:** no user ever has more slots than their share. A user who fills it, with many requests or unread
+//! responses, therefore leaves slots for all others, and endless bodies do not block other clients.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -104,7 +104,7 @@ impl TakenSlots {
 
     /// Frees the slot, unless it was already given to another request.
     fn free(&mut self, owner: &SlotOwner) {
-        // Only ever changed under the lock.
+        // This is only ever changed under the lock.
         if owner.was_evicted.swap(true, Ordering::Relaxed) {
             return;
         }

@@ -1,10 +1,10 @@
-//! The outgoing body of an answer: joins small pieces into large writes, and ends endless bodies at shutdown.
+//! Sends the body of a response: joins small pieces into large writes, and ends endless bodies at shutdown.
 //!
-//! A list consists of thousands of shared pieces, and a busy watch produces many in quick succession; each would
-//! become its own frame and TLS record. Joining copies them once, which is far cheaper than a record for each.
+//! A list consists of thousands of shared pieces, and a busy watch produces many in quick succession; each would become
+//! its own frame and TLS record. Joining copies them once, which is far cheaper than a separate record for each.
 //!
-//! **Invariant:** a piece never waits for a later one: everything ready is sent when nothing more is ready. The
-//! resources of an answer are held until its last byte is sent, not until the connection has buffered it.
+//! **Invariant:** a piece never waits for a later one: whatever is ready is sent as soon as nothing else is ready. The
+//! resources of a response are held until its last byte is sent, not until the connection has buffered it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use super::request_slots::RequestSlot;
 use crate::body::{Body, BrokenAnswer, PIECE_BYTES};
 use crate::limits::{JOINED_BYTES, PIECE_BYTES_SMALL};
 
-/// The body of an answer.
+/// The body of a response.
 pub(crate) struct ResponseBody {
     body: Body,
     /// The rest of a piece that is handed over in parts.
     rest: Bytes,
     stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     is_done: bool,
-    /// Why it ended early, until that is reported.
+    /// The reason it ended early, until it is reported.
     broken: Option<BrokenAnswer>,
     resources: Option<Arc<AnswerResources>>,
 }
 
-/// The resources of an answer, held until its last byte is sent or it is dropped.
+/// The resources of a response, held until its last byte is sent or it is dropped.
 pub(crate) struct AnswerResources {
-    /// `None` for an answer that has nothing to send most of the time.
+    /// `None` for a response that has nothing to send most of the time.
     pub(crate) in_progress: Option<AnswerInProgress>,
     pub(crate) _slot: Option<RequestSlot>,
     pub(crate) _active_request: ActiveRequest,
@@ -48,13 +48,13 @@ pub(crate) struct AnswerResources {
 /// The resources of a refusal, held until it is sent.
 #[derive(Default)]
 pub(crate) struct RefusalResources {
-    /// For an unauthenticated client.
+    /// Set for an unauthenticated client.
     pub(crate) _unsent: Option<UnsentRefusal>,
-    /// For a user.
+    /// Set for an authenticated user.
     pub(crate) _memory: Option<AnswerMemoryReservation>,
 }
 
-/// A part of an answer that is being sent, which keeps the resources of the answer.
+/// A part of a response that is being sent, which keeps the resources of the response.
 struct AnswerPart {
     bytes: Bytes,
     resources: Arc<AnswerResources>,
@@ -74,19 +74,19 @@ impl Drop for AnswerPart {
     }
 }
 
-/// Why an answer ends before it is complete.
+/// The reason a response ends before it is complete.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum IncompleteAnswer {
-    /// Nobody reads it.
+    /// The client does not read it.
     #[error("the user leaves too many bytes of answers unread; the rest of this answer is dropped")]
     Unread,
-    /// Whoever answers broke off.
+    /// The source of the response was interrupted.
     #[error(transparent)]
     Broken(BrokenAnswer),
 }
 
 impl ResponseBody {
-    /// Creates a body. One that would not end by itself ends when `stop` is cancelled.
+    /// Creates a body. A body that would not end by itself ends when `stop` is cancelled.
     pub(crate) fn new(body: Body, stop: &CancellationToken, resources: Option<AnswerResources>) -> Self {
         let stop = matches!(body, Body::Stream(_) | Body::Proxied(_))
             .then(|| Box::pin(stop.clone().cancelled_owned()));
@@ -131,8 +131,8 @@ impl ResponseBody {
         }
     }
 
-    /// Ends the answer for lack of memory. A watch just ends, and can be reopened; anything else is aborted, so that
-    /// it does not look complete.
+    /// Ends the response for lack of memory. A watch simply ends, and can be reopened; anything else is aborted, so
+    /// that it does not look complete.
     fn give_up(&mut self) -> Option<Result<Frame<Bytes>, IncompleteAnswer>> {
         self.is_done = true;
         let is_short = self.resources.as_ref().is_some_and(|resources| resources.in_progress.is_some());

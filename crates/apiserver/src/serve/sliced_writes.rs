@@ -1,8 +1,8 @@
-//! A connection that passes its writes to TLS in small slices.
+//! Passes the writes of a connection to TLS in small slices.
 //!
-//! TLS copies what it encrypts, record by record. glibc copies large blocks with a single instruction (`rep movsb`),
-//! which takes several times as long as its vector loop on some processors (AMD's Zen 3 and 4), depending on the
-//! alignment of the blocks; it always copies small ones with the loop. For a list of 10 MB that copy took a quarter
+//! TLS copies the data that it encrypts, record by record. glibc copies large blocks with a single instruction (`rep
+//! movsb`), which takes several times as long as its vector loop on some processors (AMD's Zen 3 and 4), depending on
+//! the alignment of the blocks; it always copies small ones with the loop. For a list of 10 MB that copy took a quarter
 //! of the server's time.
 
 use std::io::{self, IoSlice};
@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Below the size that glibc considers large, on every processor (at least 2 112 bytes).
+/// Smaller than the size that glibc considers large on any processor (at least 2 112 bytes).
 const SLICE_BYTES: usize = 2048;
 /// The maximum number of slices per write: twice what TLS accepts in one call.
 const SLICES_MAX: usize = 64;

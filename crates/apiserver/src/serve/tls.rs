@@ -1,5 +1,5 @@
-//! TLS as in kube-apiserver: client certificates are requested, not required; one from an unknown CA does not fail
-//! the handshake but turns the request into a 401.
+//! Sets up TLS as in kube-apiserver: client certificates are requested but not required; one from an unknown CA does
+//! not fail the handshake but turns the request into a 401.
 //!
 //! **Invariant:** a client that presents a certificate has proved that it holds its key; whether we trust the
 //! certificate is decided once per connection in [`ClientTrust::peer`], never during the handshake.
@@ -79,7 +79,7 @@ impl ClientTrust {
         Ok(Self { verifier, authorities, algorithms, clock, refusals: CertificateRefusalLog::default() })
     }
 
-    /// Returns what these certificates prove about the client.
+    /// Returns the proof that these certificates give about the client.
     pub(crate) fn peer(&self, presented: Option<&[CertificateDer<'_>]>) -> ClientCertificateProof {
         let Some([leaf, intermediates @ ..]) = presented else { return ClientCertificateProof::Unnamed };
         let now = self.clock.now();
@@ -130,7 +130,7 @@ impl ClientTrust {
     }
 }
 
-/// Checks that a certificate that is trusted by itself is valid now and, if it states its purpose, that it is for
+/// Checks that a certificate that is trusted by itself is currently valid and, if it states its purpose, that it is for
 /// clients.
 fn verify_dates(certificate: &X509Certificate<'_>, now: Timestamp) -> Result<(), String> {
     let validity = certificate.validity();
@@ -159,7 +159,7 @@ fn peer_of(certificate: &X509Certificate<'_>) -> Option<ClientCertificateProof> 
     Some(ClientCertificateProof::Named { identity: Identity { name, groups, ..Identity::default() }, until })
 }
 
-/// Returns a verifier for certificates that these authorities issued; `None` if there are none.
+/// Returns a verifier for certificates issued by these authorities; `None` if there are none.
 fn ca_verifier(
     provider: Arc<CryptoProvider>,
     authorities: &[CertificateDer<'static>],

@@ -1,7 +1,7 @@
 //! Verifies certificates of X.509 version 1, which `openssl x509 -req` creates without an extension file.
 //!
-//! webpki supports version 3 only; kube-apiserver accepts both. A certificate of version 1 does not state its
-//! purpose, so it is valid for a client, as in Go. It must be signed by the CA itself: chains are left to webpki.
+//! webpki supports version 3 only; kube-apiserver accepts both. A certificate of version 1 does not state its purpose,
+//! so it is valid for a client, as in Go. It must be signed by the CA itself: chains are handled by webpki.
 
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use x509_parser::prelude::{X509Certificate, X509Version};
@@ -104,7 +104,7 @@ mo/zJKlDCWYYhCljRwwyk+63r7HumiIVAiA1TJ80Xpdnw5xyt/sOeEXenWvBbHqj
 Ywvk+naHiGJqiA==
 -----END CERTIFICATE-----
 ";
-    /// A CA of the same name with a different key.
+    /// A CA with the same name with a different key.
     const OTHER_CA: &str = "-----BEGIN CERTIFICATE-----
 MIIBcTCCARegAwIBAgIUcCOOY2r0h8Ww8tzeN7n1aznWfV4wCgYIKoZIzj0EAwIw
 DTELMAkGA1UEAwwCY2EwIBcNMjYxMTE3MTUwNjUwWhgPMjEyNTA2MTExNTA2NTBa

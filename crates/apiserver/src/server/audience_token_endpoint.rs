@@ -1,4 +1,5 @@
-//! `POST /homeostat/audience-token?audience=…`: a token with which the caller shows an operator who they are.
+//! Serves `POST /homeostat/audience-token?audience=…`, which issues a token with which the caller can prove their
+//! identity to an operator.
 
 use homeostat_api::status::Status;
 use http::request::Parts;
@@ -10,12 +11,12 @@ use crate::auth::{ANONYMOUS, AUDIENCE_PREFIX, AUDIENCE_TOKEN_LIFETIME, Identity,
 use crate::body::Body;
 use crate::request::Query;
 
-/// Where tokens are issued.
+/// The path at which tokens are issued.
 pub(super) const PATH: &str = "/homeostat/audience-token";
 
 impl ApiServer {
-    /// Issues a token for the caller. It grants nothing that the caller does not have, so that everybody with a name
-    /// may ask.
+    /// Issues a token for the caller. It grants nothing that the caller does not already have, so every authenticated
+    /// user may request one.
     pub(super) fn issue_audience_token(
         &self,
         parts: &Parts,

@@ -1,4 +1,4 @@
-//! Determines who acts in a request and whether they may, and records it in the audit log.
+//! Determines who acts in a request and whether they are allowed to, and records it in the audit log.
 
 use homeostat_api::status::Status;
 use http::header::HeaderName;
@@ -23,7 +23,7 @@ impl ApiServer {
         Some(record)
     }
 
-    /// Gives every answer an audit id: the caller's, or a new one.
+    /// Gives every response an audit id: the caller's, or a new one.
     pub(super) fn add_audit_id(
         &self,
         parts: &Parts,
@@ -54,7 +54,7 @@ impl ApiServer {
         Ok(other.unwrap_or_else(|| who.clone()))
     }
 
-    /// Refuses a user who may not do this, and records the decision.
+    /// Refuses the request if the user may not do this, and records the decision.
     pub(super) fn authorize(
         &self,
         who: &Identity,
@@ -73,7 +73,7 @@ impl ApiServer {
         authorizer.authorize(who, what)
     }
 
-    /// Refuses a user who may not access a path that is not a resource.
+    /// Refuses the request if the user may not access a path that is not a resource.
     pub(super) fn authorize_path(
         &self,
         parts: &Parts,

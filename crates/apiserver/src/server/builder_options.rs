@@ -1,5 +1,5 @@
-//! Further options of a server: its audit log, address and certificate signer, and options that only stand-ins for other
-//! programs need (kube-apiserver alone, without its controller manager, as test suites start it).
+//! Sets further options of a server: its audit log, address and certificate signer, and options that only stand-ins for
+//! other programs need (kube-apiserver alone, without its controller manager, as test suites start it).
 //!
 //! The more common options are next to the [`Builder`] itself.
 

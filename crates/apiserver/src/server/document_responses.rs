@@ -1,6 +1,6 @@
-//! Answers for paths that are not resources: plain text and JSON documents, and the cost of producing them.
+//! Creates responses for paths that are not resources: plain text and JSON documents, and the cost of producing them.
 //!
-//! The server decides which document belongs to which path; nothing here reads the store.
+//! The server decides which document belongs to which path; nothing in this module reads the store.
 
 use std::fmt::Display;
 
@@ -16,9 +16,8 @@ use crate::health;
 use crate::request::accept_headers;
 use crate::verbs::Answer;
 
-/// Returns whether Kubernetes serves the document only for GET, not even for HEAD: versions of groups and of the
-/// server, and the keys of tokens. The list of groups and the documents about a whole group are served for any
-/// method.
+/// Returns whether Kubernetes serves the document only for GET, not even for HEAD: the versions of groups and of the
+/// server, and the token keys. The list of groups and the documents about a whole group are served for any method.
 pub(super) fn answers_get_only(path: &str) -> bool {
     match path.trim_matches('/').split('/').next() {
         Some("api" | "version" | "openid" | ".well-known") => true,
@@ -34,7 +33,7 @@ pub(super) fn text_response(code: u16, text: impl Display) -> Response<Body> {
     response
 }
 
-/// Answers `/version`, which is only served as JSON.
+/// Serves `/version`, which is only served as JSON.
 pub(super) fn version_response(parts: &Parts) -> Result<Response<Body>, Status> {
     if !negotiate::prefers(accept_headers(parts).accept, "json") {
         return Err(Status::not_routable("application/json"));
@@ -46,7 +45,7 @@ pub(super) fn json_response(value: &serde_json::Value) -> Response<Body> {
     Answer::body(200, "application/json", value.to_string().into()).into_response()
 }
 
-/// Returns the cost of an OpenAPI document. Building one is expensive; sending a finished one is not.
+/// Returns the cost of an OpenAPI document. Building a document is expensive, but sending a finished one is not.
 pub(super) fn document_cost(documents: &openapi::OpenApiDocuments, path: &str) -> RequestCost {
     if documents.is_made(path) {
         RequestCost::default()

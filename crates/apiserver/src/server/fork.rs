@@ -1,7 +1,7 @@
-//! Copies of a server, for the simulator: every schedule starts from the same state, and none must see the effects of
+//! Copies a server, for the simulator: every schedule starts from the same state, and none must see the effects of
 //! another.
 //!
-//! **Invariant:** copies share only what never changes: rows of kinds, and the entries of the store.
+//! **Invariant:** copies share only data that never changes: kind rows, and store entries.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,11 +13,11 @@ use super::{
 };
 
 impl ApiServer {
-    /// Returns a server over a copy of this server's store, taken while `background` had nothing to do. It shares
-    /// what is expensive to create and nothing that changes, so a simulator can create thousands per second.
+    /// Returns a server on a copy of this server's store, taken while `background` had nothing to do. It shares the
+    /// parts that are expensive to create and nothing that changes, so a simulator can create thousands per second.
     ///
     /// # Errors
-    /// If the copy cannot be watched.
+    /// Fails if the copy cannot be watched.
     pub fn fork(
         &self,
         background: &BackgroundWorker,
@@ -34,7 +34,7 @@ impl ApiServer {
             authenticator: Arc::clone(&self.shared.authenticator),
             expensive: ExpensiveRequests::new(),
             documents: Mutex::new(None),
-            // Events in a simulation are not events of this server.
+            // Events in a simulation are not events on this server.
             audit: None,
             compression: Compression::new(ResponseCompression::Never),
         });
@@ -42,7 +42,7 @@ impl ApiServer {
     }
 
     /// Observes changes that the owner of the store has repeated there. Another copy of this server made them when it
-    /// answered a request, so this one has not seen them yet. Triggers the same follow-up work as a commit.
+    /// handled a request, so this one has not seen them yet. Triggers the same follow-up work as a commit.
     pub fn observe_repeated(&self, changes: &[Arc<Event>]) {
         for change in changes {
             self.shared.backend.observe_change(&change.key, change.old.as_ref(), change.new.as_ref());

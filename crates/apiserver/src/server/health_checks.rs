@@ -1,4 +1,4 @@
-//! Runs the health checks and answers with their outcome: the probes, and `/metrics/slis`.
+//! Runs the health checks and responds with their outcome: the probes, and `/metrics/slis`.
 
 use http::Response;
 
@@ -10,12 +10,12 @@ use crate::request::Query;
 use crate::verbs::Answer;
 
 impl ApiServer {
-    /// Answers a probe, if the path is one.
+    /// Responds to a probe, if the path is one.
     pub(super) fn probe(&self, path: &str, query: &Query) -> Option<health::ProbeAnswer> {
         health::probe(path, query, &health_checks(self.store_failure().as_deref()))
     }
 
-    /// Answers `/metrics/slis`.
+    /// Serves `/metrics/slis`.
     pub(super) fn indicators(&self) -> Response<Body> {
         let text = health::indicators(&health_checks(self.store_failure().as_deref()));
         Answer::body(200, metrics::CONTENT_TYPE, text.into()).into_response()

@@ -1,4 +1,4 @@
-//! The history of an object, for callers who may get it, and the record of refused writes.
+//! Serves the history of an object to callers who may get it, and records refused writes.
 
 use homeostat_api::kinds::core::namespace::NAMESPACE;
 use homeostat_api::status::Status;
@@ -18,12 +18,12 @@ use crate::verbs::{AuthorizedRequest, refusal_response};
 use crate::write_history::{FIGHTS_PATH, MESSAGE_LETTERS_MAX, RecordedWrite, agent_text, verb_name};
 use bytes::Bytes;
 
-/// The maximum size of a create request's body that is kept for its name.
+/// The maximum size of a create request's body that is kept in order to find its name.
 const CREATED_BYTES_MAX: usize = 64 * 1024;
 
 impl ApiServer {
-    /// Answers who wrote an object, and what the operators of this process did about it. Callers who may not get the
-    /// object learn nothing, as if it did not exist.
+    /// Responds with who wrote an object, and what the operators in this process did about it. Callers who may not get
+    /// the object learn nothing about it, as if it did not exist.
     pub(super) fn answer_history(
         &self,
         path: &str,
@@ -54,7 +54,7 @@ impl ApiServer {
         Ok(json_response(&serde_json::json!(history)))
     }
 
-    /// Answers which fields two writers change back and forth, for objects that the caller may get.
+    /// Responds with the fields that writers change back and forth, for objects that the caller may get.
     fn answer_fights(&self, parts: &Parts, who: &Identity) -> Result<Response<Body>, Status> {
         let backend = &self.shared.backend;
         let what = RequestAttributes::Path { verb: "get", path: FIGHTS_PATH };
@@ -73,7 +73,7 @@ impl ApiServer {
         encode::parse_entry(&entry)["metadata"]["creationTimestamp"].as_str()?.parse().ok()
     }
 
-    /// Answers with a refusal, and records it if the request was a write.
+    /// Responds with a refusal, and records it if the request was a write.
     pub(super) fn refuse(&self, parts: &Parts, status: &Status) -> Response<Body> {
         self.record_refusal(parts, "", status);
         if status.is_plain {
@@ -82,7 +82,7 @@ impl ApiServer {
         refusal_response(status, refusal_representation(parts))
     }
 
-    /// Records a refused write of a named object; `created` is the name in the body of a create request. Anonymous
+    /// Records a refused write to a named object; `created` is the name in the body of a create request. Anonymous
     /// users are not worth remembering.
     pub(super) fn record_refusal(&self, parts: &Parts, created: &str, status: &Status) {
         if matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS) {

@@ -1,5 +1,5 @@
-//! What the surrounding process does with a server: it acts as other users, and adds the logs and streams of its node
-//! and the journals of its operators.
+//! Lets the surrounding process use a server: it acts as other users, and adds the logs and streams of its node and the
+//! journals of its operators.
 
 use std::sync::Arc;
 
@@ -28,13 +28,14 @@ impl ApiServer {
         let _ = self.shared.backend.streams.set(source);
     }
 
-    /// Stops keeping the history of writes, so that `why` knows nothing of them. For measuring what it costs.
+    /// Stops keeping the history of writes, so that `why` does not know about them. This is for measuring what it
+    /// costs.
     #[doc(hidden)]
     pub fn disable_history(&self) {
         self.shared.backend.writes.disable();
     }
 
-    /// Adds the journal of an operator of this process, for callers of `why` who may read the object.
+    /// Adds the journal of an operator in this process, for callers of `why` who may read the object.
     pub fn serve_journal(&self, source: Arc<dyn JournalSource>) {
         self.shared.backend.writes.add_journal(source);
     }

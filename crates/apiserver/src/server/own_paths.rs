@@ -1,4 +1,4 @@
-//! The paths under `/homeostat/`, which Kubernetes does not have.
+//! Serves the paths under `/homeostat/`, which Kubernetes does not have.
 
 use homeostat_api::status::Status;
 use http::Response;
@@ -12,7 +12,7 @@ use crate::expensive_requests::{EXPENSIVE_BYTES, RequestCost};
 use crate::request::Query;
 
 impl ApiServer {
-    /// Answers a request for one of these paths; `None` for any other.
+    /// Handles a request for one of these paths; `None` for any other.
     pub(super) async fn answer_own_path(
         &self,
         path: &str,

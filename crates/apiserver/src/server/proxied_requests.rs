@@ -1,4 +1,4 @@
-//! Keeps of a request what is needed to pass it on to a Pod.
+//! Keeps the parts of a request that are needed to forward it to a Pod.
 
 use http::header;
 use http::request::Parts;
@@ -8,7 +8,7 @@ use crate::request::{ResourcePath, text_header};
 use crate::serve::ClientAddress;
 use crate::streams::http_proxy::ProxiedRequest;
 
-/// Returns the request to pass on; `None` if it is for this server itself.
+/// Returns the request to forward; `None` if it is for this server itself.
 pub(super) fn proxied_request(parts: &Parts, decoded: &str, path: &ResourcePath) -> Option<ProxiedRequest> {
     if path.subresource != PROXY {
         return None;

@@ -22,8 +22,8 @@ pub(crate) fn is_current(resource: &Resource, entry: &Entry) -> bool {
     )
 }
 
-/// Appends the bytes of an entry in this version. Changes no reference count: many watches copy a shared entry
-/// concurrently, and a count that each of them changes would travel from core to core.
+/// Appends the bytes of an entry in this version. This does not change any reference count: many watches copy a shared
+/// entry concurrently, and a count that each of them changes would bounce between cores.
 pub(crate) fn bytes_into(resource: &Resource, entry: &Entry, out: &mut Vec<u8>) {
     if is_current(resource, entry) {
         out.extend_from_slice(&entry.bytes);
@@ -54,7 +54,7 @@ pub(crate) fn decode_stored(resource: &Resource, entry: &Entry) -> Value {
     object
 }
 
-/// Returns an entry for the result of a webhook's conversion.
+/// Returns an entry with the result of a webhook's conversion.
 pub(crate) fn converted_entry(resource: &Resource, stored: &Entry, object: &Value) -> Entry {
     let encoded = homeostat_api::encode::encode(resource, object);
     let value = homeostat_store::Value { tag: encode::CONVERTED, ..encode::stored_value(encoded, object) };

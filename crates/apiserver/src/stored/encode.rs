@@ -1,4 +1,5 @@
-//! Objects as values of the store: a single encoding with a gap for the revision, and the parsed labels and owners.
+//! Encodes objects as values for the store: a single encoding with a gap for the revision, and the parsed labels and
+//! owners.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub(super) fn needs_defaults(entry: &Entry) -> bool {
     entry.tag == NEEDS_DEFAULTS
 }
 
-/// Encodes an object for the store. Ignores its `metadata.resourceVersion`: the store writes it.
+/// Encodes an object for the store. Ignores its `metadata.resourceVersion`: the store sets it.
 pub(crate) fn encode_stored_version(resource: &Resource, object: &Value) -> homeostat_store::Value {
     stored_value(encode::encode(resource, object), object)
 }

@@ -1,4 +1,4 @@
-//! The labels and owners of an object, kept next to its bytes so that selectors and the garbage collector need not
+//! Keeps the labels and owners of an object next to its bytes, so that selectors and the garbage collector need not
 //! parse it again.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Objects as they are stored: encoded once ([`encode`]), read in the requested version ([`convert`]), with the
+//! Handles objects as they are stored: encoded once ([`encode`]), read in the requested version ([`convert`]), with the
 //! labels and owners that selectors need ([`labels_and_owners`]).
 
 pub(crate) mod convert;

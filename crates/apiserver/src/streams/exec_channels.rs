@@ -1,7 +1,7 @@
-//! The streams of a container over one WebSocket: each message begins with its channel number.
+//! Carries the streams of a container over one WebSocket: each message begins with its channel number.
 //!
-//! The protocols are those of the kubelet, from the oldest (no name) to `v5.channel.k8s.io`, in which a client can
-//! signal the end of its input. They differ in what they send at the end: text, or a `Status` with the exit code.
+//! The protocols are the kubelet's, from the oldest (no name) to `v5.channel.k8s.io`, in which a client can signal the
+//! end of its input. They differ in the message they send at the end: text, or a `Status` with the exit code.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -58,7 +58,7 @@ impl ChannelProtocol {
         PROTOCOLS.iter().find(|(known, _)| *known == name).map(|(_, protocol)| *protocol)
     }
 
-    /// Returns the meaning of a message from the client; `None` if it has none.
+    /// Returns the meaning of a message from the client; `None` if it means nothing.
     fn parse(self, message: &[u8]) -> Option<StreamInput> {
         let (first, rest) = message.split_first()?;
         if self.is_base64 {
@@ -104,7 +104,7 @@ pub(crate) fn parse_size(bytes: &[u8]) -> Option<StreamInput> {
     Some(StreamInput::Resize { width, height })
 }
 
-/// Moves the data of a container over the connection until either side ends it.
+/// Moves the data of a container over the connection until either side closes it.
 pub(crate) async fn run(
     connection: UpgradedConnection,
     container: ContainerStream,
@@ -139,21 +139,21 @@ async fn read_input(
             StreamInput::Resize { .. } => options.tty,
         };
         if is_wanted {
-            // If the process has ended, its exit is already on the way to the client.
+            // If the process has exited, its exit code is already on its way to the client.
             reader.hand_on(async { input.send(meant).await.is_ok() }).await;
         }
     }
     Ok(())
 }
 
-/// Sends the container's output, and finally how it ended.
+/// Sends the container's output, and finally how it exited.
 async fn write_output(
     writer: &mut WebSocketWriter,
     mut output: mpsc::Receiver<StreamOutput>,
     protocol: ChannelProtocol,
     options: StreamOptions,
 ) {
-    // As the kubelet does, tell clients of the older protocols that the connection is established.
+    // As the kubelet does, this tells clients with older protocols that the connection is established.
     if !protocol.can_close {
         let lowest = if options.stdout {
             STDOUT
@@ -188,7 +188,7 @@ async fn write_output(
     }
 }
 
-/// Returns the message to the client about the end.
+/// Returns the message that tells the client how the stream ended.
 pub(crate) fn end_message(end: &StreamEnd, has_status: bool) -> Option<String> {
     let status = end_status(end);
     if has_status {

@@ -1,10 +1,10 @@
-//! Forwards one HTTP request over a connection to a Pod, and its answer back.
+//! Forwards one HTTP request over a connection to a Pod, and its response back.
 //!
 //! **Invariants:** the caller's credentials and the headers that belong to one connection are never forwarded, in
-//! neither direction. An answer that breaks off ends with an error, so that a client never takes a part for the whole.
-//! Memory is bounded: a piece of the answer is read only when the client has taken the one before.
+//! either direction. An interrupted response ends with an error, so that a client never mistakes a part for the whole.
+//! Memory is bounded: a piece of the response is read only when the client has taken the previous one.
 //!
-//! Not done: other protocols over the same connection (`Upgrade`), and rewriting the links in HTML pages.
+//! Other protocols over the same connection (`Upgrade`) are not supported, and links in HTML pages are not rewritten.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -26,13 +26,13 @@ use super::ByteStream;
 use super::websocket::handshake::header_words;
 use crate::body::{Body, BrokenAnswer};
 
-/// How long a Pod may take to begin its answer: as long as the slowest other request of this server.
+/// How long a Pod may take to begin its response: as long as the slowest other request to this server.
 const HEAD_TIME: Duration = Duration::from_secs(60);
 
-/// How long an answer may take: as long as a watch.
+/// How long a response may take: as long as a watch.
 const ANSWER_TIME: Duration = Duration::from_secs(30 * 60);
 
-/// The characters of a path that are sent as they are, as Go writes them.
+/// The path characters that are sent unescaped, as Go writes them.
 const PATH_CHARACTERS: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'-')
@@ -61,13 +61,13 @@ const HOP_BY_HOP: [&str; 9] = [
     "upgrade",
 ];
 
-/// Headers that speak to this server about the caller, and are not the Pod's business.
+/// Headers that tell this server about the caller and do not concern the Pod.
 const CALLER_HEADERS: [&str; 2] = ["authorization", "sec-websocket-protocol"];
 
-/// The prefix of the headers with which a caller acts as somebody else.
+/// The prefix of the headers with which a caller acts as someone else.
 const IMPERSONATION_PREFIX: &str = "impersonate-";
 
-/// Headers of a Pod's answer that would grant other sites access to this server.
+/// Headers in a Pod's response that would grant other sites access to this server.
 const CROSS_ORIGIN_HEADERS: [&str; 5] = [
     "access-control-allow-credentials",
     "access-control-allow-headers",
@@ -76,10 +76,10 @@ const CROSS_ORIGIN_HEADERS: [&str; 5] = [
     "access-control-expose-headers",
 ];
 
-/// A request as it came, to be forwarded.
+/// A request to be forwarded, in its original form.
 pub(crate) struct ProxiedRequest {
     pub(crate) method: Method,
-    /// The path of this server up to and including `/proxy`, decoded.
+    /// The path on this server up to and including `/proxy`, decoded.
     pub(crate) prefix: String,
     /// The path below it, decoded: empty, or with a leading slash.
     pub(crate) rest: String,
@@ -90,7 +90,7 @@ pub(crate) struct ProxiedRequest {
 }
 
 impl ProxiedRequest {
-    /// Returns the redirection of a request without a path, so that relative links on the page lead below it.
+    /// Returns the redirect for a request without a path, so that relative links on the page lead below it.
     pub(crate) fn redirection(&self) -> Option<Response<Body>> {
         if !self.rest.is_empty() || !matches!(self.method, Method::GET | Method::HEAD) {
             return None;
@@ -103,7 +103,8 @@ impl ProxiedRequest {
         Some(response)
     }
 
-    /// Sends the request over the connection, and returns the answer. `authority` names the Pod, as `10.0.0.1:80`.
+    /// Sends the request over the connection, and returns the response. `authority` names the Pod, such as
+    /// `10.0.0.1:80`.
     pub(crate) async fn send(
         &self,
         connection: Box<dyn ByteStream>,
@@ -185,7 +186,7 @@ impl ProxiedRequest {
         Response::from_parts(head, Body::Proxied(Box::pin(pieces)))
     }
 
-    /// Returns where a redirection leads for clients of this server; `None` if it needs no change.
+    /// Returns the target of a redirect as clients of this server see it; `None` if it needs no change.
     fn rewritten_location(&self, location: &str, authority: &str) -> Option<String> {
         let uri = location.parse::<Uri>().ok()?;
         let host = uri.authority().map(http::uri::Authority::as_str);
@@ -199,7 +200,7 @@ impl ProxiedRequest {
     }
 }
 
-/// The body of a Pod's answer, with the connection it arrives on.
+/// The body of a Pod's response, with the connection it arrives on.
 struct AnswerPieces {
     body: Incoming,
     deadline: Instant,
@@ -212,7 +213,7 @@ impl AnswerPieces {
         loop {
             let frame = timeout_at(pieces.deadline, pieces.body.frame()).await;
             match frame {
-                // Trailers are not passed on.
+                // Trailers are not forwarded.
                 Ok(Some(Ok(frame))) => {
                     if let Ok(bytes) = frame.into_data() {
                         return Some((Ok(bytes), Some(pieces)));
@@ -226,7 +227,7 @@ impl AnswerPieces {
     }
 }
 
-/// Returns a decoded path as it stands in a request.
+/// Returns a decoded path in the form used in requests.
 fn escape_path(path: &str) -> String {
     utf8_percent_encode(path, PATH_CHARACTERS).to_string()
 }
@@ -243,7 +244,7 @@ fn forwarded_headers(headers: &HeaderMap) -> HeaderMap {
     for name in impersonation {
         forwarded.remove(name);
     }
-    // The body was read as a whole; its length is written anew.
+    // The body was read as a whole; its length is written again.
     forwarded.remove(header::CONTENT_LENGTH);
     forwarded
 }

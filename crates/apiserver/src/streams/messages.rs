@@ -1,4 +1,5 @@
-//! Watches and logs over a WebSocket: the same data as over HTTP, as messages. Messages from the client are ignored.
+//! Sends watches and logs over a WebSocket: the same data as over HTTP, as messages. Messages from the client are
+//! ignored.
 //!
 //! kube-apiserver sends each event of a watch as a text message, and a log in pieces, binary or as base64.
 
@@ -12,7 +13,7 @@ use super::upgrade::UpgradedConnection;
 use super::websocket::frame::{CloseCode, Opcode};
 use super::websocket::{WebSocketReader, WebSocketWriter, split};
 
-/// The subprotocols of logs. The unnamed one is binary.
+/// The subprotocols of logs. The unnamed protocol is binary.
 pub(crate) const LOG_PROTOCOLS: [&str; 3] = ["", "binary.k8s.io", BASE64_PROTOCOL];
 const BASE64_PROTOCOL: &str = "base64.binary.k8s.io";
 

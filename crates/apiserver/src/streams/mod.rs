@@ -1,10 +1,11 @@
-//! Connections that outlive their request: `exec`, `attach` and `portforward`, and the WebSocket that carries them.
+//! Handles connections that outlive their request: `exec`, `attach` and `portforward`, and the WebSocket that carries
+//! them.
 //!
 //! A node that runs Pods registers itself as the [`StreamSource`]; the server itself runs no Pods and has no Node of
-//! its own. The rules of the endpoints are in `verbs::exec_attach_port_forward`. Reading order: `upgrade` (from answer to connection),
-//! `websocket` (frames and liveness), `exec_channels` (the streams of a container over one WebSocket), `port_forward` and
-//! `spdy` (connections to ports, also inside a WebSocket), `http_proxy` (one request to a port), `messages` (watches
-//! and logs).
+//! its own. The rules of the endpoints are in `verbs::exec_attach_port_forward`. Reading order: `upgrade` (from
+//! response to connection), `websocket` (frames and liveness), `exec_channels` (the streams of a container over one
+//! WebSocket), `port_forward` and `spdy` (connections to ports, also inside a WebSocket), `http_proxy` (one request to
+//! a port), `messages` (watches and logs).
 //!
 //! **Invariant:** while a peer does not read, nothing is read from the other side either: a stream holds only a few
 //! chunks.
@@ -24,9 +25,9 @@ use tokio::sync::mpsc;
 
 /// A connection to a process. Dropping it ends the process's input, and its output is no longer read.
 pub struct ContainerStream {
-    /// What the client sends. Dropping it ends the input.
+    /// The input that the client sends. Dropping it ends the input.
     pub input: mpsc::Sender<StreamInput>,
-    /// What the process sends; the last message says how it ended.
+    /// The output that the process sends; the last message says how it exited.
     pub output: mpsc::Receiver<StreamOutput>,
 }
 

@@ -1,8 +1,9 @@
-//! `portforward`: connections to ports of a Pod, as SPDY streams inside one WebSocket, as kubectl sends them.
+//! Implements `portforward`: connections to the ports of a Pod, as SPDY streams inside one WebSocket, which is how
+//! kubectl sends them.
 //!
-//! A client opens two streams for each connection, `error` and `data`, with the port and a number that joins them.
-//! This protocol has no flow control by frames. **Invariant:** a process that does not read makes its client wait,
-//! and with it the client's other connections over the same WebSocket; nothing piles up here.
+//! A client opens two streams for each connection, `error` and `data`, with the port and a number that joins them. This
+//! protocol has no frame-based flow control. **Invariant:** a process that does not read makes its client wait, and
+//! with it the client's other connections over the same WebSocket; nothing piles up here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -70,7 +71,7 @@ async fn write_frames(writer: &mut WebSocketWriter, mut frames: mpsc::Receiver<V
     }
 }
 
-/// The two streams of a connection, as far as they are open.
+/// The two streams of a connection, if they are open.
 #[derive(Debug, Default)]
 struct StreamPair {
     error: Option<u32>,
@@ -197,7 +198,7 @@ impl ForwardedConnection {
         let words = match connecting.await {
             Ok(stream) => {
                 let (read, write) = tokio::io::split(stream);
-                // Each direction ends on its own: a client that has nothing more to send may still read.
+                // Each direction is closed independently: a client that has nothing more to send may still read.
                 let ((), ()) = tokio::join!(send_input(write, inputs), self.send_output(read));
                 String::new()
             }

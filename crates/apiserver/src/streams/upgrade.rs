@@ -1,5 +1,5 @@
-//! From an answer to a connection: a handler that accepts another protocol leaves an [`Upgrade`] in its answer, and the
-//! TLS server runs it on the connection once the answer is sent.
+//! Turns a response into a connection: a handler that accepts another protocol leaves an [`Upgrade`] in its response,
+//! and the TLS server runs it on the connection once the response is sent.
 //!
 //! The API never sees the socket before that, and the TLS server never learns which protocol it is.
 
@@ -20,12 +20,12 @@ type UpgradeHandler = Box<dyn FnOnce(UpgradedConnection) -> BoxFuture<'static, (
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UpgradePossible;
 
-/// An extension of an answer that says what to do with the connection.
+/// An extension of a response that says what to do with the connection.
 #[derive(Clone)]
 pub(crate) struct Upgrade(Arc<Mutex<Option<UpgradeHandler>>>);
 
 impl Upgrade {
-    /// Attaches to an answer the handler that takes over its connection. Dropping the future ends the connection.
+    /// Attaches the handler that takes over the connection to a response. Dropping the future closes the connection.
     pub(crate) fn attach(
         mut response: Response<Body>,
         run: impl FnOnce(UpgradedConnection) -> BoxFuture<'static, ()> + Send + 'static,

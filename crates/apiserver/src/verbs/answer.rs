@@ -1,4 +1,4 @@
-//! Answers: an object, a list or a status in the requested form and encoding, with warnings.
+//! Creates responses: an object, a list or a status in the requested form and encoding, with warnings.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::streams::messages::{self, LOG_PROTOCOLS, MessageForm};
 use crate::streams::upgrade::Upgrade;
 use crate::streams::websocket::handshake;
 
-/// The maximum length of all warnings of one answer together. Beyond that, each is truncated and the last ones are
-/// left out, as in Kubernetes.
+/// The maximum total length of all warnings in one response. Beyond that, each warning is truncated and the last ones
+/// are left out, as in Kubernetes.
 const WARNINGS_CHARS_MAX: usize = 4096;
-/// The maximum number of warnings: some clients (such as Python's library) refuse answers with more than a hundred
+/// The maximum number of warnings: some clients (such as Python's library) refuse responses with more than a hundred
 /// headers.
 const WARNINGS_MAX: usize = 64;
 /// The maximum length of a single warning if all of them together are too long.
@@ -63,23 +63,23 @@ impl AuthorizedRequest {
     }
 }
 
-/// The answer of a verb.
+/// The response of a verb.
 pub(crate) struct Answer {
     code: u16,
     content_type: &'static str,
     body: Body,
     warnings: Vec<String>,
-    /// A complete response to send instead: one that switches the protocol.
+    /// A complete response to send instead, which switches the protocol.
     response: Option<Box<Response<Body>>>,
 }
 
 impl Answer {
-    /// Creates an answer from ready bytes.
+    /// Creates a response from ready bytes.
     pub(crate) fn body(code: u16, content_type: &'static str, body: Body) -> Self {
         Self { code, content_type, body, warnings: Vec::new(), response: None }
     }
 
-    /// Creates an answer from a whole response.
+    /// Creates an answer from a complete HTTP response.
     pub(super) fn response(response: Response<Body>) -> Self {
         Self { response: Some(Box::new(response)), ..Self::body(200, "", Body::Empty) }
     }
@@ -106,7 +106,7 @@ impl Answer {
         })))
     }
 
-    /// Answers with a stored object: its bytes, unless a different form is requested.
+    /// Responds with a stored object: its bytes, unless a different form is requested.
     pub(super) fn entry(call: &AuthorizedRequest, code: u16, entry: &Arc<Entry>) -> Result<Self, Status> {
         if call.wants_bytes() {
             let bytes = convert::bytes(&call.resource, entry);
@@ -115,7 +115,7 @@ impl Answer {
         Self::object(call, code, &convert::decode_in_version(&call.resource, entry))
     }
 
-    /// Answers with an object that is not stored in this form.
+    /// Responds with an object that is not stored in this form.
     pub(super) fn object(call: &AuthorizedRequest, code: u16, object: &Value) -> Result<Self, Status> {
         if call.wants_bytes() {
             let bytes = encode::plain(&call.resource, object);
@@ -130,7 +130,7 @@ impl Answer {
         }
     }
 
-    /// Answers with the JSON bytes of a different form, in the requested encoding.
+    /// Responds with the JSON bytes of a different form, in the requested encoding.
     fn formed(call: &AuthorizedRequest, code: u16, bytes: Vec<u8>) -> Self {
         if call.accepted.media != AnswerEncoding::Json || call.accepted.pretty {
             let value = serde_json::from_slice::<Value>(&bytes).expect("our own JSON");
@@ -139,12 +139,12 @@ impl Answer {
         Self::body(code, "application/json", bytes.into())
     }
 
-    /// Answers with a value, unchanged.
+    /// Responds with a value, unchanged.
     pub(super) fn value(call: &AuthorizedRequest, code: u16, value: &Value) -> Self {
         Self::encoded(code, value, call.accepted)
     }
 
-    /// Answers with a value in this encoding.
+    /// Responds with a value in this encoding.
     fn encoded(code: u16, value: &Value, accepted: Representation) -> Self {
         if accepted.media == AnswerEncoding::Protobuf
             && let Some(bytes) = protobuf::encode(value)
@@ -155,7 +155,7 @@ impl Answer {
         Self::body(code, accepted.media.content_type(), Body::Full(bytes))
     }
 
-    /// Answers with a list in a form other than that of its objects, in the requested encoding.
+    /// Responds with a list in a form other than that of its objects, in the requested encoding.
     pub(super) fn items(call: &AuthorizedRequest, items: ListItems) -> Self {
         match call.accepted.media {
             AnswerEncoding::Json if !call.accepted.pretty => {
@@ -165,7 +165,7 @@ impl Answer {
         }
     }
 
-    /// Answers with a list of objects that are not sent as stored bytes.
+    /// Responds with a list of objects that are not sent as stored bytes.
     pub(super) fn list(call: &AuthorizedRequest, items: Vec<Value>, meta: &ListMeta<'_>) -> Self {
         let resource = &call.resource;
         let items = items.into_iter().map(|item| without_type(call, item)).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! Create: writes the object in the body, which must not exist yet.
+//! Implements create: writes the object in the body, which must not exist yet.
 
 use homeostat_api::status::Status;
 

@@ -1,4 +1,4 @@
-//! Reviews and tokens: questions that are answered but not stored.
+//! Handles reviews and token requests, which are answered but not stored.
 
 use homeostat_api::resource::declaration::{PostAction, SubresourceDeclaration};
 use homeostat_api::status::Status;

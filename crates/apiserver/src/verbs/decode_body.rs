@@ -21,7 +21,7 @@ use crate::normalize_object::normalize;
 /// The file in which Kubernetes registers its types, as named in its refusals.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 
-/// The beginning of the refusal of a configuration that is not YAML, and the stage in which this is detected.
+/// The beginning of the refusal for a configuration that is not YAML, and the stage in which this is detected.
 const NOT_YAML: &str = "error decoding YAML: ";
 const CONVERTING: &str = "error converting YAML to JSON: ";
 
@@ -152,9 +152,9 @@ pub(super) fn decode_into_type(value: &mut Value, (api_version, kind): (&str, &s
 pub(super) struct PatchOrigin<'a> {
     /// Problems found in the patch itself.
     pub(super) problems: &'a [String],
-    /// Whether it was a strategic patch. The results of those are not decoded from JSON.
+    /// Whether it was a strategic patch. The results of strategic patches are not decoded from JSON.
     pub(super) is_strategic: bool,
-    /// What refusals show of the patch; `None` means the resulting object.
+    /// The part of the patch that refusals show; `None` means the resulting object.
     pub(super) shown: Option<&'a dyn Fn() -> String>,
 }
 
@@ -276,7 +276,7 @@ impl AppliedConfiguration {
         Ok(Self { object, complaints: decoded.strict_errors(Vec::new()) })
     }
 
-    /// Reports the problems of the text, once its content is known to be valid.
+    /// Reports the problems in the text, once its content is known to be valid.
     pub(super) fn judge(&self, strictness: Strictness) -> Result<Vec<String>, Status> {
         match strictness {
             Strictness::Strict if !self.complaints.is_empty() => {

@@ -1,4 +1,5 @@
-//! Delete: removes an object, or marks it for deletion while finalizers, dependents or a grace period hold it.
+//! Implements delete: removes an object, or marks it for deletion while finalizers, dependents or a grace period hold
+//! it.
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ const POD_GRACE_S: i64 = 30;
 /// The file in which Kubernetes registers the options of requests, as named in its refusals.
 const OPTIONS_SCHEME: &str = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
 
-/// What happens to dependents.
+/// The treatment of dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PropagationPolicy {
     Background,
@@ -47,7 +48,8 @@ pub(crate) struct DeleteOptions {
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
     pub(crate) is_dry_run: bool,
-    /// Whether the request contains `orphanDependents: false`. The answer then says whether the object still exists.
+    /// Whether the request contains `orphanDependents: false`. In that case the response says whether the object still
+    /// exists.
     pub(crate) must_report_if_kept: bool,
     /// The options as they were sent, for admission.
     pub(crate) sent: Value,
@@ -254,7 +256,7 @@ pub(crate) async fn remove(
     remove_for((backend, resource), object, options, DeletionInitiator::Task(task)).await
 }
 
-/// Who deletes an object.
+/// The initiator of a deletion.
 #[derive(Clone, Copy)]
 enum DeletionInitiator<'a> {
     /// A client. Admission reviews the deletion.
@@ -266,7 +268,7 @@ enum DeletionInitiator<'a> {
 }
 
 impl DeletionInitiator<'_> {
-    /// Records in the history that the object was deleted or marked for deletion.
+    /// Records the deletion in the history: that the object was deleted or marked for deletion.
     fn record(self, backend: &Backend, resource: &Resource, before: &Arc<Entry>, after: Option<&Arc<Entry>>) {
         match self {
             Self::Client(call) | Self::Evicter(call) => call.record_write(Some(before), after),
@@ -277,7 +279,7 @@ impl DeletionInitiator<'_> {
     }
 }
 
-/// Deletes an object. This is the only way in which objects are deleted.
+/// Deletes an object. All objects are deleted through this function.
 async fn remove_for(
     (backend, resource): (&Backend, &Resource),
     (namespace, name): (&str, &str),
@@ -407,8 +409,8 @@ fn add_seconds(at: Timestamp, seconds: i64) -> Timestamp {
     at.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
 }
 
-/// Returns when the first deletion was requested: the mark minus its grace period. `None` if the mark is the maximum
-/// timestamp, which does not reveal it.
+/// Returns when the first deletion was requested: the mark minus its grace period. Returns `None` if the mark is the
+/// maximum timestamp, which does not reveal that time.
 fn requested_at(object: &Value, grace_s: Option<i64>) -> Option<Timestamp> {
     let at = meta::text(object, "deletionTimestamp").parse::<Timestamp>().ok()?;
     if at.as_second() == Timestamp::MAX.as_second() {
@@ -424,7 +426,7 @@ fn is_running(resource: &Resource, object: &Value) -> bool {
         && !matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
-/// Returns the grace period in seconds; only Pods that run on a node have one.
+/// Returns the grace period in seconds; only Pods that are running on a node have one.
 fn grace_period(resource: &Resource, object: &Value, asked_s: Option<i64>) -> i64 {
     if !is_running(resource, object) {
         return 0;

@@ -1,4 +1,4 @@
-//! Delete collection: deletes every object that a list would return, one by one.
+//! Implements delete collection: deletes every object that a list would return, one by one.
 
 use homeostat_api::status::Status;
 
@@ -6,7 +6,7 @@ use super::delete::{DeleteOptions, remove_admitted};
 use super::list::SelectedEntries;
 use super::{Answer, AuthorizedRequest};
 
-/// Deletes the objects that a list with the same options would return, and answers with that list, showing their last
+/// Deletes the objects that a list with the same options would return, and responds with that list, showing their last
 /// state.
 pub(super) async fn delete_collection(call: &AuthorizedRequest, body: &[u8]) -> Result<Answer, Status> {
     if call.resource.namespaced && call.path.namespace.is_empty() {

@@ -1,5 +1,5 @@
-//! `pods/exec`, `pods/attach` and `pods/portforward`: finds the container, checks the options as
-//! Kubernetes does, then connects the client to the node that runs the Pod.
+//! Implements `pods/exec`, `pods/attach` and `pods/portforward`: finds the container, checks the options as Kubernetes
+//! does, then connects the client to the node that runs the Pod.
 //!
 //! **Invariant:** a connection requires the permission to `create` the subresource, regardless of the method that
 //! opens it: a WebSocket is opened with GET, and the permission to read must not be enough to run commands.
@@ -22,7 +22,7 @@ use crate::streams::port_forward::{self, PortConnector};
 use crate::streams::upgrade::Upgrade;
 use crate::streams::websocket::handshake;
 
-/// Answers a request for a connection to a Pod.
+/// Handles a request for a connection to a Pod.
 pub(super) async fn connect(call: &AuthorizedRequest) -> Result<Answer, Status> {
     admit_document(call, Operation::Connect, &mut connect_options(call), false).await?;
     let subresource = &*call.path.subresource;
@@ -114,7 +114,7 @@ fn stream_options(call: &AuthorizedRequest) -> Result<StreamOptions, Status> {
     Ok(streams)
 }
 
-/// Answers with the kubelet's wording, which clients show after "unable to upgrade connection".
+/// Responds with the kubelet's wording, which clients show after "unable to upgrade connection".
 fn refusal_answer(container: &str, refusal: &StreamRefusal) -> Answer {
     let words = match refusal {
         StreamRefusal::NotRunning => format!("container not found (\"{container}\")"),
@@ -171,7 +171,7 @@ pub(super) fn no_connection(call: &AuthorizedRequest) -> Status {
     Status::bad_request(advice_instead(kind).to_owned())
 }
 
-/// Returns what to do instead of connecting to a Pod, given that Pods are processes on a reachable machine.
+/// Returns advice on what to do instead of connecting to a Pod, given that Pods are processes on a reachable machine.
 fn advice_instead(part: &str) -> &'static str {
     match part {
         "log" => {

@@ -1,4 +1,4 @@
-//! Get: returns the stored bytes.
+//! Implements get: returns the stored bytes.
 
 use homeostat_api::status::Status;
 use homeostat_core::Revision;
@@ -37,7 +37,7 @@ pub(super) fn parse_revision(text: &str) -> Result<Revision, String> {
     })
 }
 
-/// Returns the refusal of a revision that has not been reached yet.
+/// Returns the refusal for a revision that has not been reached yet.
 pub(super) fn revision_too_large(asked: Revision, current: Revision) -> Status {
     Status::timeout(format!("Too large resource version: {asked}, current: {current}"))
         .caused("ResourceVersionTooLarge", "Too large resource version", "")

@@ -1,4 +1,4 @@
-//! List: returns the stored bytes of many objects between a head and a tail, from one consistent snapshot.
+//! Implements list: returns the stored bytes of many objects between a head and a tail, from one consistent snapshot.
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ pub(super) async fn list(call: &AuthorizedRequest) -> Result<Answer, Status> {
     SelectedEntries::select(call, &ListRequest::parse(call)?).await?.answer(call)
 }
 
-/// The entries that a request selects at one moment, and the metadata of their list.
+/// The entries that a request selects at one point in time, and the metadata of their list.
 pub(super) struct SelectedEntries {
     pub(super) entries: Vec<Arc<Entry>>,
     head: Value,
 }
 
 impl SelectedEntries {
-    /// Selects the objects for a deletion of the collection. This lists in its own pages, and a version given for a
+    /// Selects the objects for deleting the collection. This reads the list in its own pages, and a version given for a
     /// page must match exactly unless a different match is requested.
     pub(super) async fn to_delete(call: &AuthorizedRequest) -> Result<Self, Status> {
         let mut request = ListRequest::parse(call)?;
@@ -56,7 +56,7 @@ impl SelectedEntries {
         Ok(Self { entries: page.entries, head })
     }
 
-    /// Answers with the list, in the requested form.
+    /// Responds with the list, in the requested form.
     pub(super) fn answer(self, call: &AuthorizedRequest) -> Result<Answer, Status> {
         let Self { entries, head } = self;
         if call.wants_bytes() {
@@ -153,7 +153,7 @@ fn token_snapshot(
     };
     let newest = call.backend.store.snapshot().revision();
     if revision > newest {
-        // The server never issued such a token, so a retry with it is useless.
+        // The server never issued such a token, so retrying with it is useless.
         return Err(revision_too_large(revision, newest).retry_after(0));
     }
     if token.is_over(call.backend.clock.now()) {
@@ -195,7 +195,7 @@ fn check_match(sends_initial: bool, revision: &str, matching: &str, token: &str)
     if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "ListOptions", "", &errors)) }
 }
 
-/// The entries of one answer, and where the next page begins.
+/// The entries in one response, and where the next page begins.
 struct ListPage {
     entries: Vec<Arc<Entry>>,
     next: Option<Key>,

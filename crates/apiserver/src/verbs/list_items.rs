@@ -1,13 +1,13 @@
-//! The items of a list, written while they are sent, between the head and the tail of the list.
+//! Writes the items of a list while they are sent, between the head and the tail of the list.
 //!
 //! Objects are shown as they are stored, by copying their bytes, or in a different form (tables, metadata only).
 //!
-//! **Invariant:** a list of any length costs one piece at a time: an object that is shown in a different form is
-//! parsed when its turn comes and then dropped, and a large one that is shown as it is stored is not copied. A client
-//! that stops reading holds the stored objects and one piece; the size of those that were changed in the meantime is
-//! known ([`RetainedObjects`]). No piece occupies the thread for more than a few milliseconds: it ends after a
-//! certain amount of work ([`PIECE_WORK_MAX`]), other tasks run before the next, and a large object that must be
-//! parsed becomes a separate piece, produced outside the serving threads.
+//! **Invariant:** a list of any length takes the memory of only one piece at a time: an object that is shown in a
+//! different form is parsed when its turn comes and then dropped, and a large one that is shown as it is stored is not
+//! copied. A client that stops reading holds the stored objects and one piece; the size of the objects that were
+//! changed in the meantime is known ([`RetainedObjects`]). No piece occupies the thread for more than a few
+//! milliseconds: it ends after a certain amount of work ([`PIECE_WORK_MAX`]), other tasks run before the next, and a
+//! large object that must be parsed becomes a separate piece, produced outside the serving threads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,12 +26,12 @@ use crate::body::{Body, PIECE_BYTES, RetainedObjects};
 use crate::expensive_requests::{EXPENSIVE_BYTES, UserQueue};
 use crate::stored::convert;
 
-/// By how much the last item of a piece usually exceeds it. This saves the last growth of the buffer.
+/// By how much the last item of a piece usually exceeds it. This avoids growing the buffer one last time.
 const EXCESS_BYTES: usize = 4096;
 /// The work after which a piece ends no matter how short it is, in parsed bytes: about five milliseconds. Rows may be
 /// much shorter than their objects.
 pub(super) const PIECE_WORK_MAX: usize = 512 * 1024;
-/// The number of bytes that are parsed in about the time of one evaluation step.
+/// The number of bytes that are parsed in about the time that one evaluation step takes.
 const BYTES_PER_STEP: usize = 8;
 
 /// A list that is being sent.
@@ -237,7 +237,7 @@ impl ItemForm {
         }
     }
 
-    /// Returns the bytes of a large item that is shown as it is stored, after writing what precedes them.
+    /// Returns the bytes of a large item that is shown as it is stored, after writing the bytes that precede them.
     fn uncopied(&self, piece: &mut Vec<u8>, resource: &Resource, entry: &Entry) -> Option<Bytes> {
         let Self::Stored { prefix } = self else { return None };
         if entry.bytes.len() < PIECE_BYTES || !convert::is_current(resource, entry) {

@@ -1,4 +1,5 @@
-//! `pods/log`: finds the container, checks the options, then reads the log through the node that runs the Pod.
+//! Implements `pods/log`: finds the container, checks the options, then reads the log through the node that runs the
+//! Pod.
 
 use homeostat_api::field::{Error, Errors, FieldPath};
 use homeostat_api::kinds::core::node::NODE;
@@ -14,7 +15,7 @@ use crate::body::Body;
 use crate::request::Query;
 use crate::stored::encode;
 
-/// Answers with the log of one container.
+/// Responds with the log of one container.
 pub(super) async fn log(call: &AuthorizedRequest) -> Result<Answer, Status> {
     let pod = {
         let snapshot = call.backend.store.snapshot();
@@ -123,7 +124,7 @@ fn container_names<'a>(pod: &'a Value, list: &str) -> Vec<&'a str> {
     pod["spec"][list].as_array().into_iter().flatten().filter_map(|one| one["name"].as_str()).collect()
 }
 
-/// Returns the refusal for a node that no source here runs.
+/// Returns the refusal for a node that no registered source runs.
 pub(super) fn node_unreachable(call: &AuthorizedRequest, node: &str) -> Status {
     let table = call.backend.registry.table();
     let nodes = table.built_in(&NODE);
@@ -151,7 +152,7 @@ fn log_refusal(call: &AuthorizedRequest, pod: &Value, container: &str, refusal: 
 }
 
 /// Returns the state of a container that is not running, from the Pod's status: what it is waiting for, or why it
-/// ended.
+/// terminated.
 fn state_of<'a>(pod: &'a Value, container: &str) -> Option<(&'static str, &'a str)> {
     const LISTS: [&str; 3] = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
     let mut all = LISTS.iter().flat_map(|list| pod["status"][*list].as_array().into_iter().flatten());

@@ -1,7 +1,8 @@
-//! One verb per file. A [`AuthorizedRequest`] is an authorized request for one resource; each verb turns it into an [`Answer`].
+//! Implements the verbs, one per file. An [`AuthorizedRequest`] is an authorized request for one resource; each verb
+//! turns it into an [`Answer`].
 //!
-//! Shared by the writing verbs: [`decode_body`] (from body to object), [`pipeline`] (everything that follows, in
-//! order). Shared by all: [`answer`] (from object to response in the requested form).
+//! The writing verbs share [`decode_body`] (from body to object) and [`pipeline`] (everything that follows, in order).
+//! All verbs share [`answer`] (from object to response in the requested form).
 
 mod answer;
 mod create;
@@ -83,9 +84,9 @@ pub(crate) struct AuthorizedRequest {
     pub(crate) warnings: Arc<AdmissionWarnings>,
     /// Its slot among the requests in flight, if it came over the network.
     pub(crate) slot: Option<SlotHandle>,
-    /// The request as it came, if it is passed on to a Pod.
+    /// The original request, if it is forwarded to a Pod.
     pub(crate) proxied: Option<ProxiedRequest>,
-    /// The queue for expensive work that is done while the answer is sent.
+    /// The queue for expensive work that is done while the response is sent.
     pub(crate) queue: UserQueue,
 }
 
@@ -109,10 +110,11 @@ impl AuthorizedRequest {
         strategy(&self.resource)
     }
 
-    /// Returns the cost of the request: that of its body and the object it changes, or that of the objects of a list.
+    /// Returns the cost of the request: that of its body and of the object it changes, or that of the objects in a
+    /// list.
     pub(crate) fn cost(&self, body: &Bytes) -> RequestCost {
         match self.verb {
-            // It waits for others, and must not do so in a place of the queue.
+            // It waits for other programs, and must not do so while holding a slot in the queue.
             _ if self.proxied.is_some() => return RequestCost::default(),
             Verb::Get => return self.get_cost(),
             Verb::List => return self.list_cost(),
@@ -168,7 +170,7 @@ impl AuthorizedRequest {
         }
     }
 
-    /// Checks that the user may create the object. A write that creates requires this regardless of its verb.
+    /// Checks that the user may create the object. A write that creates an object requires this regardless of its verb.
     fn check_may_create(&self) -> Result<(), Status> {
         let attributes = self.path.attributes(Verb::Create.name(), &self.path.name);
         self.backend.authorizer.authorize(&self.who, &attributes)
@@ -204,7 +206,8 @@ impl AuthorizedRequest {
 
     /// Returns entries as this version shows them.
     async fn converted_all(&self, entries: Vec<Arc<Entry>>) -> Result<Vec<Arc<Entry>>, Status> {
-        // Boxed: hardly any call has a converter, and without the box every call would be as large as if it had one.
+        // This is boxed because hardly any call has a converter, and otherwise every call would be as large as if it
+        // had one.
         Box::pin(self.backend.conversions.entries(&self.resource, entries, self.slot.as_ref())).await
     }
 

@@ -1,4 +1,4 @@
-//! Options common to all writes: dry run, field manager, field validation.
+//! Parses the options common to all writes: dry run, field manager, field validation.
 
 use homeostat_api::field::{Error, Errors, FieldPath};
 use homeostat_api::negotiate::PatchType;
@@ -10,7 +10,7 @@ use super::AuthorizedRequest;
 /// The maximum length of a field manager's name in Kubernetes.
 const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
-/// What happens to unknown fields and duplicate keys.
+/// The treatment of unknown fields and duplicate keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Strictness {
     Ignore,

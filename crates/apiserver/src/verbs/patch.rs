@@ -1,4 +1,4 @@
-//! Patch: changes the stored object as the body describes, in one of four ways.
+//! Implements patch: changes the stored object as the body describes, in one of four ways.
 
 use homeostat_api::decode;
 use homeostat_api::negotiate::{self, PatchType};
@@ -78,7 +78,7 @@ pub(super) enum Patch {
 
 impl Patch {
     /// Parses a patch of an object with or without a type, and returns the problems that strict validation would
-    /// report. A strategic patch is not decoded into a type, so any whole number will do there.
+    /// report. A strategic patch is not decoded into a type, so it accepts any whole number.
     pub(super) fn parse(kind: PatchType, is_typed: bool, body: &[u8]) -> Result<(Self, Vec<String>), Status> {
         let format = match kind {
             PatchType::Json | PatchType::Merge if is_typed => decode::TextFormat::TypedJson,

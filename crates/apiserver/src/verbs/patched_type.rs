@@ -1,10 +1,10 @@
-//! The type of the object that a patch produced. A patch may name any apiVersion and kind; the outcome depends on how
-//! the patch is applied and which part of Kubernetes serves the kind, as recorded from Kubernetes.
+//! Checks the type of the object that a patch produced. A patch may name any apiVersion and kind; the outcome depends
+//! on how the patch is applied and which part of Kubernetes serves the kind, as recorded from Kubernetes.
 //!
 //! * A strategic patch is applied to the typed object, so these fields make no difference.
 //! * Other results are decoded again. A version that is no longer served is still understood; no version means
 //!   Kubernetes' internal one, in which no field has its JSON name.
-//! * Custom objects are decoded regardless of their type, but refused; a write of their status keeps the stored type.
+//! * Custom objects are decoded regardless of their type, but refused; a write to their status keeps the stored type.
 
 use homeostat_api::decode;
 use homeostat_api::field;
@@ -17,7 +17,7 @@ use super::AuthorizedRequest;
 use super::decode_body::wrong_type;
 use super::update::check_names;
 
-/// Why an object does not have a type that can be written here, and which fields were removed before that was
+/// The reason an object does not have a type that can be written here, and which fields were removed before that was
 /// detected.
 pub(super) struct PatchedTypeError {
     pub(super) status: Box<Status>,

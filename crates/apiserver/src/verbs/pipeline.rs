@@ -1,5 +1,5 @@
-//! The single path of a write. Create, update, every patch, server-side apply, subresources and Scale run these stages,
-//! in this order. The verbs differ in how they decode and merge; from there on they are the same.
+//! Implements the single path that every write takes. Create, update, every patch, server-side apply, subresources and
+//! Scale run these stages, in this order. The verbs differ in how they decode and merge; after that, they are the same.
 //!
 //! | stage | what happens | where |
 //! |---|---|---|
@@ -17,12 +17,12 @@
 //! | encode, commit | commits if the stored object is unchanged; otherwise starts over from it | [`commit`] |
 //! | answer | sends the stored bytes, and all warnings | [`super::answer`] |
 //!
-//! The order is that of Kubernetes: its handlers decode, merge, record managers and run mutating admission; its
-//! generic store prepares, validates, warns, runs validating admission and commits. There too, a retry starts from
-//! the stored object.
+//! The order is the same as in Kubernetes: its handlers decode, merge, record managers and run mutating admission; its
+//! generic store prepares, validates, warns, runs validating admission and commits. In Kubernetes, too, a retry starts
+//! from the stored object.
 //!
-//! **Invariant:** no stage before the commit has an effect outside the object, except for the addresses allocated to
-//! a Service, which are freed if it is not written. **Invariant:** the loops end because each failed attempt means
+//! **Invariant:** no stage before the commit has an effect outside the object, except for the addresses allocated to a
+//! Service, which are freed if it is not written. **Invariant:** the loops terminate because each failed attempt means
 //! that another write succeeded.
 
 mod admit;
@@ -127,7 +127,7 @@ pub(super) async fn write_with_retries(
     Err(Status::modified(&call.resource.about(&call.path.name)))
 }
 
-/// Runs a new object through the stages up to mutating admission, once for all attempts at a name.
+/// Runs a new object through the stages up to mutating admission, once for all attempts to find a name.
 async fn begin(
     call: &AuthorizedRequest,
     options: &WriteOptions,
@@ -140,7 +140,7 @@ async fn begin(
         field_managers::record(call, None, &mut object, &options.manager);
     }
     admit::mutate(call, options, &mut object, None).await?;
-    // Like clients, admission may not set these fields.
+    // Like clients, admission must not set these fields.
     new_object_metadata::clear(&mut object);
     Ok(object)
 }
@@ -181,7 +181,7 @@ async fn insert_missing(
     insert(call, options, object, false).await
 }
 
-/// Runs the remaining stages of a new object; returns `None` if its name is taken.
+/// Runs a new object through the remaining stages; returns `None` if its name is taken.
 async fn insert(
     call: &AuthorizedRequest,
     options: &WriteOptions,
@@ -198,7 +198,7 @@ async fn insert(
     Ok(written.map(|answer| answer.warned(warnings)))
 }
 
-/// Runs the stages of a changed object; returns `None` if another write intervened.
+/// Runs a changed object through the stages; returns `None` if another write intervened.
 async fn replace(
     call: &AuthorizedRequest,
     options: &WriteOptions,
@@ -219,7 +219,7 @@ async fn replace(
     Ok(written.map(|answer| answer.warned(warnings)))
 }
 
-/// Runs the stages between mutating admission and the commit. Returns the warnings of the kind.
+/// Runs the stages between mutating admission and the commit. Returns the kind's warnings.
 async fn finish(
     call: &AuthorizedRequest,
     options: &WriteOptions,

@@ -1,4 +1,4 @@
-//! Actions on a Pod that are not plain changes to it: binding it to a node, evicting it.
+//! Implements actions on a Pod that are not plain changes to it: binding it to a node, evicting it.
 
 use std::slice;
 use std::sync::{Arc, OnceLock};
@@ -72,8 +72,8 @@ async fn run_named(call: &AuthorizedRequest, body: &Value, kind: &str) -> Result
     Ok(Answer::value(call, 201, &subresource::done()))
 }
 
-/// Evicts the Pod if its budgets allow it. Retries if the Pod changed in between and the decision only held for the
-/// state that was read.
+/// Evicts the Pod if its budgets allow it. Retries if the Pod changed in the meantime and the decision was only valid
+/// for the state that was read.
 async fn evict(call: &AuthorizedRequest, asked: &DeleteOptions) -> Result<(), Status> {
     loop {
         let snapshot = call.backend.store.snapshot();

@@ -1,10 +1,10 @@
-//! `pods/proxy` and `services/proxy`: forwards a request to a port of a Pod, by way of the node that runs it.
+//! Implements `pods/proxy` and `services/proxy`: forwards a request to a port of a Pod, through the node that runs it.
 //!
 //! **Invariant:** the node connects only to a port on which a process of this very Pod listens, so that the proxy leads
-//! to nothing else: not to other ports of the machine, not to addresses that somebody wrote into a Service.
+//! nowhere else: neither to other ports on the machine nor to addresses that someone wrote into a Service.
 //!
-//! The caller needs the verb of the request on the subresource, as in Kubernetes; the name it is checked for is the
-//! one in the path, with scheme and port. Pods that serve TLS are not reached.
+//! The caller needs permission for the request's verb on the subresource, as in Kubernetes; the name it is checked for
+//! is the one in the path, with scheme and port. Pods that serve TLS cannot be reached.
 
 use bytes::Bytes;
 use homeostat_api::kinds::core::pod::POD;
@@ -49,7 +49,7 @@ pub(super) fn is_served(call: &AuthorizedRequest) -> bool {
     [SERVICE.storage(), POD.storage()].contains(&call.resource.storage())
 }
 
-/// Forwards the request and returns the Pod's answer.
+/// Forwards the request and returns the Pod's response.
 pub(super) async fn proxy(call: &AuthorizedRequest, body: Bytes) -> Result<Answer, Status> {
     let proxied = call.proxied.as_ref().ok_or_else(Status::method_not_allowed)?;
     let mut options = json!({"kind": options_kind(call), "apiVersion": "v1"});
@@ -116,7 +116,7 @@ fn locate_pod(
     Ok((pod, port))
 }
 
-/// The port of HTTP, for Pods that declare none.
+/// The default HTTP port, for Pods that do not declare one.
 const HTTP_PORT: u16 = 80;
 
 fn parse_port(text: &str) -> Option<u16> {
@@ -127,9 +127,10 @@ fn load_pod(call: &AuthorizedRequest, snapshot: &Snapshot, name: &str) -> Option
     snapshot.get(&POD.storage().key(&call.path.namespace, name)).map(|entry| encode::parse_entry(entry))
 }
 
-/// The endpoints of a Service that are considered: as many as an Endpoints object has at most.
+/// The maximum number of a Service's endpoints that are considered, the same as in an Endpoints object.
 const ENDPOINTS_MAX: usize = 1000;
-/// The Pods that are looked up until one is the Pod that its endpoint means: each is parsed, and the others are gone.
+/// The maximum number of Pods that are looked up until one is found that matches its endpoint: each is parsed, and Pods
+/// that do not match are gone.
 const PODS_TRIED_MAX: u64 = 8;
 /// The label of a slice that names its Service.
 const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
@@ -141,8 +142,8 @@ struct NamedEndpoint {
     port: u16,
 }
 
-/// Returns a Pod behind a Service, and its port. Slices are read one by one, and of the Pods only the chosen one, because
-/// a user may write as many and as large ones as the namespace holds.
+/// Returns a Pod behind a Service, and its port. Slices are read one by one, and only the chosen Pod is read, because a
+/// user may write as many and as large objects as the namespace can hold.
 async fn locate_service(
     call: &AuthorizedRequest,
     snapshot: &Snapshot,
@@ -172,7 +173,7 @@ async fn locate_service(
     Err(Status::unavailable(format!("no endpoints available for service {:?}", name.name)))
 }
 
-/// Returns the name of the port of a Service, which the path gives as a name or as a number.
+/// Returns the name of a Service's port, which the path gives as a name or a number.
 fn service_port_name(
     call: &AuthorizedRequest,
     snapshot: &Snapshot,
@@ -189,8 +190,8 @@ fn service_port_name(
     Ok(port["name"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Returns the Pods of a slice that are ready, with the port of this name. Addresses that are not those of a Pod are
-/// left out: whoever may write slices must not lead this server anywhere.
+/// Returns the ready Pods in a slice, with the port that has this name. Addresses that do not belong to a Pod are left
+/// out: whoever may write slices must not be able to direct this server elsewhere.
 fn ready_endpoints(slice: &Value, port_name: &str) -> Vec<NamedEndpoint> {
     let mut ports = slice["ports"].as_array().into_iter().flatten();
     let port = ports.find(|port| port["name"].as_str().unwrap_or_default() == port_name);

@@ -1,4 +1,4 @@
-//! Selects the objects of a list, watch or collection: by namespace, name, labels and fields.
+//! Selects the objects for a list, watch or collection: by namespace, name, labels and fields.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -82,7 +82,7 @@ impl RequestSelectors {
             };
             selectable::field(&self.resource, field, object.get_or_init(decoded)).unwrap_or_default().into()
         };
-        // Terms are sorted, so those of one field are adjacent.
+        // Terms are sorted, so terms for the same field are adjacent.
         fields.terms().chunk_by(|left, right| left.field == right.field).all(|terms| {
             let value = terms.first().map(|term| value(&term.field)).unwrap_or_default();
             terms.iter().all(|term| (*value == *term.value) == term.is_equal)

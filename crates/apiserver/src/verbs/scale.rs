@@ -1,4 +1,4 @@
-//! Scale: the number of replicas of an object, read and written through a small object of its own.
+//! Implements Scale: the number of replicas of an object, read and written through a small separate object.
 
 use homeostat_api::decode;
 use homeostat_api::field::Errors;
@@ -23,8 +23,8 @@ const SCALE: (&str, &str) = ("autoscaling/v1", "Scale");
 /// The number that means "none" in the Scale of a custom object in Kubernetes.
 const NO_NUMBER: i32 = i32::MIN;
 
-/// Why a Scale of a custom object cannot be applied: Kubernetes records the manager of the number in the version of
-/// the Scale, and cannot convert that to the custom kind.
+/// The reason a Scale of a custom object cannot be applied: Kubernetes records the manager of the number in the version
+/// of the Scale, and cannot convert that to the custom kind.
 const NO_CONVERSION: &str =
     "to proper version: request to convert CR to an invalid group/version: autoscaling/v1";
 
@@ -50,7 +50,7 @@ pub(super) async fn handle_scale(call: &AuthorizedRequest, body: &[u8]) -> Resul
     }
 }
 
-/// Runs any other patch of a Scale.
+/// Runs any other patch to a Scale.
 async fn patch_scale(call: &AuthorizedRequest, kind: PatchType, body: &[u8]) -> Result<Answer, Status> {
     let options = WriteOptions::parse_patch(call, kind)?;
     let (patch, problems) = Patch::parse(kind, true, body)?;

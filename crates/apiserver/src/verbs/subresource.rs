@@ -1,4 +1,4 @@
-//! Subresources: status and similar ones are updates to a part of the object; the others are separate verbs.
+//! Handles subresources: status and similar ones are updates to a part of the object; the others are separate verbs.
 
 use bytes::Bytes;
 use homeostat_api::status::Status;

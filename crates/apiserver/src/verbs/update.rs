@@ -1,4 +1,4 @@
-//! Update: replaces the stored object with the body.
+//! Implements update: replaces the stored object with the body.
 
 use std::sync::Mutex;
 
@@ -21,7 +21,7 @@ pub(super) async fn update(call: &AuthorizedRequest, body: &[u8]) -> Result<Answ
     let mut first = decode_body::decode_object(call, body, options.strictness)?;
     check_names(call, &first.object)?;
     let warnings = std::mem::take(&mut first.warnings);
-    // Another write rarely intervenes. Only then is the body parsed again, instead of being copied every time.
+    // Another write rarely intervenes. The body is parsed again only in that case, instead of being copied every time.
     let first = Mutex::new(Some(first));
     let draft = || {
         let first = first.lock().expect("nobody panics while taking").take();

@@ -1,8 +1,8 @@
-//! Watch: a stream of events, first for the existing objects if requested, then for the changes.
+//! Implements watch: a stream of events, first for the existing objects if requested, then for the changes.
 //!
 //! Events that are waiting at the same time are written as one piece, so a busy watch costs few writes; if a resource
-//! has many watchers, a short pause between pieces lets more events gather. A watcher that falls behind the history
-//! gets a 410 event and the end of the stream; other watchers are not affected.
+//! has many watchers, a short pause between pieces lets more events accumulate. A watcher that falls behind the history
+//! gets a 410 event, and its stream ends; other watchers are not affected.
 
 mod converted;
 
@@ -42,11 +42,11 @@ const LAST_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
 /// How long a watch from a future revision stays silent before it is refused. Kubernetes waits this long for its
 /// cache to catch up.
 const FUTURE_PATIENCE: Duration = Duration::from_secs(3);
-/// From this many watches of one resource on, events are gathered: sending each event to every watch immediately
-/// would cost more than the writes themselves. Fewer watches get events immediately.
+/// The number of watches on one resource from which on events are gathered: sending each event to every watch
+/// immediately would cost more than the writes themselves. Fewer watches get events immediately.
 const CROWD: usize = 16;
-/// How long events gather for such a watch after its last piece: long enough to fill a TLS record under load, and
-/// shorter than any reconciler notices.
+/// How long events gather for such a watch after its last piece: long enough to fill a TLS record under load, and too
+/// short for any reconciler to notice.
 const GATHER: Duration = Duration::from_millis(8);
 
 /// Opens the stream.
@@ -106,8 +106,8 @@ fn content_type(media: AnswerEncoding) -> &'static str {
     if media == AnswerEncoding::Protobuf { PROTOBUF_STREAM } else { "application/json" }
 }
 
-/// Answers a watch from a revision that this history has not reached. Such a client has seen a different history (the
-/// server was restored from an older copy), and the events of this one would mislead it, so it must list again.
+/// Responds to a watch from a revision that this history has not reached. Such a client has seen a different history
+/// (the server was restored from an older copy), and the events of this one would mislead it, so it must list again.
 fn refuse_future_revision(
     media: AnswerEncoding,
     asked: Revision,
@@ -126,7 +126,7 @@ fn too_old(asked: Revision, oldest: Revision) -> Status {
     Status::expired(format!("too old resource version: {asked} ({oldest})"))
 }
 
-/// Why a bookmark is sent.
+/// The reason a bookmark is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bookmark {
     Periodic,
@@ -163,7 +163,7 @@ struct WatchStream {
     has_columns: bool,
     /// Events that have not been sent yet. A long backlog is written in several pieces.
     waiting: VecDeque<Arc<Event>>,
-    /// Signals changes to what is served, if the resource can be withdrawn.
+    /// Signals changes to the served resources, if the resource can be withdrawn.
     changes: Option<tokio::sync::watch::Receiver<u64>>,
 }
 
@@ -260,7 +260,7 @@ impl WatchStream {
         error_piece(self.call.accepted.media, &too_old(asked, oldest))
     }
 
-    /// Returns whether the resource is no longer served as before. If so, the stream ends, and clients start over.
+    /// Returns whether the resource is no longer served as before. If so, the stream ends and clients start over.
     fn is_withdrawn(&self) -> bool {
         let table = self.call.backend.registry.table();
         let resource = &self.call.resource;
@@ -422,7 +422,7 @@ async fn gather_events(watch: &mut Watch, sent_at: Instant) -> Result<Vec<Arc<Ev
     watch.next().await
 }
 
-/// Waits for the next change to what is served; forever if it cannot change.
+/// Waits for the next change to the served resources; waits forever if they cannot change.
 async fn registry_changed(changes: &mut Option<tokio::sync::watch::Receiver<u64>>) {
     match changes {
         // This fails only when the registry is gone, and the call keeps it alive.

@@ -1,6 +1,6 @@
-//! The options of a watch: where it starts, which events it starts with, and how long it is kept open.
+//! Parses the options of a watch: where it starts, which events it starts with, and how long it is kept open.
 //!
-//! The valid combinations of options, and the wording of the refusals, are those of Kubernetes.
+//! The valid combinations of options, and the wording of the refusals, are the same as in Kubernetes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One call to a webhook: a POST over TLS with HTTP/1.1, bounded in time and bytes.
+//! Performs one call to a webhook: a POST over TLS with HTTP/1.1, bounded in time and bytes.
 //!
 //! While it waits, the request gives up its slot to other requests. To keep waiting requests from piling up instead,
 //! each webhook has at most [`CALLS_MAX`] concurrent calls.
@@ -21,15 +21,15 @@ use super::target::{WebhookTarget, endpoint_of, target_of};
 use crate::expensive_requests::step_aside;
 use crate::serve::SlotHandle;
 
-/// The maximum length of an answer: the encoded patch of a whole object, and more.
+/// The maximum length of a response: the encoded patch for a whole object, and more.
 const RESPONSE_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// The maximum memory that an answer, or the patch in it, may take: about ten times the largest object.
+/// The maximum memory that a response, or the patch in it, may take: about ten times the largest object.
 pub(crate) const RESPONSE_MEMORY_MAX: usize = 32 * 1024 * 1024;
-/// Why a larger one is refused.
+/// The reason given for refusing a larger one.
 pub(crate) const TOO_MANY_PARTS: &str = "it has too many parts";
 /// The maximum number of concurrent calls to one webhook: twice the writes that one user may have.
 const CALLS_MAX: usize = 400;
-/// The maximum length of the part of an answer that a failure quotes.
+/// The maximum length of the part of a response that a failure quotes.
 const SHOWN_CHARS_MAX: usize = 256;
 
 /// The number of calls in progress, by webhook.
@@ -68,9 +68,9 @@ impl Drop for ActiveCall<'_> {
     }
 }
 
-/// A question to a webhook.
+/// A call to a webhook.
 pub(crate) struct WebhookCall<'a> {
-    /// Identifies the webhook. Calls are counted by it.
+    /// Identifies the webhook. Calls are counted by this id.
     pub(crate) id: &'a str,
     /// Its name, for messages.
     pub(crate) name: &'a str,
@@ -83,11 +83,11 @@ pub(crate) struct WebhookCall<'a> {
     pub(crate) slot: Option<SlotHandle>,
 }
 
-/// Why a call has no result.
+/// The reason a call has no result.
 pub(crate) enum CallFailure {
     /// Too many requests are waiting for this webhook.
     Crowded(Box<Status>),
-    /// The webhook cannot be reached, or its answer is invalid. The text begins as in Kubernetes' client.
+    /// The webhook cannot be reached, or its response is invalid. The text begins as in Kubernetes' client.
     Failed(String),
 }
 
@@ -103,14 +103,15 @@ impl WebhookClient {
         Self { store, entropy, calls: WebhookCalls::default() }
     }
 
-    /// Calls a webhook and returns the JSON of its answer. Dropping the future closes the connection.
+    /// Calls a webhook and returns the JSON of its response. Dropping the future closes the connection.
     pub(crate) async fn ask(&self, question: WebhookCall<'_>) -> Result<Value, CallFailure> {
         let Some(_active) = self.calls.begin(question.id) else {
             let why =
                 format!("too many requests wait for the webhook {:?}, please try again later", question.name);
             return Err(CallFailure::Crowded(Box::new(Status::too_many_requests(why, 1))));
         };
-        // Dropped at the end. From then on the slot belongs to the request again, unless another one has taken it.
+        // This is dropped at the end. From then on the slot belongs to the request again, unless another one has taken
+        // it.
         let _waiting = question.slot.map(SlotHandle::mark_late);
         let target = target_of(question.config).map_err(CallFailure::Failed)?;
         let timeout_s = question.timeout_s;
@@ -149,7 +150,7 @@ impl WebhookClient {
     }
 }
 
-/// Marks failures that concern the answer, rather than getting one.
+/// Marks failures that concern the response itself, rather than getting one.
 const SERVER_SAID: &str = "\0";
 
 fn parse_answer(code: u16, body: &[u8]) -> Result<Value, String> {
@@ -165,7 +166,7 @@ fn parse_answer(code: u16, body: &[u8]) -> Result<Value, String> {
     })
 }
 
-/// Returns the message of Kubernetes' client about an answer with this code.
+/// Returns the message of Kubernetes' client about a response with this code.
 fn refusal_text(code: u16, body: &[u8]) -> String {
     let said = String::from_utf8_lossy(body).chars().take(SHOWN_CHARS_MAX).collect::<String>();
     match code {

@@ -1,6 +1,6 @@
-//! A TLS connection to a webhook, and what it trusts: the certificates in `caBundle`, or those of the machine.
+//! Opens a TLS connection to a webhook, which trusts the certificates in `caBundle`, or those of the machine.
 //!
-//! As in Go, a certificate in the bundle is trusted even if it is the server's own and not that of an authority.
+//! As in Go, a certificate in the bundle is trusted even if it is the server's own rather than an authority's.
 
 use std::sync::{Arc, OnceLock};
 
@@ -27,14 +27,14 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::target::WebhookTarget;
 
-/// A connection for one question; closed when dropped.
+/// A connection for one call; closed when dropped.
 pub(super) struct WebhookConnection {
     sender: SendRequest<Full<Bytes>>,
     _driver: AbortOnDropHandle<()>,
 }
 
 impl WebhookConnection {
-    /// Sends the question and waits for the head of the answer.
+    /// Sends the call and waits for the head of the response.
     pub(super) async fn send(
         &mut self,
         question: Request<Full<Bytes>>,
@@ -64,7 +64,7 @@ pub(super) async fn connect(
     let stream = stream.map_err(|error| tls_failure(&error))?;
     let (sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    // It ends with its owner at the latest.
+    // It stops with its owner at the latest.
     let driver = AbortOnDropHandle::new(tokio::spawn(async move { drop(connection.await) }));
     Ok(WebhookConnection { sender, _driver: driver })
 }

@@ -1,4 +1,4 @@
-//! The location of a webhook: its URL, or a Service of this cluster, reached through its endpoints.
+//! Finds the location of a webhook: its URL, or a Service in this cluster, reached through its endpoints.
 //!
 //! Pods are processes on reachable machines, so calls connect directly to the address in an EndpointSlice (or
 //! Endpoints); the address of the Service itself leads nowhere.

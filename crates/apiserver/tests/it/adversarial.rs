@@ -1,7 +1,7 @@
-//! Bodies of every kind that are made to be expensive: four times the size must take about four times the time,
-//! whatever the content. A loop over two of their lists would take sixteen times.
+//! Tests bodies of every kind that are designed to be expensive: four times the size must take about four times as
+//! long, whatever the content. A loop over two of their lists would take sixteen times.
 //!
-//! What counts is the growth, not the answer: most of these are refused, some are valid.
+//! What matters is the growth, not the response: most of these bodies are refused, and some are valid.
 
 use std::time::Duration;
 
@@ -15,11 +15,12 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDES: &str = "/apis/t.io/v1/namespaces/default/wides";
-/// Parts of the smaller body; the larger one has four times as many.
+/// The number of parts in the smaller body; the larger one has four times as many.
 const PARTS: usize = 1500;
-/// Linear work takes four times as long, with a sort and a busy machine somewhat more; quadratic work sixteen times.
+/// The maximum growth: linear work takes four times as long, and somewhat longer with a sort or on a busy machine;
+/// quadratic work takes sixteen times as long.
 const GROWTH_MAX: u32 = 9;
-/// Shorter times are not compared: a pause of the machine would look like growth.
+/// Shorter times are not compared: a pause on the machine would look like growth.
 const MEASURABLE: Duration = Duration::from_millis(60);
 /// A case that grows too fast is measured again: other tests run at the same time.
 const ATTEMPTS: usize = 4;
@@ -110,7 +111,7 @@ fn map_items(count: usize) -> Value {
     wide(&json!({"map": list(count, |at| json!({"k": format!("k{at}"), "v": "1"}))}))
 }
 
-/// Returns a kind with a list of every sort, and with rules that are expensive to evaluate.
+/// Returns a kind with a list of every kind, and with rules that are expensive to evaluate.
 fn wide_definition() -> Value {
     let item = json!({"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "string"},
         "d": {"type": "string", "default": "d"}}, "required": ["k"]});
@@ -362,7 +363,8 @@ async fn time(plane: &TestServer, case: &Case, parts: usize) -> Duration {
     let started = ProcessorTime::start();
     let answer = plane.raw(case.method, case.path, case.media, &body).await;
     let took = started.elapsed();
-    // An object that grows too large to be stored is refused in Kubernetes' words, after all the work was done.
+    // An object that grows too large to be stored is refused with Kubernetes' wording, after all the work has been
+    // done.
     let is_too_large = answer.body["message"] == "etcdserver: request is too large";
     let is_answered = answer.code < 500 || is_too_large;
     assert!(is_answered, "{}: {} {:.300}", case.name, answer.code, answer.body.to_string());

@@ -1,4 +1,4 @@
-//! The audit log: which lines a policy requires, and what they contain.
+//! Tests the audit log: which lines a policy requires, and what they contain.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -234,7 +234,7 @@ async fn labels_for_an_audit_log_cause_no_warning_if_there_is_one() {
     assert!(violation.as_str().unwrap().contains("would violate PodSecurity"), "{violation}");
 }
 
-/// Only logs are followed. On other requests the word means nothing, and the line that ends them says so.
+/// Only logs are followed. On other requests the word means nothing, and their last line says so.
 #[tokio::test]
 async fn a_request_that_asks_to_follow_something_else_is_a_short_one() {
     let folder = tempfile::tempdir().unwrap();

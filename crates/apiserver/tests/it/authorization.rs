@@ -1,4 +1,4 @@
-//! Authorization: bindings take effect immediately, and users cannot grant permissions that they do not have.
+//! Tests authorization: bindings take effect immediately, and users cannot grant permissions that they do not have.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! The work after a request: dependents follow owners, namespaces and definitions are deleted with their contents.
+//! Tests the work after a request: dependents follow owners, namespaces and definitions are deleted with their
+//! contents.
 
 use serde_json::{Value, json};
 
@@ -122,7 +123,7 @@ async fn a_namespace_gets_default_objects_and_is_deleted_with_them() {
     plane.get(&format!("{inside}/configmaps/held")).await.expect(404);
 }
 
-/// Pods trust its content: a user who edits it would otherwise decide which server they talk to.
+/// Pods trust its content: a user who edits it could otherwise decide which server they talk to.
 #[tokio::test]
 async fn an_edited_certificate_authority_is_restored() {
     let plane = TestServer::start().await;
@@ -176,7 +177,7 @@ async fn an_owner_of_an_unserved_version_decides_nothing() {
     plane.get(&at("kept")).await.expect(200);
 }
 
-/// A thousand references with different uids to one large object read it once.
+/// A thousand references with different uids to one large object cause it to be read once.
 #[tokio::test]
 async fn an_owner_is_read_once_however_often_it_is_named() {
     let plane = TestServer::start().await;
@@ -186,7 +187,7 @@ async fn an_owner_is_read_once_however_often_it_is_named() {
         |at: usize| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "large", "uid": at.to_string()});
     let owners: Vec<_> = (0..5_000).map(reference).collect();
     plane.post(MAPS, json!({"metadata": {"name": "child", "ownerReferences": owners}})).await.expect(201);
-    // The patience of the tests is a fraction of the time for reading it 5 000 times.
+    // The time limit of the tests is a fraction of what reading it 5 000 times would take.
     plane.until_gone(&at("child")).await;
     plane.get(&at("large")).await.expect(200);
 }

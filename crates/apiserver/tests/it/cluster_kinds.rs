@@ -1,4 +1,4 @@
-//! Custom kinds without namespaces, and the replica numbers of those that scale, as recorded from kube-apiserver
+//! Tests custom kinds without namespaces, and the replica numbers of those that scale, as recorded from kube-apiserver
 //! v1.36.4.
 
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Long answers are compressed for clients that accept gzip; watches and short answers are not.
+//! Tests that long responses are compressed for clients that accept gzip, and that watches and short responses are not.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ async fn plain(server: &ApiServer, path: &str, accept: &str) -> Vec<u8> {
     response.into_body().collect().await.unwrap().to_bytes().to_vec()
 }
 
-/// Returns the text of a compressed answer, and its length on the wire.
+/// Returns the text of a compressed response, and its length on the wire.
 async fn decompressed(response: Response<Body>) -> (Vec<u8>, usize) {
     assert_eq!(response.headers()["content-encoding"], "gzip");
     assert!(response.headers().get_all("vary").iter().any(|value| value == "Accept-Encoding"));

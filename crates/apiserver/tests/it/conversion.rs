@@ -1,4 +1,5 @@
-//! Custom objects that a webhook converts between versions: every verb through every version, and converters that misbehave.
+//! Tests custom objects that a webhook converts between versions: every verb through every version, and converters that
+//! misbehave.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -54,7 +55,7 @@ fn convert(object: &Value, desired: &str) -> Value {
     object
 }
 
-/// Returns the answer of a good converter.
+/// Returns the response of a good converter.
 fn review(question: &Value) -> Value {
     let asked = &question["request"];
     let desired = asked["desiredAPIVersion"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! Certificates and keys that are replaced in their files while the server runs.
+//! Tests certificates and keys that are replaced in their files while the server runs.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -124,8 +124,8 @@ async fn replaced_certificates_are_used_without_a_restart() {
     let elsewhere = tempfile::tempdir().unwrap();
     let after = load(elsewhere.path());
     assert_eq!(server.ask(&after).await, None);
-    // The certificates first: they do not fit their keys until those are replaced, too, and must not be issued again
-    // meanwhile.
+    // The certificates come first: they do not match their keys until those are replaced, too, and must not be issued
+    // again in the meantime.
     for name in ["ca.crt", "apiserver.crt", "admin.crt", "ca.key", "apiserver.key", "admin.key"] {
         std::fs::copy(elsewhere.path().join(name), server.pki.join(name)).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Credentials that controllers of Kubernetes issue: signed certificate requests, and tokens in Secrets.
+//! Tests credentials that Kubernetes' controllers issue: signed certificate requests, and tokens in Secrets.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 
-/// A server that issues credentials, and what it accepts.
+/// A server that issues credentials, and its authenticator.
 struct Issuing {
     plane: TestServer,
     authenticator: Arc<Authenticator>,
@@ -47,7 +47,7 @@ async fn start() -> Issuing {
     Issuing { plane: TestServer::start_with(builder).await, authenticator, ca, _folder: folder }
 }
 
-/// Returns a request with this name, for a subject with this name and these groups.
+/// Returns a certificate request with this name, for a subject with this name and these groups.
 fn request(name: &str, signer: &str, (owner, group): (&str, &str), usages: &[&str]) -> Value {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::default();

@@ -1,4 +1,4 @@
-//! How definitions change and are deleted, as recorded from kube-apiserver v1.36.4.
+//! Tests how definitions change and are deleted, as recorded from kube-apiserver v1.36.4.
 
 use serde_json::{Value, json};
 

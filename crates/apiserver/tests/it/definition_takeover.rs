@@ -1,4 +1,5 @@
-//! A definition never takes over a built-in resource: neither by its names, nor by its objects, nor by its deletion.
+//! Tests that a definition never takes over a built-in resource: neither by its names, nor by its objects, nor by its
+//! deletion.
 //!
 //! Mallory may write definitions and has all permissions in one namespace. She never gets more.
 

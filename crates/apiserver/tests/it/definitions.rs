@@ -1,4 +1,4 @@
-//! Custom kinds: served immediately, validated by their schema, deleted with their objects.
+//! Tests custom kinds: they are served immediately, validated by their schema, deleted with their objects.
 
 use std::sync::Arc;
 
@@ -161,7 +161,7 @@ fn durable() -> (tempfile::TempDir, Arc<Disk>) {
     (folder, Arc::new(store))
 }
 
-/// A definition whose client disconnected while it was marked once stayed for ever: nothing notified the background
+/// A definition whose client disconnected while it was marked once stayed forever: nothing notified the background
 /// tasks.
 #[tokio::test]
 async fn a_write_completes_after_its_client_disconnected() {
@@ -299,7 +299,7 @@ async fn objects_are_read_by_the_current_schema() {
 const TWO_FACED: [&str; 2] =
     ["/apis/demo.dev/v1/namespaces/default/coins", "/apis/demo.dev/v2/namespaces/default/coins"];
 
-/// Returns a kind of two versions that share `spec.a`; each has a field with a default that the other lacks.
+/// Returns a kind with two versions that share `spec.a`; each has a field with a default that the other lacks.
 fn coins() -> Value {
     let version = |name: &str, own: &str, default: &str| {
         let properties = json!({"a": {"type": "string"}, own: {"type": "string", "default": default}});
@@ -425,7 +425,7 @@ async fn embedded_resources_are_validated_as_resources() {
     plane.patch(&format!("{LAMPS}/a"), MERGE, wrong).await.expect(422);
 }
 
-/// Returns a kind whose only field is a list of texts with one rule.
+/// Returns a kind whose only field is a list of strings with one rule.
 fn knots(bounds: &Value, rule: &str) -> Value {
     let mut list = json!({"type": "array", "items": {"type": "string", "maxLength": 20},
         "x-kubernetes-validations": [{"rule": rule, "message": "the rule does not hold"}]});

@@ -1,4 +1,5 @@
-//! Users cannot grant permissions that they do not hold, however they write them and however long their lists are.
+//! Tests that users cannot grant permissions that they do not hold, however they write them and however long their
+//! lists are.
 
 use std::time::Duration;
 
@@ -10,12 +11,12 @@ use crate::test_server::{APPLY, JSON_PATCH, MERGE, STRATEGIC, TestServer};
 const GROUP: &str = "rbac.authorization.k8s.io";
 const ROOT: &str = "/apis/rbac.authorization.k8s.io/v1";
 const EVERYBODY: &[&str] = &["system:authenticated"];
-/// How long the checks of a test may take: unoptimized and alone they take a second, and this is for a machine that
-/// is busy with other work. Without a budget of comparisons they would take hours.
+/// How long the checks of a test may take: unoptimized and alone they take a second, and this is for a machine that is
+/// busy with other work. Without a comparison budget they would take hours.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One of the four kinds: the collection's path, the kind, content that grants too much, the same as a merge patch,
-/// and content that grants nothing.
+/// One of the four kinds: the collection's path, the kind, content that grants too much, the same content as a merge
+/// patch, and content that grants nothing.
 struct Grant {
     collection: String,
     kind: &'static str,
@@ -48,7 +49,7 @@ fn grants() -> [Grant; 4] {
     ]
 }
 
-/// Returns a user who may write everything of this group and read ConfigMaps, and nothing else.
+/// Returns a user who may write everything in this group and read ConfigMaps, and nothing else.
 async fn with_writer() -> (TestServer, TestServer) {
     let plane = TestServer::start().await;
     let verbs = ["get", "list", "create", "update", "patch", "delete", "deletecollection"];
@@ -174,7 +175,7 @@ async fn long_lists_are_refused_in_time() {
     plane.post(&roles, role(60)).await.expect(201);
 }
 
-/// The background tasks once tried to write such a role five times a second, for ever.
+/// The background tasks once tried to write such a role five times a second, forever.
 #[tokio::test]
 async fn an_aggregated_role_too_long_to_show_applies_and_delays_nothing() {
     let (plane, _) = with_writer().await;
@@ -227,7 +228,7 @@ async fn a_role_bound_a_thousand_times_is_listed_once() {
     let answer = mallory.post(reviews, json!({"spec": {"namespace": "default"}})).await.expect(201);
     assert_eq!(answer["status"]["incomplete"], false);
     assert!(answer.to_string().len() < 2 * filler.len(), "{}", answer.to_string().len());
-    // Different roles, each as long, are listed up to the limit.
+    // Different roles of the same length are listed up to the limit.
     for at in 0..12 {
         let name = format!("long{at}");
         let role = json!({"metadata": {"name": name}, "rules": rules});

@@ -1,4 +1,5 @@
-//! Forms and encodings of custom objects, and warnings about list entries, as recorded from kube-apiserver v1.36.4.
+//! Tests the forms and encodings of custom objects, and warnings about list entries, as recorded from kube-apiserver
+//! v1.36.4.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Special endpoints of single kinds: binding and evicting Pods, validating statuses, refusing deletions.
+//! Tests the special endpoints of single kinds: binding and evicting Pods, validating statuses, refusing deletions.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,7 +1,8 @@
-//! Roles and bindings that are made to be expensive: a decision takes no longer for users who wrote hundreds of
-//! thousands of verbs, subjects or groups, and no answer lists all of them.
+//! Tests roles and bindings that are designed to be expensive: a decision takes no longer for users who wrote hundreds
+//! of thousands of verbs, subjects or groups, and no response lists all of them.
 //!
-//! The allowed times are a hundred times the usual, and a fraction of what reading everything each time would take.
+//! The allowed times are a hundred times the usual times, and a fraction of what reading everything each time would
+//! take.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Limits on sizes, refusals of expensive requests, and warnings about fields that are stored but not enforced.
+//! Tests limits on sizes, refusals of expensive requests, and warnings about fields that are stored but not enforced.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ async fn unenforced_objects_cause_warnings() {
     assert!(!plain.headers.contains_key("warning"));
 }
 
-/// Returns the warnings of the server.
+/// Returns the server's warnings.
 fn warned(answer: &crate::test_server::Answer) -> Vec<String> {
     let all = answer.headers.get_all("warning").iter();
     all.map(|one| one.to_str().unwrap_or_default().trim_start_matches("299 - ").trim_matches('"').to_owned())

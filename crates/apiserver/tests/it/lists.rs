@@ -1,4 +1,4 @@
-//! Lists and watches: selectors, pages of one snapshot, resource versions, and streams without gaps.
+//! Tests lists and watches: selectors, pages of one snapshot, resource versions, and streams without gaps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -152,7 +152,7 @@ async fn a_watch_sends_every_event_after_its_version_in_order() {
     assert_eq!(events.names(3).await, ["ADDED m10", "MODIFIED m00", "DELETED m10"]);
 }
 
-/// With many watchers events gather for a moment; none may be lost, duplicated or reordered by that.
+/// With many watchers, events accumulate for a moment; none must be lost, duplicated or reordered by that.
 #[tokio::test]
 async fn many_watches_get_every_event_in_order() {
     const WATCHES: usize = 40;
@@ -259,7 +259,7 @@ async fn a_watch_from_before_history_must_list() {
     }
 }
 
-/// A client that followed a server which was then restored from an older copy.
+/// Tests a client that followed a server which was then restored from an older copy.
 #[tokio::test(start_paused = true)]
 async fn a_watch_from_an_unknown_revision_must_list_again() {
     let plane = filled(1).await;
@@ -332,7 +332,7 @@ async fn a_collection_is_deleted_at_the_requested_version() {
     assert_eq!(names(&plane.get(MAPS).await.expect(200)), ["m99"]);
 }
 
-/// Longer than one piece, so its items are written while it is sent.
+/// The list is longer than one piece, so its items are written while it is sent.
 #[tokio::test]
 async fn a_long_list_is_complete_in_every_form() {
     let plane = TestServer::start().await;

@@ -1,4 +1,4 @@
-//! The server from outside: one binary, one module per subject.
+//! Tests the server from the outside: one binary, one module per subject.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

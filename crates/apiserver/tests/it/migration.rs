@@ -1,9 +1,9 @@
-//! Opens a folder that the first edition wrote: everything in it is unchanged, except what should never have been
-//! there.
+//! Tests opening a folder that the first edition wrote: everything in it is unchanged, except for objects that should
+//! never have been there.
 //!
 //! `first_edition.zz` is its log, compressed: built-in objects, two definitions with objects, and three definitions
-//! that had taken over built-in resources (`clusterrolebindings`, by which Mallory was an administrator;
-//! `runtimeclasses`, by which one was overwritten; `events`).
+//! that had taken over built-in resources (`clusterrolebindings`, which made Mallory an administrator;
+//! `runtimeclasses`, which overwrote a built-in one; `events`).
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Names from clients: a name that no path can contain, or that is not printable, is refused for every kind.
+//! Tests names from clients: a name that no path can contain, or that is not printable, is refused for every kind.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ async fn a_name_with_a_slash_does_not_damage_the_folder() {
     let config = Config { contents: CONTENTS, ..Config::default() };
     let store = Arc::new(Disk::open(folder.path(), &config).unwrap());
     let plane = TestServer::start_on(store.clone()).await;
-    // A certificate request for no signer, made with openssl.
+    // A certificate request without a signer, created with openssl.
     let spec = json!({"signerName": "example.com/x", "usages": ["client auth"], "request": REQUEST});
     let request = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
         "metadata": {"name": "a/b"}, "spec": spec});

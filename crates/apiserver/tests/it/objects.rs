@@ -1,4 +1,4 @@
-//! The life of one object: created, read, changed under optimistic concurrency, deleted with preconditions and
+//! Tests the life of one object: created, read, changed under optimistic concurrency, deleted with preconditions and
 //! finalizers.
 
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ async fn a_stale_update_is_refused_and_changes_nothing() {
     assert_eq!(refused["reason"], "Conflict");
     assert!(refused["message"].as_str().unwrap().contains("the object has been modified"), "{refused}");
     assert_eq!(plane.get(&path).await.expect(200), second);
-    // No version: the last writer wins.
+    // Without a version, the last writer wins.
     plane.put(&path, map("a", "3")).await.expect(200);
 }
 
@@ -428,7 +428,7 @@ async fn orphan_dependents_false_reports_that_the_object_is_kept() {
     plane.delete(&path).await.expect(200);
 }
 
-/// The work per mistake must not grow with their number: a request has at most 3 MB of them.
+/// The work per mistake must not grow with their number: a request contains at most 3 MB of them.
 #[tokio::test]
 async fn a_hundred_thousand_mistakes_are_reported_in_time() {
     let plane = TestServer::start().await;
@@ -447,6 +447,6 @@ async fn a_hundred_thousand_mistakes_are_reported_in_time() {
     let causes = refused["details"]["causes"].as_array().unwrap().len();
     assert!(causes <= 1001, "{causes} causes");
     assert!(refused["message"].as_str().unwrap().contains("more"), "omitted mistakes are counted");
-    // Some seconds in a debug build on a busy machine; if it grew quadratically, hours.
+    // This takes some seconds in a debug build on a busy machine; if the work grew quadratically, it would take hours.
     assert!(began.elapsed() < std::time::Duration::from_secs(60));
 }

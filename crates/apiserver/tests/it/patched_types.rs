@@ -1,4 +1,4 @@
-//! Patches that name another apiVersion or kind, as recorded from kube-apiserver v1.36.4.
+//! Tests patches that name another apiVersion or kind, as recorded from kube-apiserver v1.36.4.
 
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ async fn other_patches_of_built_in_kinds_make_an_object_of_a_known_type() {
     // A version that is no longer served is still understood, and no kind means the right one.
     plane.patch(DEPLOYMENT, MERGE, typed(json!("apps/v1beta1"), json!("Deployment"))).await.expect(200);
     plane.patch(SECRET, MERGE, typed(json!("v1"), json!(null))).await.expect(200);
-    // In the internal version, which an empty one stands for, no field is known.
+    // An empty version stands for the internal one, in which no field is known.
     for api_version in [json!(""), json!(null)] {
         let nameless = plane.patch(SECRET, MERGE, typed(api_version.clone(), json!("Secret"))).await;
         let unknown = ["data", "metadata", "type"].map(|name| format!("\"unknown field \"{name}\"\""));
@@ -104,7 +104,7 @@ async fn custom_objects_keep_their_type() {
     plane.patch(WIDGET, MERGE, typed(json!(""), json!("Widget"))).await.expect(500);
     let kindless = plane.patch(WIDGET, MERGE, typed(json!("types.test/v1"), json!(""))).await.expect(422);
     assert_eq!(kindless["details"]["causes"][0]["field"], "patch");
-    // A write of the status ignores the type.
+    // A status write ignores the type.
     let body = json!({"apiVersion": "types.test/v2", "kind": "Widget", "status": {"ready": true}});
     let ignored = plane.patch(&format!("{WIDGET}/status"), MERGE, body).await;
     assert_eq!(warnings(&ignored), ["\"unknown field \"spec\"\"", "\"unknown field \"status\"\""]);

@@ -1,4 +1,4 @@
-//! The four kinds of patch, and field ownership.
+//! Tests the four kinds of patch, and field ownership.
 
 use serde_json::{Value, json};
 

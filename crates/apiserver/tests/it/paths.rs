@@ -1,4 +1,4 @@
-//! Unusual paths and queries, as recorded from kube-apiserver v1.36.4.
+//! Tests unusual paths and queries, as recorded from kube-apiserver v1.36.4.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ async fn filled() -> TestServer {
     plane
 }
 
-/// Summarizes an answer: its kind, or the reason of the refusal.
+/// Summarizes a response: its kind, or the reason for the refusal.
 fn gist(answer: &Answer) -> String {
     match &answer.body {
         Value::Object(body) if body["kind"] == "Status" => {
@@ -79,7 +79,7 @@ async fn an_encoded_slash_is_a_slash() {
     plane.get(&format!("{SECRETS}/a")).await.expect(200);
 }
 
-/// A user who may read one Secret cannot reach another by spelling its path differently.
+/// A user who may read one Secret cannot reach another by writing its path differently.
 #[tokio::test]
 async fn rules_see_the_path_that_is_served() {
     let plane = filled().await;
@@ -163,7 +163,7 @@ async fn every_wrong_option_of_a_patch_is_reported() {
     assert_eq!(causes("fieldManager=%00%01", MERGE).await, "fieldManager fieldManager");
 }
 
-/// Documents about whole groups answer any method; those about one version, and the keys of tokens, only GET.
+/// Documents about whole groups are served for any method; those about one version, and the token keys, only for GET.
 #[tokio::test]
 async fn documents_answer_the_same_methods_as_in_kubernetes() {
     let plane = TestServer::start().await;

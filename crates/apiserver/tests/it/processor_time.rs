@@ -1,11 +1,11 @@
-//! Measures how much work a request is for the server, however busy the machine is.
+//! Measures how much work a request is for the server, regardless of how busy the machine is.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The processor time of this thread since a moment. A test with one thread runs the server on it, so this is the
-/// server's own time, and other work of the machine does not count.
+/// The processor time of this thread since some point in time. A single-threaded test runs the server on its thread, so
+/// this is the server's own time, and other work on the machine does not count.
 pub(crate) struct ProcessorTime(Duration);
 
 impl ProcessorTime {

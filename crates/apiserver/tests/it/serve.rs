@@ -1,4 +1,4 @@
-//! Real TLS over loopback: credentials, protocols, hostile clients, shutdown.
+//! Tests real TLS over loopback: credentials, protocols, hostile clients, shutdown.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -71,7 +71,7 @@ pub(crate) fn start() -> Running {
     start_in(tempfile::tempdir().unwrap())
 }
 
-/// Answers with the user; offers endless watches; counts bodies; panics on request.
+/// Responds with the user; offers endless watches; counts bodies; panics on request.
 async fn answer(request: Request<RequestBody>) -> Result<Response<Body>, Infallible> {
     let name = request.extensions().get::<Identity>().map(|who| who.name.clone()).unwrap();
     let body = match request.uri().path() {
@@ -304,7 +304,7 @@ async fn requests_that_are_not_http_get_a_refusal() {
     let many = "X-Many: y\r\n".repeat(150);
     let long = format!("X-Long: {}\r\n", "y".repeat(limits::HEADER_BYTES_MAX));
     assert_eq!(server.get(None, "/who", &many).await.0, 431);
-    // Refused while the client is still sending: the answer may be lost with the connection.
+    // The request is refused while the client is still sending: the response may be lost with the connection.
     assert!([431, 0].contains(&server.get(None, "/who", &long).await.0));
     let smuggled = "POST /count HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n\
         Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /who HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -368,7 +368,7 @@ async fn a_connection_without_tls_is_refused() {
     server.stop().await;
 }
 
-/// Time stands still and jumps to the next deadline when every task waits, so these take no real time.
+/// Time stands still and jumps to the next deadline when every task waits, so these waits take no real time.
 #[tokio::test(start_paused = true)]
 async fn slow_clients_are_disconnected_in_time() {
     let server = start();
@@ -394,7 +394,7 @@ async fn slow_clients_are_disconnected_in_time() {
     server.stop().await;
 }
 
-/// Time moves only where the test says so: automatic time would jump over all waits for the network.
+/// Time advances only where the test says so: automatic time would jump over all waits for the network.
 #[tokio::test(start_paused = true)]
 async fn missing_bodies_lock_nobody_out_for_long() {
     let server = start();

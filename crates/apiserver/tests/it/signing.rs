@@ -1,5 +1,5 @@
-//! Who may approve and sign certificate requests: a permission on the request is not enough, one on the signer is
-//! needed, too.
+//! Tests who may approve and sign certificate requests: a permission on the request is not enough, and one for the
+//! signer is needed, too.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -90,7 +90,7 @@ async fn signing_a_request_needs_permission_on_its_signer() {
     let status = format!("{REQUESTS}/ours/status");
     ann.patch(&status, MERGE, signed.clone()).await.expect(403);
     ann.patch(&status, MERGE, condition("Failed")).await.expect(403);
-    // A change of neither requires no permission on the signer.
+    // A change to neither requires no permission for the signer.
     ann.patch(&status, MERGE, json!({"metadata": {"labels": {"seen": "yes"}}})).await.expect(200);
     // The request itself cannot be signed or approved through its main endpoint.
     let main = format!("{REQUESTS}/ours");

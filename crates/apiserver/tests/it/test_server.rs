@@ -1,4 +1,4 @@
-//! An API server in this process and a client in terms of HTTP: method, path, body; code, JSON.
+//! Provides an API server in this process and a client that speaks in terms of HTTP: method, path, body; code, JSON.
 //!
 //! The background tasks run too, so the work after a request (garbage collection, namespaces, definitions) happens by
 //! itself; tests wait for it with [`TestServer::until`], never by sleeping for a guessed time.
@@ -38,7 +38,7 @@ pub(crate) struct TestServer {
     stop: Arc<DropGuard>,
 }
 
-/// An answer of the server.
+/// A response from the server.
 pub(crate) struct Answer {
     pub(crate) code: u16,
     pub(crate) headers: http::HeaderMap,
@@ -97,12 +97,12 @@ impl TestServer {
         read(self.send(method, path, media, "application/json", bytes).await).await
     }
 
-    /// Returns the body of an answer without reading it.
+    /// Returns the body of a response without reading it.
     pub(crate) async fn unread(&self, path: &str) -> Body {
         self.send("GET", path, "", "application/json", Bytes::new()).await.into_body()
     }
 
-    /// Sends a request whose client disconnects at the first wait. A fast disk may answer before.
+    /// Sends a request whose client disconnects at the first wait. A fast disk may respond before that.
     pub(crate) fn ask_and_leave(&self, method: &str, path: &str, body: &Value) {
         let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
         drop(self.send(method, path, "application/json", "application/json", body).now_or_never());
@@ -113,7 +113,7 @@ impl TestServer {
         read(self.send(method, path, media, "application/json", body.to_owned().into()).await).await
     }
 
-    /// Sends a request with this body in one media type, and asks for the answer in another.
+    /// Sends a request with this body in one media type, and requests the response in another.
     pub(crate) async fn bytes(
         &self,
         method: &str,
@@ -148,7 +148,7 @@ impl TestServer {
         self.ask("DELETE", path, Value::Null).await
     }
 
-    /// Checks until the answer meets the condition.
+    /// Polls until the response meets the condition.
     pub(crate) async fn until(&self, path: &str, is_wanted: impl Fn(&Answer) -> bool) -> Answer {
         let looking = async {
             loop {
@@ -165,7 +165,7 @@ impl TestServer {
         }
     }
 
-    /// Checks until the object is gone.
+    /// Polls until the object is gone.
     pub(crate) async fn until_gone(&self, path: &str) {
         self.until(path, |answer| answer.code == 404).await;
     }

@@ -1,4 +1,5 @@
-//! HTTP/2 clients that read nothing of their answers, or one byte: they hold little memory and block no other client.
+//! Tests HTTP/2 clients that read nothing of their responses, or one byte: they hold little memory and do not block
+//! other clients.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::serve::{Running, start};
 
 type Sender = h2::client::SendRequest<bytes::Bytes>;
 
-/// Opens a connection that accepts this many bytes of each answer.
+/// Opens a connection that accepts this many bytes of each response.
 async fn connect(server: &Running, window: u32) -> (Sender, JoinHandle<Result<(), h2::Error>>) {
     let stream = server.tls("h2", None).await.unwrap();
     let mut builder = h2::client::Builder::new();
@@ -120,7 +121,7 @@ async fn an_answer_that_is_not_read_ends_its_connection() {
     server.stop().await;
 }
 
-/// A read has no body. What a client sends nevertheless is not kept while its request waits.
+/// A read has no body. A body that a client sends anyway is not kept while its request waits.
 #[tokio::test]
 async fn bodies_of_reads_are_discarded() {
     // Only a failing test waits that long.

@@ -1,5 +1,5 @@
-//! What all writes have in common, whichever verb makes them: create, update, patch and server-side apply run the
-//! same stages.
+//! Tests what all writes have in common, whichever verb performs them: create, update, patch and server-side apply run
+//! the same stages.
 
 use serde_json::{Value, json};
 

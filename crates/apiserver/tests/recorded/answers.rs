@@ -1,4 +1,4 @@
-//! The parts of an answer that are compared: the body of a reply, the events of a watch.
+//! Extracts the parts of a response that are compared: the body of a reply, the events of a watch.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use super::wire::{Outgoing, Reply, Stream, content_type};
 
 /// The limit for the events of a watch, unless the step sets another.
 const WATCH_LIMIT: Duration = Duration::from_secs(8);
-/// How long a watch is observed for more after it has shown all recorded events.
+/// How long a watch is observed for further events after it has shown all recorded events.
 pub(crate) const EXTRA_LIMIT: Duration = Duration::from_millis(350);
 /// The pause between two checks of the clock.
 const LOOK: Duration = Duration::from_millis(50);
-/// The magic of a protobuf answer.
+/// The magic of a protobuf response.
 const PROTOBUF: &[u8] = b"k8s\0";
 
 impl<'a> Run<'a> {
@@ -113,7 +113,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Reads events until all recorded ones are there and no more come, or until the server ends the watch.
+/// Reads events until all recorded ones have arrived and no more follow, or until the server ends the watch.
 async fn collect(step: &Step, stream: &mut Stream, lines: &mut Vec<Vec<u8>>, limit: Duration) {
     let recorded = step.expect.as_ref().and_then(|expect| expect["events"].as_array()).map_or(0, Vec::len);
     let until = Instant::now() + limit;
@@ -154,7 +154,7 @@ fn kept(step: &Step, lines: &[Vec<u8>]) -> Vec<Value> {
     events
 }
 
-/// Returns apiVersion and kind from the envelope of a protobuf answer.
+/// Returns apiVersion and kind from the envelope of a protobuf response.
 fn protobuf_type(envelope: &[u8]) -> Vec<String> {
     read_protobuf_type(envelope).unwrap_or_else(|| vec!["?".to_owned()])
 }

@@ -1,8 +1,9 @@
-//! Compares normalised answers with the recording, keeping relations across the steps of a scenario.
+//! Compares normalised responses with the recording, keeping relations across the steps of a scenario.
 //!
 //! A resourceVersion is compared by its order relative to all earlier ones of the same resource; a uid or a generated
-//! name by identity. One wrong answer is therefore reported where it happens and does not spoil the steps after it.
-//! Texts of messages are soft: a difference in them alone does not fail a scenario, as no client may depend on them.
+//! name by identity. A wrong response is therefore reported where it occurs and does not affect the following steps.
+//! Texts of messages are soft: a difference in them alone does not fail a scenario, because no client may depend on
+//! them.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ static NUMBER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d{2,}").unwrap()
 static SEPARATOR: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[\s,\[\]]+").unwrap());
 static PLAIN_KEY: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[\w$-]+$").unwrap());
 
-/// One place where the answer differs from the recording.
+/// One place where the response differs from the recording.
 pub(crate) struct Difference {
     pub(crate) path: String,
     pub(crate) recorded: Value,
@@ -62,7 +63,7 @@ type Token = (String, String);
 pub(crate) struct Comparer {
     /// By resource and rank: the latest version, and the step that returned it.
     versions: BTreeMap<String, BTreeMap<u64, (u64, String)>>,
-    /// Which token of the answers stands for which of the recording, and the step that established it.
+    /// Which token in the responses stands for which one in the recording, and the step that established it.
     served: BTreeMap<Token, (Token, String)>,
     recorded: BTreeMap<Token, (Token, String)>,
     step: String,
@@ -201,8 +202,8 @@ fn tokens(text: &str) -> Vec<Token> {
     TOKEN.captures_iter(text).map(|found| (found[1].to_owned(), found[2].to_owned())).collect()
 }
 
-/// Whether two messages differ at most in numbers that identify a revision, in the order of several errors, or in
-/// what was cut off.
+/// Returns whether two messages differ at most in numbers that identify a revision, in the order of several errors, or
+/// in parts that were cut off.
 fn is_same_message(recorded: &str, given: &str) -> bool {
     let [recorded, given] = [recorded, given].map(|text| NUMBER.replace_all(text, "<n>").into_owned());
     let words = |text: &str| {

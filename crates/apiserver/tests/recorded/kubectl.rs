@@ -19,7 +19,7 @@ use super::normalise::{Context, cut};
 use super::run::Run;
 use super::scenario::{Extent, Step};
 
-/// The time for a command to end, unless the step sets another.
+/// The time within which a command must exit, unless the step sets another.
 const COMMAND_LIMIT: Duration = Duration::from_secs(40);
 /// The times for a command with concurrent steps: to print its first output, and to print the rest.
 const FIRST_LIMIT: Duration = Duration::from_secs(10);
@@ -252,7 +252,7 @@ fn is_running(child: &mut Child) -> bool {
     matches!(child.try_wait(), Ok(None))
 }
 
-/// Waits for the end of a process; returns `None` if it exceeds the limit.
+/// Waits until a process exits; returns `None` if it exceeds the limit.
 async fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let until = Instant::now() + limit;
     loop {
@@ -266,7 +266,7 @@ async fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     }
 }
 
-/// Ends a process that may have ended already.
+/// Stops a process that may have exited already.
 fn end(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();

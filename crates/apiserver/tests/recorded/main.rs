@@ -1,8 +1,8 @@
-//! Compares the server, step by step, with answers recorded from kube-apiserver v1.36.4.
+//! Compares the server, step by step, with responses recorded from kube-apiserver v1.36.4.
 //!
 //! Each folder in `scenarios` is an area and a separate test here; `README.md` describes the files. To run one
 //! scenario: `HOMEOSTAT_RECORDED=gc/foreground cargo test -p homeostat-apiserver --test recorded`; one area: its name
-//! after `--`. A failure names scenario, step and field with what was recorded and what was given.
+//! after `--`. A failure names the scenario, step and field, with the recorded and the actual value.
 //!
 //! **Invariant:** every scenario is run. Those that need kubectl are visibly skipped only if it is missing, and then
 //! fail in CI.
@@ -33,7 +33,7 @@ use wire::Target;
 const FILTER: &str = "HOMEOSTAT_RECORDED";
 /// If set, differences in the text of messages are printed, too. They do not fail a scenario.
 const SHOW_SOFT: &str = "HOMEOSTAT_RECORDED_MESSAGES";
-/// Scenarios of an area that run at the same time: most of their time is waiting.
+/// The number of scenarios in an area that run at the same time: most of their time is spent waiting.
 const SIDE_BY_SIDE: usize = 3;
 /// The prefix of areas that run kubectl.
 const KUBECTL_AREA: &str = "kubectl-";
@@ -135,7 +135,7 @@ fn must_skip(area: &str) -> bool {
         && !homeostat::testing::has_tool("kubectl", "https://kubernetes.io/docs/tasks/tools")
 }
 
-/// Writes to standard error, past the capture of test output.
+/// Writes to standard error, bypassing the capture of test output.
 fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

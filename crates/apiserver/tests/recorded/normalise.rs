@@ -1,7 +1,7 @@
-//! Turns one scenario's answers into documents that are the same on every run.
+//! Turns one scenario's responses into documents that are the same on every run.
 //!
-//! Versions of objects keep their value (see [`ServedVersion`]); versions of lists and bookmarks only must be as new as
-//! what was served before. Lists whose order means nothing (managedFields, causes, verbs, conditions of definitions and
+//! Versions of objects keep their value (see [`ServedVersion`]); versions of lists and bookmarks only need to be as new
+//! as those served before. Lists whose order means nothing (managedFields, causes, verbs, conditions of definitions and
 //! namespaces) are sorted; managedFields are dropped unless the scenario compares them.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ static ADDRESS: LazyLock<Regex> = LazyLock::new(|| Regex::new("^[0-9a-f.:]+$").u
 pub(super) static AGE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^(<invalid>|(\d+y)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?)$").unwrap());
 
-/// The context on which the meaning of an answer depends.
+/// The context on which the meaning of a response depends.
 #[derive(Clone, Default)]
 pub(crate) struct Context {
     /// Group and resource of the request.
@@ -241,7 +241,7 @@ fn sorted<K: Ord>(mut values: Vec<Value>, key: impl Fn(&Value) -> K) -> Value {
     values.into()
 }
 
-/// Returns a text without quotes, and `null` in the order of the recording.
+/// Returns a text without quotes, with `null` ordered as in the recording.
 fn word(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),

@@ -1,4 +1,4 @@
-//! Paths into JSON documents: `a.b[0]`, `a[*].b`, `a["dotted.key"]`, `a[name=x].c`.
+//! Parses paths into JSON documents: `a.b[0]`, `a[*].b`, `a["dotted.key"]`, `a[name=x].c`.
 //!
 //! Scenario files use them to capture, ignore and pick values. A malformed path is a mistake in a scenario, so it
 //! panics.

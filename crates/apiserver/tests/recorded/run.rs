@@ -1,7 +1,7 @@
 //! Carries out one scenario: creates namespaces, runs its steps in order, then cleans up.
 //!
 //! A step that cannot be carried out (a variable that was never captured, a condition that never held) fails like one
-//! whose answer differs; the steps after it still run, unless it is marked as their setup.
+//! whose response differs; the steps after it still run, unless it is marked as their setup.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -24,12 +24,12 @@ use super::scenario::{Extent, Operation, Scenario, Step};
 use super::texts::TextNormaliser;
 use super::wire::{Client, Outgoing, Reply, Target};
 
-/// The limits for an answer, a condition and the whole scenario, unless a step or the scenario sets others. Only a
-/// failing one waits that long.
+/// The limits for a response, a condition and the whole scenario, unless a step or the scenario sets others. Only a
+/// failing scenario waits that long.
 const ANSWER_LIMIT: Duration = Duration::from_secs(15);
 const CONDITION_LIMIT: Duration = Duration::from_secs(30);
 const SCENARIO_LIMIT: Duration = Duration::from_secs(90);
-/// The pause between two checks of a condition: short at first, since most hold immediately.
+/// The pause between two checks of a condition: short at first, since most conditions hold immediately.
 const LOOK_FIRST: Duration = Duration::from_millis(5);
 const LOOK_MAX: Duration = Duration::from_millis(100);
 /// Letters of the name that makes a run unique.
@@ -48,7 +48,7 @@ static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\$\{(\w+)\}").u
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) steps: usize,
-    /// The failures: the step and what is wrong with it.
+    /// The failures: the step and the problem with it.
     pub(crate) failures: Vec<(String, String)>,
     /// Steps that differ only in the text of a message, and how.
     pub(crate) soft: Vec<(String, String)>,

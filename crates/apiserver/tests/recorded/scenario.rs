@@ -1,6 +1,6 @@
-//! The content of a scenario file: requests and kubectl commands, each with the answer of kube-apiserver.
+//! Parses scenario files: requests and kubectl commands, each with kube-apiserver's response.
 //!
-//! **Invariant:** every word of a file has a meaning here; an unknown one is refused, so that no expectation is
+//! **Invariant:** every word in a file has a meaning here; an unknown one is refused, so that no expectation is
 //! overlooked. `README.md` beside this file describes the format.
 
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ pub(crate) struct Scenario {
     /// Whether it waited long when it was recorded.
     #[serde(default, rename = "slow")]
     _slow: bool,
-    /// Whether controllers of Deployments and their like would change the answers.
+    /// Whether the controllers of Deployments and similar kinds would change the responses.
     #[serde(default)]
     pub(crate) alone: bool,
 }
@@ -51,7 +51,7 @@ pub(crate) enum Operation {
     Sleep,
 }
 
-/// How much of an answer is compared.
+/// How much of a response is compared.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Extent {

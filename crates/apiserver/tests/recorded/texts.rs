@@ -1,4 +1,4 @@
-//! Normalises texts of one scenario's answers so that they are the same on every run: names, uids, times, tokens.
+//! Normalises the texts in one scenario's responses so that they are the same on every run: names, uids, times, tokens.
 //!
 //! A value that must be the same throughout a scenario becomes a numbered token (`<uid:1>`); a value that must only
 //! be a clock reading becomes `<time>`. Times that the scenario itself sent are far from now and stay as they are.
@@ -69,7 +69,7 @@ impl TextNormaliser {
         Self { names, tokens: BTreeMap::new(), clock: Clock::system() }
     }
 
-    /// Returns the token of a value, a new one for a new value.
+    /// Returns the token for a value, which is a new one for a new value.
     pub(crate) fn token(&mut self, family: TokenFamily, value: &str) -> String {
         let known = self.tokens.entry(family).or_default();
         let next = known.len() + 1;
@@ -135,7 +135,7 @@ impl TextNormaliser {
         lines.join("\n").trim_end_matches('\n').to_owned()
     }
 
-    /// Normalises an answer that is not JSON.
+    /// Normalises a response that is not JSON.
     pub(crate) fn answer(&mut self, text: &str) -> String {
         YAML_VERSION.replace_all(&self.text(text), "${1}<rv>${2}").into_owned()
     }
@@ -185,7 +185,7 @@ fn describe_jwt(found: &Captures<'_>) -> String {
     format!("<jwt {{{}}}>", kept.join(", "))
 }
 
-/// Writes a list with a space behind each comma, as the recording has it.
+/// Writes a list with a space after each comma, as in the recording.
 fn spaced(value: &Value) -> String {
     match value {
         Value::Array(list) => format!("[{}]", list.iter().map(spaced).collect::<Vec<_>>().join(", ")),

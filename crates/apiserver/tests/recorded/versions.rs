@@ -1,11 +1,11 @@
-//! A resourceVersion as it was served, marked within a normalised document with the resource it belongs to.
+//! Represents a resourceVersion as it was served, marked within a normalised document with the resource it belongs to.
 //!
 //! The comparison orders versions of one resource against each other, so a plain text is not enough. The mark is a
-//! character that no answer holds, which lets normalised documents stay plain JSON.
+//! character that no response contains, which lets normalised documents stay plain JSON.
 
 use serde_json::Value;
 
-/// A character of the private use area: no answer contains it.
+/// A character of the private use area: no response contains it.
 const MARK: char = '\u{e000}';
 
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +36,7 @@ pub(crate) fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| is_decimal)
 }
 
-/// Returns a value as a report shows it: a text bare and on one line, versions as they were served.
+/// Returns a value as a report shows it: text unquoted and on one line, versions as they were served.
 pub(crate) fn show(value: &Value) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), |text| text.replace('\n', "\\n"));
     let mut parts = text.split(MARK);

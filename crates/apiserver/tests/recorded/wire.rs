@@ -1,7 +1,7 @@
-//! The server under test and the connections to it: HTTP/1.1 over TLS, as any client speaks it.
+//! Provides the server under test and the connections to it: HTTP/1.1 over TLS, as any client speaks it.
 //!
 //! By default each area gets its own server in this process, with its background tasks and everything in memory. With
-//! `HOMEOSTAT_TEST_KUBECONFIG` all of them use the server of that kubeconfig instead.
+//! `HOMEOSTAT_TEST_KUBECONFIG` all of them use that kubeconfig's server instead.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -202,7 +202,7 @@ fn describe(error: &hyper::Error) -> String {
     format!("the server gave no whole answer: {error}: {:?}", std::error::Error::source(error))
 }
 
-/// A complete answer.
+/// A complete response.
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
@@ -228,7 +228,7 @@ pub(crate) fn content_type(headers: &HeaderMap) -> &str {
     headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// An answer that arrives line by line.
+/// A response that arrives line by line.
 pub(crate) struct Stream {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
@@ -261,7 +261,7 @@ impl Stream {
         }
     }
 
-    /// Reads an answer that is not a stream to its end.
+    /// Reads a whole response that is not a stream.
     pub(crate) async fn whole(mut self) -> Reply {
         let mut data = self.rest;
         while let Some(Ok(frame)) = self.body.frame().await {

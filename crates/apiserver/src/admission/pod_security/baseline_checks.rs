@@ -22,7 +22,7 @@ const CAPABILITIES: [&str; 13] = [
     "SETUID",
     "SYS_CHROOT",
 ];
-/// Harmless kernel parameters, each with the first version that allows it.
+/// The harmless kernel parameters, each with the first version that allows it.
 const SYSCTLS: [(&str, u32); 12] = [
     ("kernel.shm_rmid_forced", 0),
     ("net.ipv4.ip_local_port_range", 0),

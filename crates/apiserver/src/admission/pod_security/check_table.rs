@@ -1,7 +1,8 @@
-//! The checks of the Pod Security Standards: which apply at which level and version, and how they word violations.
+//! Lists the checks of the Pod Security Standards: which ones apply at which level and version, and how they word
+//! violations.
 //!
-//! Names and order are those of Kubernetes: baseline checks first, then the checks of the restricted standard, some
-//! of which replace a baseline check.
+//! Names and order are the same as in Kubernetes: baseline checks first, then the checks of the restricted standard,
+//! some of which replace a baseline check.
 
 use serde_json::Value;
 
@@ -24,7 +25,7 @@ impl SecurityViolation {
 /// Checks a Pod or a Pod template.
 type CheckPod = fn(&Value, u32) -> Option<SecurityViolation>;
 
-/// A check, and the first minor version it applies to. The check gets the requested version.
+/// A check, and the first minor version to which it applies. The check gets the requested version.
 struct PodSecurityCheck {
     id: &'static str,
     since: u32,

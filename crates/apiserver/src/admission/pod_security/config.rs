@@ -1,4 +1,4 @@
-//! The configuration of PodSecurity: the defaults for namespaces without labels, and the exemptions.
+//! Parses the configuration of PodSecurity: the defaults for namespaces without labels, and the exemptions.
 
 use serde_json::Value;
 

@@ -40,9 +40,10 @@ pub(super) static PLUGIN: Plugin = Plugin {
 
 /// Pod subresources that do not start any containers.
 const IGNORED: [&str; 8] = ["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
-/// The maximum number of Pods that are checked when the standard of a namespace becomes stricter.
+/// The maximum number of Pods that are checked when a namespace's standard becomes stricter.
 const PODS_CHECKED_MAX: usize = 3000;
-/// The size of the Pods that are checked then, as stored: about a second of work, the time that Kubernetes gives it.
+/// The maximum stored size of the Pods that are checked in that case: about a second of work, the time that Kubernetes
+/// allows.
 const PODS_CHECKED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Returns the path of the Pod template in objects of a workload resource.
@@ -75,7 +76,7 @@ fn validate(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status
     Ok(())
 }
 
-/// Returns the policy of the request's namespace; `None` if it requests nothing or is exempt.
+/// Returns the policy of the request's namespace; `None` if the namespace requests nothing or the request is exempt.
 fn policy_of_request(request: &AdmissionRequest<'_>, pod: &Value) -> Option<NamespacePolicy> {
     let config = request.admission.pod_security();
     let class = pod["spec"]["runtimeClassName"].as_str().unwrap_or_default();
@@ -238,7 +239,7 @@ fn warn_about_existing(request: &AdmissionRequest<'_>, namespace: &str, standard
     }
 }
 
-/// Sorts Pods so that the first of each owner comes before the others: those of one owner are alike.
+/// Sorts Pods so that each owner's first Pod comes before all others, because Pods with the same owner are alike.
 fn one_pod_of_each_owner_first<'a>(pods: impl Iterator<Item = &'a Arc<Entry>>) -> Vec<&'a Arc<Entry>> {
     let mut seen = HashSet::new();
     let (mut first, others): (Vec<_>, Vec<_>) = pods.partition(|pod| {

@@ -1,4 +1,5 @@
-//! What the labels of a namespace request: for each mode, a level of the Pod Security Standards and its version.
+//! Determines what the labels of a namespace request: for each mode, a level of the Pod Security Standards and its
+//! version.
 
 use std::fmt;
 
@@ -6,7 +7,7 @@ use serde_json::Value;
 
 /// The prefix of the labels.
 pub(super) const PREFIX: &str = "pod-security.kubernetes.io/";
-/// The last Kubernetes version that changed a standard. Newer versions are the same.
+/// The last Kubernetes version that changed a standard. Newer versions have the same standards.
 pub(super) const VERSION_MAX: u32 = 35;
 
 /// How strict a standard is.
@@ -84,7 +85,7 @@ pub(crate) struct NamespacePolicy {
     pub(super) warn: StandardVersion,
 }
 
-/// An invalid label: its name, its value, and what is wrong with it.
+/// An invalid label: its name, its value, and the problem with it.
 pub(super) type LabelFault = (String, String, String);
 
 impl Default for NamespacePolicy {

@@ -14,7 +14,7 @@ use crate::admission::webhook::{convert_between, describe, described};
 /// The maximum cost of one policy for one request, binding and parameter, as in Kubernetes.
 const POLICY_COST_MAX: u64 = 10_000_000;
 
-/// The cost of a variable for each one before it. With it, about two thousand variables use up the budget.
+/// The cost of a variable for each variable before it. With it, about two thousand variables use up the budget.
 const VARIABLE_COST: u64 = 4;
 
 /// The name of the object in expressions.
@@ -88,8 +88,8 @@ impl<'a> PolicyEvaluation<'a> {
         }
     }
 
-    /// Evaluates the variables of a policy in order. One without a value stays undefined, and expressions that use it
-    /// fail.
+    /// Evaluates the variables of a policy in order. A variable without a value stays undefined, and expressions that
+    /// use it fail.
     pub(super) fn define_variables(&mut self, variables: &Value) {
         let mut known = Vec::new();
         for variable in variables.as_array().into_iter().flatten() {
@@ -114,7 +114,7 @@ impl<'a> PolicyEvaluation<'a> {
         value.map_err(|failure| failure_text(text, &failure))
     }
 
-    /// Returns whether all match conditions hold. If none is false and one fails, returns that failure.
+    /// Returns whether all match conditions hold. Returns the failure if none is false and one fails.
     pub(super) fn conditions_match(&mut self, policy: &Value) -> Result<bool, String> {
         let mut errors = Vec::new();
         for condition in policy["spec"]["matchConditions"].as_array().into_iter().flatten() {

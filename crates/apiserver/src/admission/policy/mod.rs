@@ -1,6 +1,6 @@
-//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy: expressions that refuse or change writes.
+//! Implements ValidatingAdmissionPolicy and MutatingAdmissionPolicy: expressions that refuse or change writes.
 //!
-//! A policy does nothing by itself: its bindings say where it applies, with which parameters and with what effect.
+//! A policy does nothing by itself: its bindings say where it applies, with which parameters, and with what effect.
 //!
 //! **Invariant:** the cost of expressions is bounded for each policy, binding and parameter. A policy that costs more
 //! fails, and its failure policy applies.

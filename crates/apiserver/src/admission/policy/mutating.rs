@@ -88,7 +88,7 @@ async fn apply_binding(
             *object =
                 convert_between(request, &resource, request.resource, &shown.object).await.map_err(told)?;
             normalize_mutated(request.resource, object).map_err(told)?;
-            // Every mutation sees the changes of those before it.
+            // Every mutation sees the changes made by the previous ones.
             shown.object =
                 convert_between(request, request.resource, &resource, object).await.map_err(told)?;
             evaluation.set_object(&shown.object);

@@ -1,4 +1,4 @@
-//! The parameters of a policy: objects that a binding names or selects.
+//! Finds the parameters of a policy: objects that a binding names or selects.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::admission::AdmissionRequest;
 use crate::stored::convert;
 use crate::stored::labels_and_owners::LabelsAndOwners;
 
-/// The size of all parameters that one selector may match, as stored: some hundred large ones. A binding can select
-/// objects of the request's namespace, and everybody who may create them adds to the cost of every write.
+/// The maximum stored size of all parameters that one selector may match: a few hundred large ones. A binding can
+/// select objects in the request's namespace, and everyone who may create them adds to the cost of every write.
 const PARAMETERS_BYTES_MAX: usize = 1024 * 1024;
 
 /// Returns the parameters to evaluate a policy with; null if it takes none.

@@ -17,7 +17,7 @@ const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 /// The maximum length of an audit annotation's value, as in Kubernetes.
 const ANNOTATION_CHARS_MAX: usize = 10 * 1024;
 
-/// Why a policy refuses.
+/// The reason a policy refuses a request.
 struct PolicyDenial {
     message: String,
     /// Empty for the default reason.
@@ -56,7 +56,7 @@ pub(super) async fn validate(
     first.map_or(Ok(()), |(policy, binding, denial)| Err(refusal(request, object, (policy, binding), denial)))
 }
 
-/// Returns the first denial by a policy with one binding, and adds its warnings on the way.
+/// Returns the first denial by a policy with one binding, and adds its warnings along the way.
 async fn denial_of_binding(
     request: &AdmissionRequest<'_>,
     (policy, binding): (&Value, &Value),
@@ -124,7 +124,7 @@ async fn denial_of_binding(
     first
 }
 
-/// Returns the denials by the validations of a policy, each with the index of its validation.
+/// Returns the denials from a policy's validations, each with the index of its validation.
 fn denials(evaluation: &mut PolicyEvaluation<'_>, policy: &Value) -> Vec<(usize, PolicyDenial)> {
     let mut denials = Vec::new();
     for (number, validation) in policy["spec"]["validations"].as_array().into_iter().flatten().enumerate() {

@@ -1,4 +1,4 @@
-//! How many quotas a namespace may have, and how large they may be together.
+//! Limits how many quotas a namespace may have, and how large they may be together.
 //!
 //! Every write in the namespace is checked against each of its quotas and rewrites those that it is charged to, in the
 //! same commit. kube-apiserver has no such limits: it writes one quota after the other, and its caller waits.
@@ -11,13 +11,14 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::backend::Backend;
 
-/// The maximum number of quotas of a namespace: every combination of scopes, and one for each of some priority classes.
+/// The maximum number of quotas in a namespace: enough for every combination of scopes, and one for each of several
+/// priority classes.
 pub(super) const QUOTAS_MAX: usize = 64;
-/// The maximum size of all quotas of a namespace, as stored: twice as many as there may be, of the usual 4 KB.
+/// The maximum stored size of all quotas in a namespace: enough for twice the maximum number, at the usual 4 KB each.
 const QUOTAS_BYTES_MAX: usize = 512 * 1024;
 
-/// Refuses a write of a quota with which its namespace would have too many or too large ones. Until the result is dropped,
-/// no other quota of the namespace can be written, so that of many concurrent writes only those succeed that fit.
+/// Refuses to write a quota if its namespace would then have too many or too large quotas. Until the result is dropped,
+/// no other quota in the namespace can be written, so that only those of many concurrent writes succeed that fit.
 pub(crate) async fn limit_quotas(
     backend: &Backend,
     resource: &Resource,

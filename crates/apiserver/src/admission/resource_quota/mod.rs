@@ -3,8 +3,8 @@
 //! The plugin is the last of the validating ones. It returns the steps that charge a write to the quotas; they are
 //! committed together with the write.
 //!
-//! **Invariant:** usage is charged in the commit that uses it, and only if the quota is unchanged since it was read.
-//! Of two concurrent writes of which only one fits, only one succeeds, and a write that fails costs nothing.
+//! **Invariant:** usage is charged in the commit that uses it, and only if the quota has not changed since it was read.
+//! If only one of two concurrent writes fits, only one succeeds, and a write that fails costs nothing.
 
 mod limits;
 mod scopes;
@@ -36,8 +36,8 @@ pub(super) static PLUGIN: Plugin = Plugin::new(NAME, |_| false);
 /// The name of the plugin.
 pub(crate) const NAME: &str = "ResourceQuota";
 
-/// Returns the steps that charge a write to the quotas of its namespace. Refuses a write that exceeds one. If the usage
-/// of one has not been counted yet, it is counted first, instead of refusing the write.
+/// Returns the steps that charge a write to the quotas of its namespace. Refuses a write that exceeds a quota. If the
+/// usage of a quota has not been counted yet, it is counted first, instead of refusing the write.
 pub(crate) async fn charge(
     request: &AdmissionRequest<'_>,
     object: &Value,
@@ -49,7 +49,8 @@ pub(crate) async fn charge(
         if let Some(steps) = charge_counted(request, object)? {
             return Ok(steps);
         }
-        // A count is as expensive as the namespace is large, so one request counts, and the others use its result.
+        // A count becomes more expensive the larger the namespace is, so one request counts, and the others use its
+        // result.
         let _counting = request.backend.quota_counts.lock(request.namespace).await;
         if charge_counted(request, object)?.is_none() {
             recalculate(request.backend, request.namespace).await?;

@@ -1,11 +1,11 @@
-//! The scopes of a quota: which objects it applies to.
+//! The scopes of a quota decide which objects it applies to.
 
 use homeostat_core::selector::LabelSelector;
 use serde_json::{Value, json};
 
 use super::usage::{ChargedKind, has_deadline};
 
-/// Returns whether an object is in all scopes of a quota. Kinds without scopes are in none.
+/// Returns whether an object is in all scopes of a quota. Kinds that have no scopes are never in one.
 pub(super) fn matches(kind: ChargedKind, quota: &Value, object: &Value) -> bool {
     let spec = &quota["spec"];
     let plain = spec["scopes"].as_array().into_iter().flatten();

@@ -1,9 +1,9 @@
-//! Counts the usage of quotas for their status: after one was created or changed, and after an object was deleted.
+//! Counts the usage of quotas for their status: after a quota was created or changed, and after an object was deleted.
 //!
-//! All quotas of a namespace are counted in one pass over its objects, and other work goes on in between.
+//! All quotas of a namespace are counted in one pass over its objects, and other work continues in between.
 //!
-//! **Invariant:** the count is written only if the quota is unchanged since the snapshot that was counted. Every
-//! write that uses more changes the quota in its own commit, so no count can miss one.
+//! **Invariant:** the count is written only if the quota has not changed since the counted snapshot. Every write that
+//! uses more changes the quota in its own commit, so no count can miss such a write.
 
 use homeostat_api::kinds::core::resource_quota::RESOURCE_QUOTA;
 use homeostat_api::resource::Resource;
@@ -20,8 +20,8 @@ use crate::backend::{Backend, commit_refusal};
 use crate::stored::{convert, encode};
 use crate::yielding_work::YieldingWork;
 
-/// Writes the actual usage into the status of all quotas of a namespace. Returns whether it has any. Quotas that changed
-/// meanwhile are left to another count, which is requested.
+/// Writes the actual usage into the status of all quotas of a namespace. Returns whether the namespace has any quotas.
+/// Quotas that changed in the meantime are left to another count, which is requested.
 pub(crate) async fn recalculate(backend: &Backend, namespace: &str) -> Result<bool, Status> {
     let (snapshot, prefix) = (backend.store.snapshot(), RESOURCE_QUOTA.storage().prefix_in(namespace));
     let entries = snapshot.range(&prefix, "").cloned().collect::<Vec<_>>();
@@ -49,7 +49,7 @@ pub(crate) async fn recalculate(backend: &Backend, namespace: &str) -> Result<bo
     Ok(!entries.is_empty())
 }
 
-/// A quota and what has been counted for it so far.
+/// A quota and its usage counted so far.
 struct QuotaCount {
     quota: Value,
     hard: Amounts,
@@ -85,7 +85,7 @@ impl QuotaCount {
     }
 }
 
-/// Counts the objects of a namespace for its quotas, which have this size.
+/// Counts the objects in a namespace for its quotas, which have this stored size.
 async fn count_all(
     backend: &Backend,
     snapshot: &Snapshot,

@@ -1,4 +1,5 @@
-//! What objects count for in quotas: Pods, Services and claims by the amounts they request, all objects by number.
+//! Computes how objects count towards quotas: Pods, Services and claims by the amounts they request, all objects by
+//! number.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ const BY_CLASS: &str = ".storageclass.storage.k8s.io/";
 /// Resources that containers must specify if a quota limits them.
 const MUST_SPECIFY: [&str; 6] =
     ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
-/// Resources of Pods that quotas can name. There are more, with a prefix.
+/// Pod resources that quotas can name. There are more, with a prefix.
 const OF_PODS: [&str; 10] = [
     "pods",
     "cpu",
@@ -41,9 +42,9 @@ pub(super) enum ChargedKind {
     Pod,
     Service,
     Claim,
-    /// By number alone.
+    /// It is charged by number only.
     Other,
-    /// Not at all: events, and objects that are not stored.
+    /// It is not charged at all: events, and objects that are not stored.
     Free,
 }
 
@@ -141,7 +142,7 @@ pub(super) fn usage_of(kind: ChargedKind, resource: &Resource, object: &Value, c
     usage
 }
 
-/// Returns whether a Pod still counts. One that has ended, or should have ended long ago, does not.
+/// Returns whether a Pod still counts. A Pod that has terminated, or should have terminated long ago, does not.
 fn is_active(pod: &Value, now: Timestamp) -> bool {
     if matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
         return false;

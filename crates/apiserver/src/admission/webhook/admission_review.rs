@@ -1,4 +1,4 @@
-//! The question sent to a webhook: an `AdmissionReview`.
+//! Creates the `AdmissionReview` that is sent to a webhook.
 
 use homeostat_api::kinds::core::namespace::NAMESPACE;
 use homeostat_api::object::meta;

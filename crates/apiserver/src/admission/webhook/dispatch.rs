@@ -63,9 +63,9 @@ pub(in crate::admission) async fn convert_between(
 
 /// Why a webhook did not allow a request.
 pub(super) enum WebhookFailure {
-    /// It refused, or could not be called at all: the request ends.
+    /// It refused, or could not be called at all: the request fails.
     Refused(Box<Status>),
-    /// The call failed, or its answer makes no sense: the failure policy decides.
+    /// The call failed, or its response makes no sense: the failure policy decides.
     Failed(String),
 }
 
@@ -89,7 +89,7 @@ impl WebhookFailure {
     }
 }
 
-/// Returns what to ask a webhook; `None` if it is not interested.
+/// Returns the call to send to a webhook; `None` if it is not interested.
 pub(super) async fn invocation(
     request: &AdmissionRequest<'_>,
     webhook: &Webhook,
@@ -115,7 +115,7 @@ pub(super) async fn invocation(
     Ok(is_asked.then_some(invocation))
 }
 
-/// Evaluates the match conditions: all must hold. If none is false and one fails, the failure policy decides.
+/// Evaluates the match conditions: all must hold. If none is false but one fails, the failure policy decides.
 fn conditions_match(
     request: &AdmissionRequest<'_>,
     webhook: &Webhook,
@@ -155,7 +155,7 @@ fn conditions_match(
     Err(Status::forbidden(&request.resource.about(request.name), &why))
 }
 
-/// Returns what expressions see of a request: everything except the objects.
+/// Returns the part of a request that expressions see: everything except the objects.
 pub(in crate::admission) fn described(request: &Value) -> Value {
     let mut described = request.clone();
     if let Some(fields) = described.as_object_mut() {
@@ -166,7 +166,7 @@ pub(in crate::admission) fn described(request: &Value) -> Value {
     described
 }
 
-/// Calls a webhook. Its warnings reach the client regardless of the answer.
+/// Calls a webhook. Its warnings reach the client regardless of the response.
 pub(super) async fn ask(
     request: &AdmissionRequest<'_>,
     webhook: &Webhook,

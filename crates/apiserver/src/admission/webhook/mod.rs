@@ -3,7 +3,7 @@
 //! Mutating webhooks are called one after another, ordered by the name of their configuration and their index in it;
 //! validating webhooks are called concurrently.
 //!
-//! **Invariant:** a webhook can only harm the requests it is called for; see [`crate::webhook_client`].
+//! **Invariant:** a webhook can only affect the requests that it is called for; see [`crate::webhook_client`].
 
 mod admission_review;
 mod dispatch;
@@ -101,6 +101,6 @@ async fn validate(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), 
             Err(failure) => failure.or_ignored(webhook),
         }
     });
-    // All of them wait together, and give up their place together.
+    // All of them wait together, and give up their slot together.
     step_aside(join_all(answers)).await.into_iter().collect()
 }

@@ -1,4 +1,4 @@
-//! The answer of a webhook: it is checked, then applied or turned into a refusal.
+//! Checks the response from a webhook, then applies it or turns it into a refusal.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,12 +12,12 @@ use crate::admission::AdmissionRequest;
 use crate::normalize_object::normalize_mutated;
 use crate::webhook_client::{RESPONSE_MEMORY_MAX, TOO_MANY_PARTS};
 
-/// The maximum number of warnings per answer that reach the client, and their maximum length.
+/// The maximum number of warnings per response that reach the client, and their maximum length.
 const WARNINGS_MAX: usize = 64;
-/// The maximum number of audit annotations per answer that are logged.
+/// The maximum number of audit annotations per response that are logged.
 const ANNOTATIONS_MAX: usize = 64;
 
-/// A checked answer.
+/// A checked response.
 pub(super) struct WebhookResponse {
     pub(super) warnings: Vec<String>,
     pub(super) audit_annotations: Vec<(String, String)>,
@@ -26,11 +26,11 @@ pub(super) struct WebhookResponse {
     patch: Option<Vec<u8>>,
 }
 
-/// What a refusal says.
+/// The content of a refusal.
 pub(super) struct DenialResult(Value);
 
 impl WebhookResponse {
-    /// Checks an answer. The wording is that of Kubernetes.
+    /// Checks a response. The errors use Kubernetes' wording.
     pub(super) fn parse(
         answer: &Value,
         (uid, version): (&str, &str),
@@ -185,7 +185,7 @@ mod tests {
         check(typed, true, "unsupported patch type \"Odd\"");
     }
 
-    /// The seed of the random answers. Any other would do.
+    /// The seed of the random responses. Any other seed would do.
     const SEED: u64 = 20_261_118;
 
     #[test]

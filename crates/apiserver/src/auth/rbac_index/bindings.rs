@@ -1,4 +1,4 @@
-//! Role bindings, indexed by user and by group.
+//! Indexes role bindings by user and by group.
 //!
 //! **Invariant:** the index has one entry for each binding and subject, no matter how often the binding names the
 //! subject.
@@ -19,7 +19,7 @@ pub(super) struct Bindings {
     of_groups: BindingIndex,
 }
 
-/// Bindings by subject; those of one subject are sorted by name.
+/// Bindings by subject; each subject's bindings are sorted by name.
 type BindingIndex = HashMap<Box<str>, Vec<Arc<Binding>>>;
 
 /// A binding of subjects to a role.

@@ -1,12 +1,12 @@
-//! Every role and binding, compiled and indexed by subject, so that a decision touches only the caller's bindings.
+//! Compiles every role and binding and indexes them by subject, so that a decision touches only the caller's bindings.
 //!
-//! Reading order: `roles` (what roles allow, including aggregated ones), `bindings` (who has which role), then the
+//! Reading order: `roles` (the rules of roles, including aggregated ones), `bindings` (who has which role), then the
 //! [`RbacIndex`] that joins them.
 //!
-//! **Invariant:** a pure fold over the stored objects: applying each change with [`RbacIndex::apply`], in any order,
-//! gives the same policy as reading everything again. **Invariant:** an object is judged by where it is stored, never
-//! by its own content: a cluster-wide role or binding is one without a namespace in its key, and objects stored
-//! elsewhere grant nothing.
+//! **Invariant:** the index is a pure fold over the stored objects: applying each change with [`RbacIndex::apply`], in
+//! any order, yields the same policy as reading everything again. **Invariant:** an object is judged by where it is
+//! stored, never by its own content: a cluster-wide role or binding is one without a namespace in its key, and objects
+//! stored elsewhere grant nothing.
 
 mod bindings;
 mod roles;
@@ -31,10 +31,10 @@ pub const GROUP: &str = "rbac.authorization.k8s.io";
 pub(super) const RESOURCES: [&str; 4] = ["clusterroles", "roles", "clusterrolebindings", "rolebindings"];
 /// The prefix of the user names of service accounts.
 pub(crate) const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
-/// How many missing roles one refusal lists. The list is sent with every refused request, and the authors of bindings
-/// control its length.
+/// How many missing roles one refusal lists. The list is sent with every refused request, and whoever writes bindings
+/// controls its length.
 const MISSING_ROLES_SHOWN_MAX: usize = 100;
-/// From this many bindings of a user on, a decision remembers which roles it has checked. Nearly all users have
+/// If a user has at least this many bindings, a decision remembers which roles it has checked. Nearly all users have
 /// fewer.
 const BINDINGS_REMEMBERED_FROM: usize = 16;
 
@@ -73,7 +73,7 @@ impl RbacIndex {
                 let new = bytes.and_then(parse_object::<StoredBinding>);
                 self.cluster_bindings.replace(name, new.map(|one| Binding::new("", name, one)));
             }
-            // A namespaced object without a namespace, or the reverse, counts as neither.
+            // A namespaced object without a namespace, or the reverse, is ignored.
             (_, "") => {}
             (ResourceIdentity::BuiltIn(GROUP, "roles"), _) => {
                 self.apply_role(namespace, name, bytes.and_then(parse_object));
@@ -136,8 +136,8 @@ impl RbacIndex {
         })
     }
 
-    /// Returns the rules that apply to the user in the namespace, each role's once: a role that is bound a thousand
-    /// times allows no more than one that is bound once.
+    /// Returns the rules that apply to the user in the namespace, each role's rules once: a role that is bound a
+    /// thousand times allows no more than one that is bound once.
     pub(super) fn rules_for(&self, who: &Identity, namespace: &str) -> Vec<RuleSet> {
         let mut seen = HashSet::new();
         self.distinct_bindings(who, namespace)

@@ -1,5 +1,5 @@
-//! The rules of roles. Aggregated ClusterRoles are resolved here, so their stored `rules` are only for people to
-//! read.
+//! Compiles the rules of roles. Aggregated ClusterRoles are resolved here, so their stored `rules` are only for people
+//! to read.
 //!
 //! **Invariant:** rules are stored once, no matter how many aggregated roles select them: an aggregated role is a
 //! list of the lists of other roles. A change costs one comparison with each aggregated role, and a walk over the
@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::super::rule::Rule;
 
-/// The rules of a role: one list for a plain role, the lists of all selected roles for an aggregated one.
+/// The rules of a role: one list for a plain role, or the lists of all selected roles for an aggregated one.
 pub(in crate::auth) type RuleSet = Arc<[Arc<[Rule]>]>;
 
 /// The rules of a namespace's roles, by name.

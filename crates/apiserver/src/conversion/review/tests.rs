@@ -1,4 +1,4 @@
-//! Answers of converters: which are refused, and with what wording; and random answers.
+//! Tests responses from converters: which ones are refused, and with what wording, and random responses.
 
 use homeostat_core::Entropy;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::random_json_tests::damage;
 
-/// The seed of the random answers. Any other would do.
+/// The seed of the random responses. Any other seed would do.
 const SEED: u64 = 20_261_118;
 const RANDOM_ANSWERS: usize = 3000;
 

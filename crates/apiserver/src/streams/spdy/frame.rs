@@ -1,12 +1,12 @@
-//! SPDY/3.1 frames, as far as Kubernetes clients use them: streams, data, pings.
+//! Encodes and decodes SPDY/3.1 frames, as far as Kubernetes clients use them: streams, data, pings.
 //!
-//! No I/O. There is no flow control by frames, because those clients have none.
+//! This module performs no I/O. There is no frame-based flow control, because those clients do not use it.
 
 use bytes::{Buf as _, BytesMut};
 
 use super::header_block::{HeaderReader, HeaderWriter, Headers};
 
-/// The largest accepted frame. Clients send what they read at a time, about 32 KiB.
+/// The maximum size of an accepted frame. Clients send the data of one read at a time, about 32 KiB.
 const FRAME_BYTES_MAX: usize = 1024 * 1024;
 const HEAD_BYTES: usize = 8;
 const VERSION: u16 = 0x8003;
@@ -32,7 +32,7 @@ pub(crate) enum SpdyFrame {
     Data { stream: u32, bytes: Vec<u8>, is_final: bool },
     /// The stream is aborted.
     Reset { stream: u32 },
-    /// To be answered with the same frame.
+    /// A ping, to be answered with the same frame.
     Ping { number: u32 },
     /// No more streams follow.
     GoAway,
@@ -95,7 +95,7 @@ impl SpdyDecoder {
                 let block = payload.get(10..).ok_or(SpdyError("a frame is too short"))?;
                 Some(SpdyFrame::Open { stream, headers: self.headers.read(block)?, is_final })
             }
-            // Not used, but the compression state depends on them.
+            // These are not used, but the compression state depends on them.
             SYN_REPLY | HEADERS => {
                 self.headers.read(payload.get(4..).ok_or(SpdyError("a frame is too short"))?)?;
                 None
@@ -114,7 +114,7 @@ pub(crate) fn encode_reply(headers: &mut HeaderWriter, stream: u32) -> Vec<u8> {
     control(SYN_REPLY, &[&stream.to_be_bytes(), &block])
 }
 
-/// Returns the answer to a ping.
+/// Returns the response to a ping.
 pub(crate) fn encode_ping(number: u32) -> Vec<u8> {
     control(PING, &[&number.to_be_bytes()])
 }

@@ -1,5 +1,5 @@
-//! The headers of SPDY frames: compressed with zlib over the whole connection, starting from a dictionary that the
-//! protocol defines.
+//! Reads and writes the headers of SPDY frames: they are compressed with zlib over the whole connection, starting from
+//! a dictionary that the protocol defines.
 //!
 //! Only headers from clients are really compressed. Our own headers are few, and zlib also allows blocks that are
 //! stored uncompressed. **Invariant:** one block inflates to a bounded size, no matter what the client sends.
@@ -10,11 +10,11 @@ use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
 
 use super::frame::SpdyError;
 
-/// The largest inflated block. Those of Kubernetes have about a hundred bytes.
+/// The maximum size of an inflated block. Kubernetes' blocks have about a hundred bytes.
 const BLOCK_BYTES_MAX: usize = 16 * 1024;
 /// The largest distance of a back-reference in zlib.
 const WINDOW_BYTES: usize = 32 * 1024;
-/// zlib's header without compression, and the flag for the use of a dictionary.
+/// zlib's header for no compression, and the flag that says a dictionary is used.
 const ZLIB_HEADER: [u8; 2] = [0x78, 0x01];
 const HAS_DICTIONARY: u8 = 0x20;
 /// The maximum size of a stored block.
@@ -136,7 +136,7 @@ pub(crate) struct HeaderWriter {
 }
 
 impl HeaderWriter {
-    /// Returns a block without headers, which is all that a Kubernetes server answers.
+    /// Returns a block without headers, which is all that a Kubernetes server sends.
     pub(crate) fn write_empty(&mut self) -> Vec<u8> {
         self.write(&0u32.to_be_bytes())
     }
@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn blocks_share_one_compression() {
-        // Made by zlib with the dictionary: {streamtype: error, port: 80}, flushed, then {streamtype: data, port: 80}.
+        // Created by zlib with the dictionary: {streamtype: error, port: 80}, flushed, then {streamtype: data, port:
+        // 80}.
         let first = hex("78f9e3c6a7c202e50e703a2b294a4dcc851625aca9a0808614cb45a024cc646100000000ffff");
         let second = hex("c2aa1054e624a2aa03000000ffff");
         let mut reader = HeaderReader::new();

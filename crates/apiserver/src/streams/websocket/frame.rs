@@ -1,14 +1,14 @@
-//! WebSocket frames (RFC 6455), server side: messages from bytes, and bytes from messages.
+//! Encodes and decodes WebSocket frames (RFC 6455) on the server side: messages from bytes, and bytes from messages.
 //!
-//! No I/O: bytes are fed in, messages are taken out. **Invariant:** a decoder never holds more than one message of
-//! the maximum size and one read; a violation of the protocol ends the connection with the code that the RFC
-//! requires. Extensions (compression) are never negotiated, so their bits are errors.
+//! This module performs no I/O: bytes are fed in, and messages are taken out. **Invariant:** a decoder never holds more
+//! than one message of the maximum size and one read; a protocol violation ends the connection with the code that the
+//! RFC requires. Extensions (compression) are never negotiated, so their bits are errors.
 
 use bytes::{Buf as _, BytesMut};
 
-/// The largest message. Kubernetes clients send what they read at a time, about 32 KiB.
+/// The maximum size of a message. Kubernetes clients send the data of one read at a time, about 32 KiB.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
-/// The largest payload of a control frame, according to the RFC.
+/// The maximum payload of a control frame, according to the RFC.
 const CONTROL_BYTES_MAX: usize = 125;
 /// The length of a client's mask.
 const MASK_BYTES: usize = 4;
@@ -34,7 +34,7 @@ pub(crate) enum Opcode {
     Pong = 10,
 }
 
-/// Why a connection is closed with an error code from the RFC.
+/// The reason a connection is closed with an error code from the RFC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FrameError {
     #[error("the client breaks the WebSocket protocol: {0}")]
@@ -53,7 +53,7 @@ impl FrameError {
     }
 }
 
-/// Why the server closes a connection.
+/// The reason the server closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseCode {
     Normal = 1000,

@@ -1,4 +1,4 @@
-//! The WebSocket handshake: recognizes the request, chooses the subprotocol, and computes the answer.
+//! Performs the WebSocket handshake: recognizes the request, chooses the subprotocol, and computes the response.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use crate::body::Body;
 
 /// The suffix that the RFC appends to the client's key.
 const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// The only version there is.
+/// The only existing version.
 const VERSION: &str = "13";
 /// The prefix of a subprotocol that carries a bearer token, for browsers. Such a subprotocol is never chosen.
 const TOKEN_PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
@@ -57,7 +57,7 @@ pub(crate) fn choose_protocol<'a>(headers: &HeaderMap, offered: &[&'a str]) -> R
     })
 }
 
-/// Returns the answer that opens a WebSocket; `None` if the client's handshake is incomplete.
+/// Returns the response that opens a WebSocket; `None` if the client's handshake is incomplete.
 pub(crate) fn accept(headers: &HeaderMap, protocol: &str) -> Option<Response<Body>> {
     let key = headers.get(header::SEC_WEBSOCKET_KEY)?.to_str().ok()?.trim();
     let version = headers.get(header::SEC_WEBSOCKET_VERSION)?.to_str().ok()?;
@@ -74,7 +74,7 @@ pub(crate) fn accept(headers: &HeaderMap, protocol: &str) -> Option<Response<Bod
     Some(response)
 }
 
-/// Returns the answer that switches the protocol of a connection.
+/// Returns the response that switches the protocol of a connection.
 pub(crate) fn switch_to(protocol: &'static str) -> Response<Body> {
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;

@@ -1,4 +1,4 @@
-//! A WebSocket as the server sees it: messages in, messages out, pings both ways.
+//! Implements the server side of a WebSocket: messages in, messages out, pings both ways.
 //!
 //! **Invariant:** a frame is written as a whole or the connection is lost: no write is cancelled in the middle of a
 //! frame while the connection is still in use. A peer that has vanished is detected by its unanswered pings.
@@ -19,15 +19,15 @@ use self::frame::{CloseCode, FrameError, Message, MessageDecoder, Opcode, encode
 use super::upgrade::UpgradedConnection;
 use crate::limits::{STREAM_CLOSE_TIME, STREAM_IDLE_TIME, STREAM_PING_INTERVAL, STREAM_SILENT_PINGS_MAX};
 
-/// The maximum number of client pings that wait for an answer; some of any further ones stay unanswered.
+/// The maximum number of client pings that wait for a response; some of any further pings stay unanswered.
 const PONGS_MAX: usize = 4;
 /// How much is read at a time.
 const READ_BYTES: usize = 32 * 1024;
 
-/// What both halves know about the peer.
+/// The facts that both halves know about the peer.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
-    /// How many times something arrived.
+    /// How many times anything arrived.
     heard: AtomicU64,
     /// How many times data moved in either direction.
     moved: AtomicU64,
@@ -55,7 +55,7 @@ pub(crate) struct WebSocketWriter {
     idle: Duration,
 }
 
-/// What a writer must do between messages.
+/// A task that a writer must do between messages.
 pub(crate) enum WriterDuty {
     /// Answer a ping.
     Pong(Vec<u8>),
@@ -116,7 +116,7 @@ impl WebSocketReader {
         }
     }
 
-    /// Passes a message on. While this waits, the client is not expected to send anything.
+    /// Forwards a message. While this waits, the client is not expected to send anything.
     pub(crate) async fn hand_on(&mut self, handing: impl Future<Output = bool>) -> bool {
         self.liveness.is_paused.store(true, Ordering::Relaxed);
         let is_taken = handing.await;
@@ -124,7 +124,7 @@ impl WebSocketReader {
         is_taken
     }
 
-    /// Reads until the client closes the connection, so that the client receives the last messages before the end.
+    /// Reads until the client closes the connection, so that the client receives the last messages.
     pub(crate) async fn wait_for_close(&mut self) {
         let closed = async { while let Ok(Some(_)) = self.next_data().await {} };
         let _ = timeout(STREAM_CLOSE_TIME, closed).await;
@@ -155,7 +155,7 @@ impl WebSocketWriter {
         }
     }
 
-    /// Does a chore. An error means that the connection has ended.
+    /// Does a chore. An error means that the connection is closed.
     pub(crate) async fn do_chore(&mut self, chore: WriterDuty) -> io::Result<()> {
         match chore {
             WriterDuty::Pong(payload) => self.write_frame(Opcode::Pong, &[&payload]).await,

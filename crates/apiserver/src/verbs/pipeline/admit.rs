@@ -1,4 +1,4 @@
-//! Calls admission: the two stages of a write, and the single stage of everything else that plugins review
+//! Calls admission: the two stages for a write, and the single stage for everything else that plugins review
 //! (deletions, connections, bindings, evictions).
 //!
 //! `old` is the stored object, `None` for a new one. A Scale is admitted as a Scale, not as the object it belongs to.
@@ -12,7 +12,8 @@ use crate::backend::CommitStep;
 use crate::verbs::AuthorizedRequest;
 use crate::verbs::options::WriteOptions;
 
-/// Lets admission change or refuse the object. A new object has no uid yet, and no name if one will be generated.
+/// Lets admission change or refuse the object. A new object does not have a uid yet, nor a name if one will be
+/// generated.
 pub(super) async fn mutate(
     call: &AuthorizedRequest,
     options: &WriteOptions,

@@ -1,6 +1,6 @@
-//! The end of a write: encodes the object once, and commits it if the stored object is unchanged.
+//! Completes a write: encodes the object once, and commits it if the stored object has not changed.
 //!
-//! **Invariant:** the same encoding is stored, sent to watches and returned in the answer. A dry run ends before the
+//! **Invariant:** the same encoding is stored, sent to watches and returned in the response. A dry run stops before the
 //! commit. A change that removes the last finalizer of an object that is marked for deletion deletes it.
 
 use std::sync::Arc;
@@ -49,14 +49,15 @@ pub(super) async fn insert(
                 return Answer::entry(call, 201, &call.converted(entry).await?).map(Some);
             }
             Err(StoreError::Conflict { key: other, .. }) if other == key => return Ok(None),
-            // The namespace or a quota changed. Check it again.
+            // The namespace or a quota changed. It is checked again.
             Err(StoreError::Conflict { .. }) => tokio::task::yield_now().await,
             Err(error) => return Err(commit_refusal(&error)),
         }
     }
 }
 
-/// Returns the conditions for committing a new object: its namespace still exists and is not being deleted.
+/// Returns the conditions for committing a new object: its namespace must still exist and must not be marked for
+/// deletion.
 fn conditions_of_insert(call: &AuthorizedRequest, name: &str) -> Result<Vec<CommitStep>, Status> {
     if !call.admission.is_enabled(namespace_lifecycle::NAME) {
         return Ok(Vec::new());
@@ -102,7 +103,7 @@ pub(super) async fn replace(
     }
 }
 
-/// Deletes an object that nothing holds any more. The answer shows the new object at its old revision.
+/// Deletes an object that nothing holds any more. The response shows the new object at its old revision.
 async fn remove(
     call: &AuthorizedRequest,
     options: &WriteOptions,
@@ -120,8 +121,8 @@ async fn remove(
     answer_object(call, &object).map(Some)
 }
 
-/// Does what must follow a write before its answer: makes a defined kind available to the next request, and schedules
-/// the correction of a quota status that a client wrote.
+/// Does the work that must follow a write before its response is sent: makes a defined kind available to the next
+/// request, and schedules the correction of a quota status that a client wrote.
 async fn follow_up(call: &AuthorizedRequest, entry: &Entry) -> Result<(), Status> {
     if call.resource.declaration().is_some_and(|kind| kind.defines_kinds) {
         definition_lifecycle::establish(&call.backend, &entry.key).await?;
@@ -132,7 +133,7 @@ async fn follow_up(call: &AuthorizedRequest, entry: &Entry) -> Result<(), Status
     Ok(())
 }
 
-/// Answers with a stored object as this endpoint shows it.
+/// Responds with a stored object as this endpoint shows it.
 async fn answer_entry(call: &AuthorizedRequest, entry: &Arc<Entry>) -> Result<Answer, Status> {
     let entry = &call.converted(entry).await?;
     match &*call.path.subresource {
@@ -141,7 +142,7 @@ async fn answer_entry(call: &AuthorizedRequest, entry: &Arc<Entry>) -> Result<An
     }
 }
 
-/// Answers with an object as this endpoint shows it.
+/// Responds with an object as this endpoint shows it.
 fn answer_object(call: &AuthorizedRequest, object: &Value) -> Result<Answer, Status> {
     match &*call.path.subresource {
         "scale" => Answer::object(call, 200, &scale_of(&call.resource, object)?),
@@ -149,7 +150,7 @@ fn answer_object(call: &AuthorizedRequest, object: &Value) -> Result<Answer, Sta
     }
 }
 
-/// Returns the refusal of a new object whose name is taken.
+/// Returns the refusal for a new object whose name is taken.
 pub(super) fn already_exists(call: &AuthorizedRequest, name: &str, is_generated: bool) -> Status {
     let mut status = Status::already_exists(&call.resource.about(name));
     let snapshot = call.backend.store.snapshot();

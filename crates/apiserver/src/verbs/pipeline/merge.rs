@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::verbs::AuthorizedRequest;
 
-/// Returns the new object: for a subresource, its own part from the request and the rest from the stored object.
-/// Keeps the uid and resourceVersion of the request for the preconditions.
+/// Returns the new object: for a subresource, its own part from the request and the rest from the stored object. Keeps
+/// the request's uid and resourceVersion for the preconditions.
 pub(super) fn part(call: &AuthorizedRequest, old: &Value, new: Value) -> Value {
     let merge = match call.resource.declaration() {
         Some(kind) => kind.subresource(&call.path.subresource).and_then(|part| part.merge),

@@ -1,4 +1,4 @@
-//! The metadata that every kind has: fields that only the server sets, preconditions, and generated names.
+//! Handles the metadata that every kind has: fields that only the server sets, preconditions, and generated names.
 
 use homeostat_api::field;
 use homeostat_api::object::meta;
@@ -16,7 +16,8 @@ const SUFFIX_LETTERS: usize = 5;
 /// The maximum length of the base of a generated name: with the suffix it still fits into a DNS label.
 const GENERATE_NAME_BYTES_MAX: usize = 63 - SUFFIX_LETTERS;
 
-/// Refuses an object that cannot be created here: one for a different namespace, or one whose kind is being deleted.
+/// Refuses an object that cannot be created here: an object for a different namespace, or one whose kind is being
+/// deleted.
 pub(super) fn check_new(call: &AuthorizedRequest, object: &Value) -> Result<(), Status> {
     let resource = &call.resource;
     let (asked, given) = (&*call.path.namespace, meta::namespace(object));
@@ -107,7 +108,7 @@ pub(super) fn check_preconditions(
     }
 }
 
-/// Returns the message of Kubernetes' storage for an object with a different uid, including its key.
+/// Returns the message that Kubernetes' storage gives for an object with a different uid, including its key.
 pub(in crate::verbs) fn wrong_uid(call: &AuthorizedRequest, asked: &str, actual: &str) -> String {
     let resource = match call.resource.declaration() {
         Some(kind) => kind.registry_name.unwrap_or(kind.plural).to_owned(),

@@ -18,7 +18,7 @@ const POLICIES: [(&str, &str); 2] = [
 /// Matches all groups, resources, namespaces or names.
 const ALL: &str = "*";
 
-/// Checks a write of any object; refuses only policies and bindings.
+/// Checks a write to any object; refuses only policies and bindings.
 pub(super) fn check(call: &AuthorizedRequest, new: &Value, old: Option<&Value>) -> Result<(), Status> {
     let ResourceIdentity::BuiltIn(GROUP, resource) = call.resource.storage() else { return Ok(()) };
     if call.who.is_in(MASTERS) {

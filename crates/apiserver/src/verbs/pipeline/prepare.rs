@@ -1,4 +1,4 @@
-//! Sets the fields that the server itself determines: those of the kind, the generation, addresses and ports.
+//! Sets the fields that the server itself determines: the kind's own fields, the generation, addresses and ports.
 //!
 //! Also checks the permissions required beyond those on the object itself: to grant permissions with a role, and to
 //! read the parameters of a policy.
@@ -41,7 +41,7 @@ fn prepare_new(call: &AuthorizedRequest, object: &mut Value) -> Result<(), Statu
     let with = PrepareContext { clock: &backend.clock, uid: &uid, identity: &call.who };
     prepare_for_create(resource, object, &with)?;
     if let Some(schema) = resource.custom().and_then(|custom| custom.schema.as_ref()) {
-        // The status was removed; add its defaults again.
+        // The status was removed, so its defaults are added again.
         schema::default(schema, object).map_err(defaults_too_large)?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Validates an object: refusals and warnings.
+//! Validates an object, with refusals and warnings.
 
 use homeostat_api::field;
 use homeostat_api::kinds;
@@ -83,8 +83,8 @@ pub(super) fn warnings(
 }
 
 impl AuthorizedRequest {
-    /// Returns the refusal of an object with invalid fields. Events of both groups are validated as those of the core
-    /// group.
+    /// Returns the refusal for an object with invalid fields. Events of both groups are validated like those of the
+    /// core group.
     pub(super) fn invalid(&self, object: &Value, old: Option<&Value>, errors: &field::Errors) -> Status {
         let name = if old.is_some() { &*self.path.name } else { meta::name(object) };
         Status::invalid(self.resource.storage().group(), &self.resource.kind, name, errors)

@@ -1,7 +1,7 @@
-//! Watches of a version that needs a webhook: states are converted before they are selected and shown.
+//! Handles watches of a version that needs a webhook: states are converted before they are selected and shown.
 //!
-//! A watch whose converter fails gets an error event and ends, as in Kubernetes: an event that was left out would be
-//! lost for good.
+//! A watch whose converter fails gets an error event and ends, as in Kubernetes: an omitted event would be lost for
+//! good.
 
 use std::sync::Arc;
 

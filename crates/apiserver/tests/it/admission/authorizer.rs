@@ -1,4 +1,4 @@
-//! `authorizer` in expressions: policies and webhooks decide by what the user, or an account, may do.
+//! Tests `authorizer` in expressions: policies and webhooks decide based on what the user, or an account, may do.
 
 use serde_json::{Value, json};
 

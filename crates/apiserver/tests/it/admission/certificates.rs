@@ -1,4 +1,4 @@
-//! CertificateSubjectRestriction. Approval and signing are tested in `signing.rs`.
+//! Tests CertificateSubjectRestriction. Approval and signing are tested in `signing.rs`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

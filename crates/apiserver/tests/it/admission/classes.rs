@@ -1,4 +1,4 @@
-//! DefaultStorageClass, DefaultIngressClass, StorageObjectInUseProtection and TaintNodesByCondition.
+//! Tests DefaultStorageClass, DefaultIngressClass, StorageObjectInUseProtection and TaintNodesByCondition.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! The examples of the guide: each is sent to a server and does what the text says.
+//! Tests the examples in the guide: each is sent to a server and does what the text says.
 
 use std::sync::Arc;
 

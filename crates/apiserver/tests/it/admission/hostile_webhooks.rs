@@ -1,4 +1,4 @@
-//! Webhooks that break the rules of HTTP: they affect only the request that they are asked about.
+//! Tests webhooks that break the rules of HTTP: they affect only the request that they are called for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +19,18 @@ use super::{message, start_without};
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 
-/// How a connection behaves after the question.
+/// How a connection behaves after the request.
 #[derive(Clone, Copy, Debug)]
 enum Misbehaviour {
-    /// Sends headers without end.
+    /// Sends endless headers.
     EndlessHeaders,
     /// Sends one header of two megabytes.
     HugeHeader,
     /// Announces more than it sends, and closes its side.
     HalfClosed,
-    /// Closes the connection instead of answering.
+    /// Closes the connection instead of responding.
     Closed,
-    /// Sends the announced body a byte at a time, slower than it may take.
+    /// Sends the announced body a byte at a time, too slowly.
     Trickling,
     /// Sends something that is not HTTP.
     NotHttp,
@@ -83,7 +83,7 @@ async fn start(how: Misbehaviour) -> (String, String, AbortOnDropHandle<()>) {
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
                 let Ok(mut stream) = acceptor.accept(stream).await else { return };
-                // The beginning of the question is enough.
+                // The beginning of the request is enough.
                 let _ = stream.read(&mut [0; 1024]).await;
                 let _ = misbehave(&mut stream, how).await;
             });

@@ -1,4 +1,4 @@
-//! LimitRanger: Pods and claims keep within the limits of their namespace.
+//! Tests LimitRanger: Pods and claims stay within the limits of their namespace.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ async fn containers_get_defaults_and_keep_within_limits() {
     );
 }
 
-/// Each limit meets each container, so a small Pod could take any amount of memory.
+/// Each limit is checked against each container, so a small Pod could take any amount of memory.
 #[tokio::test]
 async fn too_many_limits_for_too_many_containers_are_refused() {
     let plane = start_without(&["ServiceAccount"]).await;
@@ -44,7 +44,8 @@ async fn too_many_limits_for_too_many_containers_are_refused() {
     assert!(refused.contains("too many limits for so many containers"), "{refused}");
 }
 
-/// What is stored is not parsed if it is too much: a Pod of a few bytes would cost as much as all LimitRanges together.
+/// Stored LimitRanges are not parsed if they are too large: a Pod of a few bytes would cost as much as all LimitRanges
+/// together.
 #[tokio::test]
 async fn too_large_limit_ranges_are_refused_for_pods_and_claims() {
     let plane = start_without(&["ServiceAccount"]).await;

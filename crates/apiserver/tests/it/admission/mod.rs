@@ -1,4 +1,4 @@
-//! Admission from outside: real requests, one file for each plugin.
+//! Tests admission from the outside: real requests, one file for each plugin.
 
 mod authorizer;
 mod certificates;
@@ -29,14 +29,14 @@ use crate::test_server::{Answer, TestServer};
 
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// Starts a server with all plugins of Kubernetes, except those that are disabled.
+/// Starts a server with all of Kubernetes' plugins, except those that are disabled.
 pub(crate) async fn start_without(disabled: &[&str]) -> TestServer {
     let disabled = disabled.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
     let plugins = AdmissionConfig::new(&[], &disabled).unwrap();
     TestServer::start_with(ApiServer::builder(Arc::new(Memory::new())).admission(plugins)).await
 }
 
-/// Returns a Pod with one container, and what is given in its spec.
+/// Returns a Pod with one container, and the given fields in its spec.
 pub(crate) fn pod(name: &str, spec: &Value) -> Value {
     let mut pod = json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     for (field, value) in spec.as_object().unwrap() {

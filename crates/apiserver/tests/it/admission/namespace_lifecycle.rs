@@ -1,4 +1,4 @@
-//! NamespaceLifecycle: what namespaces mean for the objects in them, and that it can be switched off.
+//! Tests NamespaceLifecycle: what namespaces mean for the objects in them, and that it can be switched off.
 
 use serde_json::json;
 

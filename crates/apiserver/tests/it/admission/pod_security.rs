@@ -1,4 +1,4 @@
-//! PodSecurity: the labels of a namespace decide what its Pods may do.
+//! Tests PodSecurity: the labels of a namespace decide what its Pods may do.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy.
+//! Tests ValidatingAdmissionPolicy and MutatingAdmissionPolicy.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn config_map(name: &str, value: &str) -> Value {
     json!({"metadata": {"name": name}, "data": {"a": value}})
 }
 
-/// Starts a server with a policy of this sort for ConfigMaps and Pods, bound everywhere.
+/// Starts a server with a policy of this kind for ConfigMaps and Pods, bound everywhere.
 async fn start(sort: &str, spec: &Value, binding: &Value) -> TestServer {
     let plane = start_without(&["ServiceAccount"]).await;
     let rules = json!([{"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"],
@@ -259,7 +259,7 @@ async fn expressions_are_checked_when_they_are_written() {
     assert!(told.contains("webhooks[0].matchConditions[0].expression: Invalid value: \"nothing\": compilation failed: ERROR: "), "{told}");
 }
 
-/// Sixty mutations that use a costly variable, each of which changes the object: together they have one budget.
+/// Sixty mutations that use a costly variable, each of which changes the object: they share one budget.
 #[tokio::test]
 async fn mutations_share_one_budget() {
     let plane = start_without(&[]).await;

@@ -1,4 +1,5 @@
-//! The status of a ValidatingAdmissionPolicy: its expressions are checked against the schemas of the kinds that it matches.
+//! Tests the status of a ValidatingAdmissionPolicy: its expressions are checked against the schemas of the kinds that
+//! it matches.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Priority: Pods get the priority of their class.
+//! Tests Priority: Pods get the priority of their class.
 
 use serde_json::json;
 

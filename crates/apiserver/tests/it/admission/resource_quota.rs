@@ -1,4 +1,4 @@
-//! ResourceQuota: a namespace holds no more than its quotas allow, and their status is true.
+//! Tests ResourceQuota: a namespace contains no more than its quotas allow, and their status is correct.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -138,7 +138,7 @@ async fn a_namespace_has_few_and_small_quotas() {
     assert!(all["items"].as_array().unwrap().iter().all(is_charged), "{all}");
 }
 
-/// A count parses all Pods of the namespace. The administrator's namespace must not wait for it.
+/// A count parses all Pods in the namespace. The administrator's namespace must not wait for it.
 #[tokio::test]
 async fn a_long_count_does_not_delay_other_background_work() {
     let plane = start(&json!({"pods": "1k", "requests.cpu": "1k"}), &json!({})).await;

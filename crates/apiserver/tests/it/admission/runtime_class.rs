@@ -1,4 +1,4 @@
-//! RuntimeClass: it must exist, and decides overhead, selector and tolerations.
+//! Tests RuntimeClass: the class must exist, and determines overhead, selector and tolerations.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! ServiceAccount: Pods get an account and a token.
+//! Tests ServiceAccount: Pods get an account and a token.
 
 use serde_json::json;
 

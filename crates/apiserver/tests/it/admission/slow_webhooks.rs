@@ -1,4 +1,4 @@
-//! A slow webhook occupies no slot: requests that wait for it make room for others.
+//! Tests that a slow webhook occupies no slot: requests that wait for it make room for others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::webhook_server::{Behaviour, WebhookServer};
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Starts a server over TLS, and returns a client of the administrator.
+/// Starts a server over TLS, and returns an administrator's client.
 async fn start() -> (Client, DropGuard, tempfile::TempDir) {
     let (config, stop, folder) = start_served(|builder| builder).await;
     (Client::try_from(config).unwrap(), stop, folder)

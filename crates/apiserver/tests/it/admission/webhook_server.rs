@@ -1,4 +1,4 @@
-//! A webhook over TLS on a free port, which answers as a test wants.
+//! Provides a webhook over TLS on a free port, which responds as a test requires.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -23,17 +23,17 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// How a webhook behaves.
 pub(crate) enum Behaviour {
-    /// Answers with this response, with the uid of the question.
+    /// Responds with this, adding the uid of the request.
     Respond(Value),
-    /// Answers with this document.
+    /// Responds with this document.
     Document(Value),
-    /// Answers with these bytes, which it claims to be compressed.
+    /// Responds with these bytes, which it claims to be compressed.
     Compressed(Vec<u8>),
-    /// Answers with this code and text.
+    /// Responds with this code and text.
     Text(u16, &'static str),
     /// Redirects to itself.
     Redirect,
-    /// Never answers.
+    /// Never responds.
     Hang,
     /// Sends a body that never ends.
     Endless,
@@ -44,7 +44,7 @@ type Decide = dyn Fn(&Value) -> Behaviour + Send + Sync;
 /// A running webhook.
 pub(crate) struct WebhookServer {
     pub(crate) address: SocketAddr,
-    /// The certificate, which is its own authority, as `caBundle` has it.
+    /// The certificate, which is its own authority, in the form of `caBundle`.
     pub(crate) bundle: String,
     questions: Arc<Mutex<Vec<(String, Value)>>>,
     _task: AbortOnDropHandle<()>,
@@ -74,12 +74,12 @@ impl WebhookServer {
         Self { address, bundle, questions, _task: AbortOnDropHandle::new(task) }
     }
 
-    /// Returns the paths and bodies of all questions so far.
+    /// Returns the paths and bodies of all requests so far.
     pub(crate) fn questions(&self) -> Vec<(String, Value)> {
         self.questions.lock().unwrap().clone()
     }
 
-    /// Returns a configuration of one webhook for ConfigMaps, with more fields of it.
+    /// Returns a configuration with one webhook for ConfigMaps, with additional fields.
     pub(crate) fn configuration(&self, name: &str, more: &Value) -> Value {
         let mut webhook = json!({"name": format!("{name}.demo.dev"), "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
@@ -149,7 +149,7 @@ async fn answer(
     })
 }
 
-/// A stream that may be shared, as bodies must be.
+/// A stream that can be shared, as bodies must be.
 struct SyncStream(Mutex<futures::stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>>);
 
 impl futures::Stream for SyncStream {

@@ -1,4 +1,4 @@
-//! MutatingAdmissionWebhook and ValidatingAdmissionWebhook, with real TLS servers.
+//! Tests MutatingAdmissionWebhook and ValidatingAdmissionWebhook, with real TLS servers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +16,7 @@ fn allow() -> Behaviour {
     Behaviour::Respond(json!({"allowed": true}))
 }
 
-/// Returns an answer that adds a value to the data.
+/// Returns a response that adds a value to the data.
 fn patch(operations: &Value) -> Behaviour {
     let patch = STANDARD.encode(operations.to_string());
     Behaviour::Respond(json!({"allowed": true, "patch": patch, "patchType": "JSONPatch"}))
@@ -107,7 +107,7 @@ async fn a_mutating_webhook_changes_the_object_and_unknown_fields_are_dropped() 
     plane.delete(&format!("{CONFIG_MAPS}/a")).await.expect(500);
 }
 
-/// A patch changes neither what an object is nor what the server alone decides.
+/// A patch changes neither the identity of an object nor the fields that only the server sets.
 #[tokio::test]
 async fn a_patch_leaves_the_servers_fields_alone() {
     let operations = json!([{"op": "replace", "path": "/kind", "value": "Secret"},
@@ -141,7 +141,7 @@ async fn a_patch_leaves_the_servers_fields_alone() {
     );
 }
 
-/// An answer of few bytes can take thirty times as much memory.
+/// A response of a few bytes can take thirty times as much memory.
 #[tokio::test]
 async fn answers_with_very_many_parts_are_refused() {
     let many = || json!(vec![json!([]); 1_500_000]);
@@ -347,7 +347,7 @@ async fn connections_and_scales_are_asked_about_as_such() {
     );
 }
 
-/// Configurations of admission could not be repaired if they needed a webhook's consent.
+/// Admission configurations could not be repaired if they needed a webhook's consent.
 #[tokio::test]
 async fn configurations_of_admission_are_exempt() {
     let server = WebhookServer::start(|_| Behaviour::Respond(json!({"allowed": false}))).await;

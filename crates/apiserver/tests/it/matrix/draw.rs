@@ -1,5 +1,5 @@
-//! Random policies, users and requests. Half of the policies are aimed: made for the request that follows, and then
-//! off by a little, because purely random requests are nearly always refused.
+//! Draws random policies, users and requests. Half of the policies are aimed: they are made for the request that
+//! follows, and then altered slightly, because purely random requests are nearly always refused.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ const PATHS: [&str; 9] = [
 ];
 const METHODS: [&str; 9] = ["GET", "GET", "GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
-/// A kind that requests can ask for.
+/// A kind that requests can refer to.
 #[derive(Clone, Debug)]
 pub(super) struct Kind {
     /// `/api/v1`, `/apis/apps/v1`
@@ -89,7 +89,7 @@ pub(super) struct Kind {
     pub(super) is_namespaced: bool,
 }
 
-/// A change of the policy: resource, namespace, name, and the object or `None`.
+/// A change to the policy: resource, namespace, name, and the object or `None`.
 pub(super) type Change = (&'static str, String, String, Option<Value>);
 
 /// The source of random choices.
@@ -186,8 +186,8 @@ impl Draw {
             .collect()
     }
 
-    /// Draws a role that nearly or just allows the request, and a binding of it: in the cluster, in its namespace or
-    /// in another.
+    /// Draws a role that barely allows the request, or nearly does, and a binding to it: in the cluster, in its
+    /// namespace or in another.
     pub(super) fn aimed(&self, user: &User, request: &Request) -> Vec<Change> {
         let action = action_of(request);
         let mut rules = vec![self.near(&action)];
@@ -223,7 +223,7 @@ impl Draw {
         vec![change(resource, place, "aimed", role), change("rolebindings", &namespace, "aimed", bound)]
     }
 
-    /// Returns the entry itself, often a wildcard, seldom something else.
+    /// Returns the entry itself, often a wildcard, rarely something else.
     fn about<'a>(&self, entry: &'a str, others: &[&'a str]) -> &'a str {
         match self.below(24) {
             0..4 => "*",
@@ -232,7 +232,7 @@ impl Draw {
         }
     }
 
-    /// Draws a rule that nearly or just allows this.
+    /// Draws a rule that barely allows this, or nearly does.
     fn near(&self, action: &Action) -> Value {
         if !action.is_resource {
             let cut = action.path.get(..action.path.len() / 2).unwrap_or_default();
@@ -259,7 +259,7 @@ impl Draw {
             "resources": [self.about(&full, &RESOURCES)], "resourceNames": names})
     }
 
-    /// Draws rules that nearly or just allow this request to act as `wanted`.
+    /// Draws rules that barely allow this request, or nearly do, to act as `wanted`.
     fn impersonation(&self, action: &Action, request: &Request, wanted: &str) -> Vec<Value> {
         let mode = match (wanted.split(':').collect::<Vec<_>>().as_slice(), self.once_in(2)) {
             (_, true) => "",

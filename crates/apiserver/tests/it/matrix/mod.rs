@@ -1,10 +1,10 @@
-//! The authorization matrix: random policies and requests, decided by the server and by an independent
+//! Tests the authorization matrix: random policies and requests, decided by the server and by an independent
 //! [`specification`].
 //!
 //! It mixes every verb, every served kind and subresource (built-in and custom) and some that are not served, scopes,
 //! names, paths, groups, aggregated roles and impersonation; the policy changes before each request. Requests pass
-//! through the whole server: path, query, headers, index of the policy, refusal. A difference prints the round, the
-//! policy and the request.
+//! through the whole server: path, query, headers, policy index, refusal. A difference prints the round, the policy and
+//! the request.
 
 mod draw;
 mod specification;
@@ -34,7 +34,7 @@ const SEED_VARIABLE: &str = "HOMEOSTAT_MATRIX_SEED";
 /// Verbs of resources. OPTIONS has none.
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
-/// The server, and what the specification knows about it.
+/// The server, and the objects that the specification knows about.
 struct Matrix {
     store: SharedStore,
     server: ApiServer,
@@ -113,7 +113,7 @@ impl Matrix {
         let sent = sent.body(Full::<bytes::Bytes>::default()).unwrap();
         let response = self.server.clone().oneshot(sent).await.unwrap();
         let code = response.status().as_u16();
-        // Others may be streams that never end.
+        // Other responses may be streams that never end.
         if code != 403 {
             return (code, String::new());
         }
@@ -159,7 +159,7 @@ struct Seen {
     refused: usize,
 }
 
-/// What the rounds were about, so that a run that compares next to nothing does not pass.
+/// Counts what the rounds covered, so that a run that compares next to nothing does not pass.
 #[derive(Default)]
 struct Counts {
     sorts: BTreeMap<&'static str, usize>,

@@ -1,6 +1,6 @@
-//! A second implementation of authorization: written from the documentation of Kubernetes (authorization attributes,
-//! RBAC, impersonation), in the plainest way, over the stored objects as they are. It shares no code with the server
-//! and keeps no state between two questions.
+//! A second implementation of authorization, written from Kubernetes' documentation (authorization attributes, RBAC,
+//! impersonation) in the plainest way, on the stored objects as they are. It shares no code with the server and keeps
+//! no state between two decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +54,7 @@ pub(super) enum Verdict {
     Nonsense,
 }
 
-/// What a request asks for.
+/// The action that a request asks for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Action {
     pub(super) is_resource: bool,
@@ -83,8 +83,8 @@ pub(super) fn judge(objects: &Objects, user: &User, request: &Request) -> Verdic
     }
 }
 
-/// Returns the additional requirement of a GET that opens a connection to a container: since 1.36, the right to create
-/// it.
+/// Returns the additional requirement of a GET that opens a connection to a container: since 1.36, the permission to
+/// create it.
 fn opened_connection(request: &Request, action: Action) -> Option<Action> {
     let is_in_namespace = !action.namespace.is_empty(); // without one, no such path is served
     let is_pod =
@@ -231,7 +231,7 @@ fn own_rules(role: &Value) -> Vec<Value> {
     role["rules"].as_array().cloned().unwrap_or_default()
 }
 
-/// Returns the rules of a role: an aggregated role has those of all roles that it selects, and none of its own.
+/// Returns the rules of a role: an aggregated role has the rules of all roles that it selects, and none of its own.
 fn cluster_rules(objects: &Objects, name: &str, seen: &mut BTreeSet<String>) -> Vec<Value> {
     let Some(role) = objects.cluster_roles.values().find(|one| text(&one["metadata"], "name") == name) else {
         return Vec::new();
@@ -296,7 +296,7 @@ fn allows(rule: &Value, action: &Action) -> bool {
 /// The modes of impersonation; the name of the plain one is empty.
 const MODES: [&str; 5] = ["associated-node", "arbitrary-node", "serviceaccount", "user-info", ""];
 
-/// Returns the user that the request acts as in the first mode that allows it; otherwise the refusal of the first
+/// Returns the user that the request acts as in the first mode that allows it; otherwise the refusal from the first
 /// mode that applies.
 fn acting_user(objects: &Objects, user: &User, request: &Request, action: &Action) -> Result<User, Verdict> {
     let mut wanted = User::default();
